@@ -1,0 +1,80 @@
+//! What a file is: its attributes, and changes of them.
+
+use crate::ids::Time;
+use serde::{Deserialize, Serialize};
+
+/// The kind of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A FIFO.
+    Fifo,
+    /// A socket's name.
+    Socket,
+    /// A character device's name.
+    Character,
+    /// A block device's name.
+    Block,
+}
+
+/// The attributes of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attr {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, set-id bits and the sticky bit: the lower 12 bits of `st_mode`.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names (of a directory: 2 + number of directories in it).
+    pub nlink: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes that it occupies.
+    pub used_bytes: u64,
+    /// Device number of a character or block device, as in `st_rdev`.
+    pub rdev: u32,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of the content.
+    pub mtime: Time,
+    /// Last change of the content or of an attribute.
+    pub ctime: Time,
+    /// Raised with each change of the content: who holds blocks of another version drops them.
+    pub version: u64,
+}
+
+/// A time to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SetTime {
+    /// The time of the operation.
+    Now,
+    /// This time.
+    To(Time),
+}
+
+/// A change of attributes; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Set {
+    /// New mode (12 bits).
+    pub mode: Option<u16>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New size: what is cut off is gone, what is added reads as zeros.
+    pub size: Option<u64>,
+    /// New access time.
+    pub atime: Option<SetTime>,
+    /// New modification time.
+    pub mtime: Option<SetTime>,
+    /// Take away set-user-id and set-group-id as a write by an ordinary user does.
+    pub kill_set_id: bool,
+}

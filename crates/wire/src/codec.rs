@@ -1,0 +1,150 @@
+//! Messages to bytes and back. Decoding never panics, reads no more than it is given, and refuses
+//! what breaks a bound of [`crate::limits`]; what follows the message is refused as well.
+
+use crate::limits;
+use crate::message::{ToClient, ToServer};
+use crate::op::{Make, Op};
+use crate::outcome::Outcome;
+use alloc::vec::Vec;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The version of the protocol that this crate speaks.
+pub const VERSION: u32 = 1;
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Not an encoding of a message.
+    Malformed,
+    /// A message, and bytes after it.
+    Trailing,
+    /// A message that breaks a bound.
+    Bounds,
+}
+
+impl core::fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "not a message",
+            Self::Trailing => "bytes follow the message",
+            Self::Bounds => "a length or count breaks its bound",
+        })
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// A message that can be checked against the bounds.
+pub trait Bounded {
+    /// Are all lengths and counts within their bounds?
+    fn within_bounds(&self) -> bool;
+}
+
+/// Encodes a message.
+pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
+    postcard::to_allocvec(message).expect("plain data always encodes into memory")
+}
+
+/// Decodes a message and checks its bounds.
+pub fn decode<M: DeserializeOwned + Bounded>(bytes: &[u8]) -> Result<M, DecodeError> {
+    if bytes.len() > limits::BODY_BYTES {
+        return Err(DecodeError::Bounds);
+    }
+    let (message, rest) =
+        postcard::take_from_bytes::<M>(bytes).map_err(|_| DecodeError::Malformed)?;
+    if !rest.is_empty() {
+        return Err(DecodeError::Trailing);
+    }
+    if message.within_bounds() {
+        Ok(message)
+    } else {
+        Err(DecodeError::Bounds)
+    }
+}
+
+fn span(offset: u64, len: u32) -> bool {
+    len <= limits::BULK_BYTES
+        && offset
+            .checked_add(u64::from(len))
+            .is_some_and(|end| end <= limits::FILE_BYTES)
+}
+
+impl Bounded for Op {
+    fn within_bounds(&self) -> bool {
+        match self {
+            Self::Make {
+                make: Make::Symlink(target),
+                ..
+            } => target.len() <= limits::TARGET_BYTES,
+            Self::Read { offset, len, .. } | Self::Write { offset, len, .. } => span(*offset, *len),
+            Self::SetAttr { set, .. } => set.size.is_none_or(|size| size <= limits::FILE_BYTES),
+            Self::ReadDir { max, .. } => *max as usize <= limits::DIR_ENTRIES,
+            Self::SetXattr { name, value, .. } => {
+                name.len() <= limits::NAME_BYTES && value.len() <= limits::XATTR_VALUE_BYTES
+            }
+            Self::GetXattr { name, .. } | Self::RemoveXattr { name, .. } => {
+                name.len() <= limits::NAME_BYTES
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Bounded for ToServer {
+    fn within_bounds(&self) -> bool {
+        match self {
+            Self::Hello { session, name, .. } => {
+                *session != 0 && name.len() <= limits::TARGET_BYTES
+            }
+            Self::Request(request) => {
+                let groups = request.caller.groups.as_ref().map_or(0, Vec::len);
+                request.id != 0 && groups <= limits::GROUPS && request.op.within_bounds()
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Bounded for Outcome {
+    fn within_bounds(&self) -> bool {
+        match self {
+            Self::Dir { entries, .. } => entries.len() <= limits::DIR_ENTRIES,
+            Self::Read { len, .. } => *len <= limits::BULK_BYTES,
+            Self::Target(target) => target.len() <= limits::TARGET_BYTES,
+            Self::Value(value) => value.len() <= limits::XATTR_VALUE_BYTES,
+            _ => true,
+        }
+    }
+}
+
+impl Bounded for ToClient {
+    fn within_bounds(&self) -> bool {
+        match self {
+            Self::Reply { reply, .. } => reply.outcome.within_bounds(),
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Fid;
+
+    #[test]
+    fn a_message_comes_back_as_it_was() {
+        let message = ToServer::Opens {
+            fid: Fid::root(3),
+            hold: Default::default(),
+        };
+        assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
+    }
+
+    #[test]
+    fn what_follows_a_message_is_refused() {
+        let mut bytes = encode(&ToServer::Goodbye);
+        bytes.push(0);
+        assert_eq!(decode::<ToServer>(&bytes), Err(DecodeError::Trailing));
+    }
+}

@@ -1,0 +1,31 @@
+//! The words that all of Ariel speaks: names of things, operations and their results, messages
+//! between a client and a server, and their encoding.
+//!
+//! Guarantees: every type here is plain data; decoding never panics, whatever the bytes; what is
+//! decoded has been checked against the bounds named in [`limits`]. The crate knows nothing of what
+//! an operation means.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod attr;
+mod codec;
+mod ids;
+pub mod limits;
+mod message;
+mod name;
+mod op;
+mod outcome;
+mod refusal;
+
+pub use attr::{Attr, Kind, Set, SetTime};
+pub use codec::{Bounded, DecodeError, VERSION, decode, encode};
+pub use ids::{Epoch, Fid, RequestId, SessionId, Time};
+pub use message::{
+    Hold, Holding, Origin, Recall, Request, Right, ToClient, ToServer, Violation, Welcome, What,
+};
+pub use name::{Name, NameError};
+pub use op::{Access, Caller, Make, Op, WriteMode, XattrMode};
+pub use outcome::{DirEntry, Entry, Filesystem, Grant, Outcome, Reply};
+pub use refusal::Refusal;

@@ -1,0 +1,25 @@
+//! The bounds of everything that comes from outside. A message that breaks one is a violation.
+
+/// Bytes of a block: the unit of caching, addressed by (fid, block number).
+pub const BLOCK_BYTES: u32 = 4096;
+/// Most bytes of a name in a directory.
+pub const NAME_BYTES: usize = 255;
+/// Most bytes of a symbolic link's target.
+pub const TARGET_BYTES: usize = 4095;
+/// Most bytes that one read or write moves.
+pub const BULK_BYTES: u32 = 1 << 20;
+/// Most bytes of an encoded message, without the bulk bytes that follow it.
+pub const BODY_BYTES: usize = 1 << 20;
+/// Most bytes of the value of an extended attribute.
+pub const XATTR_VALUE_BYTES: usize = 64 << 10;
+/// Most bytes of the names of all extended attributes of a file.
+pub const XATTR_LIST_BYTES: usize = 64 << 10;
+/// Most entries of one reply to a listing.
+pub const DIR_ENTRIES: usize = 4096;
+/// Most groups of a caller.
+pub const GROUPS: usize = 1024;
+/// Largest size of a file.
+pub const FILE_BYTES: u64 = 1 << 50;
+
+const _: () = assert!(BULK_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(XATTR_VALUE_BYTES < BODY_BYTES && TARGET_BYTES < BODY_BYTES);

@@ -1,0 +1,274 @@
+//! Messages between a client and a server. Both directions share one connection; each direction
+//! keeps its order there, but nothing relies on it: what crosses is put in order by epochs, request
+//! numbers and stamps, so that a message may be lost, repeated or overtaken.
+
+use crate::attr::Attr;
+use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
+use crate::name::Name;
+use crate::op::{Caller, Op};
+use crate::outcome::Reply;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// The right to cache. On a file it covers data and attributes, on a directory its entries, present
+/// and absent, and its attributes. Ordered by strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Right {
+    /// Nothing may be cached.
+    None,
+    /// Pages that the kernel was given while the file was shared: they may stay until the server
+    /// asks for them, which it does before every change.
+    Transient,
+    /// May be read from the cache.
+    Shared,
+    /// May be read and changed in the cache.
+    Exclusive,
+}
+
+/// What a client has open of a file, opens on their way to the server included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// It is open, in whatever way.
+    pub open: bool,
+    /// It is open for writing.
+    pub write: bool,
+    /// Raised by the client with each statement of this kind: the latest one counts.
+    pub stamp: u64,
+}
+
+/// What a client holds of one file, told to a restarted server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// Of what.
+    pub fid: Fid,
+    /// The right that it holds.
+    pub right: Right,
+    /// What it has open.
+    pub hold: Hold,
+}
+
+/// Makes an operation the same one when it is repeated, also over a restart of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Origin {
+    /// Whose request.
+    pub session: SessionId,
+    /// Which.
+    pub request: RequestId,
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Its number in the session.
+    pub id: RequestId,
+    /// All requests below this number have been answered to their callers: the server forgets them.
+    pub acked: RequestId,
+    /// What is to be done.
+    pub op: Op,
+    /// For whom.
+    pub caller: Caller,
+    /// What the client has open of the file that the operation names, this open included.
+    pub hold: Hold,
+    /// The bytes of a read may stay in the kernel's page cache, outside the client's sight.
+    pub keeps: bool,
+}
+
+/// What the server asks back or asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// Keep at most this right. Who is asked for Shared and has the file open for writing keeps
+    /// none, since the file is write-shared from then on.
+    Keep(Right),
+    /// These names of a directory, and its attributes and listing, change: drop them. The token
+    /// stays.
+    Names(Vec<Name>),
+    /// Which size and times does the file have? The holder may also step down to Shared.
+    Attr,
+}
+
+/// A callback: a request from the server to a client about what it caches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recall {
+    /// On what.
+    pub fid: Fid,
+    /// Its place in the order: grants of this object with a lower epoch are void from now on,
+    /// unless they had arrived and are kept.
+    pub epoch: Epoch,
+    /// What is asked.
+    pub what: What,
+}
+
+/// The server's answer to a greeting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The first epoch of this run of the server: another one means that it restarted.
+    pub boot: Epoch,
+    /// The root of the tree.
+    pub root: Fid,
+    /// The session was known, by this run or by what the last run left on disk.
+    pub resumed: bool,
+    /// How long a silent client keeps its tokens, ns.
+    pub lease_ns: Time,
+}
+
+/// What a client says.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToServer {
+    /// Opens a session, or goes on with it on a new connection.
+    Hello {
+        /// Version of the protocol.
+        version: u32,
+        /// The session.
+        session: SessionId,
+        /// A name for people: host and mount point.
+        name: Vec<u8>,
+    },
+    /// Asks for an operation. Bytes to be written travel beside it.
+    Request(Request),
+    /// Answers a recall.
+    Returned {
+        /// Of what.
+        fid: Fid,
+        /// The recall's epoch.
+        epoch: Epoch,
+        /// What the client still holds.
+        right: Right,
+        /// No grant up to this epoch is in use beyond `right`: it has been dropped or is void.
+        upto: Epoch,
+        /// What it has open.
+        hold: Hold,
+        /// The holder's attributes, when it was asked for them and holds Exclusive.
+        attr: Option<Attr>,
+    },
+    /// Gives a token back unasked: valid if the last grant known to the server is this one.
+    Release {
+        /// Of what.
+        fid: Fid,
+        /// The last grant's epoch.
+        epoch: Epoch,
+        /// What is kept.
+        right: Right,
+        /// What it has open.
+        hold: Hold,
+    },
+    /// What is open of a file has changed; said when no token covers it.
+    Opens {
+        /// Of what.
+        fid: Fid,
+        /// What is open now.
+        hold: Hold,
+    },
+    /// This request has been answered to its caller.
+    Confirmed {
+        /// Which.
+        request: RequestId,
+    },
+    /// After a restart of the server: what the client holds. `last` ends the list.
+    Reassert {
+        /// The run of the server that it is meant for.
+        boot: Epoch,
+        /// Part of the list.
+        holdings: Vec<Holding>,
+        /// Nothing follows.
+        last: bool,
+    },
+    /// Renews the lease.
+    KeepAlive {
+        /// When it was sent, by the client's clock: comes back in `Alive`.
+        sent: Time,
+        /// As in requests.
+        acked: RequestId,
+    },
+    /// Ends the session: everything has been given back.
+    Goodbye,
+}
+
+/// What a server says.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToClient {
+    /// Answers `Hello`.
+    Welcome(Welcome),
+    /// Answers a request. Bytes that were read travel beside it.
+    Reply {
+        /// Which request.
+        id: RequestId,
+        /// The answer.
+        reply: Reply,
+    },
+    /// A callback.
+    Recall(Recall),
+    /// Has this request been answered to its caller? Somebody wants to see its effect.
+    Confirm {
+        /// Which.
+        request: RequestId,
+    },
+    /// Answers `KeepAlive`: the lease runs from the time given.
+    Alive {
+        /// As it was sent.
+        sent: Time,
+    },
+    /// Answers `Opens` and `Release`, which are repeated until this comes.
+    Noted {
+        /// Of what.
+        fid: Fid,
+        /// The statement's stamp.
+        stamp: u64,
+    },
+    /// Answers the last part of `Reassert`, which is repeated until this comes.
+    Reasserted {
+        /// The run of the server.
+        boot: Epoch,
+    },
+    /// The session is over: the lease ended, or the server does not know it.
+    Lost,
+}
+
+/// How a peer broke the protocol: the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Violation {
+    /// The bytes are not a message.
+    Undecodable,
+    /// Another version of the protocol.
+    Version,
+    /// A message before the greeting, or a second greeting.
+    Greeting,
+    /// A bound was broken.
+    Bounds,
+    /// An operation that clients may not ask for.
+    Forbidden,
+}
+
+impl ToServer {
+    /// The message's kind, for counters and traces.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "Hello",
+            Self::Request(request) => request.op.kind(),
+            Self::Returned { .. } => "Returned",
+            Self::Release { .. } => "Release",
+            Self::Opens { .. } => "Opens",
+            Self::Confirmed { .. } => "Confirmed",
+            Self::Reassert { .. } => "Reassert",
+            Self::KeepAlive { .. } => "KeepAlive",
+            Self::Goodbye => "Goodbye",
+        }
+    }
+}
+
+impl ToClient {
+    /// The message's kind, for counters and traces.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Welcome(_) => "Welcome",
+            Self::Reply { .. } => "Reply",
+            Self::Recall(_) => "Recall",
+            Self::Confirm { .. } => "Confirm",
+            Self::Alive { .. } => "Alive",
+            Self::Noted { .. } => "Noted",
+            Self::Reasserted { .. } => "Reasserted",
+            Self::Lost => "Lost",
+        }
+    }
+}

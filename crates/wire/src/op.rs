@@ -1,0 +1,197 @@
+//! Every file operation. The same vocabulary is used by fronts, client, network, server and store;
+//! each adds what is its own (a ticket, a token, a slot) and none translates.
+
+use crate::attr::{Kind, Set};
+use crate::ids::{Fid, Time};
+use crate::name::Name;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Who asks: checked by the server as well as by the client's kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Further groups, where the front knows them; `None`: not known, so that group rights of
+    /// objects are left to the kernel's own check.
+    pub groups: Option<Vec<u32>>,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+}
+
+/// What is to be made under a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Make {
+    /// An empty file.
+    File,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link with this target.
+    Symlink(Vec<u8>),
+    /// A FIFO, a socket's or a device's name.
+    Node {
+        /// Which.
+        kind: Kind,
+        /// Device number, zero for FIFOs and sockets.
+        rdev: u32,
+    },
+}
+
+/// What kind of write it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WriteMode {
+    /// By a program, at the offset given.
+    At,
+    /// By a program, at the end of the file, wherever that is when it is applied.
+    Append,
+    /// The kernel hands on what a program changed in a shared mapping, or (with silent opens) wrote
+    /// to the page cache. It holds locks of pages meanwhile, so it waits for nobody: it is applied
+    /// first and taken from other caches afterwards.
+    Lazy,
+    /// Write-back of dirty blocks by the holder of the Exclusive token. Carries the times and the
+    /// size that the file has for the holder.
+    Back {
+        /// The file's size for the holder.
+        size: u64,
+        /// Its time of modification for the holder.
+        mtime: Time,
+    },
+}
+
+/// How an extended attribute is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum XattrMode {
+    /// Made or replaced.
+    Any,
+    /// Only made.
+    Create,
+    /// Only replaced.
+    Replace,
+}
+
+/// A file operation. Fields are named as in the system calls that they serve.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Op {
+    /// Which object has this name? Outcome: `Entry`.
+    Lookup { dir: Fid, name: Name },
+    /// Outcome: `Attr`.
+    GetAttr { fid: Fid },
+    /// Outcome: `Attr`.
+    SetAttr { fid: Fid, set: Set },
+    /// Outcome: `Target`.
+    ReadLink { fid: Fid },
+    /// Makes an object under a name that must not exist. With `open`, it is opened too (a file).
+    /// Outcome: `Entry`.
+    Make {
+        dir: Fid,
+        name: Name,
+        make: Make,
+        mode: u16,
+        open: Option<Access>,
+    },
+    /// Gives an object (not a directory) another name. Outcome: `Entry`.
+    Link { fid: Fid, dir: Fid, name: Name },
+    /// Removes a name of anything but a directory. Outcome: `Removed`.
+    Unlink { dir: Fid, name: Name },
+    /// Removes an empty directory. Outcome: `Removed`.
+    Rmdir { dir: Fid, name: Name },
+    /// Moves a name, over an existing one unless `no_replace`, or exchanges two.
+    /// Outcome: `Renamed`.
+    Rename {
+        from: Fid,
+        name: Name,
+        to: Fid,
+        new: Name,
+        no_replace: bool,
+        exchange: bool,
+    },
+    /// Announces an open file. Outcome: `Opened`.
+    Open { fid: Fid, access: Access },
+    /// Outcome: `Read`; the bytes travel beside it. Shorter than asked only at the end.
+    Read { fid: Fid, offset: u64, len: u32 },
+    /// The bytes travel beside it. Outcome: `Written`.
+    Write {
+        fid: Fid,
+        offset: u64,
+        len: u32,
+        mode: WriteMode,
+    },
+    /// Entries after the position `after` (0: from the beginning), in the order of positions.
+    /// Outcome: `Dir`.
+    ReadDir { dir: Fid, after: u64, max: u32 },
+    /// All that was applied to this object before is on stable storage. Outcome: `Done`.
+    Sync { fid: Fid },
+    /// Outcome: `Filesystem`.
+    StatFs,
+    /// Outcome: `Value`.
+    GetXattr { fid: Fid, name: Vec<u8> },
+    /// Outcome: `Done`.
+    SetXattr {
+        fid: Fid,
+        name: Vec<u8>,
+        value: Vec<u8>,
+        mode: XattrMode,
+    },
+    /// Outcome: `Value`: names, each ended by a zero byte.
+    ListXattr { fid: Fid },
+    /// Outcome: `Done`.
+    RemoveXattr { fid: Fid, name: Vec<u8> },
+    /// Removes what is left of an object that has no name, once nobody has it open. Never sent by a
+    /// client. Outcome: `Done`.
+    Reap { fid: Fid },
+}
+
+impl Op {
+    /// The operation's kind, for counters and traces.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Lookup { .. } => "Lookup",
+            Self::GetAttr { .. } => "GetAttr",
+            Self::SetAttr { .. } => "SetAttr",
+            Self::ReadLink { .. } => "ReadLink",
+            Self::Make { .. } => "Make",
+            Self::Link { .. } => "Link",
+            Self::Unlink { .. } => "Unlink",
+            Self::Rmdir { .. } => "Rmdir",
+            Self::Rename { .. } => "Rename",
+            Self::Open { .. } => "Open",
+            Self::Read { .. } => "Read",
+            Self::Write { .. } => "Write",
+            Self::ReadDir { .. } => "ReadDir",
+            Self::Sync { .. } => "Sync",
+            Self::StatFs => "StatFs",
+            Self::GetXattr { .. } => "GetXattr",
+            Self::SetXattr { .. } => "SetXattr",
+            Self::ListXattr { .. } => "ListXattr",
+            Self::RemoveXattr { .. } => "RemoveXattr",
+            Self::Reap { .. } => "Reap",
+        }
+    }
+
+    /// Does it change the store? Only these need to be applied exactly once.
+    pub fn changes(&self) -> bool {
+        matches!(
+            self,
+            Self::SetAttr { .. }
+                | Self::Make { .. }
+                | Self::Link { .. }
+                | Self::Unlink { .. }
+                | Self::Rmdir { .. }
+                | Self::Rename { .. }
+                | Self::Write { .. }
+                | Self::SetXattr { .. }
+                | Self::RemoveXattr { .. }
+                | Self::Reap { .. }
+        )
+    }
+}

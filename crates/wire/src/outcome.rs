@@ -1,0 +1,125 @@
+//! Results of operations.
+
+use crate::attr::{Attr, Kind};
+use crate::ids::{Epoch, Fid};
+use crate::message::Right;
+use crate::name::Name;
+use crate::refusal::Refusal;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// An object that was looked up, made or linked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its fid.
+    pub fid: Fid,
+    /// Its attributes after the operation.
+    pub attr: Attr,
+    /// Attributes of the directory after the operation.
+    pub dir: Attr,
+}
+
+/// An entry of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirEntry {
+    /// The name.
+    pub name: Name,
+    /// What it names.
+    pub fid: Fid,
+    /// Its kind.
+    pub kind: Kind,
+    /// Where a listing goes on after this entry: positive, below 2^40, and the same for as long as
+    /// the name exists.
+    pub position: u64,
+    /// The attributes, where the server can vouch for them without asking anybody.
+    pub attr: Option<Attr>,
+}
+
+/// Numbers of a whole file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filesystem {
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes free.
+    pub free_bytes: u64,
+    /// Objects that exist.
+    pub files: u64,
+    /// Objects that may still be made.
+    pub free_files: u64,
+}
+
+/// What became of an operation.
+#[allow(missing_docs, clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It was refused; nothing changed.
+    Refused(Refusal),
+    /// A name does not exist (answer to a look-up only): the directory's attributes.
+    Absent { dir: Attr },
+    /// An object.
+    Entry(Entry),
+    /// Attributes after the operation.
+    Attr(Attr),
+    /// A symbolic link's target.
+    Target(Vec<u8>),
+    /// A name was removed.
+    Removed {
+        /// What it named.
+        fid: Fid,
+        /// Its attributes now; `nlink` 0 when this was the last name (a directory's too).
+        attr: Attr,
+        /// The directory's attributes now.
+        dir: Attr,
+    },
+    /// A name was moved.
+    Renamed {
+        /// What was moved.
+        fid: Fid,
+        /// Its attributes now.
+        attr: Attr,
+        /// What the new name named before: removed, or exchanged; and its attributes now.
+        victim: Option<(Fid, Attr)>,
+        /// Attributes of the directory moved from.
+        from: Attr,
+        /// Attributes of the directory moved to (the same, if it is the same).
+        to: Attr,
+    },
+    /// A file was opened: its attributes.
+    Opened(Attr),
+    /// Bytes were read; they travel beside this. `size` is the file's size at that moment.
+    Read { len: u32, size: u64 },
+    /// Bytes were written, at this offset; the attributes after it.
+    Written { offset: u64, attr: Attr },
+    /// Part of a listing; `end` when nothing follows.
+    Dir {
+        entries: Vec<DirEntry>,
+        end: bool,
+        dir: Attr,
+    },
+    /// Numbers of the file system.
+    Filesystem(Filesystem),
+    /// A value or a list of an extended attribute.
+    Value(Vec<u8>),
+    /// Done, with nothing to say.
+    Done,
+}
+
+/// A right that comes with a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// On what.
+    pub fid: Fid,
+    /// Which right.
+    pub right: Right,
+    /// Its place in the order of grants and recalls: void for who has seen a later recall.
+    pub epoch: Epoch,
+}
+
+/// The server's answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What the client may cache from now on.
+    pub grants: Vec<Grant>,
+}

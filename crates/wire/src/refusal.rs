@@ -1,0 +1,50 @@
+//! Why an operation was refused: the caller's failures, a closed set. The text is made at the edge.
+
+use serde::{Deserialize, Serialize};
+
+/// Why an operation was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Refusal {
+    /// No such name.
+    NotFound,
+    /// The object that the fid names is gone.
+    Stale,
+    /// The name exists.
+    Exists,
+    /// Not a directory.
+    NotDirectory,
+    /// Is a directory.
+    IsDirectory,
+    /// The directory is not empty.
+    NotEmpty,
+    /// The permission bits do not allow it.
+    Denied,
+    /// Only the owner (or root) may do it.
+    NotPermitted,
+    /// An argument makes no sense.
+    Invalid,
+    /// The name is longer than 255 bytes.
+    NameTooLong,
+    /// The file would be larger than allowed.
+    TooLarge,
+    /// The object has the most names that it may have.
+    TooManyLinks,
+    /// No space is left at the server.
+    NoSpace,
+    /// No such extended attribute.
+    NoAttribute,
+    /// The extended attribute's value or list does not fit.
+    OutOfRange,
+    /// The operation does not exist for this kind of object.
+    NotSupported,
+    /// The two names lie in different volumes.
+    CrossVolume,
+    /// Stored bytes are damaged: their checksum is wrong.
+    Damaged,
+    /// The server's disk failed.
+    Disk,
+    /// The session has ended: the client was silent for longer than its lease.
+    SessionLost,
+    /// The caller was interrupted.
+    Interrupted,
+}

@@ -1,0 +1,247 @@
+//! What is encoded comes back as it was: every kind of message, generated values in them, and the
+//! encodings of `vectors/messages.txt`, which older programs have written.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
+
+extern crate ariel_wire as wire;
+
+mod support;
+
+use proptest::prelude::*;
+use std::fmt::Write;
+use std::path::Path;
+use wire::*;
+
+#[test]
+fn every_kind_of_message_comes_back() {
+    for message in support::to_server() {
+        assert_eq!(decode::<ToServer>(&encode(&message)).as_ref(), Ok(&message));
+    }
+    for message in support::to_client() {
+        assert_eq!(decode::<ToClient>(&encode(&message)).as_ref(), Ok(&message));
+    }
+}
+
+fn any_fid() -> impl Strategy<Value = Fid> {
+    (any::<u32>(), any::<u64>(), any::<u32>()).prop_map(|(volume, vnode, uniq)| Fid {
+        volume,
+        vnode,
+        uniq,
+    })
+}
+
+fn any_name() -> impl Strategy<Value = Name> {
+    proptest::collection::vec(any::<u8>(), 1..=limits::NAME_BYTES)
+        .prop_filter_map("not a name", |bytes| Name::new(&bytes).ok())
+}
+
+fn any_hold() -> impl Strategy<Value = Hold> {
+    (any::<bool>(), any::<bool>(), any::<u64>()).prop_map(|(open, write, stamp)| Hold {
+        open,
+        write,
+        stamp,
+    })
+}
+
+fn any_right() -> impl Strategy<Value = Right> {
+    prop_oneof![
+        Just(Right::None),
+        Just(Right::Transient),
+        Just(Right::Shared),
+        Just(Right::Exclusive)
+    ]
+}
+
+fn any_attr() -> impl Strategy<Value = Attr> {
+    let small = (
+        0..0o10000_u16,
+        any::<u32>(),
+        any::<u32>(),
+        any::<u32>(),
+        any::<u32>(),
+    );
+    let large = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+    (small, large, any::<u64>(), any::<u64>()).prop_map(|(small, large, ctime, version)| Attr {
+        kind: Kind::Character,
+        mode: small.0,
+        uid: small.1,
+        gid: small.2,
+        nlink: small.3,
+        size: large.0,
+        used_bytes: large.1,
+        rdev: small.4,
+        atime: large.2,
+        mtime: large.3,
+        ctime,
+        version,
+    })
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let len = 0..=limits::BULK_BYTES;
+    let offset = 0..limits::FILE_BYTES / 2;
+    let mode = prop_oneof![
+        Just(WriteMode::At),
+        Just(WriteMode::Append),
+        Just(WriteMode::Lazy),
+        (any::<u64>(), any::<u64>()).prop_map(|(size, mtime)| WriteMode::Back { size, mtime }),
+    ];
+    prop_oneof![
+        (any_fid(), any_name()).prop_map(|(dir, name)| Op::Lookup { dir, name }),
+        (any_fid(), offset.clone(), len.clone()).prop_map(|(fid, offset, len)| Op::Read {
+            fid,
+            offset,
+            len
+        }),
+        (any_fid(), offset, len, mode).prop_map(|(fid, offset, len, mode)| Op::Write {
+            fid,
+            offset,
+            len,
+            mode
+        }),
+        (
+            any_fid(),
+            any_name(),
+            any_fid(),
+            any_name(),
+            any::<bool>(),
+            any::<bool>()
+        )
+            .prop_map(|(from, name, to, new, no_replace, exchange)| {
+                Op::Rename {
+                    from,
+                    name,
+                    to,
+                    new,
+                    no_replace,
+                    exchange,
+                }
+            }),
+        (any_fid(), any::<bool>(), any::<bool>()).prop_map(|(fid, read, write)| Op::Open {
+            fid,
+            access: Access { read, write }
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn generated_requests_come_back(
+        id in 1..u64::MAX,
+        acked in any::<u64>(),
+        op in any_op(),
+        groups in proptest::option::of(proptest::collection::vec(any::<u32>(), 0..40)),
+        hold in any_hold(),
+        keeps in any::<bool>(),
+    ) {
+        let caller = Caller { uid: 1, gid: 2, groups };
+        let message = ToServer::Request(Request { id, acked, op, caller, hold, keeps });
+        prop_assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
+    }
+
+    #[test]
+    fn generated_answers_to_recalls_come_back(
+        fid in any_fid(),
+        (epoch, upto) in (any::<u64>(), any::<u64>()),
+        right in any_right(),
+        hold in any_hold(),
+        attr in proptest::option::of(any_attr()),
+    ) {
+        let message = ToServer::Returned { fid, epoch, right, upto, hold, attr };
+        prop_assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
+    }
+
+    #[test]
+    fn generated_replies_come_back(
+        id in any::<u64>(),
+        (fid, attr, dir) in (any_fid(), any_attr(), any_attr()),
+        grants in proptest::collection::vec((any_fid(), any_right(), any::<u64>()), 0..5),
+    ) {
+        let one = |(fid, right, epoch)| Grant { fid, right, epoch };
+        let grants = grants.into_iter().map(one).collect();
+        let outcome = Outcome::Entry(Entry { fid, attr, dir });
+        let message = ToClient::Reply { id, reply: Reply { outcome, grants } };
+        prop_assert_eq!(decode::<ToClient>(&encode(&message)), Ok(message));
+    }
+
+    #[test]
+    fn generated_recalls_of_names_come_back(
+        fid in any_fid(),
+        epoch in any::<u64>(),
+        names in proptest::collection::vec(any_name(), 0..4),
+    ) {
+        let message = ToClient::Recall(Recall { fid, epoch, what: What::Names(names) });
+        prop_assert_eq!(decode::<ToClient>(&encode(&message)), Ok(message));
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2);
+    digits
+        .map(|two| u8::from_str_radix(str::from_utf8(two).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// Written only when the file is missing: what stands there was sent by programs that exist, and a
+/// change of it is a change of the protocol, which needs another `VERSION`.
+fn write_vectors(path: &Path) {
+    let mut text = String::from(
+        "# Encodings of protocol version 1: who sends it, bytes in hexadecimal. Never edited: a\n\
+         # change here breaks programs that run. `round_trip.rs` says what each must decode to.\n",
+    );
+    for message in support::to_server() {
+        writeln!(text, "client {}", hex(&encode(&message))).unwrap();
+    }
+    for message in support::to_client() {
+        writeln!(text, "server {}", hex(&encode(&message))).unwrap();
+    }
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn old_encodings_decode_to_the_same() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/messages.txt");
+    if !path.exists() && std::env::var_os("UPDATE").is_some() {
+        write_vectors(&path);
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (mut clients, mut servers) = (
+        support::to_server().into_iter(),
+        support::to_client().into_iter(),
+    );
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match line.split_once(' ').unwrap() {
+            ("client", bytes) => {
+                let message = clients.next().expect("a sample for each line");
+                assert_eq!(
+                    decode::<ToServer>(&unhex(bytes)).as_ref(),
+                    Ok(&message),
+                    "{line}"
+                );
+                assert_eq!(hex(&encode(&message)), bytes, "{message:?}");
+            }
+            ("server", bytes) => {
+                let message = servers.next().expect("a sample for each line");
+                assert_eq!(
+                    decode::<ToClient>(&unhex(bytes)).as_ref(),
+                    Ok(&message),
+                    "{line}"
+                );
+                assert_eq!(hex(&encode(&message)), bytes, "{message:?}");
+            }
+            (other, _) => panic!("`{other}` is no sender"),
+        }
+    }
+    assert!(
+        clients.next().is_none() && servers.next().is_none(),
+        "a sample has no line yet"
+    );
+}

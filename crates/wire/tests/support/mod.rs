@@ -1,0 +1,352 @@
+//! One message of each kind, with each kind of operation and outcome in them, and a small generator
+//! of bytes.
+
+use wire::*;
+
+/// Bytes from a seed (splitmix64): the same seed gives the same bytes.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.number() % end.max(1) as u64) as usize
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.number() as u8).collect()
+    }
+}
+
+pub fn fid(vnode: u64) -> Fid {
+    Fid {
+        volume: 7,
+        vnode,
+        uniq: 3,
+    }
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+pub fn attr() -> Attr {
+    Attr {
+        kind: Kind::File,
+        mode: 0o4755,
+        uid: 1000,
+        gid: 100,
+        nlink: 2,
+        size: 1 << 33,
+        used_bytes: 4096,
+        rdev: 0,
+        atime: 1,
+        mtime: 1_700_000_000_000_000_000,
+        ctime: 3,
+        version: 12,
+    }
+}
+
+fn hold() -> Hold {
+    Hold {
+        open: true,
+        write: false,
+        stamp: 300,
+    }
+}
+
+fn make(make: Make, open: Option<Access>) -> Op {
+    Op::Make {
+        dir: fid(1),
+        name: name("new"),
+        make,
+        mode: 0o640,
+        open,
+    }
+}
+
+pub fn ops() -> Vec<Op> {
+    let mut ops = name_ops();
+    ops.extend(more_ops());
+    ops
+}
+
+/// Operations on names and attributes.
+fn name_ops() -> Vec<Op> {
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let set = Set {
+        mode: Some(0o600),
+        uid: Some(1),
+        gid: None,
+        size: Some(9),
+        atime: Some(SetTime::Now),
+        mtime: Some(SetTime::To(77)),
+        kill_set_id: true,
+    };
+    vec![
+        Op::Lookup {
+            dir: fid(1),
+            name: name("f"),
+        },
+        Op::GetAttr { fid: fid(2) },
+        Op::SetAttr { fid: fid(2), set },
+        Op::ReadLink { fid: fid(2) },
+        make(Make::File, Some(access)),
+        make(Make::Directory, None),
+        make(Make::Symlink(b"../there".to_vec()), None),
+        make(
+            Make::Node {
+                kind: Kind::Block,
+                rdev: 0x801,
+            },
+            None,
+        ),
+        Op::Link {
+            fid: fid(2),
+            dir: fid(1),
+            name: name("g"),
+        },
+        Op::Unlink {
+            dir: fid(1),
+            name: name("g"),
+        },
+        Op::Rmdir {
+            dir: fid(1),
+            name: name("d"),
+        },
+    ]
+}
+
+/// Operations on the bytes and the extra attributes of files, and the rest.
+fn more_ops() -> Vec<Op> {
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let write = |mode| Op::Write {
+        fid: fid(9),
+        offset: 4096,
+        len: 5,
+        mode,
+    };
+    let xattr = || b"user.x".to_vec();
+    vec![
+        Op::Rename {
+            from: fid(1),
+            name: name("a"),
+            to: fid(3),
+            new: name("b"),
+            no_replace: true,
+            exchange: false,
+        },
+        Op::Open {
+            fid: fid(9),
+            access,
+        },
+        Op::Read {
+            fid: fid(9),
+            offset: 1 << 40,
+            len: 1 << 20,
+        },
+        write(WriteMode::At),
+        write(WriteMode::Append),
+        write(WriteMode::Lazy),
+        write(WriteMode::Back {
+            size: 4101,
+            mtime: 5,
+        }),
+        Op::ReadDir {
+            dir: fid(1),
+            after: 1 << 39,
+            max: 4096,
+        },
+        Op::Sync { fid: fid(9) },
+        Op::StatFs,
+        Op::GetXattr {
+            fid: fid(9),
+            name: xattr(),
+        },
+        Op::SetXattr {
+            fid: fid(9),
+            name: xattr(),
+            value: vec![0, 255],
+            mode: XattrMode::Create,
+        },
+        Op::ListXattr { fid: fid(9) },
+        Op::RemoveXattr {
+            fid: fid(9),
+            name: xattr(),
+        },
+        Op::Reap { fid: fid(9) },
+    ]
+}
+
+pub fn outcomes() -> Vec<Outcome> {
+    let entry = DirEntry {
+        name: name("e"),
+        fid: fid(4),
+        kind: Kind::Fifo,
+        position: 1 << 39,
+        attr: Some(attr()),
+    };
+    vec![
+        Outcome::Refused(Refusal::Interrupted),
+        Outcome::Absent { dir: attr() },
+        Outcome::Entry(Entry {
+            fid: fid(4),
+            attr: attr(),
+            dir: attr(),
+        }),
+        Outcome::Attr(attr()),
+        Outcome::Target(b"/x".to_vec()),
+        Outcome::Removed {
+            fid: fid(4),
+            attr: attr(),
+            dir: attr(),
+        },
+        Outcome::Renamed {
+            fid: fid(4),
+            attr: attr(),
+            victim: Some((fid(5), attr())),
+            from: attr(),
+            to: attr(),
+        },
+        Outcome::Opened(attr()),
+        Outcome::Read {
+            len: 1 << 20,
+            size: 1 << 33,
+        },
+        Outcome::Written {
+            offset: 70_000,
+            attr: attr(),
+        },
+        Outcome::Dir {
+            entries: vec![entry],
+            end: true,
+            dir: attr(),
+        },
+        Outcome::Filesystem(Filesystem {
+            total_bytes: 9,
+            free_bytes: 8,
+            files: 7,
+            free_files: 6,
+        }),
+        Outcome::Value(b"v".to_vec()),
+        Outcome::Done,
+    ]
+}
+
+/// Every kind of message of a client, every operation among them.
+pub fn to_server() -> Vec<ToServer> {
+    let (fid, hold) = (fid(9), hold());
+    let caller = Caller {
+        uid: 1000,
+        gid: 100,
+        groups: Some(vec![4, 27]),
+    };
+    let request = |(at, op): (usize, Op)| {
+        let id = at as u64 + 200;
+        ToServer::Request(Request {
+            id,
+            acked: 150,
+            op,
+            caller: caller.clone(),
+            hold,
+            keeps: true,
+        })
+    };
+    let mut all: Vec<ToServer> = ops().into_iter().enumerate().map(request).collect();
+    let holding = Holding {
+        fid,
+        right: Right::Transient,
+        hold,
+    };
+    all.extend([
+        ToServer::Hello {
+            version: VERSION,
+            session: u64::MAX,
+            name: b"host:/mnt".to_vec(),
+        },
+        ToServer::Returned {
+            fid,
+            epoch: 1 << 40,
+            right: Right::Exclusive,
+            upto: 1 << 41,
+            hold,
+            attr: Some(attr()),
+        },
+        ToServer::Release {
+            fid,
+            epoch: u64::MAX,
+            right: Right::None,
+            hold,
+        },
+        ToServer::Opens { fid, hold },
+        ToServer::Confirmed { request: 12 },
+        ToServer::Reassert {
+            boot: 1 << 40,
+            holdings: vec![holding],
+            last: true,
+        },
+        ToServer::KeepAlive {
+            sent: 99,
+            acked: 150,
+        },
+        ToServer::Goodbye,
+    ]);
+    all
+}
+
+/// Every kind of message of a server, every outcome among them.
+pub fn to_client() -> Vec<ToClient> {
+    let fid = fid(9);
+    let grants = vec![Grant {
+        fid,
+        right: Right::Shared,
+        epoch: 1 << 40,
+    }];
+    let reply = |(at, outcome): (usize, Outcome)| {
+        let reply = Reply {
+            outcome,
+            grants: grants.clone(),
+        };
+        ToClient::Reply {
+            id: at as u64 + 200,
+            reply,
+        }
+    };
+    let mut all: Vec<ToClient> = outcomes().into_iter().enumerate().map(reply).collect();
+    let recall = |what| {
+        ToClient::Recall(Recall {
+            fid,
+            epoch: 1 << 40,
+            what,
+        })
+    };
+    all.extend([
+        ToClient::Welcome(Welcome {
+            boot: 1 << 40,
+            root: Fid::root(7),
+            resumed: true,
+            lease_ns: 20_000_000_000,
+        }),
+        recall(What::Keep(Right::Shared)),
+        recall(What::Names(vec![name("a"), name("b")])),
+        recall(What::Attr),
+        ToClient::Confirm { request: 12 },
+        ToClient::Alive { sent: 99 },
+        ToClient::Noted { fid, stamp: 300 },
+        ToClient::Reasserted { boot: 1 << 40 },
+        ToClient::Lost,
+    ]);
+    all
+}
