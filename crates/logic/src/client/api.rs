@@ -1,0 +1,462 @@
+//! What goes into the client's machine and what comes out of it.
+
+use crate::Ticket;
+use alloc::vec::Vec;
+use wire::{
+    Access, Attr, Caller, Epoch, Fid, Filesystem, Kind, Name, Op, Refusal, Time, ToClient, ToServer,
+};
+
+/// Numbers a piece of the cache's memory that holds a block's bytes.
+pub type Slot = u32;
+
+/// The limits and delays of a client.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of slots of the cache; at least 16.
+    pub slots: u32,
+    /// Age at which a dirty block is written back, ns (Nelson, section 3.5: 30 s).
+    pub write_delay_ns: Time,
+    /// Time between two looks at the ages of dirty blocks, ns (Nelson: 5 s).
+    pub scan_ns: Time,
+    /// Time after which an unanswered message is repeated, ns.
+    pub resend_ns: Time,
+    /// Most blocks of one write-back request.
+    pub batch_blocks: u32,
+    /// Rules to be broken on purpose; for tests of the checkers only.
+    pub mutant: Option<Mutant>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            slots: 65_536,
+            write_delay_ns: 30_000_000_000,
+            scan_ns: 5_000_000_000,
+            resend_ns: 10_000_000_000,
+            batch_blocks: 256,
+            mutant: None,
+        }
+    }
+}
+
+/// A planted fault. The checkers must find each of them: that is a test of the checkers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Uses grants that a recall has overtaken.
+    IgnoresEpochs,
+    /// Gives a token back before the kernel has dropped its pages.
+    ReturnsBeforeInvalidating,
+    /// Gives a token back with dirty blocks still here.
+    ReturnsBeforeWritingBack,
+    /// Keeps the names that a recall lists.
+    KeepsNames,
+    /// Lets names live for ever without the directory's token.
+    NamesWithoutToken,
+    /// Lets attributes live for ever without the token.
+    AttributesWithoutToken,
+    /// Keeps cached blocks of another version.
+    IgnoresVersions,
+    /// Opens are cached without a token.
+    CachesSharedOpens,
+}
+
+/// What a program wants, said by the front.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Any operation on names, attributes and links that is said in full by the `Op`: all but
+    /// `Open`, `Read`, `Write`, `ReadDir`, `Sync`, `Reap`. Answers: `Entry`/`Absent` for `Lookup`,
+    /// `Entry` for `Make` and `Link`, `Attr` for `GetAttr` and `SetAttr`, `Bytes` for `ReadLink`,
+    /// `GetXattr`, `ListXattr`, `Filesystem` for `StatFs`, `Nothing` for the rest.
+    /// A `Make` with `open` counts as an open and needs a `Release` when it has succeeded.
+    Op(Op),
+    /// Opens a file. `Opened`.
+    Open {
+        /// Which.
+        fid: Fid,
+        /// How.
+        access: Access,
+        /// With O_APPEND.
+        append: bool,
+    },
+    /// Closes what was opened, with the same access. `Nothing`.
+    Release {
+        /// Which.
+        fid: Fid,
+        /// How it was opened.
+        access: Access,
+    },
+    /// Reads. `pages`: the kernel may keep the bytes in its page cache. `Read`.
+    Read {
+        /// Which.
+        fid: Fid,
+        /// From where.
+        offset: u64,
+        /// How many bytes, at most 1 MiB.
+        len: u32,
+        /// May the kernel keep them?
+        pages: bool,
+    },
+    /// Writes the bytes that the room holds under the ticket. `Written`.
+    Write {
+        /// Which.
+        fid: Fid,
+        /// Where, unless `how` is `Append`.
+        offset: u64,
+        /// How many bytes, at most 1 MiB.
+        len: u32,
+        /// From where they come.
+        how: How,
+    },
+    /// Entries of a directory from `after` on (0 at first, then `position` of the last entry got).
+    /// `Listing`.
+    List {
+        /// Which.
+        dir: Fid,
+        /// After which position.
+        after: u64,
+        /// At most how many.
+        max: u32,
+        /// With attributes, for the kernel to keep.
+        plus: bool,
+    },
+    /// Makes everything written to the file stable. `Nothing`.
+    Sync {
+        /// Which.
+        fid: Fid,
+    },
+    /// Writes everything back, gives everything back and says goodbye. `Nothing`.
+    Leave,
+}
+
+/// Where written bytes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// From a write(2) that locks no page.
+    Direct,
+    /// The same, to be put at the end of the file (O_APPEND).
+    Append,
+    /// From the kernel's page cache, whose pages are locked meanwhile.
+    Paged,
+}
+
+/// What comes into the machine.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A connection to the server exists; what was sent on an earlier one may be lost.
+    Connected,
+    /// It has ended.
+    Gone,
+    /// A message came, with this many bytes beside it.
+    Message {
+        /// The message.
+        message: ToClient,
+        /// Number of bytes beside it.
+        bulk_len: u32,
+    },
+    /// A program wants something.
+    Call {
+        /// Answered once by `Done` with the same number.
+        ticket: Ticket,
+        /// For whom.
+        caller: Caller,
+        /// What.
+        call: Call,
+    },
+    /// The kernel gives back this many of the references that `Entry` answers gave it.
+    Forget {
+        /// To what.
+        fid: Fid,
+        /// How many.
+        count: u64,
+    },
+    /// The kernel has dropped what `Invalidate` named.
+    Invalidated {
+        /// Which `Invalidate`.
+        id: u64,
+    },
+    /// The deadline has come.
+    Tick,
+}
+
+/// How long the kernel may keep an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// Not at all.
+    None,
+    /// Until it is told otherwise.
+    Forever,
+}
+
+/// A piece of bytes: of a read's answer, or of a message to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes of a slot.
+    Slot {
+        /// Which.
+        slot: Slot,
+        /// From which byte of it.
+        at: u32,
+        /// How many.
+        len: u32,
+    },
+    /// This many zero bytes.
+    Zero {
+        /// How many.
+        len: u32,
+    },
+    /// Bytes beside the message that is being handled.
+    Bulk {
+        /// From which byte.
+        from: u32,
+        /// How many.
+        len: u32,
+    },
+    /// All bytes that the room holds under the ticket of a write.
+    Call {
+        /// Which call.
+        ticket: Ticket,
+    },
+}
+
+/// An entry of a listing for the front.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: Name,
+    /// What it names.
+    pub fid: Fid,
+    /// Its kind.
+    pub kind: Kind,
+    /// Where the listing goes on after it.
+    pub position: u64,
+    /// With `plus`, where the client may say it: attributes and their lifetime; the name's lifetime
+    /// is for ever. Each counts as a reference given to the kernel: an entry that the front drops
+    /// is given back by `Forget`.
+    pub known: Option<(Attr, Lifetime)>,
+}
+
+/// The answer to a call.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Refused.
+    Refused(Refusal),
+    /// An object, and one reference to it given to the kernel.
+    Entry {
+        /// Its fid.
+        fid: Fid,
+        /// Its attributes.
+        attr: Attr,
+        /// How long the name may be kept.
+        name_lifetime: Lifetime,
+        /// How long the attributes may be kept.
+        attr_lifetime: Lifetime,
+        /// Of a `Make` with `open`: may the kernel cache through this descriptor?
+        cached: bool,
+    },
+    /// There is no such name.
+    Absent {
+        /// How long that may be believed.
+        lifetime: Lifetime,
+    },
+    /// Attributes.
+    Attr {
+        /// The attributes.
+        attr: Attr,
+        /// How long they may be kept.
+        lifetime: Lifetime,
+    },
+    /// The file is open.
+    Opened {
+        /// May the kernel cache through this descriptor? If not, it must be direct.
+        cached: bool,
+    },
+    /// The bytes read, in order; fewer than asked only at the end of the file.
+    Read {
+        /// The pieces.
+        pieces: Vec<Piece>,
+    },
+    /// This many bytes were written.
+    Written {
+        /// How many.
+        len: u32,
+    },
+    /// Entries; none at the end.
+    Listing {
+        /// The entries.
+        entries: Vec<Listed>,
+    },
+    /// A target, a value or a list of names.
+    Bytes(Vec<u8>),
+    /// Numbers of the file system.
+    Filesystem(Filesystem),
+    /// Done.
+    Nothing,
+}
+
+/// What the kernel must drop.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Invalidate {
+    /// Attributes and, of these byte ranges (from, to; `u64::MAX`: to the end), pages. No ranges:
+    /// attributes only.
+    Inode {
+        /// Of what.
+        fid: Fid,
+        /// Which ranges.
+        ranges: Vec<(u64, u64)>,
+        /// An answer that makes the kernel know the object may still be on its way to it.
+        young: bool,
+    },
+    /// A name, and the directory's attributes and listing.
+    Name {
+        /// In which directory.
+        dir: Fid,
+        /// Which name.
+        name: Name,
+        /// A call that locks the directory is at the client: the name's own lock must not be
+        /// waited for.
+        busy: bool,
+    },
+    /// All names of all directories, and this directory's attributes and listing.
+    Names {
+        /// Which directory.
+        dir: Fid,
+    },
+    /// A directory's attributes and listing.
+    Listing {
+        /// Which directory.
+        dir: Fid,
+    },
+}
+
+/// Something that people should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The session was lost: the server took the tokens of a silent client.
+    SessionLost,
+    /// Changed bytes of this file could not be written back and are gone.
+    DataLost {
+        /// Of which file.
+        fid: Fid,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// A write-back was refused; it is tried again.
+    WriteBackRefused {
+        /// Of which file.
+        fid: Fid,
+        /// Why.
+        refusal: Refusal,
+    },
+}
+
+/// What comes out of the machine, to be done in this order. What moves bytes (`Send`, `Done`,
+/// `Fill`, `CopyIn`, `Zero`) refers to slots and messages as they are at that moment.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A message to the server, with these bytes beside it.
+    Send {
+        /// The message.
+        message: ToServer,
+        /// The bytes.
+        bulk: Vec<Piece>,
+    },
+    /// The answer to a call.
+    Done {
+        /// Which call.
+        ticket: Ticket,
+        /// The answer.
+        done: Done,
+    },
+    /// Bytes beside the message that is being handled go to the beginning of a slot; the rest of
+    /// the slot becomes zeros.
+    Fill {
+        /// Which slot.
+        slot: Slot,
+        /// From which byte beside the message.
+        from: u32,
+        /// How many bytes, at most a block.
+        len: u32,
+    },
+    /// Bytes of a write go to a slot.
+    CopyIn {
+        /// Whose bytes.
+        ticket: Ticket,
+        /// From which of them.
+        from: u32,
+        /// To which slot.
+        slot: Slot,
+        /// To which byte of it.
+        at: u32,
+        /// How many.
+        len: u32,
+    },
+    /// Bytes of a slot become zeros.
+    Zero {
+        /// Which slot.
+        slot: Slot,
+        /// From which byte.
+        at: u32,
+        /// How many.
+        len: u32,
+    },
+    /// The kernel is told to drop something; answered by `Invalidated`.
+    Invalidate {
+        /// The number of this.
+        id: u64,
+        /// What.
+        what: Invalidate,
+    },
+    /// The connection is of no use: end it and make another.
+    Hangup,
+    /// To be logged and counted.
+    Event(Event),
+}
+
+/// A token as listed for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenLine {
+    /// On what.
+    pub fid: Fid,
+    /// Which.
+    pub right: wire::Right,
+    /// Epoch of its grant.
+    pub epoch: Epoch,
+    /// Open for reading, for writing: how many times.
+    pub opens: (u32, u32),
+    /// Dirty blocks.
+    pub dirty: u32,
+}
+
+/// Figures of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Objects known.
+    pub nodes: u64,
+    /// Shared tokens.
+    pub shared: u64,
+    /// Exclusive tokens.
+    pub exclusive: u64,
+    /// Objects of which the kernel holds pages under a transient right.
+    pub transient: u64,
+    /// Slots in all.
+    pub slots: u64,
+    /// Slots in use.
+    pub used: u64,
+    /// Dirty slots.
+    pub dirty: u64,
+    /// Blocks found in the cache.
+    pub hits: u64,
+    /// Blocks that had to be fetched.
+    pub misses: u64,
+    /// Recalls received.
+    pub recalls: u64,
+    /// Requests that wait for the server.
+    pub outstanding: u64,
+    /// Is the session established?
+    pub connected: bool,
+}

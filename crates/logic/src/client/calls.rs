@@ -1,0 +1,307 @@
+//! Calls: what is answered from the cache, what goes to the server.
+
+use super::api::{Call, Done, Lifetime};
+use super::session::Why;
+use super::{Client, Step};
+use crate::Ticket;
+use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
+
+impl Client {
+    /// Begins a call, or begins it again after it had to wait.
+    pub(super) fn start(&mut self, step: &mut Step<'_>, ticket: Ticket) {
+        let Some(running) = self.calls.get(&ticket) else {
+            return;
+        };
+        let release = matches!(running.call, Call::Release { .. } | Call::Leave);
+        if (self.suspended || self.root.is_none()) && !release {
+            return self.parked.push(ticket);
+        }
+        let running = running.clone();
+        match running.call {
+            Call::Op(op) => self.start_op(step, ticket, op, running.caller),
+            Call::Open {
+                fid,
+                access,
+                append,
+            } => {
+                self.open(step, ticket, (fid, access, append), running.caller);
+            }
+            Call::Release { fid, access } => self.close(step, ticket, fid, access),
+            Call::Read { .. } => self.read(step, ticket, running),
+            Call::Write { .. } => self.write(step, ticket, running),
+            Call::List { .. } => self.list(step, ticket, running),
+            Call::Sync { fid } => self.sync(step, ticket, fid),
+            Call::Leave => self.leave(step, ticket),
+        }
+    }
+
+    fn start_op(&mut self, step: &mut Step<'_>, ticket: Ticket, op: Op, caller: Caller) {
+        match &op {
+            Op::Lookup { dir, name } => {
+                if let Some(done) = self.lookup(step, *dir, name) {
+                    return self.finish(step, ticket, done);
+                }
+            }
+            Op::GetAttr { fid } => {
+                if let Some(done) = self.known_attr(*fid) {
+                    self.node(*fid).asked = step.now;
+                    return self.finish(step, ticket, done);
+                }
+            }
+            Op::SetAttr { fid, set } => {
+                let (fid, resize) = (*fid, set.size.is_some());
+                if self.must_wait_to_set(fid, resize) {
+                    return self.node(fid).parked.push(ticket);
+                }
+            }
+            _ => {}
+        }
+        let hold = self.hold_for(&op);
+        self.note_sent(&op);
+        self.request(
+            step,
+            (op, caller, hold),
+            alloc::vec::Vec::new(),
+            Why::Call(ticket),
+        );
+    }
+
+    /// What is open of the object that an operation names.
+    fn hold_for(&mut self, op: &Op) -> Hold {
+        let stamp = self.stamp();
+        match op {
+            Op::Make {
+                open: Some(access), ..
+            } => Hold {
+                open: true,
+                write: access.write,
+                stamp,
+            },
+            Op::SetAttr { fid, .. } | Op::Open { fid, .. } | Op::Write { fid, .. } => {
+                self.nodes.get(fid).map_or(
+                    Hold {
+                        stamp,
+                        ..Hold::default()
+                    },
+                    |n| n.hold(stamp),
+                )
+            }
+            _ => Hold {
+                stamp,
+                ..Hold::default()
+            },
+        }
+    }
+
+    /// Counts that an operation is under way where others look at that.
+    fn note_sent(&mut self, op: &Op) {
+        for dir in dirs(op).into_iter().flatten() {
+            let node = self.node(dir);
+            node.busy += 1;
+            node.directory = true;
+        }
+        match op {
+            Op::GetAttr { fid } => self.node(*fid).asking += 1,
+            Op::SetAttr { fid, set } => {
+                let node = self.node(*fid);
+                node.asking += 1;
+                if set.size.is_some() {
+                    node.resizing += 1;
+                    node.fills += 1;
+                }
+            }
+            Op::Open { fid, access } => self.node(*fid).opening.push(*access),
+            Op::Write { fid, .. } => {
+                let node = self.node(*fid);
+                node.remote_writes += 1;
+                node.fills += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// The opposite of `note_sent`.
+    pub(super) fn unsend(&mut self, op: &Op) {
+        for dir in dirs(op).into_iter().flatten() {
+            let node = self.node(dir);
+            node.busy = node.busy.saturating_sub(1);
+        }
+        match op {
+            Op::GetAttr { fid } => {
+                let node = self.node(*fid);
+                node.asking = node.asking.saturating_sub(1);
+            }
+            Op::SetAttr { fid, set } => {
+                let node = self.node(*fid);
+                node.asking = node.asking.saturating_sub(1);
+                if set.size.is_some() {
+                    node.resizing = node.resizing.saturating_sub(1);
+                    node.fills += 1;
+                }
+            }
+            Op::Open { fid, access } => self.node(*fid).arrived(*access),
+            Op::Write { fid, mode, .. } if !matches!(mode, wire::WriteMode::Back { .. }) => {
+                let node = self.node(*fid);
+                node.remote_writes = node.remote_writes.saturating_sub(1);
+                node.fills += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// A look-up that the cache can answer.
+    fn lookup(&mut self, step: &mut Step<'_>, dir: Fid, name: &Name) -> Option<Done> {
+        let parent = self.nodes.get(&dir)?;
+        if parent.right < Right::Shared {
+            return None;
+        }
+        let name_lifetime = Self::lifetime(parent.lasting());
+        match parent.names.get(name)? {
+            None => Some(Done::Absent {
+                lifetime: name_lifetime,
+            }),
+            Some(fid) => {
+                let fid = *fid;
+                let node = self.nodes.get_mut(&fid)?;
+                let attr = node.attr.clone().filter(|_| node.right >= Right::Shared)?;
+                let attr_lifetime = Self::lifetime(node.lasting());
+                node.lookups += 1;
+                node.told = step.now;
+                Some(Done::Entry {
+                    fid,
+                    attr,
+                    name_lifetime,
+                    attr_lifetime,
+                    cached: false,
+                })
+            }
+        }
+    }
+
+    fn known_attr(&mut self, fid: Fid) -> Option<Done> {
+        let node = self.nodes.get(&fid)?;
+        if node.right < Right::Shared || node.remote_writes + node.resizing > 0 {
+            return None;
+        }
+        let attr = node.attr.clone()?;
+        Some(Done::Attr {
+            attr,
+            lifetime: Self::lifetime(node.lasting()),
+        })
+    }
+
+    pub(super) fn lifetime(lasting: bool) -> Lifetime {
+        if lasting {
+            Lifetime::Forever
+        } else {
+            Lifetime::None
+        }
+    }
+
+    /// Attributes are not changed while a recall is being answered; a size not while blocks are on
+    /// their way to the server, which would come back to life behind the new end.
+    fn must_wait_to_set(&self, fid: Fid, resize: bool) -> bool {
+        self.nodes.get(&fid).is_some_and(|node| {
+            node.drain.is_some() || (resize && (node.sending || node.remote_writes > 0))
+        })
+    }
+
+    fn open(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        (fid, access, append): (Fid, Access, bool),
+        caller: Caller,
+    ) {
+        let node = self.node(fid);
+        if node.drain.is_some() {
+            return node.parked.push(ticket);
+        }
+        let wanted = if access.write {
+            Right::Exclusive
+        } else {
+            Right::Shared
+        };
+        if node.right >= wanted {
+            node.opened(access);
+            let cached = !access.write && !append;
+            node.direct |= !cached;
+            return self.finish(step, ticket, Done::Opened { cached });
+        }
+        let op = Op::Open { fid, access };
+        self.note_sent(&op);
+        let hold = self.hold_for(&op);
+        self.request(
+            step,
+            (op, caller, hold),
+            alloc::vec::Vec::new(),
+            Why::Call(ticket),
+        );
+    }
+
+    fn close(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid, access: Access) {
+        let node = self.node(fid);
+        let before = node.hold(0);
+        node.closed(access);
+        let after = node.hold(0);
+        let covered = node.right >= Right::Shared;
+        self.finish(step, ticket, Done::Nothing);
+        if before != after && !covered {
+            self.say_opens(step, fid);
+        }
+        self.bury_if_unused(step, fid);
+        self.retire(step, fid);
+    }
+
+    /// A file whose last name is gone and that is not open here: what is dirty of it need never be
+    /// written, and the token goes back, so that the server can remove it.
+    pub(super) fn bury_if_unused(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        let busy = node.sending || node.remote_writes > 0 || node.drain.is_some();
+        if !node.unlinked || node.hold(0).open || busy {
+            return;
+        }
+        let private = node.private;
+        if private && node.lookups > 0 {
+            return; // a program here may be about to open it: the kernel will let go of it
+        }
+        let dirty = self
+            .cache
+            .blocks(fid, 0)
+            .any(|(_, _, state)| super::is_dirty(state));
+        if dirty && !private {
+            // A program elsewhere may be about to open what it has just looked up.
+            return self.flush(step, fid);
+        }
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        node.attr = None;
+        node.flush = false;
+        for (waiter, _) in core::mem::take(&mut node.syncing) {
+            self.finish(step, waiter, Done::Refused(Refusal::Stale));
+        }
+        let blocks: alloc::vec::Vec<u64> = self.cache.blocks(fid, 0).map(|(b, _, _)| b).collect();
+        for block in blocks {
+            self.cache.drop_block(fid, block);
+        }
+        self.release(step, fid, Right::None);
+        self.feed_starved(step);
+    }
+}
+
+/// The directories whose names an operation is about.
+pub(super) fn dirs(op: &Op) -> [Option<Fid>; 2] {
+    match op {
+        Op::Lookup { dir, .. }
+        | Op::Make { dir, .. }
+        | Op::Link { dir, .. }
+        | Op::Unlink { dir, .. }
+        | Op::Rmdir { dir, .. }
+        | Op::ReadDir { dir, .. } => [Some(*dir), None],
+        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        _ => [None, None],
+    }
+}

@@ -1,0 +1,427 @@
+//! Bytes of files: reads and writes, from the cache under a token, else at the server.
+//!
+//! Under Shared or Exclusive a read is answered from blocks, which are fetched if they are not
+//! here; under Exclusive a write goes to blocks. Without a token both go to the server, as in
+//! Sprite while a file is write-shared (Nelson, section 3.3); what such a read puts into the
+//! kernel's page cache is there under a transient right. While an own write is at the server, the
+//! cache is not used.
+
+use super::api::{Call, Done, How, Invalidate, Output, Piece, Slot};
+use super::cache::State;
+use super::node::Range;
+use super::session::Why;
+use super::{After, Client, Running, Step};
+use crate::Ticket;
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::limits::BLOCK_BYTES;
+use wire::{Attr, Caller, Fid, Op, Right, WriteMode};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Most blocks that one request fetches.
+const FILL_BLOCKS: u64 = 256;
+
+impl Client {
+    pub(super) fn read(&mut self, step: &mut Step<'_>, ticket: Ticket, running: Running) {
+        let Call::Read {
+            fid,
+            offset,
+            len,
+            pages,
+        } = running.call
+        else {
+            return;
+        };
+        let node = self.node(fid);
+        let freed = node
+            .drain
+            .as_ref()
+            .is_none_or(|drain| drain.freed.contains(&ticket));
+        if pages {
+            node.reading
+                .insert(ticket, (offset, offset.saturating_add(u64::from(len))));
+        }
+        if !freed {
+            return node.parked.push(ticket);
+        }
+        if !node.cached() {
+            let hold = node.hold(0);
+            let op = Op::Read { fid, offset, len };
+            self.request(
+                step,
+                (op, running.caller, hold),
+                Vec::new(),
+                Why::Call(ticket),
+            );
+            return;
+        }
+        let size = node.attr.as_ref().map_or(0, |attr| attr.size);
+        let end = size.min(offset.saturating_add(u64::from(len)));
+        if offset >= end {
+            return self.finish_read(step, ticket, Vec::new());
+        }
+        match self.gather(fid, (offset, end), pages) {
+            Some(pieces) => self.finish_read(step, ticket, pieces),
+            None => self.fill(step, (ticket, &running.caller), fid, (offset, end)),
+        }
+    }
+
+    /// The pieces of a range, if all its blocks are here.
+    fn gather(&mut self, fid: Fid, (from, to): Range, pages: bool) -> Option<Vec<Piece>> {
+        let mut found: Vec<(u64, Slot)> = Vec::new();
+        for block in from / BLOCK..to.div_ceil(BLOCK) {
+            let (slot, state) = self.cache.find(fid, block)?;
+            if state == State::Filling {
+                return None;
+            }
+            found.push((block, slot));
+        }
+        self.hits += found.len() as u64;
+        let mut pieces = Vec::with_capacity(found.len());
+        for (block, slot) in found {
+            let start = block * BLOCK;
+            let (first, last) = (from.max(start), to.min(start + BLOCK));
+            pieces.push(Piece::Slot {
+                slot,
+                at: (first - start) as u32,
+                len: (last - first) as u32,
+            });
+            self.cache.touch(slot);
+            if pages && last - first == BLOCK {
+                self.cache.age(slot);
+            }
+        }
+        Some(pieces)
+    }
+
+    /// Answers a read; the kernel may keep what it gets.
+    pub(super) fn finish_read(&mut self, step: &mut Step<'_>, ticket: Ticket, pieces: Vec<Piece>) {
+        let Some(Call::Read { fid, pages, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+            return;
+        };
+        let (fid, pages) = (*fid, *pages);
+        let node = self.node(fid);
+        let range = node.reading.remove(&ticket);
+        node.pages |= pages;
+        if let (Some(drain), Some(range)) = (node.drain.as_mut(), range) {
+            drain.freed.remove(&ticket);
+            drain.again.push(range);
+        }
+        self.finish(step, ticket, Done::Read { pieces });
+    }
+
+    /// Fetches the blocks of a range that are neither here nor on their way; the call is begun
+    /// again when they come.
+    fn fill(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, caller): (Ticket, &Caller),
+        fid: Fid,
+        (from, to): Range,
+    ) {
+        let missing: Vec<u64> = (from / BLOCK..to.div_ceil(BLOCK))
+            .filter(|block| self.cache.find(fid, *block).is_none())
+            .collect();
+        if !self.cache.available(missing.len()) {
+            return self.starve(step, ticket);
+        }
+        self.misses += missing.len() as u64;
+        for block in from / BLOCK..to.div_ceil(BLOCK) {
+            if let Some((slot, _)) = self.cache.find(fid, block) {
+                self.cache.touch(slot); // not given up for its neighbours
+            }
+        }
+        self.node(fid).parked.push(ticket);
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for block in missing {
+            self.cache.take(fid, block, State::Filling);
+            match runs.last_mut() {
+                Some((first, count)) if *first + *count == block && *count < FILL_BLOCKS => {
+                    *count += 1;
+                }
+                _ => runs.push((block, 1)),
+            }
+        }
+        let (fills, hold) = (self.node(fid).fills, self.node(fid).hold(0));
+        for (first, count) in runs {
+            let (offset, len) = (first * BLOCK, (count * BLOCK) as u32);
+            let op = Op::Read { fid, offset, len };
+            let why = Why::Fill {
+                fid,
+                first,
+                count: count as u32,
+                fills,
+            };
+            self.request(step, (op, caller.clone(), hold), Vec::new(), why);
+        }
+    }
+
+    /// Blocks have come, unless they are outdated.
+    pub(super) fn on_filled(
+        &mut self,
+        step: &mut Step<'_>,
+        (fid, first, count): (Fid, u64, u32),
+        fills: u64,
+        bytes: Option<u32>,
+    ) {
+        let node = self.node(fid);
+        let valid = node.fills == fills && node.right >= Right::Shared;
+        let bytes = bytes.filter(|_| valid);
+        for at in 0..u64::from(count) {
+            let Some((slot, State::Filling)) = self.cache.find(fid, first + at) else {
+                continue;
+            };
+            match bytes {
+                Some(bytes) => {
+                    let from = (at * BLOCK) as u32;
+                    let len = bytes.saturating_sub(from).min(BLOCK_BYTES);
+                    if len == 0 {
+                        let len = BLOCK_BYTES; // behind the end of what the server has
+                        step.out.push(Output::Zero { slot, at: 0, len });
+                    } else {
+                        step.out.push(Output::Fill { slot, from, len });
+                    }
+                    self.cache.set(slot, State::Clean);
+                }
+                None => self.cache.drop_block(fid, first + at),
+            }
+        }
+        self.unpark(step, fid);
+        self.feed_starved(step);
+    }
+
+    /// The kernel cannot be served now: no slot is free. Write-back makes room.
+    fn starve(&mut self, step: &mut Step<'_>, ticket: Ticket) {
+        self.starved.push(ticket);
+        if self.starved.len() > 1 {
+            return; // everything dirty is on its way already
+        }
+        let dirty: Vec<Fid> = self.cache.dirty_files().into_keys().collect();
+        for fid in dirty {
+            self.flush(step, fid);
+        }
+    }
+
+    pub(super) fn feed_starved(&mut self, step: &mut Step<'_>) {
+        for ticket in core::mem::take(&mut self.starved) {
+            self.start(step, ticket);
+        }
+    }
+
+    /// Begins the calls again that waited at this object.
+    pub(super) fn unpark(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let parked = self
+            .nodes
+            .get_mut(&fid)
+            .map(|node| core::mem::take(&mut node.parked));
+        for ticket in parked.into_iter().flatten() {
+            self.start(step, ticket);
+        }
+    }
+
+    pub(super) fn write(&mut self, step: &mut Step<'_>, ticket: Ticket, running: Running) {
+        let Call::Write {
+            fid,
+            offset,
+            len,
+            how,
+        } = running.call
+        else {
+            return;
+        };
+        let node = self.node(fid);
+        let waits = node.drain.is_some() || node.resizing > 0;
+        if waits && how != How::Paged {
+            return node.parked.push(ticket);
+        }
+        if node.right < Right::Exclusive || !node.cached() {
+            return self.write_at_server(step, ticket, running);
+        }
+        let size = node.attr.as_ref().map_or(0, |attr| attr.size);
+        let offset = if how == How::Append { size } else { offset };
+        let end = offset + u64::from(len);
+        if end > wire::limits::FILE_BYTES {
+            return self.finish(step, ticket, Done::Refused(wire::Refusal::TooLarge));
+        }
+        if self.lacks(step, (ticket, &running.caller), fid, (offset, end, size)) {
+            return;
+        }
+        self.copy_in(step, ticket, fid, (offset, end));
+        let node = self.node(fid);
+        if let Some(attr) = node.attr.as_mut() {
+            attr.size = attr.size.max(end);
+            (attr.mtime, attr.ctime) = (step.now, step.now);
+        }
+        self.answer_write(step, (ticket, fid), (offset, end), how);
+    }
+
+    /// Are blocks or slots missing for a write to the cache? They are asked for.
+    fn lacks(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, caller): (Ticket, &Caller),
+        fid: Fid,
+        (offset, end, size): (u64, u64, u64),
+    ) -> bool {
+        let blocks = offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK);
+        // A block that is written in part must be here, unless nothing of it is at the server.
+        let partial = |block: u64| {
+            let start = block * BLOCK;
+            let whole = offset <= start && end >= (start + BLOCK).min(size);
+            start < size && !whole
+        };
+        for block in [blocks.start, blocks.end.saturating_sub(1)] {
+            let here = match self.cache.find(fid, block) {
+                Some((_, State::Filling)) | None => false,
+                Some(_) => true,
+            };
+            if blocks.contains(&block) && partial(block) && !here {
+                self.fill(
+                    step,
+                    (ticket, caller),
+                    fid,
+                    (block * BLOCK, (block + 1) * BLOCK),
+                );
+                return true;
+            }
+        }
+        let missing = blocks
+            .filter(|block| self.cache.find(fid, *block).is_none())
+            .count();
+        let lacking = missing > 0 && !self.cache.available(missing);
+        if lacking {
+            self.starve(step, ticket);
+        }
+        lacking
+    }
+
+    fn copy_in(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid, (offset, end): Range) {
+        for block in offset / BLOCK..end.div_ceil(BLOCK) {
+            let start = block * BLOCK;
+            let (first, last) = (offset.max(start), end.min(start + BLOCK));
+            let dirty = State::Dirty(step.now);
+            let slot = match self.cache.find(fid, block) {
+                Some((slot, state)) => {
+                    let state = match state {
+                        State::Dirty(since) => State::Dirty(since),
+                        State::Sending(since) => State::Sending(since.or(Some(step.now))),
+                        State::Clean | State::Filling => dirty,
+                    };
+                    self.cache.set(slot, state);
+                    slot
+                }
+                None => {
+                    let slot = self
+                        .cache
+                        .take(fid, block, dirty)
+                        .expect("slots were counted");
+                    step.out.push(Output::Zero {
+                        slot,
+                        at: 0,
+                        len: BLOCK_BYTES,
+                    });
+                    slot
+                }
+            };
+            step.out.push(Output::CopyIn {
+                ticket,
+                from: (first - offset) as u32,
+                slot,
+                at: (first - start) as u32,
+                len: (last - first) as u32,
+            });
+        }
+        if self.next_scan <= step.now {
+            self.next_scan = step.now + self.options.scan_ns;
+        }
+    }
+
+    /// Answers a write once the kernel has no outdated pages of the range.
+    fn answer_write(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        (from, to): Range,
+        how: How,
+    ) {
+        let done = Done::Written {
+            len: (to - from) as u32,
+        };
+        let now = step.now;
+        let node = self.node(fid);
+        let none = alloc::collections::BTreeSet::new();
+        let pages = (from / BLOCK * BLOCK, to.div_ceil(BLOCK) * BLOCK);
+        let ranges = node.without_reads(&[pages], &none);
+        // Writes from the page cache leave the right bytes there, and hold the pages' locks.
+        if how == How::Paged || !node.pages || ranges.is_empty() {
+            return self.finish(step, ticket, done);
+        }
+        let young = young(node.told, now);
+        let what = Invalidate::Inode { fid, ranges, young };
+        self.invalidate(step, what, After::Answer(ticket, done));
+    }
+
+    fn write_at_server(&mut self, step: &mut Step<'_>, ticket: Ticket, running: Running) {
+        let Call::Write {
+            fid,
+            offset,
+            len,
+            how,
+        } = running.call
+        else {
+            return;
+        };
+        let mode = match how {
+            How::Direct => WriteMode::At,
+            How::Append => WriteMode::Append,
+            How::Paged => WriteMode::Lazy,
+        };
+        let node = self.node(fid);
+        node.remote_writes += 1;
+        node.fills += 1;
+        let hold = node.hold(0);
+        let stamp = self.stamp();
+        let op = Op::Write {
+            fid,
+            offset,
+            len,
+            mode,
+        };
+        let hold = wire::Hold { stamp, ..hold };
+        self.request(
+            step,
+            (op, running.caller, hold),
+            vec![Piece::Call { ticket }],
+            Why::Call(ticket),
+        );
+    }
+
+    /// The server has applied a write of a call.
+    pub(super) fn on_written(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        (offset, attr): (u64, Attr),
+    ) {
+        let Some(Call::Write { len, how, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+            return;
+        };
+        let (len, how) = (*len, *how);
+        self.cache.drop_clean(fid, 0);
+        let node = self.node(fid);
+        if attr.version > node.version || node.attr.is_none() {
+            node.version = node.version.max(attr.version);
+            node.attr = (node.right >= Right::Shared).then_some(attr);
+        }
+        let end = offset + u64::from(len);
+        self.answer_write(step, (ticket, fid), (offset, end), how);
+        self.unpark(step, fid);
+    }
+}
+
+/// The kernel may not have taken in yet what it was told so shortly ago.
+pub(super) fn young(told: u64, now: u64) -> bool {
+    const YOUNG_NS: u64 = 50_000_000;
+    now < told + YOUNG_NS
+}

@@ -1,0 +1,166 @@
+//! The lease and its end: when the caches may not be used any more, and what becomes of everything
+//! when the session is over.
+//!
+//! When the lease is near its end, the kernel drops everything and calls wait; tokens are not given
+//! up, since the server still believes in them, and are used again once it has answered. When the
+//! session is over, everything cached is void: changes that were not written back are lost, which
+//! is reported, and the same calls go on in a new session.
+
+use super::api::{Event, Output};
+use super::session::{State, Why};
+use super::{Client, Step};
+use alloc::vec::Vec;
+use wire::{Fid, Right, Time};
+
+impl Client {
+    pub(super) fn renew(&mut self, step: &mut Step<'_>, sent: Time) {
+        self.leased = self.leased.max(sent.min(step.now));
+        self.wake_up(step);
+    }
+
+    pub(super) fn wake_up(&mut self, step: &mut Step<'_>) {
+        if self.suspended && step.now < self.lease_end() {
+            self.suspended = false;
+            for ticket in core::mem::take(&mut self.parked) {
+                self.start(step, ticket);
+            }
+        }
+    }
+
+    /// Until when the caches may be used: the clocks of two machines may differ by a quarter.
+    pub(super) fn lease_end(&self) -> Time {
+        self.leased + self.lease_ns / 4 * 3
+    }
+
+    /// The lease is near its end: the kernel drops everything, and nothing is served.
+    pub(super) fn suspend(&mut self, step: &mut Step<'_>) {
+        self.suspended = true;
+        self.drop_everything(step);
+    }
+
+    fn drop_everything(&mut self, step: &mut Step<'_>) {
+        let known: Vec<Fid> = self
+            .nodes
+            .iter()
+            .filter(|(_, n)| n.right > Right::None)
+            .map(|(f, _)| *f)
+            .collect();
+        for fid in known {
+            let what = self.whole(fid, step.now);
+            self.invalidate(step, what, super::After::Nothing);
+        }
+        if let Some(dir) = self.root {
+            self.invalidate(
+                step,
+                super::Invalidate::Names { dir },
+                super::After::Nothing,
+            );
+        }
+        for node in self.nodes.values_mut() {
+            node.renew_listing();
+        }
+    }
+
+    /// The session is over: everything cached is void, and changes not written back are lost.
+    pub(super) fn lose(&mut self, step: &mut Step<'_>) {
+        step.out.push(Output::Event(Event::SessionLost));
+        self.drop_everything(step);
+        let fids: Vec<Fid> = self.nodes.keys().copied().collect();
+        for fid in fids {
+            self.forget_session(step, fid);
+        }
+        self.session = renew(self.session);
+        self.statements.clear();
+        self.reasserting.clear();
+        self.confirms.clear();
+        self.draining.clear();
+        self.root = None;
+        let open: Vec<Fid> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.hold(0).open)
+            .map(|(fid, _)| *fid)
+            .collect();
+        for fid in open {
+            self.say_opens(step, fid);
+        }
+        self.fail_requests(step);
+        if self.state != State::Down {
+            step.out.push(Output::Hangup);
+        }
+        self.state = State::Down;
+    }
+
+    fn forget_session(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let dirty: Vec<u64> = self
+            .cache
+            .blocks(fid, 0)
+            .filter(|(_, _, state)| super::is_dirty(*state))
+            .map(|(block, _, _)| block)
+            .collect();
+        if !dirty.is_empty() {
+            let bytes = dirty.len() as u64 * u64::from(wire::limits::BLOCK_BYTES);
+            step.out.push(Output::Event(Event::DataLost { fid, bytes }));
+        }
+        for block in &dirty {
+            self.cache.drop_block(fid, *block);
+        }
+        let node = self.node(fid);
+        if !dirty.is_empty() {
+            node.error = Some(wire::Refusal::SessionLost);
+        }
+        (node.right, node.attr) = (Right::None, None);
+        node.names.clear();
+        node.sending = false;
+        node.flush = false;
+        if let Some(drain) = node.drain.take() {
+            drop(drain);
+        }
+        let parked = core::mem::take(&mut node.parked);
+        let syncing = core::mem::take(&mut node.syncing);
+        self.parked.extend(parked);
+        for (ticket, _) in syncing {
+            self.finish(
+                step,
+                ticket,
+                super::Done::Refused(wire::Refusal::SessionLost),
+            );
+        }
+    }
+
+    /// Requests of the lost session: changes may or may not have been applied, so they fail; what
+    /// only asks is asked again in the next session.
+    fn fail_requests(&mut self, step: &mut Step<'_>) {
+        self.suspended = true;
+        self.cleaners = 0;
+        self.wants_cleaner.clear();
+        // The slots that they waited for are free now.
+        self.parked.append(&mut self.starved);
+        for (_, sent) in core::mem::take(&mut self.requests) {
+            match sent.why {
+                Why::Call(ticket) => {
+                    self.unsend(&sent.request.op);
+                    if sent.request.op.changes() {
+                        let lost = super::Done::Refused(wire::Refusal::SessionLost);
+                        self.finish(step, ticket, lost);
+                    } else {
+                        self.parked.push(ticket);
+                    }
+                }
+                Why::Fill { fid, .. } => self.cache.drop_filling(fid),
+                Why::Back { .. } => {}
+            }
+        }
+        for node in self.nodes.values_mut() {
+            node.reading.clear();
+        }
+    }
+}
+
+/// The next session's number: another one, as far from this one as can be.
+fn renew(session: u64) -> u64 {
+    let mut next = session.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    next = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    next = (next ^ (next >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (next ^ (next >> 31)).max(1)
+}

@@ -1,0 +1,314 @@
+//! The token client: holds tokens, serves from its cache, answers recalls, writes back.
+//!
+//! Guarantees, whatever the messages and their order:
+//! - what it says for ever (lifetimes, cached opens, pages) is covered by a right that the server
+//!   believes it to have, and the kernel has dropped it before the right is given back;
+//! - a changed block stays until the server has it, and leaves before its token does;
+//! - every call is answered once; a call that needs no server never waits for one, unless a recall
+//!   is being answered or the lease is near its end.
+
+mod api;
+mod cache;
+mod calls;
+mod data;
+mod lease;
+mod listing;
+mod names;
+mod node;
+mod recall;
+mod replies;
+mod session;
+mod writeback;
+
+pub use api::{
+    Call, Done, Event, Figures, How, Input, Invalidate, Lifetime, Listed, Mutant, Options, Output,
+    Piece, Slot, TokenLine,
+};
+
+use crate::Ticket;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use cache::Cache;
+use node::Node;
+use session::{Sent, State, Statement};
+use wire::{Caller, Epoch, Fid, RequestId, Right, SessionId, Time, ToServer};
+
+/// A call that is not answered.
+#[derive(Clone, Debug)]
+struct Running {
+    caller: Caller,
+    call: Call,
+}
+
+/// What to do once the kernel has dropped something.
+#[derive(Clone, Debug)]
+enum After {
+    /// A part of the answer to a recall of names.
+    Names(Fid, Epoch),
+    /// The drain of this object goes on.
+    Drain(Fid),
+    /// The call is answered.
+    Answer(Ticket, Done),
+    /// Nothing.
+    Nothing,
+}
+
+/// The client's machine.
+#[derive(Clone, Debug)]
+pub struct Client {
+    options: Options,
+    session: SessionId,
+    name: Vec<u8>,
+    root: Option<Fid>,
+    state: State,
+    boot: Epoch,
+    lease_ns: Time,
+    /// From when the lease runs.
+    leased: Time,
+    /// When the last greeting was sent.
+    greeted: Time,
+    /// The caches were emptied since the lease was near its end; nothing is served.
+    suspended: bool,
+    next_keepalive: Time,
+    next_resend: Time,
+    next_scan: Time,
+    last_request: RequestId,
+    last_stamp: u64,
+    last_id: u64,
+    nodes: BTreeMap<Fid, Node>,
+    /// Grants below this are void for objects not in the table.
+    floor: Epoch,
+    calls: BTreeMap<Ticket, Running>,
+    requests: BTreeMap<RequestId, Sent>,
+    /// What was said about opens and tokens given back, until the server has noted it.
+    statements: BTreeMap<Fid, Statement>,
+    /// Parts of `Reassert`, until the server has noted the last.
+    reasserting: Vec<ToServer>,
+    /// Objects asked for that were not known, while a file was being made and opened.
+    guessed: BTreeSet<Fid>,
+    /// Requests whose answer the server wants to be told of.
+    confirms: BTreeSet<RequestId>,
+    /// Calls whose request is answered, but not they: the kernel must drop something first.
+    unfinished: BTreeMap<Ticket, RequestId>,
+    invalidations: BTreeMap<u64, After>,
+    /// How many answers of the kernel each recall of names waits for.
+    dropping_names: BTreeMap<(Fid, Epoch), u32>,
+    draining: BTreeSet<Fid>,
+    /// Calls that wait until the caches may be used again.
+    parked: Vec<Ticket>,
+    /// Calls that wait for a slot.
+    starved: Vec<Ticket>,
+    cache: Cache,
+    /// Files whose write-back waits for its turn; how many batches are on their way.
+    wants_cleaner: VecDeque<Fid>,
+    cleaners: u32,
+    leaving: Option<Ticket>,
+    hits: u64,
+    misses: u64,
+    recalls: u64,
+}
+
+/// The time and the outputs: what every step needs.
+struct Step<'a> {
+    now: Time,
+    out: &'a mut Vec<Output>,
+}
+
+impl Step<'_> {
+    fn done(&mut self, ticket: Ticket, done: Done) {
+        self.out.push(Output::Done { ticket, done });
+    }
+}
+
+impl Client {
+    /// A client that is not yet connected. `session` names it to the server, `name` to people.
+    pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
+        let cache = Cache::new(options.slots.max(16));
+        Self {
+            options,
+            session: session.max(1),
+            name: name.to_vec(),
+            root: None,
+            state: State::Down,
+            boot: 0,
+            lease_ns: 0,
+            leased: 0,
+            greeted: 0,
+            suspended: false,
+            next_keepalive: 0,
+            next_resend: 0,
+            next_scan: 0,
+            last_request: 0,
+            last_stamp: 0,
+            last_id: 0,
+            nodes: BTreeMap::new(),
+            floor: 0,
+            calls: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            statements: BTreeMap::new(),
+            reasserting: Vec::new(),
+            guessed: BTreeSet::new(),
+            confirms: BTreeSet::new(),
+            unfinished: BTreeMap::new(),
+            invalidations: BTreeMap::new(),
+            dropping_names: BTreeMap::new(),
+            draining: BTreeSet::new(),
+            parked: Vec::new(),
+            starved: Vec::new(),
+            cache,
+            wants_cleaner: VecDeque::new(),
+            cleaners: 0,
+            leaving: None,
+            hits: 0,
+            misses: 0,
+            recalls: 0,
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Output>) {
+        let step = &mut Step { now, out };
+        match input {
+            Input::Connected => self.on_connected(step),
+            Input::Gone => self.state = State::Down,
+            Input::Message { message, bulk_len } => self.on_message(step, message, bulk_len),
+            Input::Call {
+                ticket,
+                caller,
+                call,
+            } => {
+                self.calls.insert(ticket, Running { caller, call });
+                self.start(step, ticket);
+            }
+            Input::Forget { fid, count } => self.on_forget(step, fid, count),
+            Input::Invalidated { id } => self.on_invalidated(step, id),
+            Input::Tick => self.on_tick(step),
+        }
+    }
+
+    /// Root of the tree, once the server has said it.
+    pub fn root(&self) -> Option<Fid> {
+        self.root
+    }
+
+    /// Its session; another one after a loss.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Figures.
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures {
+            nodes: self.nodes.len() as u64,
+            slots: self.cache.slots(),
+            used: self.cache.used(),
+            dirty: self.cache.dirty(),
+            hits: self.hits,
+            misses: self.misses,
+            recalls: self.recalls,
+            outstanding: self.requests.len() as u64,
+            connected: self.state == State::Up,
+            ..Figures::default()
+        };
+        for node in self.nodes.values() {
+            match node.right {
+                Right::None => {}
+                Right::Transient => figures.transient += 1,
+                Right::Shared => figures.shared += 1,
+                Right::Exclusive => figures.exclusive += 1,
+            }
+        }
+        figures
+    }
+
+    /// All tokens.
+    pub fn tokens(&self) -> Vec<TokenLine> {
+        let line = |(&fid, node): (&Fid, &Node)| TokenLine {
+            fid,
+            right: node.right,
+            epoch: node.grant,
+            opens: (node.reads, node.writes),
+            dirty: self
+                .cache
+                .blocks(fid, 0)
+                .filter(|(_, _, state)| is_dirty(*state))
+                .count() as u32,
+        };
+        self.nodes
+            .iter()
+            .filter(|(_, node)| node.right > Right::None)
+            .map(line)
+            .collect()
+    }
+
+    fn node(&mut self, fid: Fid) -> &mut Node {
+        let floor = self.floor;
+        self.nodes.entry(fid).or_insert_with(|| Node::new(floor))
+    }
+
+    fn stamp(&mut self) -> u64 {
+        self.last_stamp += 1;
+        self.last_stamp
+    }
+
+    /// Tells the kernel to drop something, and what follows.
+    fn invalidate(&mut self, step: &mut Step<'_>, what: Invalidate, after: After) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.invalidations.insert(id, after);
+        step.out.push(Output::Invalidate { id, what });
+        id
+    }
+
+    fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {
+        match self.invalidations.remove(&id) {
+            Some(After::Names(fid, epoch)) => self.on_names_dropped(step, fid, epoch),
+            Some(After::Drain(fid)) => self.on_pages_dropped(step, fid, id),
+            Some(After::Answer(ticket, done)) => self.finish(step, ticket, done),
+            Some(After::Nothing) | None => {}
+        }
+    }
+
+    /// Answers a call.
+    fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
+        if self.calls.remove(&ticket).is_some() {
+            step.done(ticket, done);
+        }
+        if let Some(id) = self.unfinished.remove(&ticket) {
+            self.confirm(step, id);
+        }
+    }
+
+    fn on_forget(&mut self, step: &mut Step<'_>, fid: Fid, count: u64) {
+        if let Some(node) = self.nodes.get_mut(&fid) {
+            node.lookups = node.lookups.saturating_sub(count);
+            self.bury_if_unused(step, fid);
+            self.retire(step, fid);
+        }
+    }
+
+    /// Gives up an object that nobody uses any more: the token goes back.
+    fn retire(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let idle = self.nodes.get(&fid).is_some_and(Node::is_idle);
+        if Some(fid) == self.root || !idle {
+            return;
+        }
+        if self
+            .cache
+            .blocks(fid, 0)
+            .any(|(_, _, state)| is_dirty(state))
+        {
+            return;
+        }
+        self.release(step, fid, Right::None);
+        if let Some(node) = self.nodes.remove(&fid) {
+            self.floor = self.floor.max(node.void);
+        }
+        self.cache.drop_clean(fid, 0);
+        self.cache.drop_filling(fid);
+    }
+}
+
+fn is_dirty(state: cache::State) -> bool {
+    matches!(state, cache::State::Dirty(_) | cache::State::Sending(_))
+}

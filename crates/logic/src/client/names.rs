@@ -1,0 +1,238 @@
+//! Names: what replies about them teach, and what the kernel may keep of them.
+
+use super::api::{Done, Invalidate, Lifetime, Mutant};
+use super::{After, Client, Step};
+use crate::Ticket;
+use alloc::vec::Vec;
+use wire::{Attr, Entry, Epoch, Fid, Name, Op, Outcome, Refusal, Right};
+
+impl Client {
+    /// A reply to an operation on names has come, with these grants that count.
+    pub(super) fn on_names(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+        (outcome, granted): (Outcome, Vec<Fid>),
+    ) {
+        let done = match (op, outcome) {
+            (Op::Lookup { dir, name }, Outcome::Entry(entry)) => {
+                self.entry(step, (*dir, name), entry, (&granted, false))
+            }
+            (Op::Lookup { dir, name }, Outcome::Absent { dir: attr }) => {
+                let kept = self.name_is((*dir, name), None, attr, &granted);
+                Done::Absent {
+                    lifetime: self.name_lifetime(kept),
+                }
+            }
+            (Op::Make { .. }, Outcome::Entry(entry)) => self.made(step, op, (entry, &granted)),
+            (Op::Link { dir, name, .. }, Outcome::Entry(entry)) => {
+                self.linked(step, (*dir, name), (entry, &granted))
+            }
+            (
+                Op::Unlink { dir, name } | Op::Rmdir { dir, name },
+                Outcome::Removed {
+                    fid,
+                    attr,
+                    dir: after,
+                },
+            ) => {
+                self.node(*dir).renew_listing();
+                self.name_is((*dir, name), None, after, &granted);
+                self.lost_name(step, fid, attr);
+                Done::Nothing
+            }
+            (Op::Rename { .. }, outcome @ Outcome::Renamed { .. }) => {
+                return self.renamed(step, ticket, op, (outcome, granted));
+            }
+            _ => Done::Refused(Refusal::Invalid),
+        };
+        self.finish(step, ticket, done);
+    }
+
+    fn made(&mut self, step: &mut Step<'_>, op: &Op, (entry, granted): (Entry, &[Fid])) -> Done {
+        let Op::Make {
+            dir, name, open, ..
+        } = op
+        else {
+            return Done::Refused(Refusal::Invalid);
+        };
+        let fid = entry.fid;
+        let done = self.entry(step, (*dir, name), entry, (granted, true));
+        let node = self.node(fid);
+        node.private = node.right == Right::Exclusive;
+        if let Some(access) = open {
+            node.opened(*access);
+        }
+        done
+    }
+
+    fn linked(
+        &mut self,
+        step: &mut Step<'_>,
+        place: (Fid, &Name),
+        (entry, granted): (Entry, &[Fid]),
+    ) -> Done {
+        let mut done = self.entry(step, place, entry, (granted, true));
+        if let Done::Entry { attr_lifetime, .. } = &mut done {
+            // The kernel takes the attributes of a link over unconditionally.
+            *attr_lifetime = Lifetime::None;
+        }
+        done
+    }
+
+    fn name_lifetime(&self, kept: bool) -> Lifetime {
+        Self::lifetime(kept || self.options.mutant == Some(Mutant::NamesWithoutToken))
+    }
+
+    /// A name now names this. Kept only if a grant of the directory vouches for it.
+    fn name_is(
+        &mut self,
+        (dir, name): (Fid, &Name),
+        child: Option<Fid>,
+        attr: Attr,
+        granted: &[Fid],
+    ) -> bool {
+        let vouched = granted.contains(&dir);
+        self.learn(dir, attr, vouched);
+        let node = self.node(dir);
+        if vouched && node.right >= Right::Shared {
+            node.names.insert(name.clone(), child);
+        } else {
+            node.names.remove(name);
+        }
+        vouched && node.lasting()
+    }
+
+    fn entry(
+        &mut self,
+        step: &mut Step<'_>,
+        (dir, name): (Fid, &Name),
+        entry: Entry,
+        (granted, changes): (&[Fid], bool),
+    ) -> Done {
+        let Entry {
+            fid,
+            attr,
+            dir: dir_attr,
+        } = entry;
+        if changes {
+            self.node(dir).renew_listing();
+        }
+        let kept = self.name_is((dir, name), Some(fid), dir_attr, granted);
+        if changes {
+            self.changed(fid, attr.clone(), granted.contains(&fid));
+        } else if granted.contains(&fid) {
+            self.learn(fid, attr.clone(), true);
+        }
+        let (attr, attr_lifetime) = self.to_say(fid, attr);
+        let node = self.node(fid);
+        node.lookups += 1;
+        node.directory |= attr.kind == wire::Kind::Directory;
+        node.told = step.now;
+        let name_lifetime = self.name_lifetime(kept);
+        Done::Entry {
+            fid,
+            attr,
+            name_lifetime,
+            attr_lifetime,
+            cached: false,
+        }
+    }
+
+    /// An object has lost a name: perhaps its last.
+    fn lost_name(&mut self, step: &mut Step<'_>, fid: Fid, attr: Attr) {
+        let gone = attr.nlink == 0;
+        if self.nodes.contains_key(&fid) {
+            self.changed(fid, attr, false);
+            if gone {
+                self.node(fid).unlinked = true;
+                self.bury_if_unused(step, fid);
+            }
+            self.retire(step, fid);
+        } else if gone {
+            // The server may believe that a token is still here, and keep the file for it.
+            self.disclaim(step, fid);
+        }
+    }
+
+    fn disclaim(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let stamp = self.stamp();
+        let hold = wire::Hold {
+            stamp,
+            ..wire::Hold::default()
+        };
+        let (epoch, right) = (Epoch::MAX, Right::None);
+        self.state_it(
+            step,
+            fid,
+            stamp,
+            wire::ToServer::Release {
+                fid,
+                epoch,
+                right,
+                hold,
+            },
+        );
+    }
+
+    fn renamed(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+        (outcome, granted): (Outcome, Vec<Fid>),
+    ) {
+        let Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            exchange,
+            ..
+        } = op
+        else {
+            return;
+        };
+        let Outcome::Renamed {
+            fid,
+            attr,
+            victim,
+            from: from_attr,
+            to: to_attr,
+        } = outcome
+        else {
+            return;
+        };
+        self.node(*from).renew_listing();
+        self.node(*to).renew_listing();
+        let victim_fid = victim.as_ref().map(|(fid, _)| *fid);
+        // Both names may have been names of one object: then nothing was moved, and nobody says so.
+        let several = attr.kind != wire::Kind::Directory && attr.nlink > 1;
+        let unsure = victim_fid.is_none() && several;
+        let left = if *exchange { victim_fid } else { None };
+        let mut kept = if unsure {
+            let vouched = granted.contains(from);
+            self.learn(*from, from_attr, vouched);
+            self.node(*from).names.remove(name);
+            vouched
+        } else {
+            self.name_is((*from, name), left, from_attr, &granted)
+        };
+        kept &= self.name_is((*to, new), Some(fid), to_attr, &granted);
+        self.changed(fid, attr, granted.contains(&fid));
+        if let Some((victim, attr)) = victim {
+            if *exchange {
+                self.changed(victim, attr, false);
+            } else {
+                self.lost_name(step, victim, attr);
+            }
+        }
+        if kept {
+            return self.finish(step, ticket, Done::Nothing);
+        }
+        // The kernel moves the name with its old lifetime to a place where nothing covers it.
+        let what = Invalidate::Names { dir: *to };
+        self.invalidate(step, what, After::Answer(ticket, Done::Nothing));
+    }
+}

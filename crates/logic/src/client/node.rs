@@ -1,0 +1,286 @@
+//! What the client knows of one object.
+//!
+//! `right` is what it holds: never more than the server believes. A grant is taken over only if it
+//! is later than every recall seen (`void`); what is dropped from the table leaves its mark in the
+//! client's `floor`, so that a late grant is void there too. `attr` and `names` are right as long
+//! as `right` is Shared or more. While `drain` is set, a recall is being answered: what is served
+//! meanwhile is still right, since the token is given back last, but the kernel may keep none of
+//! it.
+
+use super::api::Listed;
+use crate::Ticket;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wire::{Access, Attr, Epoch, Fid, Hold, Name, Refusal, Right, Time};
+
+/// A range of bytes: from, to.
+pub(super) type Range = (u64, u64);
+
+/// Marks a listing that may hold outdated names: its end is never believed by the kernel's cache.
+pub(super) const DOUBTFUL: u64 = 1;
+/// Positions of a listing hold its generation above this bit.
+pub(super) const GENERATION_SHIFT: u32 = 40;
+const GENERATIONS: u64 = 1 << 22;
+
+/// A recall being answered.
+#[derive(Clone, Debug)]
+pub(super) struct Drain {
+    /// The latest recall that this answers.
+    pub(super) epoch: Epoch,
+    /// What may be kept.
+    pub(super) keep: Right,
+    /// Where it stands.
+    pub(super) phase: Phase,
+    /// Ranges of reads answered while the kernel was dropping pages: they are dropped once more.
+    pub(super) again: Vec<Range>,
+    /// Reads that the dropping of pages waits for: served at once.
+    pub(super) freed: BTreeSet<Ticket>,
+}
+
+/// Where a drain stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Answers about attributes are on their way to the kernel: it would throw them away if it were
+    /// told to drop attributes now, and read to an outdated end of the file. Until then at the
+    /// latest.
+    Settling(Time),
+    /// The kernel is dropping pages; at this time the reads that it may wait for are freed.
+    Dropping(u64, Time),
+    /// Dirty blocks are being written back.
+    Flushing,
+}
+
+/// One object.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) right: Right,
+    /// Epoch of the grant held.
+    pub(super) grant: Epoch,
+    /// The latest epoch of any grant that came, void ones included.
+    pub(super) seen: Epoch,
+    /// Grants before this are void.
+    pub(super) void: Epoch,
+    pub(super) attr: Option<Attr>,
+    /// Version of the content that the cached blocks are of.
+    pub(super) version: u64,
+    /// Open for reading only; open for writing too.
+    pub(super) reads: u32,
+    pub(super) writes: u32,
+    /// Opens that the server has not answered.
+    pub(super) opening: Vec<Access>,
+    /// References that the kernel has.
+    pub(super) lookups: u64,
+    /// When the kernel was last told of it.
+    pub(super) told: Time,
+    /// The kernel may have pages of it.
+    pub(super) pages: bool,
+    /// Reads for the kernel's pages that are not answered.
+    pub(super) reading: BTreeMap<Ticket, Range>,
+    /// A descriptor may be open that bypasses the page cache: its reads look like reads for pages,
+    /// and lock none.
+    pub(super) direct: bool,
+    /// Questions for attributes not answered, and when the last one was.
+    pub(super) asking: u32,
+    pub(super) asked: Time,
+    /// Own writes that the server applies; the cache is not used meanwhile.
+    pub(super) remote_writes: u32,
+    /// Own changes of the size at the server.
+    pub(super) resizing: u32,
+    /// Raised when blocks on their way here may be outdated.
+    pub(super) fills: u64,
+    pub(super) drain: Option<Drain>,
+    /// Calls that wait for the drain, or for a block's or a size's turn.
+    pub(super) parked: Vec<Ticket>,
+    /// A write-back batch is on its way.
+    pub(super) sending: bool,
+    /// Everything dirty goes to the server, whatever its age.
+    pub(super) flush: bool,
+    /// Calls that wait until what was dirty when they came is written back.
+    pub(super) syncing: Vec<(Ticket, Time)>,
+    /// Why the last write-back failed.
+    pub(super) error: Option<Refusal>,
+    /// Made here, and never asked for by the server since: nobody else has seen it.
+    pub(super) private: bool,
+    /// The last name is gone.
+    pub(super) unlinked: bool,
+    /// It is a directory, as far as is known.
+    pub(super) directory: bool,
+    /// Of a directory: names known, present and absent.
+    pub(super) names: BTreeMap<Name, Option<Fid>>,
+    /// When the kernel was last given names by a listing.
+    pub(super) listed: Time,
+    /// Generation of its listing.
+    pub(super) generation: u64,
+    /// Position (with generation) after which nothing follows.
+    pub(super) end: Option<u64>,
+    /// Calls of this client that are about names in it.
+    pub(super) busy: u32,
+}
+
+impl Node {
+    pub(super) fn new(void: Epoch) -> Self {
+        Self {
+            right: Right::None,
+            grant: 0,
+            seen: 0,
+            void,
+            attr: None,
+            version: 0,
+            reads: 0,
+            writes: 0,
+            opening: Vec::new(),
+            lookups: 0,
+            told: 0,
+            pages: false,
+            reading: BTreeMap::new(),
+            direct: false,
+            asking: 0,
+            asked: 0,
+            remote_writes: 0,
+            resizing: 0,
+            fills: 0,
+            drain: None,
+            parked: Vec::new(),
+            sending: false,
+            flush: false,
+            syncing: Vec::new(),
+            error: None,
+            private: false,
+            unlinked: false,
+            directory: false,
+            names: BTreeMap::new(),
+            listed: 0,
+            generation: DOUBTFUL + 1,
+            end: None,
+            busy: 0,
+        }
+    }
+
+    /// May the kernel keep what is said of it now?
+    pub(super) fn lasting(&self) -> bool {
+        self.right >= Right::Shared && self.drain.is_none()
+    }
+
+    /// May its blocks be served from the cache?
+    pub(super) fn cached(&self) -> bool {
+        self.right >= Right::Shared && self.attr.is_some() && self.remote_writes == 0
+    }
+
+    /// What is open, as told to the server.
+    pub(super) fn hold(&self, stamp: u64) -> Hold {
+        let opening = |write: bool| self.opening.iter().any(|access| access.write || !write);
+        Hold {
+            open: self.reads + self.writes > 0 || opening(false),
+            write: self.writes > 0 || opening(true),
+            stamp,
+        }
+    }
+
+    pub(super) fn opened(&mut self, access: Access) {
+        self.direct |= access.write;
+        if access.write {
+            self.writes += 1;
+        } else {
+            self.reads += 1;
+        }
+    }
+
+    pub(super) fn closed(&mut self, access: Access) {
+        let count = if access.write {
+            &mut self.writes
+        } else {
+            &mut self.reads
+        };
+        *count = count.saturating_sub(1);
+        self.direct &= self.reads + self.writes > 0;
+    }
+
+    /// An open was answered: it does not count as under way any more.
+    pub(super) fn arrived(&mut self, access: Access) {
+        if let Some(at) = self.opening.iter().position(|known| *known == access) {
+            self.opening.swap_remove(at);
+        }
+    }
+
+    /// Names may have changed: listings that are under way are not believed.
+    pub(super) fn renew_listing(&mut self) {
+        self.generation += 1;
+        if self.generation == GENERATIONS {
+            self.generation = DOUBTFUL + 1;
+        }
+        self.end = None;
+    }
+
+    /// Does nothing hold it in the table?
+    pub(super) fn is_idle(&self) -> bool {
+        self.lookups == 0
+            && self.reads + self.writes == 0
+            && self.opening.is_empty()
+            && self.drain.is_none()
+            && self.parked.is_empty()
+            && self.reading.is_empty()
+            && self.syncing.is_empty()
+            && !self.sending
+            && self.remote_writes + self.resizing + self.asking + self.busy == 0
+    }
+
+    /// The ranges without those of reads that are not answered: the kernel holds their pages
+    /// locked, with nothing in them yet, and would wait. Not so where a read may have been a direct
+    /// one: its range may hold old pages, so that waiting is the lesser evil.
+    pub(super) fn without_reads(&self, ranges: &[Range], freed: &BTreeSet<Ticket>) -> Vec<Range> {
+        if self.direct {
+            return ranges.to_vec();
+        }
+        let mut left: Vec<Range> = ranges.to_vec();
+        for (_, &(from, to)) in self
+            .reading
+            .iter()
+            .filter(|(ticket, _)| !freed.contains(ticket))
+        {
+            left = left
+                .into_iter()
+                .flat_map(|range| subtract(range, (from, to)))
+                .collect();
+        }
+        left
+    }
+}
+
+/// A range without another: at most two.
+fn subtract(range: Range, hole: Range) -> impl Iterator<Item = Range> {
+    let before = (range.0, range.1.min(hole.0));
+    let after = (range.0.max(hole.1), range.1);
+    [before, after].into_iter().filter(|part| part.0 < part.1)
+}
+
+/// An entry without anything that the kernel could keep.
+pub(super) fn bare(entry: wire::DirEntry, position: u64) -> Listed {
+    let wire::DirEntry {
+        name, fid, kind, ..
+    } = entry;
+    Listed {
+        name,
+        fid,
+        kind,
+        position,
+        known: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn unanswered_reads_are_left_out_of_what_is_dropped() {
+        let mut node = Node::new(0);
+        node.reading.insert(1, (10, 20));
+        node.reading.insert(2, (30, 40));
+        let none = BTreeSet::new();
+        let left = node.without_reads(&[(0, 35)], &none);
+        assert_eq!(left, vec![(0, 10), (20, 30)]);
+        let left = node.without_reads(&[(0, 35)], &BTreeSet::from([1]));
+        assert_eq!(left, vec![(0, 30)]);
+    }
+}

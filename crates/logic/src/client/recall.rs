@@ -1,0 +1,381 @@
+//! Recalls: what the server asks back.
+//!
+//! A file's token is given back in steps. From the recall on, calls that could change what is open
+//! or cached wait (they hold no lock of the kernel that the dropping of pages needs); reads for the
+//! kernel's pages wait too, and the ranges of all unanswered ones are left out of what the kernel
+//! is told to drop, since it holds those pages locked. If the kernel still does not finish, a read
+//! may have locked a page after that: such reads are answered, and their ranges dropped once more.
+//! Then dirty blocks are written back, then the answer leaves, then everybody goes on.
+
+use super::api::{Invalidate, Mutant};
+use super::data::young;
+use super::node::{Drain, Phase, Range};
+use super::{After, Client, Step};
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{Attr, Epoch, Fid, Hold, Name, Recall, Right, Time, ToServer, What};
+
+const WHOLE: Range = (0, u64::MAX);
+/// How long an answer about attributes may take to be taken in by the kernel.
+const SETTLE_NS: Time = 200_000;
+/// How long a drain waits for that at most.
+const SETTLE_MAX_NS: Time = 5_000_000;
+/// How long the kernel may take to take a listing in.
+const LISTED_NS: Time = 20_000_000;
+/// How long the kernel may take to drop pages before waiting reads are freed.
+const FREE_NS: Time = 1_000_000;
+
+impl Client {
+    pub(super) fn on_recall(&mut self, step: &mut Step<'_>, recall: Recall) {
+        let Recall { fid, epoch, what } = recall;
+        self.recalls += 1;
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            self.floor = self.floor.max(epoch);
+            return self.answer_unknown(step, fid, epoch);
+        };
+        node.void = node.void.max(epoch);
+        node.private = false;
+        match what {
+            What::Names(names) => self.drop_names(step, fid, epoch, names),
+            What::Attr => self.tell_attr(step, fid, epoch),
+            What::Keep(keep) => self.give_back(step, fid, epoch, keep),
+        }
+    }
+
+    fn answer_unknown(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
+        let stamp = self.stamp();
+        let making = |sent: &super::Sent| match &sent.request.op {
+            wire::Op::Make {
+                open: Some(access), ..
+            } => Some(*access),
+            _ => None,
+        };
+        let made: Vec<wire::Access> = self.requests.values().filter_map(making).collect();
+        if !made.is_empty() {
+            self.guessed.insert(fid);
+        }
+        let hold = Hold {
+            open: !made.is_empty(),
+            write: made.iter().any(|access| access.write),
+            stamp,
+        };
+        let right = Right::None;
+        self.say(
+            step,
+            ToServer::Returned {
+                fid,
+                epoch,
+                right,
+                upto: epoch,
+                hold,
+                attr: None,
+            },
+        );
+    }
+
+    /// No file is being made and opened any more: what was guessed about its like is put right.
+    pub(super) fn settle_guesses(&mut self, step: &mut Step<'_>) {
+        let making =
+            |sent: &super::Sent| matches!(sent.request.op, wire::Op::Make { open: Some(_), .. });
+        if self.guessed.is_empty() || self.requests.values().any(making) {
+            return;
+        }
+        for fid in core::mem::take(&mut self.guessed) {
+            self.say_opens(step, fid);
+        }
+    }
+
+    fn answer_recall(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, attr: Option<Attr>) {
+        let stamp = self.stamp();
+        let node = self.node(fid);
+        let (right, upto, hold) = (node.right, node.seen.max(epoch), node.hold(stamp));
+        // A grant up to there that is still on its way must not be used after this has been said.
+        node.void = node.void.max(upto + 1);
+        self.say(
+            step,
+            ToServer::Returned {
+                fid,
+                epoch,
+                right,
+                upto,
+                hold,
+                attr,
+            },
+        );
+    }
+
+    /// The holder's attributes; it steps down if nothing needs the Exclusive token any more.
+    fn tell_attr(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
+        let clean = !self
+            .cache
+            .blocks(fid, 0)
+            .any(|(_, _, state)| super::is_dirty(state));
+        let node = self.node(fid);
+        if let Some(drain) = node.drain.as_mut() {
+            drain.epoch = drain.epoch.max(epoch);
+            return;
+        }
+        let unused = !node.hold(0).write && node.resizing == 0 && node.remote_writes == 0;
+        if node.right == Right::Exclusive && clean && unused {
+            node.right = Right::Shared;
+        }
+        let attr = node.attr.clone().filter(|_| node.right == Right::Exclusive);
+        if node.right == Right::Exclusive && attr.is_none() {
+            // Own changes are on their way: the server knows better once they have arrived.
+            return self.give_back(step, fid, epoch, Right::None);
+        }
+        self.answer_recall(step, fid, epoch, attr);
+    }
+
+    fn drop_names(&mut self, step: &mut Step<'_>, dir: Fid, epoch: Epoch, names: Vec<Name>) {
+        let keeps = self.options.mutant == Some(Mutant::KeepsNames);
+        let node = self.node(dir);
+        if !keeps {
+            for name in &names {
+                node.names.remove(name);
+            }
+            node.attr = None;
+        }
+        node.renew_listing();
+        // The kernel links the names of a listing under the epoch of the moment at which it takes
+        // the answer in: while it may not have done so, raising the epoch would be for nothing.
+        let digested = node.listed == 0 || step.now >= node.listed + LISTED_NS;
+        let busy = node.busy > 0 && digested;
+        if self.dropping_names.contains_key(&(dir, epoch)) {
+            return; // repeated
+        }
+        if keeps {
+            return self.answer_recall(step, dir, epoch, None);
+        }
+        let whats: Vec<Invalidate> = if names.len() > 2 {
+            vec![Invalidate::Names { dir }]
+        } else {
+            names
+                .into_iter()
+                .map(|name| Invalidate::Name { dir, name, busy })
+                .collect()
+        };
+        self.dropping_names.insert((dir, epoch), whats.len() as u32);
+        for what in whats {
+            self.invalidate(step, what, After::Names(dir, epoch));
+        }
+    }
+
+    pub(super) fn on_names_dropped(&mut self, step: &mut Step<'_>, dir: Fid, epoch: Epoch) {
+        let Some(left) = self.dropping_names.get_mut(&(dir, epoch)) else {
+            return;
+        };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            self.dropping_names.remove(&(dir, epoch));
+            if self.nodes.contains_key(&dir) {
+                self.answer_recall(step, dir, epoch, None);
+            } else {
+                self.answer_unknown(step, dir, epoch);
+            }
+        }
+    }
+
+    fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {
+        let node = self.node(fid);
+        // Open for writing here and wanted elsewhere: the file is write-shared from now on.
+        let keep = if node.hold(0).write {
+            Right::None
+        } else {
+            keep
+        };
+        if let Some(drain) = node.drain.as_mut() {
+            drain.epoch = drain.epoch.max(epoch);
+            if keep < drain.keep {
+                drain.keep = keep;
+                self.drop_pages(step, fid, vec![WHOLE]);
+            }
+            return;
+        }
+        if node.right <= keep {
+            return self.answer_recall(step, fid, epoch, None);
+        }
+        let until = step.now + SETTLE_MAX_NS;
+        let phase = Phase::Settling(until);
+        node.drain = Some(Drain {
+            epoch,
+            keep,
+            phase,
+            again: Vec::new(),
+            freed: BTreeSet::new(),
+        });
+        self.draining.insert(fid);
+        self.go_on_draining(step, fid);
+    }
+
+    /// The next step of a drain, if it can be made.
+    pub(super) fn go_on_draining(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let skip = match self.options.mutant {
+            Some(Mutant::ReturnsBeforeInvalidating) => 1,
+            Some(Mutant::ReturnsBeforeWritingBack) => 2,
+            _ => 0,
+        };
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        let Some(drain) = node.drain.as_ref() else {
+            return;
+        };
+        match drain.phase {
+            Phase::Settling(until) => {
+                if step.now < settled(node, until) {
+                    return;
+                }
+                if drain.keep == Right::None && skip != 1 {
+                    return self.drop_pages(step, fid, vec![WHOLE]);
+                }
+                self.write_back_all(step, fid);
+            }
+            Phase::Dropping(..) => {}
+            Phase::Flushing => {
+                let dirty = self
+                    .cache
+                    .blocks(fid, 0)
+                    .any(|(_, _, s)| super::is_dirty(s));
+                if skip == 2 || !(dirty || node.sending) {
+                    self.end_drain(step, fid);
+                }
+            }
+        }
+    }
+
+    /// All that the kernel keeps of an object, for it to drop.
+    pub(super) fn whole(&self, fid: Fid, now: Time) -> Invalidate {
+        let Some(node) = self.nodes.get(&fid) else {
+            return Invalidate::Listing { dir: fid };
+        };
+        if node.directory || Some(fid) == self.root {
+            return Invalidate::Names { dir: fid };
+        }
+        let freed = node
+            .drain
+            .as_ref()
+            .map(|drain| drain.freed.clone())
+            .unwrap_or_default();
+        let ranges = node.without_reads(&[WHOLE], &freed);
+        Invalidate::Inode {
+            fid,
+            ranges,
+            young: young(node.told, now),
+        }
+    }
+
+    fn drop_pages(&mut self, step: &mut Step<'_>, fid: Fid, ranges: Vec<Range>) {
+        let now = step.now;
+        let mut what = self.whole(fid, now);
+        let node = self.node(fid);
+        if let (Invalidate::Inode { ranges: told, .. }, Some(drain)) = (&mut what, &node.drain) {
+            *told = node.without_reads(&ranges, &drain.freed);
+        }
+        let id = self.invalidate(step, what, After::Drain(fid));
+        if let Some(drain) = self.node(fid).drain.as_mut() {
+            drain.phase = Phase::Dropping(id, now + FREE_NS);
+        }
+    }
+
+    pub(super) fn on_pages_dropped(&mut self, step: &mut Step<'_>, fid: Fid, id: u64) {
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        let Some(drain) = node.drain.as_mut() else {
+            return;
+        };
+        if !matches!(drain.phase, Phase::Dropping(current, _) if current == id) {
+            return; // overtaken by a wider one
+        }
+        let again = core::mem::take(&mut drain.again);
+        if !again.is_empty() {
+            return self.drop_pages(step, fid, again);
+        }
+        self.write_back_all(step, fid);
+    }
+
+    fn write_back_all(&mut self, step: &mut Step<'_>, fid: Fid) {
+        if let Some(drain) = self.node(fid).drain.as_mut() {
+            drain.phase = Phase::Flushing;
+        }
+        self.flush(step, fid);
+        self.go_on_draining(step, fid);
+    }
+
+    fn end_drain(&mut self, step: &mut Step<'_>, fid: Fid) {
+        self.draining.remove(&fid);
+        let node = self.node(fid);
+        let Some(drain) = node.drain.take() else {
+            return;
+        };
+        node.right = node.right.min(drain.keep);
+        if drain.keep == Right::None {
+            node.attr = None;
+            node.pages = false;
+            node.names.clear();
+            node.renew_listing();
+        }
+        self.answer_recall(step, fid, drain.epoch, None);
+        self.unpark(step, fid);
+        self.bury_if_unused(step, fid);
+        self.retire(step, fid);
+    }
+
+    /// Drains that wait for a moment.
+    pub(super) fn tick_drains(&mut self, step: &mut Step<'_>) {
+        for fid in self.draining.clone() {
+            let Some(node) = self.nodes.get_mut(&fid) else {
+                continue;
+            };
+            let Some(drain) = node.drain.as_mut() else {
+                continue;
+            };
+            match drain.phase {
+                Phase::Dropping(id, due) if step.now >= due => {
+                    drain.phase = Phase::Dropping(id, step.now + FREE_NS);
+                    self.free_reads(step, fid);
+                }
+                _ => self.go_on_draining(step, fid),
+            }
+        }
+    }
+
+    /// The kernel may be waiting for a page that such a read holds locked.
+    fn free_reads(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let node = self.node(fid);
+        let (reads, others): (Vec<_>, Vec<_>) = core::mem::take(&mut node.parked)
+            .into_iter()
+            .partition(|ticket| node.reading.contains_key(ticket));
+        node.parked = others;
+        if let Some(drain) = node.drain.as_mut() {
+            drain.freed.extend(node.reading.keys());
+        }
+        for ticket in reads {
+            self.start(step, ticket);
+        }
+    }
+
+    pub(super) fn drains_due(&self) -> Option<Time> {
+        let due = |fid: &Fid| {
+            let node = self.nodes.get(fid)?;
+            match node.drain.as_ref()?.phase {
+                Phase::Settling(until) => Some(settled(node, until)),
+                Phase::Dropping(_, due) => Some(due),
+                Phase::Flushing => None,
+            }
+        };
+        self.draining.iter().filter_map(due).min()
+    }
+}
+
+/// When the kernel has taken in the answers about attributes that it was given, as far as can be
+/// known: a read that asked for the end of the file must not find its answer thrown away.
+fn settled(node: &super::node::Node, until: Time) -> Time {
+    if node.asking > 0 {
+        until
+    } else {
+        until.min(node.asked + SETTLE_NS)
+    }
+}

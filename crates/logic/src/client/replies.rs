@@ -1,0 +1,397 @@
+//! Replies: which grants count, what is learnt, what is answered.
+//!
+//! A grant counts if no recall that has come since is later than it. What a reply says of an object
+//! is kept only under a grant that counts; an Exclusive holder knows size and times better than the
+//! server does.
+
+use super::api::{Call, Done, Lifetime, Mutant, Output, Piece};
+use super::session::{Sent, Why};
+use super::{Client, Step};
+use crate::Ticket;
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::limits::BLOCK_BYTES;
+use wire::{Access, Attr, Fid, Grant, Op, Outcome, Refusal, Reply, RequestId, Right, Set};
+
+impl Client {
+    pub(super) fn on_reply(
+        &mut self,
+        step: &mut Step<'_>,
+        id: RequestId,
+        reply: Reply,
+        bulk_len: u32,
+    ) {
+        for grant in &reply.grants {
+            // Noted even if it is not used (a repeated reply, a block): a token is given back with
+            // the latest grant that the server may count.
+            if let Some(node) = self.nodes.get_mut(&grant.fid) {
+                node.seen = node.seen.max(grant.epoch);
+            }
+        }
+        let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
+            return;
+        };
+        match why {
+            Why::Fill {
+                fid,
+                first,
+                count,
+                fills,
+            } => {
+                let bytes = match reply.outcome {
+                    Outcome::Read { len, .. } => Some(len.min(bulk_len)),
+                    _ => None,
+                };
+                if let Outcome::Refused(refusal) = reply.outcome {
+                    self.fail_reads(step, fid, refusal);
+                }
+                self.on_filled(step, (fid, first, count), fills, bytes);
+            }
+            Why::Back { fid, first, count } => {
+                let result = match reply.outcome {
+                    Outcome::Written { attr, .. } => Ok(attr),
+                    Outcome::Refused(refusal) => Err(refusal),
+                    _ => Err(Refusal::Invalid),
+                };
+                self.on_written_back(step, (fid, first, count), result);
+            }
+            Why::Call(ticket) => {
+                self.unsend(&request.op);
+                self.on_answer(step, ticket, &request.op, reply, bulk_len);
+                if request.op.changes() && self.calls.contains_key(&ticket) {
+                    self.unfinished.insert(ticket, id);
+                    return self.settle_guesses(step);
+                }
+                for dir in super::calls::dirs(&request.op).into_iter().flatten() {
+                    self.retire(step, dir);
+                }
+                self.settle_guesses(step);
+            }
+        }
+        self.confirm(step, id);
+    }
+
+    /// Reads and writes that wait for blocks which cannot be had.
+    fn fail_reads(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
+        let parked = core::mem::take(&mut self.node(fid).parked);
+        for ticket in parked {
+            match self.calls.get(&ticket).map(|running| &running.call) {
+                Some(Call::Read { .. } | Call::Write { .. }) => {
+                    self.node(fid).reading.remove(&ticket);
+                    self.finish(step, ticket, Done::Refused(refusal));
+                }
+                _ => self.node(fid).parked.push(ticket),
+            }
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+        reply: Reply,
+        bulk_len: u32,
+    ) {
+        if let Op::Read { fid, .. } = op {
+            return self.on_read(step, (ticket, *fid), reply, bulk_len);
+        }
+        if let Outcome::Refused(refusal) = reply.outcome {
+            return self.on_refused(step, ticket, op, refusal);
+        }
+        let plain = matches!(
+            self.calls.get(&ticket).map(|running| &running.call),
+            Some(Call::List { plus: false, .. })
+        );
+        let granted: Vec<Fid> = reply
+            .grants
+            .iter()
+            .filter(|grant| !plain || super::calls::dirs(op)[0] == Some(grant.fid))
+            .filter_map(|grant| self.accept(*grant).then_some(grant.fid))
+            .collect();
+        match (op, reply.outcome) {
+            (Op::GetAttr { fid }, Outcome::Attr(attr)) => {
+                self.on_attr(step, (ticket, *fid), attr, &granted);
+            }
+            (Op::SetAttr { fid, set }, Outcome::Attr(attr)) => {
+                let vouched = granted.contains(fid);
+                self.on_set(step, (ticket, *fid), set, (attr, vouched));
+            }
+            (Op::Open { fid, access }, Outcome::Opened(attr)) => {
+                let vouched = granted.contains(fid);
+                self.on_opened(step, ticket, (*fid, *access), (attr, vouched));
+            }
+            (Op::Write { fid, .. }, Outcome::Written { offset, attr }) => {
+                self.on_written(step, (ticket, *fid), (offset, attr));
+            }
+            (
+                Op::ReadDir { dir, .. },
+                Outcome::Dir {
+                    entries,
+                    end,
+                    dir: attr,
+                },
+            ) => {
+                let vouched = granted.contains(dir);
+                self.learn(*dir, attr, vouched);
+                for entry in &entries {
+                    if let Some(attr) = entry.attr.clone().filter(|_| granted.contains(&entry.fid))
+                    {
+                        self.learn(entry.fid, attr, true);
+                    }
+                }
+                self.on_listed(step, ticket, (entries, end), (vouched, granted));
+            }
+            (Op::ReadLink { .. }, Outcome::Target(bytes)) | (_, Outcome::Value(bytes)) => {
+                self.finish(step, ticket, Done::Bytes(bytes));
+            }
+            (_, Outcome::Filesystem(numbers)) => {
+                self.finish(step, ticket, Done::Filesystem(numbers));
+            }
+            (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
+            (op, outcome) => self.on_names(step, ticket, op, (outcome, granted)),
+        }
+    }
+
+    /// Takes over a grant, if it counts.
+    pub(super) fn accept(&mut self, grant: Grant) -> bool {
+        let trusting = self.options.mutant == Some(Mutant::IgnoresEpochs);
+        let node = self.node(grant.fid);
+        node.seen = node.seen.max(grant.epoch);
+        if (grant.epoch < node.void || node.drain.is_some()) && !trusting {
+            return false;
+        }
+        if node.right < Right::Shared && grant.right >= Right::Shared {
+            // Pages under a transient right are as good under this one.
+            node.pages |= node.right == Right::Transient;
+            node.attr = None;
+        }
+        node.right = node.right.max(grant.right);
+        // An answer that a later one has overtaken vouches for nothing.
+        let latest = grant.epoch > node.grant || trusting;
+        node.grant = node.grant.max(grant.epoch);
+        latest
+    }
+
+    /// Keeps attributes that a grant vouches for. Blocks of another version go.
+    pub(super) fn learn(&mut self, fid: Fid, attr: Attr, vouched: bool) {
+        let trusting = self.options.mutant == Some(Mutant::IgnoresVersions);
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        if node.right < Right::Shared {
+            return;
+        }
+        if node.right == Right::Exclusive && node.attr.is_some() {
+            return;
+        }
+        if !vouched {
+            node.attr = None;
+            return;
+        }
+        let outdated = node.version != attr.version && !trusting;
+        node.version = attr.version;
+        node.attr = Some(attr);
+        if outdated {
+            self.cache.drop_clean(fid, 0);
+        }
+    }
+
+    /// An own change was applied by the server: these are the attributes after it.
+    pub(super) fn changed(&mut self, fid: Fid, attr: Attr, vouched: bool) {
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        if node.right == Right::Exclusive
+            && let Some(own) = node.attr.as_mut()
+        {
+            (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
+            (own.nlink, own.atime) = (attr.nlink, attr.atime);
+            own.ctime = own.ctime.max(attr.ctime);
+        } else {
+            self.learn(fid, attr, vouched);
+        }
+    }
+
+    /// What is to be said of an object now: what is held, else what the server said.
+    pub(super) fn to_say(&self, fid: Fid, said: Attr) -> (Attr, Lifetime) {
+        if self.options.mutant == Some(Mutant::AttributesWithoutToken) {
+            return (said, Lifetime::Forever);
+        }
+        let held = self
+            .nodes
+            .get(&fid)
+            .filter(|node| node.right >= Right::Shared);
+        match held.and_then(|node| node.attr.clone().map(|attr| (attr, node.lasting()))) {
+            Some((attr, lasting)) => (attr, Self::lifetime(lasting)),
+            None => (said, Lifetime::None),
+        }
+    }
+
+    fn on_attr(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        attr: Attr,
+        granted: &[Fid],
+    ) {
+        if granted.contains(&fid) {
+            self.learn(fid, attr.clone(), true);
+        }
+        let (attr, lifetime) = self.to_say(fid, attr);
+        self.node(fid).asked = step.now;
+        self.finish(step, ticket, Done::Attr { attr, lifetime });
+        self.go_on_draining(step, fid);
+        self.retire(step, fid);
+    }
+
+    fn on_set(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        set: &Set,
+        (attr, vouched): (Attr, bool),
+    ) {
+        let node = self.node(fid);
+        node.asked = step.now;
+        let own = node.right == Right::Exclusive && node.attr.is_some();
+        if let (true, Some(size)) = (own, set.size) {
+            self.cut(step, fid, size);
+        }
+        self.changed(fid, attr.clone(), vouched);
+        if let (true, Some(own)) = (own, self.node(fid).attr.as_mut()) {
+            if set.mtime.is_some() || set.size.is_some() {
+                own.mtime = attr.mtime;
+            }
+            if let Some(size) = set.size {
+                (own.size, own.used_bytes) = (size, attr.used_bytes);
+                own.version = attr.version;
+            }
+        }
+        if own && set.size.is_some() {
+            self.node(fid).version = attr.version;
+        }
+        let (attr, _) = self.to_say(fid, attr);
+        // The kernel takes such an answer over without looking whether it has been told to drop the
+        // attributes meanwhile, so it may not keep it.
+        self.finish(
+            step,
+            ticket,
+            Done::Attr {
+                attr,
+                lifetime: Lifetime::None,
+            },
+        );
+        self.unpark(step, fid);
+        self.clean(step, fid);
+        self.go_on_draining(step, fid);
+        self.retire(step, fid);
+    }
+
+    /// Drops what lies behind a new end, and makes the rest of its last block zeros.
+    fn cut(&mut self, step: &mut Step<'_>, fid: Fid, size: u64) {
+        let block_bytes = u64::from(BLOCK_BYTES);
+        let gone: Vec<u64> = self
+            .cache
+            .blocks(fid, size.div_ceil(block_bytes))
+            .map(|(block, _, _)| block)
+            .collect();
+        for block in gone {
+            self.cache.drop_block(fid, block);
+        }
+        let at = (size % block_bytes) as u32;
+        if at == 0 {
+            return;
+        }
+        if let Some((slot, state)) = self.cache.find(fid, size / block_bytes)
+            && state != super::cache::State::Filling
+        {
+            step.out.push(Output::Zero {
+                slot,
+                at,
+                len: BLOCK_BYTES - at,
+            });
+        }
+    }
+
+    fn on_opened(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        (fid, access): (Fid, Access),
+        (attr, vouched): (Attr, bool),
+    ) {
+        self.node(fid).opened(access);
+        if vouched {
+            self.learn(fid, attr, true);
+        }
+        let Some(Call::Open { append, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+            return;
+        };
+        let append = *append;
+        let trusting = self.options.mutant == Some(Mutant::CachesSharedOpens);
+        let covered = self.node(fid).lasting() || trusting;
+        let cached = covered && !access.write && !append;
+        self.node(fid).direct |= !cached;
+        self.finish(step, ticket, Done::Opened { cached });
+    }
+
+    fn on_read(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        reply: Reply,
+        bulk_len: u32,
+    ) {
+        let pages = match self.calls.get(&ticket).map(|running| &running.call) {
+            Some(Call::Read { pages, .. }) => *pages,
+            _ => return,
+        };
+        let counts = reply.grants.iter().all(|grant| self.accept(*grant));
+        let node = self.node(fid);
+        let freed = node
+            .drain
+            .as_ref()
+            .is_none_or(|drain| drain.freed.contains(&ticket));
+        match reply.outcome {
+            Outcome::Read { len, .. } if freed && (counts || !pages || node.drain.is_some()) => {
+                if node.drain.is_some() && pages {
+                    // Given while the kernel drops pages: this range is dropped once more.
+                    node.right = node.right.max(Right::Transient);
+                }
+                let len = len.min(bulk_len);
+                self.finish_read(step, ticket, vec![Piece::Bulk { from: 0, len }]);
+            }
+            // A recall has overtaken the answer: what the kernel would keep may be outdated.
+            Outcome::Read { .. } => self.start(step, ticket),
+            Outcome::Refused(refusal) => {
+                node.reading.remove(&ticket);
+                self.finish(step, ticket, Done::Refused(refusal));
+            }
+            _ => self.finish(step, ticket, Done::Refused(Refusal::Invalid)),
+        }
+        self.retire(step, fid);
+    }
+
+    fn on_refused(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op, refusal: Refusal) {
+        self.finish(step, ticket, Done::Refused(refusal));
+        let fid = match op {
+            Op::Open { fid, .. } => {
+                if self
+                    .nodes
+                    .get(fid)
+                    .is_some_and(|node| node.right < Right::Shared)
+                {
+                    self.say_opens(step, *fid);
+                }
+                *fid
+            }
+            Op::GetAttr { fid } | Op::SetAttr { fid, .. } | Op::Write { fid, .. } => *fid,
+            _ => return,
+        };
+        self.unpark(step, fid);
+        self.clean(step, fid);
+        self.go_on_draining(step, fid);
+        self.retire(step, fid);
+    }
+}

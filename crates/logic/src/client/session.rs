@@ -1,0 +1,405 @@
+//! The session with the server: greeting, requests and their repetition, restarts.
+//!
+//! A request is kept until its reply comes and sent again on each new connection, with the same
+//! number. So are statements (`Opens`, `Release`) until they are noted.
+
+use super::api::{Output, Piece};
+use super::{Client, Step};
+use crate::Ticket;
+use alloc::vec::Vec;
+use wire::{
+    Caller, Epoch, Fid, Hold, Holding, Op, Request, RequestId, Right, Time, ToClient, ToServer,
+    VERSION, Welcome,
+};
+
+/// Most holdings of one part of `Reassert`.
+const HOLDINGS: usize = 1000;
+
+/// Is there a connection, and does the server know us on it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Down,
+    Greeting,
+    Up,
+}
+
+/// Why a request was sent.
+#[derive(Clone, Debug)]
+pub(super) enum Why {
+    /// For a call. With the object's fill count when it was sent.
+    Call(Ticket),
+    /// To fill blocks: which file, first block, how many, and the file's fill count.
+    Fill {
+        fid: Fid,
+        first: u64,
+        count: u32,
+        fills: u64,
+    },
+    /// To write blocks back: which file, first block, how many.
+    Back { fid: Fid, first: u64, count: u32 },
+}
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) request: Request,
+    pub(super) bulk: Vec<Piece>,
+    pub(super) why: Why,
+    at: Time,
+}
+
+/// What was said about an object's opens or token.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    stamp: u64,
+    message: ToServer,
+}
+
+impl Client {
+    pub(super) fn on_connected(&mut self, step: &mut Step<'_>) {
+        self.state = State::Greeting;
+        self.greeted = step.now;
+        let (session, name) = (self.session, self.name.clone());
+        self.say(
+            step,
+            ToServer::Hello {
+                version: VERSION,
+                session,
+                name,
+            },
+        );
+        self.next_resend = step.now + self.options.resend_ns;
+    }
+
+    pub(super) fn say(&self, step: &mut Step<'_>, message: ToServer) {
+        step.out.push(Output::Send {
+            message,
+            bulk: Vec::new(),
+        });
+    }
+
+    /// Sends a request, or keeps it until there is a connection.
+    pub(super) fn request(
+        &mut self,
+        step: &mut Step<'_>,
+        (op, caller, hold): (Op, Caller, Hold),
+        bulk: Vec<Piece>,
+        why: Why,
+    ) -> RequestId {
+        self.last_request += 1;
+        let id = self.last_request;
+        let keeps = matches!(
+            (&why, self.why_call(&why)),
+            (Why::Call(_), Some(super::Call::Read { pages: true, .. }))
+        );
+        let request = Request {
+            id,
+            acked: 0,
+            op,
+            caller,
+            hold,
+            keeps,
+        };
+        self.requests.insert(
+            id,
+            Sent {
+                request,
+                bulk,
+                why,
+                at: step.now,
+            },
+        );
+        if self.next_resend <= step.now {
+            self.next_resend = step.now + self.options.resend_ns;
+        }
+        if self.state == State::Up {
+            self.send_request(step, id);
+        }
+        id
+    }
+
+    fn why_call(&self, why: &Why) -> Option<&super::Call> {
+        let Why::Call(ticket) = why else { return None };
+        self.calls.get(ticket).map(|running| &running.call)
+    }
+
+    fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
+        let acked = self.acked();
+        let Some(sent) = self.requests.get_mut(&id) else {
+            return;
+        };
+        sent.at = step.now;
+        sent.request.acked = acked;
+        let message = ToServer::Request(sent.request.clone());
+        step.out.push(Output::Send {
+            message,
+            bulk: sent.bulk.clone(),
+        });
+    }
+
+    /// All requests below this one have been answered to their callers.
+    fn acked(&self) -> RequestId {
+        let unanswered = self.requests.keys().next().copied();
+        let unfinished = self.unfinished.values().min().copied();
+        let oldest = unanswered.into_iter().chain(unfinished).min();
+        oldest.unwrap_or(self.last_request + 1)
+    }
+
+    pub(super) fn on_message(&mut self, step: &mut Step<'_>, message: ToClient, bulk_len: u32) {
+        match message {
+            ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
+            ToClient::Reply { id, reply } => self.on_reply(step, id, reply, bulk_len),
+            ToClient::Recall(recall) => self.on_recall(step, recall),
+            ToClient::Confirm { request } => {
+                let unfinished = self.unfinished.values().any(|id| *id == request);
+                if unfinished || self.requests.contains_key(&request) {
+                    self.confirms.insert(request);
+                } else {
+                    self.say(step, ToServer::Confirmed { request });
+                }
+            }
+            ToClient::Alive { sent } => self.renew(step, sent),
+            ToClient::Noted { fid, stamp } => {
+                if self
+                    .statements
+                    .get(&fid)
+                    .is_some_and(|said| said.stamp == stamp)
+                {
+                    self.statements.remove(&fid);
+                }
+            }
+            ToClient::Reasserted { boot } => {
+                if boot == self.boot {
+                    self.reasserting.clear();
+                }
+            }
+            ToClient::Lost => self.lose(step),
+        }
+    }
+
+    fn on_welcome(&mut self, step: &mut Step<'_>, welcome: &Welcome) {
+        if self.state != State::Greeting {
+            return; // repeated
+        }
+        let known = self.root.is_some();
+        self.root = Some(welcome.root);
+        self.node(welcome.root);
+        self.lease_ns = welcome.lease_ns;
+        if known && !welcome.resumed {
+            // The greeting has opened a session that nobody will use.
+            self.say(step, ToServer::Goodbye);
+            return self.lose(step);
+        }
+        self.state = State::Up;
+        // Known to the server from before its restart, even if its first answer never came here: it
+        // waits for us to say what we hold.
+        if welcome.resumed && welcome.boot != self.boot {
+            self.reassert(step, welcome.boot);
+        }
+        self.boot = welcome.boot;
+        self.leased = self.greeted;
+        self.next_keepalive = step.now + self.lease_ns / 4;
+        self.repeat(step, true);
+        self.wake_up(step);
+    }
+
+    fn reassert(&mut self, step: &mut Step<'_>, boot: Epoch) {
+        let stamp = self.stamp();
+        for node in self.nodes.values_mut() {
+            // The restarted server counts what is reasserted as granted at its start.
+            node.seen = node.seen.max(boot);
+        }
+        let all: Vec<Holding> = self
+            .nodes
+            .iter()
+            .map(|(&fid, node)| Holding {
+                fid,
+                right: node.right,
+                hold: node.hold(stamp),
+            })
+            .filter(|holding| holding.right > Right::None || holding.hold.open)
+            .collect();
+        let parts = all.len().div_ceil(HOLDINGS).max(1);
+        self.reasserting = (0..parts)
+            .map(|part| {
+                let holdings = all
+                    .iter()
+                    .skip(part * HOLDINGS)
+                    .take(HOLDINGS)
+                    .cloned()
+                    .collect();
+                ToServer::Reassert {
+                    boot,
+                    holdings,
+                    last: part + 1 == parts,
+                }
+            })
+            .collect();
+        for part in self.reasserting.clone() {
+            self.say(step, part);
+        }
+    }
+
+    /// Sends again what is not answered: everything on a new connection, else what is due.
+    fn repeat(&mut self, step: &mut Step<'_>, all: bool) {
+        self.next_resend = step.now + self.options.resend_ns;
+        if !all {
+            for part in self.reasserting.clone() {
+                self.say(step, part);
+            }
+        }
+        let said: Vec<ToServer> = self
+            .statements
+            .values()
+            .map(|s| s.message.clone())
+            .collect();
+        for message in said {
+            self.say(step, message);
+        }
+        let due = |sent: &Sent| all || step.now >= sent.at + self.options.resend_ns;
+        let ids: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(_, sent)| due(sent))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            self.send_request(step, id);
+        }
+    }
+
+    /// Says something about an object's opens or token, until it is noted.
+    pub(super) fn state_it(
+        &mut self,
+        step: &mut Step<'_>,
+        fid: Fid,
+        stamp: u64,
+        message: ToServer,
+    ) {
+        self.statements.insert(
+            fid,
+            Statement {
+                stamp,
+                message: message.clone(),
+            },
+        );
+        if self.state == State::Up {
+            self.say(step, message);
+        }
+    }
+
+    /// Gives back what is held above `keep`.
+    pub(super) fn release(&mut self, step: &mut Step<'_>, fid: Fid, keep: Right) {
+        let stamp = self.stamp();
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        if node.right <= keep {
+            return;
+        }
+        node.right = keep;
+        // Grants still on their way are older than this, or the server keeps them.
+        let epoch = node.grant.max(node.seen);
+        node.void = node.void.max(epoch + 1);
+        let hold = node.hold(stamp);
+        let right = keep;
+        self.state_it(
+            step,
+            fid,
+            stamp,
+            ToServer::Release {
+                fid,
+                epoch,
+                right,
+                hold,
+            },
+        );
+    }
+
+    /// Says what is open of a file that no token covers.
+    pub(super) fn say_opens(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let stamp = self.stamp();
+        let hold = self.nodes.get(&fid).map_or(
+            Hold {
+                stamp,
+                ..Hold::default()
+            },
+            |n| n.hold(stamp),
+        );
+        self.state_it(step, fid, stamp, ToServer::Opens { fid, hold });
+    }
+
+    pub(super) fn on_tick(&mut self, step: &mut Step<'_>) {
+        let now = step.now;
+        if self.state == State::Up && now >= self.next_keepalive {
+            self.next_keepalive = now + self.lease_ns / 4;
+            let acked = self.acked();
+            self.say(step, ToServer::KeepAlive { sent: now, acked });
+        }
+        if now >= self.next_resend && self.state != State::Down {
+            match self.state {
+                State::Greeting => self.on_connected(step),
+                _ => self.repeat(step, false),
+            }
+        }
+        if self.root.is_some() && !self.suspended && now >= self.lease_end() {
+            self.suspend(step);
+        }
+        if now >= self.next_scan {
+            self.next_scan = now + self.options.scan_ns;
+            self.scan(step);
+        }
+        self.tick_drains(step);
+    }
+
+    /// When it wants `Input::Tick`.
+    pub fn deadline(&self) -> Option<Time> {
+        let mut deadline = Time::MAX;
+        if self.state == State::Up {
+            deadline = deadline.min(self.next_keepalive);
+        }
+        let unanswered = !self.requests.is_empty()
+            || !self.statements.is_empty()
+            || !self.reasserting.is_empty()
+            || self.state == State::Greeting;
+        if self.state != State::Down && unanswered {
+            deadline = deadline.min(self.next_resend);
+        }
+        if self.root.is_some() && !self.suspended {
+            deadline = deadline.min(self.lease_end());
+        }
+        if self.cache.dirty() > 0 {
+            deadline = deadline.min(self.next_scan);
+        }
+        if let Some(due) = self.drains_due() {
+            deadline = deadline.min(due);
+        }
+        (deadline != Time::MAX).then_some(deadline)
+    }
+
+    /// Sends `Confirmed` if the server has asked for it.
+    pub(super) fn confirm(&mut self, step: &mut Step<'_>, id: RequestId) {
+        if self.confirms.remove(&id) {
+            self.say(step, ToServer::Confirmed { request: id });
+        }
+    }
+
+    pub(super) fn leave_if_clean(&mut self, step: &mut Step<'_>) {
+        let clean = self.cache.dirty() == 0 && self.cleaners == 0;
+        if let Some(ticket) = self.leaving.filter(|_| clean) {
+            self.leaving = None;
+            self.say(step, ToServer::Goodbye);
+            self.finish(step, ticket, super::Done::Nothing);
+        }
+    }
+
+    /// Writes everything back and says goodbye.
+    pub(super) fn leave(&mut self, step: &mut Step<'_>, ticket: Ticket) {
+        self.leaving = Some(ticket);
+        let dirty: Vec<Fid> = self.cache.dirty_files().into_keys().collect();
+        for fid in dirty {
+            self.flush(step, fid);
+        }
+        self.leave_if_clean(step);
+    }
+}

@@ -1,0 +1,211 @@
+//! What goes into the server's machine and what comes out of it.
+
+use crate::Ticket;
+use alloc::vec::Vec;
+use wire::{
+    Attr, Caller, Epoch, Fid, Name, Op, Origin, Outcome, RequestId, Right, SessionId, Time,
+    ToClient, ToServer, Violation,
+};
+
+/// Numbers a connection; chosen by the room, never reused.
+pub type Conn = u64;
+
+/// Numbers bytes that travel beside messages and are held by the room; 0: none.
+pub type Bulk = u64;
+
+/// The limits and delays of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long a silent client keeps its tokens, ns.
+    pub lease_ns: Time,
+    /// How long a restarted server waits for the sessions it knew to say what they hold, ns.
+    pub grace_ns: Time,
+    /// How long a client that is there may leave a recall unanswered, ns; it is fenced then.
+    pub recall_ns: Time,
+    /// Time after which an unanswered recall is repeated, ns.
+    pub resend_ns: Time,
+    /// How long an object that has lost its last name stays at least, ns: a program elsewhere may
+    /// just have looked the name up and be about to open it.
+    pub linger_ns: Time,
+    /// Rules to be broken on purpose; for tests of the checkers only.
+    pub mutant: Option<Mutant>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            lease_ns: 20_000_000_000,
+            grace_ns: 20_000_000_000,
+            recall_ns: 60_000_000_000,
+            resend_ns: 10_000_000_000,
+            linger_ns: 2_000_000_000,
+            mutant: None,
+        }
+    }
+}
+
+/// A planted fault. The checkers must find each of them: that is a test of the checkers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Grants Shared while another client holds Exclusive.
+    IgnoresExclusive,
+    /// Changes names without telling who has cached them.
+    ForgetsNames,
+    /// Applies writes without ending transient rights.
+    ForgetsTransients,
+    /// Shows changes before the client that made them has seen the answer.
+    SkipsConfirmation,
+    /// Applies a repeated request again.
+    AppliesTwice,
+}
+
+/// The store as the machine sees it: at once, and never failing but by a refusal.
+pub trait Disk {
+    /// Applies a change, or answers a question (all but `Read` and `Sync`). The bytes of a write
+    /// are those of `bulk`, which the room may let go afterwards. With an origin the outcome is
+    /// kept with the change.
+    fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome;
+    /// Reads bytes; they are held under the number returned.
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk);
+    /// The outcome kept with a change of this origin.
+    fn answer(&self, origin: Origin) -> Option<Outcome>;
+    /// What a name names.
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid>;
+    /// The attributes of an object.
+    fn attr(&self, fid: Fid) -> Option<Attr>;
+    /// Objects without a name.
+    fn orphans(&self) -> Vec<Fid>;
+    /// Remembers a session over restarts.
+    fn open_session(&mut self, session: SessionId, now: Time);
+    /// Forgets a session and its outcomes.
+    fn close_session(&mut self, session: SessionId);
+    /// Forgets the outcomes of a session's requests below this one.
+    fn forget_answers(&mut self, session: SessionId, below: RequestId);
+}
+
+/// What comes into the machine.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A message came.
+    Message {
+        /// On which connection.
+        from: Conn,
+        /// The message.
+        message: ToServer,
+        /// The bytes beside it.
+        bulk: Bulk,
+        /// How many.
+        bulk_len: u32,
+    },
+    /// A connection ended.
+    Gone {
+        /// Which.
+        conn: Conn,
+    },
+    /// What was applied before the `Sync` with this ticket is stable, or could not be made so.
+    Synced {
+        /// Which.
+        ticket: Ticket,
+        /// Did it succeed?
+        ok: bool,
+    },
+    /// The deadline has come.
+    Tick,
+}
+
+/// What comes out of the machine, to be done in this order.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A message to a client. It may leave only when everything applied so far is out of the
+    /// process's memory.
+    Send {
+        /// On which connection.
+        to: Conn,
+        /// The message.
+        message: ToClient,
+        /// The bytes beside it; the room may let them go afterwards.
+        bulk: Bulk,
+    },
+    /// Make everything applied so far stable; answered by `Synced`.
+    Sync {
+        /// The number of this.
+        ticket: Ticket,
+    },
+    /// Bytes that nobody needs any more.
+    Discard {
+        /// Which.
+        bulk: Bulk,
+    },
+    /// End a connection; `None`: it has been replaced or said goodbye.
+    Close {
+        /// Which.
+        conn: Conn,
+        /// How the client broke the protocol.
+        violation: Option<Violation>,
+    },
+    /// To be logged and counted.
+    Event(Event),
+}
+
+/// Something that people should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A session began.
+    Opened {
+        /// Which.
+        session: SessionId,
+        /// Its name for people.
+        name: Vec<u8>,
+    },
+    /// A session ended in order.
+    Closed {
+        /// Which.
+        session: SessionId,
+    },
+    /// A client was silent for longer than its lease, or did not answer a recall: its tokens were
+    /// taken.
+    Fenced {
+        /// Which.
+        session: SessionId,
+    },
+    /// All known sessions have said what they hold, or their time is over.
+    GraceOver,
+}
+
+/// A token as listed for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenLine {
+    /// On what.
+    pub fid: Fid,
+    /// Whose.
+    pub session: SessionId,
+    /// Which.
+    pub right: Right,
+    /// Epoch of its grant.
+    pub epoch: Epoch,
+    /// Declared as open, as open for writing.
+    pub open: (bool, bool),
+}
+
+/// Figures of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Sessions.
+    pub sessions: u64,
+    /// Objects of which somebody holds something.
+    pub files: u64,
+    /// Shared tokens.
+    pub shared: u64,
+    /// Exclusive tokens.
+    pub exclusive: u64,
+    /// Transient rights.
+    pub transient: u64,
+    /// Requests that wait for a recall.
+    pub waiting: u64,
+    /// Recalls sent.
+    pub recalls: u64,
+    /// Is the server waiting for sessions known before its restart?
+    pub grace: bool,
+}

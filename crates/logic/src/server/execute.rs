@@ -1,0 +1,347 @@
+//! Doing a request once nothing is in its way: the store first, then what others may be told, then
+//! grants and the answer.
+
+use super::api::{Disk, Mutant};
+use super::needs::{Need, Plan};
+use super::table::{Unconfirmed, Waiting};
+use super::{Server, Step};
+use alloc::vec::Vec;
+use wire::{
+    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, Right, SessionId, Time,
+};
+use wire::{What, WriteMode};
+
+impl Server {
+    pub(super) fn execute(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: Waiting,
+        plan: &Plan,
+    ) {
+        let touched = plan.fids();
+        match waiting.request.op {
+            Op::Read { .. } => self.read(step, &waiting),
+            Op::Sync { .. } => self.begin_sync(step, &waiting),
+            _ => self.apply(step, &waiting, plan),
+        }
+        for fid in touched.into_iter().chain(waiting.fids) {
+            self.recheck(step, fid);
+        }
+    }
+
+    fn read(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+        let Op::Read { fid, offset, len } = waiting.request.op else {
+            return;
+        };
+        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        let mut grants = Vec::new();
+        if matches!(outcome, Outcome::Read { .. }) {
+            self.grant(
+                step.disk,
+                (waiting.session, fid),
+                Right::Shared,
+                &mut grants,
+            );
+            if grants.is_empty() && waiting.request.keeps {
+                self.grant_pages(waiting.session, fid, &mut grants);
+            }
+        }
+        let reply = Reply { outcome, grants };
+        self.answer(step, (waiting.session, &waiting.request), reply, bulk);
+    }
+
+    fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) {
+        let (session, op) = (waiting.session, &waiting.request.op);
+        let (mut outcome, repeated) = self.apply_once(step, waiting);
+        if !matches!(outcome, Outcome::Refused(_)) {
+            self.note_changes(step.now, waiting, plan, &outcome);
+        }
+        show_held(waiting, &mut outcome);
+        self.withhold(session, &mut outcome);
+        let mut grants = Vec::new();
+        if !repeated {
+            self.grant_for(step, waiting, &outcome, &mut grants);
+        }
+        let lazy = matches!(
+            op,
+            Op::Write {
+                mode: WriteMode::Lazy,
+                ..
+            }
+        );
+        if let (true, Op::Write { fid, .. }) = (lazy, op) {
+            self.take_from_others(step, session, *fid);
+            self.grant_pages(session, *fid, &mut grants);
+        }
+        self.answer(
+            step,
+            (session, &waiting.request),
+            Reply { outcome, grants },
+            0,
+        );
+    }
+
+    /// The outcome, and whether it is that of an earlier run of the server: then it says how things
+    /// were, and nothing may be cached of it.
+    fn apply_once(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) -> (Outcome, bool) {
+        let request = &waiting.request;
+        let origin = request.op.changes().then(|| Self::origin(waiting));
+        let twice = self.options.mutant == Some(Mutant::AppliesTwice);
+        let kept = origin
+            .filter(|_| !twice)
+            .and_then(|origin| step.disk.answer(origin));
+        if let Some(outcome) = kept {
+            step.discard(waiting.bulk);
+            return (outcome, true);
+        }
+        if let Op::Write {
+            fid,
+            mode: WriteMode::Back { .. },
+            ..
+        } = request.op
+        {
+            let holds = |f: &super::table::File| {
+                f.holders
+                    .get(&waiting.session)
+                    .is_some_and(|h| h.right == Right::Exclusive)
+            };
+            if !self.files.get(&fid).is_some_and(holds) {
+                step.discard(waiting.bulk);
+                return (Outcome::Refused(Refusal::SessionLost), false);
+            }
+        }
+        let outcome = step.disk.apply(
+            step.now,
+            &request.op,
+            (&request.caller, origin),
+            waiting.bulk,
+        );
+        (outcome, false)
+    }
+
+    /// Enters what is open, what is nameless now, and what the caller's machine must confirm.
+    fn note_changes(&mut self, now: Time, waiting: &Waiting, plan: &Plan, outcome: &Outcome) {
+        let session = waiting.session;
+        match (&waiting.request.op, outcome) {
+            (Op::Open { fid, .. }, _) => self.declare(session, *fid, waiting.request.hold),
+            (Op::Make { open: Some(_), .. }, Outcome::Entry(entry)) => {
+                self.declare(session, entry.fid, waiting.request.hold);
+            }
+            _ => {}
+        }
+        let gone = match outcome {
+            Outcome::Removed { fid, attr, .. } => Some((*fid, attr.nlink)),
+            Outcome::Renamed {
+                victim: Some((fid, attr)),
+                ..
+            } => Some((*fid, attr.nlink)),
+            _ => None,
+        };
+        if let Some((fid, 0)) = gone {
+            let until = now + self.options.linger_ns;
+            self.files.entry(fid).or_default().orphan = Some(until);
+            self.lingering.insert((until, fid));
+        }
+        for (dir, names) in &plan.names {
+            for name in names {
+                self.unconfirm(waiting, *dir, Some(name.clone()));
+            }
+        }
+        for fid in &plan.changes {
+            self.unconfirm(waiting, *fid, None);
+        }
+        if let Op::Write {
+            fid,
+            mode: WriteMode::At | WriteMode::Append,
+            ..
+        } = &waiting.request.op
+        {
+            let caches = self
+                .files
+                .get(fid)
+                .and_then(|file| file.holders.get(&session));
+            if caches.is_some_and(|holder| holder.right != Right::None) {
+                self.unconfirm(waiting, *fid, None);
+            }
+        }
+    }
+
+    fn declare(&mut self, session: SessionId, fid: Fid, hold: Hold) {
+        let holder = self
+            .files
+            .entry(fid)
+            .or_default()
+            .holders
+            .entry(session)
+            .or_default();
+        holder.declare(hold);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.fids.insert(fid);
+        }
+    }
+
+    fn unconfirm(&mut self, waiting: &Waiting, fid: Fid, name: Option<Name>) {
+        let (session, request) = (waiting.session, waiting.request.id);
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        state.unconfirmed.entry(request).or_default().push(fid);
+        let change = Unconfirmed {
+            session,
+            request,
+            name,
+        };
+        self.files.entry(fid).or_default().unconfirmed.push(change);
+    }
+
+    /// Grants what goes with the outcome.
+    fn grant_for(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+        outcome: &Outcome,
+        grants: &mut Vec<Grant>,
+    ) {
+        let session = waiting.session;
+        let disk = &*step.disk;
+        let mut give = |server: &mut Self, fid: Fid, right: Right| {
+            server.grant(disk, (session, fid), right, grants);
+        };
+        // Who holds a file Exclusive knows more of it than the store: what the store says must not
+        // count as news when the answer arrives after the token was given back.
+        let alone = self.held_alone(session, outcome);
+        let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
+        match (&waiting.request.op, outcome) {
+            (Op::Lookup { dir, .. }, Outcome::Entry(entry)) => {
+                give(self, *dir, Right::Shared);
+                if shown(&entry.fid) {
+                    give(self, entry.fid, Right::Shared);
+                }
+            }
+            (Op::Lookup { dir, .. }, Outcome::Absent { .. }) => give(self, *dir, Right::Shared),
+            (Op::GetAttr { fid } | Op::SetAttr { fid, .. }, Outcome::Attr(_)) if shown(fid) => {
+                give(self, *fid, Right::Shared);
+            }
+            (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
+                give(self, *dir, Right::Shared);
+                give(self, entry.fid, wanted(*open));
+            }
+            (Op::Link { dir, .. }, Outcome::Entry(entry)) => {
+                give(self, *dir, Right::Shared);
+                if shown(&entry.fid) {
+                    give(self, entry.fid, Right::Shared);
+                }
+            }
+            (Op::Unlink { dir, .. } | Op::Rmdir { dir, .. }, Outcome::Removed { .. }) => {
+                give(self, *dir, Right::Shared);
+            }
+            (Op::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
+                give(self, *from, Right::Shared);
+                if from != to {
+                    give(self, *to, Right::Shared);
+                }
+                if shown(fid) {
+                    give(self, *fid, Right::Shared);
+                }
+            }
+            (Op::Open { fid, access }, Outcome::Opened(_)) => {
+                give(self, *fid, wanted(Some(*access)));
+            }
+            (Op::Write { fid, mode, .. }, Outcome::Written { .. }) if !is_back(mode) => {
+                give(self, *fid, Right::Exclusive);
+            }
+            (Op::ReadDir { dir, .. }, Outcome::Dir { entries, .. }) => {
+                give(self, *dir, Right::Shared);
+                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
+                    give(self, entry.fid, Right::Shared);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The object of an answer, if the client itself holds it Exclusive.
+    fn held_alone(&self, session: SessionId, outcome: &Outcome) -> Option<Fid> {
+        let fid = match outcome {
+            Outcome::Entry(entry) => entry.fid,
+            Outcome::Renamed { fid, .. } => *fid,
+            _ => return None,
+        };
+        let holder = self.files.get(&fid)?.holders.get(&session)?;
+        (holder.right == Right::Exclusive).then_some(fid)
+    }
+
+    /// Leaves attributes out of a listing that the server cannot vouch for without asking.
+    fn withhold(&self, session: SessionId, outcome: &mut Outcome) {
+        let Outcome::Dir { entries, .. } = outcome else {
+            return;
+        };
+        for entry in entries {
+            let exclusive = self
+                .files
+                .get(&entry.fid)
+                .is_some_and(|file| file.holders.values().any(|h| h.right == Right::Exclusive));
+            if exclusive || self.changed_by_others(session, entry.fid) {
+                entry.attr = None;
+            }
+        }
+    }
+
+    /// After a write that could not wait: others drop what they cache as soon as may be.
+    fn take_from_others(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+        let Some(file) = self.files.get(&fid) else {
+            return;
+        };
+        let others: Vec<SessionId> = file
+            .holders
+            .iter()
+            .filter(|(id, holder)| **id != session && holder.right != Right::None)
+            .map(|(id, _)| *id)
+            .collect();
+        let arrived = self.epoch;
+        for other in others {
+            let need = Need {
+                session: other,
+                fid,
+                what: What::Keep(Right::None),
+            };
+            self.ask(step, need, arrived);
+        }
+    }
+
+    /// Is a waiting request about to change this object?
+    pub(super) fn disturbs(&self, disk: &impl Disk, waiting: &Waiting, fid: Fid) -> bool {
+        self.plan(disk, waiting).disturbs(fid)
+    }
+}
+
+fn is_back(mode: &WriteMode) -> bool {
+    matches!(mode, WriteMode::Back { .. })
+}
+
+/// The right that goes with an open.
+fn wanted(access: Option<Access>) -> Right {
+    if access.is_some_and(|access| access.write) {
+        Right::Exclusive
+    } else {
+        Right::Shared
+    }
+}
+
+/// Puts the size and the times that an Exclusive holder has said into the outcome.
+fn show_held(waiting: &Waiting, outcome: &mut Outcome) {
+    let merge = |fid: &Fid, attr: &mut Attr| {
+        if let Some(held) = waiting.attrs.get(fid) {
+            (attr.size, attr.mtime, attr.ctime) = (held.size, held.mtime, held.ctime);
+        }
+    };
+    match outcome {
+        Outcome::Entry(entry) => merge(&entry.fid, &mut entry.attr),
+        Outcome::Attr(attr) => {
+            if let Op::GetAttr { fid } = &waiting.request.op {
+                merge(fid, attr);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,113 @@
+//! Which rights go with a reply.
+//!
+//! A grant is given only where nothing is in its way at that moment: no other client's right or
+//! open that conflicts, no waiting request that is about to change the object, no recall under way
+//! to the same client. A right that the client has already is granted again with a new epoch: the
+//! epoch vouches for what the reply says.
+
+use super::Server;
+use super::api::Disk;
+use super::table::{File, Holder};
+use alloc::vec::Vec;
+use wire::{Epoch, Fid, Grant, Right, SessionId, What};
+
+impl Server {
+    /// Grants the client what may be granted of a file, at most `wanted`.
+    pub(super) fn grant(
+        &mut self,
+        disk: &impl Disk,
+        (session, fid): (SessionId, Fid),
+        wanted: Right,
+        grants: &mut Vec<Grant>,
+    ) {
+        let exclusive = wanted == Right::Exclusive && self.exclusive_fits(session, fid);
+        let right = if exclusive {
+            Right::Exclusive
+        } else if self.shared_fits(disk, session, fid) {
+            Right::Shared
+        } else {
+            return;
+        };
+        let held = self
+            .holder(session, fid)
+            .map_or(Right::None, |holder| holder.right);
+        self.enter(session, fid, right.max(held), grants);
+    }
+
+    /// The bytes of a read may stay in the client's kernel until they are asked for.
+    pub(super) fn grant_pages(&mut self, session: SessionId, fid: Fid, grants: &mut Vec<Grant>) {
+        let held = self
+            .holder(session, fid)
+            .map_or(Right::None, |holder| holder.right);
+        self.enter(session, fid, held.max(Right::Transient), grants);
+    }
+
+    fn enter(&mut self, session: SessionId, fid: Fid, right: Right, grants: &mut Vec<Grant>) {
+        let epoch: Epoch = self.next_epoch();
+        let holder = self
+            .files
+            .entry(fid)
+            .or_default()
+            .holders
+            .entry(session)
+            .or_default();
+        holder.right = right;
+        holder.epoch = epoch;
+        holder.known = holder.known && right < Right::Shared;
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.fids.insert(fid);
+        }
+        grants.push(Grant { fid, right, epoch });
+    }
+
+    fn holder(&self, session: SessionId, fid: Fid) -> Option<&Holder> {
+        self.files.get(&fid)?.holders.get(&session)
+    }
+
+    fn exclusive_fits(&self, session: SessionId, fid: Fid) -> bool {
+        let Some(file) = self.files.get(&fid) else {
+            return true;
+        };
+        let others = || file.holders.iter().filter(|(id, _)| **id != session);
+        file.waiting.is_empty()
+            && file.orphan.is_none()
+            && !asked(file, session)
+            && others().all(|(_, other)| other.right == Right::None && !other.may_be_open())
+    }
+
+    fn shared_fits(&self, disk: &impl Disk, session: SessionId, fid: Fid) -> bool {
+        let Some(file) = self.files.get(&fid) else {
+            return true;
+        };
+        if asked(file, session) || self.changed_by_others(session, fid) {
+            return false;
+        }
+        let writes = self.holder(session, fid).is_some_and(Holder::writes);
+        for (_, other) in file.holders.iter().filter(|(id, _)| **id != session) {
+            let shared = other.may_be_open() || other.right != Right::None;
+            if other.right == Right::Exclusive || other.writes() || (writes && shared) {
+                return false;
+            }
+        }
+        !self.about_to_change(disk, file, fid)
+    }
+
+    fn about_to_change(&self, disk: &impl Disk, file: &File, fid: Fid) -> bool {
+        file.waiting.iter().any(|seq| {
+            self.waiting
+                .get(seq)
+                .is_some_and(|waiting| self.disturbs(disk, waiting, fid))
+        })
+    }
+}
+
+/// Has this client been asked to give this file up, and not answered?
+fn asked(file: &File, session: SessionId) -> bool {
+    let keep = |holder: &Holder| {
+        holder
+            .asks
+            .iter()
+            .any(|ask| matches!(ask.what, What::Keep(_)))
+    };
+    file.holders.get(&session).is_some_and(keep)
+}

@@ -1,0 +1,299 @@
+//! The token server: grants and recalls, and the order in which changes are applied.
+//!
+//! Guarantees, whatever the messages and their order:
+//! - no client is granted a right that conflicts with what another may still hold;
+//! - a change is applied only when nobody else has anything cached that it makes wrong, and
+//!   shown to others only when the machine that made it shows it too;
+//! - a request is applied once, however often it is sent, also over a restart;
+//! - no request waits for a request that waits: each waits only for answers to recalls and
+//!   confirmations, which clients give without waiting for the server.
+//!
+//! The rules are Sprite's (Nelson, section 3.3) and Spritely NFS's (table 1), with tokens that
+//! outlive the open.
+
+mod api;
+mod execute;
+mod grants;
+mod needs;
+mod requests;
+mod returns;
+mod sessions;
+mod table;
+
+pub use api::{Bulk, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use table::{File, Seq, Session, Waiting};
+use wire::{Epoch, Fid, Request, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
+
+/// The server's machine.
+#[derive(Clone, Debug)]
+pub struct Server {
+    options: Options,
+    boot: Epoch,
+    /// The last epoch given out.
+    epoch: Epoch,
+    root: Fid,
+    sessions: BTreeMap<SessionId, Session>,
+    conns: BTreeMap<Conn, SessionId>,
+    files: BTreeMap<Fid, File>,
+    waiting: BTreeMap<Seq, Waiting>,
+    last_seq: Seq,
+    syncs: BTreeMap<u64, (SessionId, RequestId)>,
+    last_sync: u64,
+    /// After a restart: until when sessions may say what they hold.
+    grace_until: Option<Time>,
+    /// Requests that came during that time.
+    held: VecDeque<(SessionId, Request, Bulk)>,
+    next_tick: Time,
+    /// Who was asked for something at the last tick or since.
+    asked: BTreeSet<(SessionId, Fid)>,
+    /// Nameless objects, and until when they stay in any case.
+    lingering: BTreeSet<(Time, Fid)>,
+    recalls: u64,
+}
+
+/// The time, the store and the outputs: what every step needs.
+struct Step<'a, D: Disk> {
+    now: Time,
+    disk: &'a mut D,
+    out: &'a mut Vec<Output>,
+}
+
+impl Server {
+    /// A server at its start. `boot` is above every epoch ever used, `root` the tree's root,
+    /// `known` the sessions that an earlier run left: it waits for them before it serves (none: it
+    /// does not).
+    pub fn new(options: Options, now: Time, boot: Epoch, root: Fid, known: Vec<SessionId>) -> Self {
+        // Without sessions to wait for, the first input ends this time.
+        let grace_until = Some(if known.is_empty() {
+            now
+        } else {
+            now + options.grace_ns
+        });
+        let session = Session {
+            heard: now,
+            ..Session::default()
+        };
+        Self {
+            next_tick: now,
+            options,
+            boot,
+            epoch: boot,
+            root,
+            sessions: known.into_iter().map(|id| (id, session.clone())).collect(),
+            conns: BTreeMap::new(),
+            files: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            last_seq: 0,
+            syncs: BTreeMap::new(),
+            last_sync: 0,
+            grace_until,
+            held: VecDeque::new(),
+            asked: BTreeSet::new(),
+            lingering: BTreeSet::new(),
+            recalls: 0,
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Time, input: Input, disk: &mut impl Disk, out: &mut Vec<Output>) {
+        let step = &mut Step { now, disk, out };
+        if self.grace_until.is_some_and(|until| now >= until) {
+            self.end_grace(step);
+        }
+        match input {
+            Input::Message {
+                from,
+                message,
+                bulk,
+                bulk_len,
+            } => {
+                self.on_message(step, from, message, (bulk, bulk_len));
+            }
+            Input::Gone { conn } => self.on_gone(conn),
+            Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
+            Input::Tick => self.on_tick(step),
+        }
+    }
+
+    /// When it wants `Input::Tick`.
+    pub fn deadline(&self) -> Option<Time> {
+        let asked = self
+            .sessions
+            .values()
+            .any(|session| !session.confirm_asked.is_empty());
+        let waited_for = !self.waiting.is_empty() || !self.asked.is_empty();
+        let busy = asked || self.grace_until.is_some() || waited_for;
+        let lingering = self.lingering.first().map(|(until, _)| *until);
+        let tick = busy.then_some(self.next_tick);
+        tick.into_iter().chain(lingering).min()
+    }
+
+    /// Figures.
+    pub fn figures(&self) -> Figures {
+        let mut figures = Figures {
+            sessions: self.sessions.len() as u64,
+            files: self.files.len() as u64,
+            waiting: self.waiting.len() as u64,
+            recalls: self.recalls,
+            grace: self.grace_until.is_some(),
+            ..Figures::default()
+        };
+        for holder in self.files.values().flat_map(|file| file.holders.values()) {
+            match holder.right {
+                Right::None => {}
+                Right::Transient => figures.transient += 1,
+                Right::Shared => figures.shared += 1,
+                Right::Exclusive => figures.exclusive += 1,
+            }
+        }
+        figures
+    }
+
+    /// All tokens.
+    pub fn tokens(&self) -> Vec<TokenLine> {
+        let mut lines = Vec::new();
+        for (&fid, file) in &self.files {
+            for (&session, holder) in &file.holders {
+                let open = (holder.may_be_open(), holder.writes());
+                let (right, epoch) = (holder.right, holder.epoch);
+                lines.push(TokenLine {
+                    fid,
+                    session,
+                    right,
+                    epoch,
+                    open,
+                });
+            }
+        }
+        lines
+    }
+
+    fn on_message(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        from: Conn,
+        message: ToServer,
+        (bulk, bulk_len): (Bulk, u32),
+    ) {
+        if let ToServer::Hello {
+            version,
+            session,
+            name,
+        } = message
+        {
+            return self.on_hello(step, from, (version, session), name);
+        }
+        let Some(&session) = self.conns.get(&from) else {
+            return step.violation(from, Violation::Greeting);
+        };
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.heard = step.now;
+        }
+        match message {
+            ToServer::Hello { .. } => {}
+            ToServer::Request(request) => {
+                self.on_request(step, (from, session), request, (bulk, bulk_len));
+            }
+            ToServer::Returned {
+                fid,
+                epoch,
+                right,
+                upto,
+                hold,
+                attr,
+            } => {
+                let returned = returns::Returned {
+                    fid,
+                    epoch,
+                    right,
+                    upto,
+                    hold,
+                    attr,
+                };
+                self.on_returned(step, session, returned);
+            }
+            ToServer::Release {
+                fid,
+                epoch,
+                right,
+                hold,
+            } => {
+                self.on_release(step, session, (fid, epoch), (right, hold));
+            }
+            ToServer::Opens { fid, hold } => self.on_opens(step, session, fid, hold),
+            ToServer::Confirmed { request } => self.on_confirmed(step, session, request),
+            ToServer::Reassert {
+                boot,
+                holdings,
+                last,
+            } => {
+                self.on_reassert(step, session, (boot, last), holdings);
+            }
+            ToServer::KeepAlive { sent, acked } => {
+                self.on_acked(step, session, acked);
+                self.send(step, session, ToClient::Alive { sent });
+            }
+            ToServer::Goodbye => self.on_goodbye(step, session),
+        }
+    }
+
+    fn next_epoch(&mut self) -> Epoch {
+        self.epoch += 1;
+        self.epoch
+    }
+
+    /// Sends to a session; a message to one that is not connected is dropped: what must arrive is
+    /// repeated.
+    fn send(&self, step: &mut Step<'_, impl Disk>, session: SessionId, message: ToClient) {
+        self.send_bulk(step, session, message, 0);
+    }
+
+    fn send_bulk(
+        &self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        message: ToClient,
+        bulk: Bulk,
+    ) {
+        match self.sessions.get(&session).and_then(|state| state.conn) {
+            Some(to) => step.out.push(Output::Send { to, message, bulk }),
+            None => step.discard(bulk),
+        }
+    }
+
+    fn tidy(&mut self, fid: Fid) {
+        let Some(file) = self.files.get_mut(&fid) else {
+            return;
+        };
+        let before: Vec<SessionId> = file.holders.keys().copied().collect();
+        let empty = file.tidy();
+        for session in before {
+            if !file.holders.contains_key(&session)
+                && let Some(state) = self.sessions.get_mut(&session)
+            {
+                state.fids.remove(&fid);
+            }
+        }
+        if empty {
+            self.files.remove(&fid);
+        }
+    }
+}
+
+impl<D: Disk> Step<'_, D> {
+    fn discard(&mut self, bulk: Bulk) {
+        if bulk != 0 {
+            self.out.push(Output::Discard { bulk });
+        }
+    }
+
+    fn violation(&mut self, conn: Conn, violation: Violation) {
+        self.out.push(Output::Close {
+            conn,
+            violation: Some(violation),
+        });
+    }
+}

@@ -1,0 +1,300 @@
+//! What stands in a request's way: which clients must give something up, say something, or confirm.
+//!
+//! A request's [`Plan`] says what it looks at and what it changes; it is made from the store as it
+//! is now, each time, since names may have changed while the request waited.
+
+use super::Server;
+use super::api::{Disk, Mutant};
+use super::table::{File, Holder, Waiting};
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{Fid, Name, Op, RequestId, Right, SessionId, What, WriteMode};
+
+/// Something that a client must be asked for.
+pub(super) struct Need {
+    pub(super) session: SessionId,
+    pub(super) fid: Fid,
+    pub(super) what: What,
+}
+
+/// What a request looks at, of one object.
+pub(super) enum View {
+    /// One name in it.
+    Name(Name),
+    /// All of it.
+    Whole,
+}
+
+/// What a request looks at and what it changes.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// Shown by the request: what others changed here must have been confirmed.
+    pub(super) views: Vec<(Fid, View)>,
+    /// Names that it changes: others drop them first.
+    pub(super) names: Vec<(Fid, Vec<Name>)>,
+    /// Objects whose attributes it changes: others drop them first.
+    pub(super) changes: Vec<Fid>,
+    /// Objects whose attributes it shows: an Exclusive holder is asked for them.
+    pub(super) shows: Vec<Fid>,
+    /// A file whose bytes it uses, and the right that others may keep meanwhile.
+    pub(super) uses: Option<(Fid, Right)>,
+    /// The caller's own machine must drop its kernel's pages too.
+    pub(super) own_pages: bool,
+}
+
+impl Plan {
+    pub(super) fn fids(&self) -> BTreeSet<Fid> {
+        let mut fids: BTreeSet<Fid> = self.views.iter().map(|(fid, _)| *fid).collect();
+        fids.extend(self.names.iter().map(|(fid, _)| *fid));
+        fids.extend(self.changes.iter().chain(&self.shows));
+        fids.extend(self.uses.map(|(fid, _)| fid));
+        fids
+    }
+
+    /// Does it change this object, or want it for itself?
+    pub(super) fn disturbs(&self, fid: Fid) -> bool {
+        self.names.iter().any(|(dir, _)| *dir == fid)
+            || self.changes.contains(&fid)
+            || self
+                .uses
+                .is_some_and(|(used, right)| used == fid && right == Right::None)
+    }
+}
+
+impl Server {
+    /// What a request looks at and changes, as things are now.
+    pub(super) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Plan {
+        let mut plan = Plan::default();
+        match &waiting.request.op {
+            Op::Lookup { dir, name } => {
+                plan.views.push((*dir, View::Name(name.clone())));
+                if let Some(child) = disk.lookup(*dir, name) {
+                    plan.views.push((child, View::Whole));
+                    plan.shows.push(child);
+                }
+            }
+            Op::GetAttr { fid } => {
+                plan.views.push((*fid, View::Whole));
+                plan.shows.push(*fid);
+            }
+            Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
+                plan.change(*fid);
+            }
+            Op::ReadLink { fid }
+            | Op::GetXattr { fid, .. }
+            | Op::ListXattr { fid }
+            | Op::ReadDir { dir: fid, .. } => plan.views.push((*fid, View::Whole)),
+            Op::Make { dir, name, .. } => plan.name(*dir, name),
+            Op::Link { fid, dir, name } => {
+                plan.name(*dir, name);
+                plan.change(*fid);
+            }
+            Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
+                plan.name(*dir, name);
+                if let Some(child) = disk.lookup(*dir, name) {
+                    plan.change(child);
+                }
+            }
+            Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan),
+            Op::Open { fid, access } => {
+                plan.views.push((*fid, View::Whole));
+                let keep = if access.write {
+                    Right::None
+                } else {
+                    Right::Shared
+                };
+                plan.uses = Some((*fid, keep));
+            }
+            Op::Read { fid, .. } => {
+                plan.views.push((*fid, View::Whole));
+                plan.uses = Some((*fid, Right::Shared));
+            }
+            Op::Write {
+                fid,
+                mode: WriteMode::At | WriteMode::Append,
+                ..
+            } => {
+                plan.views.push((*fid, View::Whole));
+                plan.uses = Some((*fid, Right::None));
+                plan.own_pages = true;
+            }
+            Op::Write { .. } | Op::Sync { .. } | Op::StatFs | Op::Reap { .. } => {}
+        }
+        plan
+    }
+
+    fn plan_rename(&self, disk: &impl Disk, op: &Op, plan: &mut Plan) {
+        let Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            ..
+        } = op
+        else {
+            return;
+        };
+        plan.name(*from, name);
+        plan.name(*to, new);
+        let moved = disk.lookup(*from, name);
+        let victim = disk.lookup(*to, new);
+        if let Some(moved) = moved {
+            plan.change(moved);
+        }
+        // Two names of one object: nothing happens to either.
+        if let Some(victim) = victim.filter(|_| victim != moved) {
+            plan.change(victim);
+        }
+    }
+
+    /// Who must be asked for what, and whose changes must be confirmed, before the request is done.
+    pub(super) fn needs(
+        &self,
+        waiting: &Waiting,
+        plan: &Plan,
+    ) -> (Vec<Need>, Vec<(SessionId, RequestId)>) {
+        let mut needs = Vec::new();
+        for (dir, names) in &plan.names {
+            self.need_names(waiting, (*dir, names), &mut needs);
+        }
+        for fid in &plan.changes {
+            self.need_right(waiting, (*fid, Right::None), false, &mut needs);
+        }
+        for fid in &plan.shows {
+            self.need_attr(waiting, *fid, &mut needs);
+        }
+        if let Some(used) = plan.uses {
+            self.need_right(waiting, used, plan.own_pages, &mut needs);
+        }
+        (needs, self.unconfirmed(waiting.session, plan))
+    }
+
+    fn holders(&self, fid: Fid) -> impl Iterator<Item = (SessionId, &Holder)> {
+        self.files
+            .get(&fid)
+            .into_iter()
+            .flat_map(|f| f.holders.iter().map(|(s, h)| (*s, h)))
+    }
+
+    fn need_names(
+        &self,
+        waiting: &Waiting,
+        (dir, names): (Fid, &Vec<Name>),
+        needs: &mut Vec<Need>,
+    ) {
+        if self.options.mutant == Some(Mutant::ForgetsNames) {
+            return;
+        }
+        for (session, holder) in self.holders(dir) {
+            let dropped = waiting.dropped.get(&(session, dir));
+            let missing = |name: &&Name| !dropped.is_some_and(|dropped| dropped.contains(name));
+            let names: Vec<Name> = names.iter().filter(missing).cloned().collect();
+            let holds = session != waiting.session && holder.right >= Right::Shared;
+            if holds && !names.is_empty() {
+                needs.push(Need {
+                    session,
+                    fid: dir,
+                    what: What::Names(names),
+                });
+            }
+        }
+    }
+
+    /// Others may keep at most this right.
+    fn need_right(
+        &self,
+        waiting: &Waiting,
+        (fid, keep): (Fid, Right),
+        own_pages: bool,
+        needs: &mut Vec<Need>,
+    ) {
+        for (session, holder) in self.holders(fid) {
+            let own = session == waiting.session;
+            let spared = match self.options.mutant {
+                Some(Mutant::IgnoresExclusive) => keep == Right::Shared,
+                Some(Mutant::ForgetsTransients) => holder.right == Right::Transient,
+                _ => false,
+            };
+            let in_the_way = if own {
+                own_pages && holder.right == Right::Transient
+            } else {
+                holder.right > keep
+            };
+            if in_the_way && !spared {
+                needs.push(Need {
+                    session,
+                    fid,
+                    what: What::Keep(keep),
+                });
+            }
+        }
+    }
+
+    fn need_attr(&self, waiting: &Waiting, fid: Fid, needs: &mut Vec<Need>) {
+        let ignored = self.options.mutant == Some(Mutant::IgnoresExclusive);
+        if ignored || waiting.attrs.contains_key(&fid) {
+            return;
+        }
+        for (session, holder) in self.holders(fid) {
+            if session != waiting.session && holder.right == Right::Exclusive {
+                needs.push(Need {
+                    session,
+                    fid,
+                    what: What::Attr,
+                });
+            }
+        }
+    }
+
+    fn unconfirmed(&self, session: SessionId, plan: &Plan) -> Vec<(SessionId, RequestId)> {
+        if self.options.mutant == Some(Mutant::SkipsConfirmation) {
+            return vec![];
+        }
+        let mut confirms = Vec::new();
+        for (fid, view) in &plan.views {
+            let Some(file) = self.files.get(fid) else {
+                continue;
+            };
+            for change in file
+                .unconfirmed
+                .iter()
+                .filter(|change| change.session != session)
+            {
+                let shown = match view {
+                    View::Whole => true,
+                    View::Name(name) => change.name.as_ref() == Some(name),
+                };
+                if shown {
+                    confirms.push((change.session, change.request));
+                }
+            }
+        }
+        confirms
+    }
+
+    /// Have others changed this object without having confirmed it?
+    pub(super) fn changed_by_others(&self, session: SessionId, fid: Fid) -> bool {
+        let file: Option<&File> = self.files.get(&fid);
+        file.is_some_and(|file| {
+            file.unconfirmed
+                .iter()
+                .any(|change| change.session != session)
+        })
+    }
+}
+
+impl Plan {
+    fn name(&mut self, dir: Fid, name: &Name) {
+        self.views.push((dir, View::Name(name.clone())));
+        match self.names.iter_mut().find(|(known, _)| *known == dir) {
+            Some((_, names)) => names.push(name.clone()),
+            None => self.names.push((dir, vec![name.clone()])),
+        }
+    }
+
+    fn change(&mut self, fid: Fid) {
+        self.views.push((fid, View::Whole));
+        self.changes.push(fid);
+    }
+}

@@ -1,0 +1,243 @@
+//! Requests: arrival, waiting, and judging again after each event.
+//!
+//! A request is judged from scratch whenever something changes where it waits. It claims nothing
+//! meanwhile; it only marks the files, so that no grant is given that would be in its way. So no
+//! two requests can wait for each other.
+
+use super::api::{Bulk, Conn, Disk, Output};
+use super::table::{Seq, Waiting};
+use super::{Server, Step};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wire::{
+    Fid, Op, Origin, Outcome, Refusal, Reply, Request, RequestId, SessionId, ToClient, Violation,
+};
+
+impl Server {
+    pub(super) fn on_request(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (conn, id): (Conn, SessionId),
+        request: Request,
+        (bulk, bulk_len): (Bulk, u32),
+    ) {
+        let expected = if let Op::Write { len, .. } = request.op {
+            len
+        } else {
+            0
+        };
+        if matches!(request.op, Op::Reap { .. }) {
+            step.discard(bulk);
+            return step.violation(conn, Violation::Forbidden);
+        }
+        if bulk_len != expected {
+            step.discard(bulk);
+            return step.violation(conn, Violation::Bounds);
+        }
+        self.on_acked(step, id, request.acked);
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return step.discard(bulk);
+        };
+        if let Some(reply) = session.answers.get(&request.id) {
+            // What it granted then may have been taken back since.
+            let reply = Reply {
+                outcome: reply.outcome.clone(),
+                grants: Vec::new(),
+            };
+            step.discard(bulk);
+            return self.send(
+                step,
+                id,
+                ToClient::Reply {
+                    id: request.id,
+                    reply,
+                },
+            );
+        }
+        if request.id < session.acked || !session.running.insert(request.id) {
+            return step.discard(bulk);
+        }
+        if self.grace_until.is_some() {
+            self.held.push_back((id, request, bulk));
+        } else {
+            self.begin(step, id, request, bulk);
+        }
+    }
+
+    /// All requests below this one have been answered to their callers.
+    pub(super) fn on_acked(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        acked: RequestId,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if acked <= session.acked {
+            return;
+        }
+        session.acked = acked;
+        let later = session.answers.split_off(&acked);
+        if !core::mem::replace(&mut session.answers, later).is_empty() {
+            step.disk.forget_answers(id, acked);
+        }
+        let confirmed: Vec<RequestId> = session
+            .unconfirmed
+            .range(..acked)
+            .map(|(request, _)| *request)
+            .collect();
+        if !confirmed.is_empty() {
+            self.confirm_all(step, id, confirmed);
+        }
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        request: Request,
+        bulk: Bulk,
+    ) {
+        if !self.sessions.contains_key(&session) {
+            return step.discard(bulk);
+        }
+        self.last_seq += 1;
+        let waiting = Waiting {
+            session,
+            request,
+            bulk,
+            fids: BTreeSet::new(),
+            arrived: self.epoch,
+            dropped: BTreeMap::new(),
+            attrs: BTreeMap::new(),
+        };
+        self.waiting.insert(self.last_seq, waiting);
+        self.judge(step, self.last_seq);
+    }
+
+    /// Does a request if nothing stands in its way, or asks for what does.
+    pub(super) fn judge(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
+        let Some(waiting) = self.waiting.get(&seq) else {
+            return;
+        };
+        let plan = self.plan(step.disk, waiting);
+        let (needs, confirms) = self.needs(waiting, &plan);
+        let session = waiting.session;
+        if needs.is_empty() && confirms.is_empty() {
+            let waiting = self.take_waiting(seq);
+            return self.execute(step, waiting, &plan);
+        }
+        let fids = plan.fids();
+        for &fid in &fids {
+            self.files.entry(fid).or_default().waiting.insert(seq);
+        }
+        if let Some(waiting) = self.waiting.get_mut(&seq) {
+            let arrived = waiting.arrived;
+            waiting.fids.extend(fids);
+            for need in needs {
+                self.ask(step, need, arrived);
+            }
+        }
+        for confirm in confirms {
+            debug_assert!(confirm.0 != session);
+            self.ask_confirm(step, confirm);
+        }
+    }
+
+    fn take_waiting(&mut self, seq: Seq) -> Waiting {
+        let waiting = self
+            .waiting
+            .remove(&seq)
+            .expect("the request has just been looked at");
+        for fid in &waiting.fids {
+            if let Some(file) = self.files.get_mut(fid) {
+                file.waiting.remove(&seq);
+            }
+        }
+        waiting
+    }
+
+    pub(super) fn drop_waiting(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
+        if self.waiting.contains_key(&seq) {
+            let waiting = self.take_waiting(seq);
+            step.discard(waiting.bulk);
+            for fid in waiting.fids {
+                self.tidy(fid);
+            }
+        }
+    }
+
+    /// Something has changed here: whoever waits is judged again, in the order of arrival.
+    pub(super) fn recheck(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
+        self.reap_if_unused(step, fid);
+        let Some(file) = self.files.get(&fid) else {
+            return;
+        };
+        let waiting: Vec<Seq> = file.waiting.iter().copied().collect();
+        for seq in waiting {
+            self.judge(step, seq);
+        }
+        self.tidy(fid);
+    }
+
+    /// Answers a request, and keeps the answer to a change until it is acknowledged.
+    pub(super) fn answer(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (session, request): (SessionId, &Request),
+        reply: Reply,
+        bulk: Bulk,
+    ) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.running.remove(&request.id);
+            if request.op.changes() {
+                state.answers.insert(request.id, reply.clone());
+            }
+        }
+        self.send_bulk(
+            step,
+            session,
+            ToClient::Reply {
+                id: request.id,
+                reply,
+            },
+            bulk,
+        );
+    }
+
+    pub(super) fn begin_sync(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+        self.last_sync += 1;
+        self.syncs
+            .insert(self.last_sync, (waiting.session, waiting.request.id));
+        step.out.push(Output::Sync {
+            ticket: self.last_sync,
+        });
+    }
+
+    pub(super) fn on_synced(&mut self, step: &mut Step<'_, impl Disk>, ticket: u64, ok: bool) {
+        let Some((session, id)) = self.syncs.remove(&ticket) else {
+            return;
+        };
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.running.remove(&id);
+        }
+        let outcome = if ok {
+            Outcome::Done
+        } else {
+            Outcome::Refused(Refusal::Disk)
+        };
+        let reply = Reply {
+            outcome,
+            grants: Vec::new(),
+        };
+        self.send(step, session, ToClient::Reply { id, reply });
+    }
+
+    pub(super) fn origin(waiting: &Waiting) -> Origin {
+        Origin {
+            session: waiting.session,
+            request: waiting.request.id,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What clients say about what they hold: answers to recalls, tokens given back, opens, and that an
+//! answer has been seen. Also the asking.
+
+use super::api::Disk;
+use super::needs::Need;
+use super::table::{Ask, Holder};
+use super::{Server, Step};
+use alloc::vec::Vec;
+use wire::{Attr, Epoch, Fid, Hold, Recall, RequestId, Right, SessionId, ToClient, What};
+
+/// The answer to a recall.
+pub(super) struct Returned {
+    pub(super) fid: Fid,
+    pub(super) epoch: Epoch,
+    pub(super) right: Right,
+    pub(super) upto: Epoch,
+    pub(super) hold: Hold,
+    pub(super) attr: Option<Attr>,
+}
+
+impl Server {
+    /// Asks a client, unless the same has been asked already in a way that serves this request too.
+    pub(super) fn ask(&mut self, step: &mut Step<'_, impl Disk>, need: Need, arrived: Epoch) {
+        let Need { session, fid, what } = need;
+        let file = self.files.entry(fid).or_default();
+        let holder = file.holders.entry(session).or_default();
+        let covered = holder.asks.iter().any(|ask| match (&ask.what, &what) {
+            (What::Keep(asked), What::Keep(wanted)) => asked <= wanted && ask.epoch > holder.epoch,
+            (What::Names(asked), What::Names(wanted)) => {
+                ask.epoch > arrived && wanted.iter().all(|name| asked.contains(name))
+            }
+            (asked, wanted) => ask.epoch > arrived && asked == wanted,
+        });
+        if covered {
+            return;
+        }
+        self.epoch += 1;
+        let epoch = self.epoch;
+        holder.asks.push(Ask {
+            epoch,
+            what: what.clone(),
+            since: step.now,
+            sent: step.now,
+        });
+        self.asked.insert((session, fid));
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.fids.insert(fid);
+        }
+        self.recalls += 1;
+        self.wake(step.now);
+        self.send(step, session, ToClient::Recall(Recall { fid, epoch, what }));
+    }
+
+    fn wake(&mut self, now: u64) {
+        let every = self.options.resend_ns.min(self.options.lease_ns / 4).max(1);
+        if self.next_tick <= now {
+            self.next_tick = now + every;
+        }
+    }
+
+    /// Sends unanswered recalls again: to one session that has come back, or where it is time.
+    pub(super) fn repeat_asks(&mut self, step: &mut Step<'_, impl Disk>, only: Option<SessionId>) {
+        let mut again: Vec<(SessionId, Recall)> = Vec::new();
+        let asked = self
+            .asked
+            .iter()
+            .filter(|(id, _)| only.is_none_or(|only| only == *id));
+        for &(session, fid) in asked {
+            let file = self.files.get_mut(&fid);
+            let Some(holder) = file.and_then(|file| file.holders.get_mut(&session)) else {
+                continue;
+            };
+            for ask in &mut holder.asks {
+                if only.is_some() || step.now >= ask.sent + self.options.resend_ns {
+                    ask.sent = step.now;
+                    let (epoch, what) = (ask.epoch, ask.what.clone());
+                    again.push((session, Recall { fid, epoch, what }));
+                }
+            }
+        }
+        for (session, recall) in again {
+            self.send(step, session, ToClient::Recall(recall));
+        }
+    }
+
+    pub(super) fn on_returned(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        returned: Returned,
+    ) {
+        let Returned {
+            fid,
+            epoch,
+            right,
+            upto,
+            hold,
+            attr,
+        } = returned;
+        let Some(holder) = self
+            .files
+            .get_mut(&fid)
+            .and_then(|file| file.holders.get_mut(&session))
+        else {
+            return;
+        };
+        let answered: Vec<Ask> = holder
+            .asks
+            .iter()
+            .filter(|ask| answers(ask, epoch, right))
+            .cloned()
+            .collect();
+        // What it says is true also if this is repeated, and nobody asked any more.
+        holder.asks.retain(|ask| !answers(ask, epoch, right));
+        lower(holder, upto, right, hold);
+        self.tell_waiting(session, fid, &answered, attr);
+        self.recheck(step, fid);
+    }
+
+    /// Tells the requests that wait here what was answered, if they were there when it was asked.
+    fn tell_waiting(&mut self, session: SessionId, fid: Fid, answered: &[Ask], attr: Option<Attr>) {
+        let Some(file) = self.files.get(&fid) else {
+            return;
+        };
+        for seq in &file.waiting {
+            let Some(waiting) = self.waiting.get_mut(seq) else {
+                continue;
+            };
+            for ask in answered.iter().filter(|ask| ask.epoch > waiting.arrived) {
+                match &ask.what {
+                    What::Names(names) => {
+                        let dropped = waiting.dropped.entry((session, fid)).or_default();
+                        dropped.extend(names.iter().cloned());
+                    }
+                    What::Attr => {
+                        if let Some(attr) = &attr {
+                            waiting.attrs.insert(fid, attr.clone());
+                        }
+                    }
+                    What::Keep(_) => {}
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_release(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        (fid, epoch): (Fid, Epoch),
+        (right, hold): (Right, Hold),
+    ) {
+        let stamp = hold.stamp;
+        if let Some(holder) = self
+            .files
+            .get_mut(&fid)
+            .and_then(|file| file.holders.get_mut(&session))
+            && holder.epoch <= epoch
+        {
+            lower(holder, epoch, right, hold);
+            self.recheck(step, fid);
+        }
+        self.send(step, session, ToClient::Noted { fid, stamp });
+    }
+
+    pub(super) fn on_opens(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        fid: Fid,
+        hold: Hold,
+    ) {
+        let stamp = hold.stamp;
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        // Of a file that nothing is known of, only the latest word counts: an older one may have
+        // been overtaken by the close.
+        let latest = stamp > state.stamp;
+        state.stamp = state.stamp.max(stamp);
+        if latest && hold.open && step.disk.attr(fid).is_some() {
+            state.fids.insert(fid);
+            self.files
+                .entry(fid)
+                .or_default()
+                .holders
+                .entry(session)
+                .or_default();
+        }
+        let file = self.files.get_mut(&fid);
+        if let Some(holder) = file.and_then(|file| file.holders.get_mut(&session)) {
+            holder.declare(hold);
+            self.recheck(step, fid);
+        }
+        self.send(step, session, ToClient::Noted { fid, stamp });
+    }
+
+    /// Asks a client whether it has handed an answer to its caller.
+    pub(super) fn ask_confirm(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (session, request): (SessionId, RequestId),
+    ) {
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        if state.confirm_asked.insert(request, step.now).is_none() {
+            self.wake(step.now);
+            self.send(step, session, ToClient::Confirm { request });
+        }
+    }
+
+    pub(super) fn repeat_confirms(&mut self, step: &mut Step<'_, impl Disk>) {
+        let mut again = Vec::new();
+        for (&session, state) in &mut self.sessions {
+            for (&request, asked) in &mut state.confirm_asked {
+                if step.now >= *asked + self.options.resend_ns {
+                    *asked = step.now;
+                    again.push((session, request));
+                }
+            }
+        }
+        for (session, request) in again {
+            self.send(step, session, ToClient::Confirm { request });
+        }
+    }
+
+    pub(super) fn on_confirmed(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        request: RequestId,
+    ) {
+        self.confirm_all(step, session, alloc::vec![request]);
+    }
+
+    /// These changes have been seen by their callers: others may see them.
+    pub(super) fn confirm_all(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        requests: Vec<RequestId>,
+    ) {
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        let mut touched: Vec<Fid> = Vec::new();
+        for request in &requests {
+            state.confirm_asked.remove(request);
+            touched.extend(state.unconfirmed.remove(request).into_iter().flatten());
+        }
+        for fid in &touched {
+            if let Some(file) = self.files.get_mut(fid) {
+                let done = |c: &super::table::Unconfirmed| {
+                    c.session == session && requests.contains(&c.request)
+                };
+                file.unconfirmed.retain(|change| !done(change));
+            }
+        }
+        for fid in touched {
+            self.recheck(step, fid);
+        }
+    }
+}
+
+/// Does an answer to the recall `epoch`, which leaves `right`, answer this one too? Recalls of
+/// tokens are answered by the latest; each recall of names has an answer of its own, unless
+/// nothing is left.
+fn answers(ask: &Ask, epoch: Epoch, right: Right) -> bool {
+    match ask.what {
+        _ if ask.epoch == epoch => true,
+        What::Names(_) => right == Right::None && ask.epoch < epoch,
+        _ => ask.epoch < epoch,
+    }
+}
+
+/// Takes over what a client says that it still holds, if it knew of the last grant.
+fn lower(holder: &mut Holder, upto: Epoch, right: Right, hold: Hold) {
+    if holder.epoch <= upto {
+        holder.right = holder.right.min(right);
+        holder.declare(hold);
+        // Opens under a token are not told: what was said is true only of that moment.
+        holder.known = holder.right < Right::Shared;
+    }
+}

@@ -1,0 +1,272 @@
+//! Sessions: greeting, silence, fencing, and what a restarted server is told.
+//!
+//! A session that is silent for longer than its lease loses its tokens when somebody wants them,
+//! not before. After a restart the server serves nobody until the sessions that it knew have said
+//! what they hold, or their time is over; who has not spoken by then is fenced.
+
+use super::api::{Conn, Disk, Event, Output};
+use super::table::Holder;
+use super::{Server, Step};
+use alloc::vec::Vec;
+use wire::{Epoch, Fid, Holding, Op, Right, SessionId, ToClient, VERSION, Violation, Welcome};
+
+impl Server {
+    pub(super) fn on_hello(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        from: Conn,
+        (version, id): (u32, SessionId),
+        name: Vec<u8>,
+    ) {
+        if version != VERSION {
+            return step.violation(from, Violation::Version);
+        }
+        if self.conns.get(&from).is_some_and(|&known| known != id) {
+            return step.violation(from, Violation::Greeting);
+        }
+        let resumed = self.sessions.contains_key(&id);
+        if !resumed {
+            step.disk.open_session(id, step.now);
+            step.out
+                .push(Output::Event(Event::Opened { session: id, name }));
+        }
+        let session = self.sessions.entry(id).or_default();
+        session.heard = step.now;
+        if let Some(old) = session.conn.replace(from).filter(|&old| old != from) {
+            self.conns.remove(&old);
+            step.out.push(Output::Close {
+                conn: old,
+                violation: None,
+            });
+        }
+        self.conns.insert(from, id);
+        let (boot, root, lease_ns) = (self.boot, self.root, self.options.lease_ns);
+        self.send(
+            step,
+            id,
+            ToClient::Welcome(Welcome {
+                boot,
+                root,
+                resumed,
+                lease_ns,
+            }),
+        );
+        self.repeat_asks(step, Some(id));
+    }
+
+    pub(super) fn on_gone(&mut self, conn: Conn) {
+        let Some(id) = self.conns.remove(&conn) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.conn == Some(conn)
+        {
+            session.conn = None;
+        }
+    }
+
+    pub(super) fn on_goodbye(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        if let Some(conn) = self.sessions.get(&id).and_then(|session| session.conn) {
+            step.out.push(Output::Close {
+                conn,
+                violation: None,
+            });
+        }
+        step.out.push(Output::Event(Event::Closed { session: id }));
+        self.end_session(step, id);
+    }
+
+    pub(super) fn on_tick(&mut self, step: &mut Step<'_, impl Disk>) {
+        while let Some((until, fid)) = self.lingering.first().copied() {
+            if step.now < until {
+                break;
+            }
+            self.lingering.remove(&(until, fid));
+            self.reap_if_unused(step, fid);
+            self.tidy(fid);
+        }
+        if step.now < self.next_tick {
+            return;
+        }
+        let every = self.options.resend_ns.min(self.options.lease_ns / 4).max(1);
+        self.next_tick = step.now + every;
+        self.forget_answered();
+        for id in self.overdue(step.now) {
+            self.fence(step, id);
+        }
+        self.repeat_asks(step, None);
+        self.repeat_confirms(step);
+    }
+
+    /// Keeps in `asked` only who has something to answer.
+    fn forget_answered(&mut self) {
+        let files = &self.files;
+        self.asked.retain(|(id, fid)| {
+            let holder = files.get(fid).and_then(|file| file.holders.get(id));
+            holder.is_some_and(|holder| !holder.asks.is_empty())
+        });
+    }
+
+    /// Sessions that somebody waits for and that are silent, or leave a recall unanswered.
+    fn overdue(&self, now: u64) -> Vec<SessionId> {
+        let silent = |id: &SessionId| {
+            self.sessions
+                .get(id)
+                .is_some_and(|s| now > s.heard + self.options.lease_ns)
+        };
+        let mut overdue: Vec<SessionId> = Vec::new();
+        for (id, fid) in &self.asked {
+            let holder = self.files.get(fid).and_then(|file| file.holders.get(id));
+            let recalls = |a: &super::table::Ask| now > a.since + self.options.recall_ns;
+            if silent(id) || holder.is_some_and(|holder| holder.asks.iter().any(recalls)) {
+                overdue.push(*id);
+            }
+        }
+        let asked = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| !s.confirm_asked.is_empty());
+        overdue.extend(asked.map(|(id, _)| *id).filter(|id| silent(id)));
+        overdue.sort_unstable();
+        overdue.dedup();
+        overdue
+    }
+
+    fn fence(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        self.send(step, id, ToClient::Lost);
+        step.out.push(Output::Event(Event::Fenced { session: id }));
+        if let Some(conn) = self.sessions.get(&id).and_then(|session| session.conn) {
+            self.conns.remove(&conn);
+            step.out.push(Output::Close {
+                conn,
+                violation: None,
+            });
+        }
+        self.end_session(step, id);
+    }
+
+    /// Takes everything from a session and lets those go on who waited for it.
+    fn end_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else {
+            return;
+        };
+        if let Some(conn) = session.conn {
+            self.conns.remove(&conn);
+        }
+        step.disk.close_session(id);
+        let own: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, w)| w.session == id)
+            .map(|(s, _)| *s)
+            .collect();
+        for seq in own {
+            self.drop_waiting(step, seq);
+        }
+        let mut touched: Vec<Fid> = session.fids.into_iter().collect();
+        touched.extend(session.unconfirmed.into_values().flatten());
+        touched.sort_unstable();
+        touched.dedup();
+        for fid in &touched {
+            if let Some(file) = self.files.get_mut(fid) {
+                file.holders.remove(&id);
+                file.unconfirmed.retain(|change| change.session != id);
+            }
+        }
+        for fid in touched {
+            self.recheck(step, fid);
+        }
+        self.grace_if_complete(step);
+    }
+
+    pub(super) fn on_reassert(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        (boot, last): (Epoch, bool),
+        holdings: Vec<Holding>,
+    ) {
+        let known = self
+            .sessions
+            .get(&id)
+            .is_some_and(|session| session.reasserted);
+        if boot != self.boot {
+            return;
+        }
+        if self.grace_until.is_some() && !known {
+            for holding in holdings {
+                self.reassert(id, &holding);
+            }
+        }
+        if last {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.reasserted = true;
+            }
+            self.send(step, id, ToClient::Reasserted { boot });
+            self.grace_if_complete(step);
+        }
+    }
+
+    fn reassert(&mut self, id: SessionId, holding: &Holding) {
+        let known = holding.right < Right::Shared;
+        let holder = Holder {
+            right: holding.right,
+            epoch: self.boot,
+            hold: holding.hold,
+            known,
+            ..Holder::default()
+        };
+        self.files
+            .entry(holding.fid)
+            .or_default()
+            .holders
+            .insert(id, holder);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.fids.insert(holding.fid);
+        }
+    }
+
+    fn grace_if_complete(&mut self, step: &mut Step<'_, impl Disk>) {
+        let complete = self.sessions.values().all(|session| session.reasserted);
+        if self.grace_until.is_some() && complete {
+            self.end_grace(step);
+        }
+    }
+
+    pub(super) fn end_grace(&mut self, step: &mut Step<'_, impl Disk>) {
+        self.grace_until = None;
+        step.out.push(Output::Event(Event::GraceOver));
+        let late: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| !s.reasserted)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            self.fence(step, id);
+        }
+        for fid in step.disk.orphans() {
+            self.files.entry(fid).or_default().orphan = Some(step.now);
+            self.reap_if_unused(step, fid);
+            self.tidy(fid);
+        }
+        for (session, request, bulk) in core::mem::take(&mut self.held) {
+            self.begin(step, session, request, bulk);
+        }
+    }
+
+    /// Removes what is left of a nameless object once nobody has it open.
+    pub(super) fn reap_if_unused(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
+        let Some(file) = self.files.get_mut(&fid) else {
+            return;
+        };
+        let due = file.orphan.is_some_and(|until| step.now >= until);
+        if !due || file.in_use() {
+            return;
+        }
+        file.orphan = None;
+        let nobody = wire::Caller::default();
+        step.disk
+            .apply(step.now, &Op::Reap { fid }, (&nobody, None), 0);
+    }
+}

@@ -1,0 +1,151 @@
+//! Who holds what: the server's table of files, holders and sessions.
+//!
+//! A [`Holder`] is what the server believes of one client and one file; the client never holds more
+//! than that. `right` is raised when a grant leaves, and lowered only when the client says so (or
+//! is fenced). While a client holds a token, what it has open is not known (`known` is false):
+//! opens under a token are not told. `asks` are the recalls that it has not answered.
+//!
+//! `unconfirmed` are changes that have been applied, whose caller may not have seen the answer: its
+//! machine may still show the old state, so nobody else may be shown the new one.
+
+use super::api::{Bulk, Conn};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wire::{Attr, Epoch, Fid, Hold, Name, Reply, Request, RequestId, Right, SessionId, Time, What};
+
+/// Orders the requests that wait.
+pub(super) type Seq = u64;
+
+/// A recall that is not answered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) epoch: Epoch,
+    pub(super) what: What,
+    pub(super) since: Time,
+    pub(super) sent: Time,
+}
+
+/// What one client holds of one file.
+#[derive(Clone, Debug)]
+pub(super) struct Holder {
+    pub(super) right: Right,
+    /// Epoch of the last grant.
+    pub(super) epoch: Epoch,
+    /// What it has open, when `known`.
+    pub(super) hold: Hold,
+    pub(super) known: bool,
+    pub(super) asks: Vec<Ask>,
+}
+
+impl Default for Holder {
+    fn default() -> Self {
+        let hold = Hold::default();
+        Self {
+            right: Right::None,
+            epoch: 0,
+            hold,
+            known: true,
+            asks: Vec::new(),
+        }
+    }
+}
+
+impl Holder {
+    /// May it have the file open, as far as is known?
+    pub(super) fn may_be_open(&self) -> bool {
+        if self.known {
+            self.hold.open
+        } else {
+            self.right >= Right::Shared || self.hold.open
+        }
+    }
+
+    /// Is it known to have the file open for writing?
+    pub(super) fn writes(&self) -> bool {
+        self.known && self.hold.write
+    }
+
+    /// Takes over a statement of what is open, unless a later one is known.
+    pub(super) fn declare(&mut self, hold: Hold) {
+        if hold.stamp >= self.hold.stamp {
+            self.hold = hold;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.right == Right::None && !self.may_be_open() && self.asks.is_empty()
+    }
+}
+
+/// A change whose caller may not have seen the answer yet.
+#[derive(Clone, Debug)]
+pub(super) struct Unconfirmed {
+    pub(super) session: SessionId,
+    pub(super) request: RequestId,
+    /// The name that changed; `None`: the object itself.
+    pub(super) name: Option<Name>,
+}
+
+/// What is known of one file or directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    pub(super) holders: BTreeMap<SessionId, Holder>,
+    pub(super) unconfirmed: Vec<Unconfirmed>,
+    /// Requests that wait for something here; each blocks grants that would be in its way.
+    pub(super) waiting: BTreeSet<Seq>,
+    /// It has no name any more, and lives until nobody has it open, but at least until then.
+    pub(super) orphan: Option<Time>,
+}
+
+impl File {
+    /// Drops holders that hold nothing; true if nothing is left to remember.
+    pub(super) fn tidy(&mut self) -> bool {
+        self.holders.retain(|_, holder| !holder.is_idle());
+        let quiet = self.unconfirmed.is_empty() && self.waiting.is_empty();
+        self.holders.is_empty() && quiet && self.orphan.is_none()
+    }
+
+    /// Does anybody have it open, as far as is known?
+    pub(super) fn in_use(&self) -> bool {
+        self.holders.values().any(Holder::may_be_open)
+    }
+}
+
+/// A request that waits for returns or confirmations. It is judged from scratch each time; what it
+/// keeps are answers that leave no trace in the table.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) session: SessionId,
+    pub(super) request: Request,
+    pub(super) bulk: Bulk,
+    /// Where it is entered as waiting.
+    pub(super) fids: BTreeSet<Fid>,
+    /// Only answers to recalls after this epoch tell what was true during the request.
+    pub(super) arrived: Epoch,
+    /// Names that a holder has dropped for it.
+    pub(super) dropped: BTreeMap<(SessionId, Fid), Vec<Name>>,
+    /// Attributes that Exclusive holders have said.
+    pub(super) attrs: BTreeMap<Fid, Attr>,
+}
+
+/// One client's stay.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    pub(super) conn: Option<Conn>,
+    /// When it was last heard of.
+    pub(super) heard: Time,
+    pub(super) acked: RequestId,
+    /// Replies to changes, kept until they are acknowledged.
+    pub(super) answers: BTreeMap<RequestId, Reply>,
+    /// Requests that are being done.
+    pub(super) running: BTreeSet<RequestId>,
+    /// Changes not confirmed yet, and where they are entered; and when that was last asked.
+    pub(super) unconfirmed: BTreeMap<RequestId, Vec<Fid>>,
+    pub(super) confirm_asked: BTreeMap<RequestId, Time>,
+    /// Where it is entered as a holder.
+    pub(super) fids: BTreeSet<Fid>,
+    /// The latest stamp of what it said to have open.
+    pub(super) stamp: u64,
+    /// Has it said after a restart what it holds?
+    pub(super) reasserted: bool,
+}

@@ -1,0 +1,116 @@
+//! Scenarios: one server's machine, several clients' machines, and every message in sight.
+//!
+//! Each file of `scenarios/` holds scenarios, begun by `== name`. A line that begins with `> ` is a
+//! command; the lines after it are the trace that it must give. `UPDATE=1` writes the traces anew:
+//! read the difference before keeping it. What must hold whatever the trace says is asserted too:
+//! `want`, `state`, `stored` and `gone` are checked in either case, and the tokens of all machines
+//! are compared after every step.
+//!
+//!     cell A B                    a server and connected clients
+//!     disk f "ab"                 a file that nobody has asked for yet (`"a*9"`: nine times a)
+//!     quiet / trace               what follows is not traced / is traced
+//!     A open f r|w|rw|a           `a`: for appending; `A close f r` as it was opened
+//!     A read f 0 5                for the kernel's pages; `direct`: through a direct descriptor
+//!     A write f 0 "ab"            `page`: from the kernel's pages; `append f "ab"`
+//!     A lookup|create|mkdir|unlink|rmdir|rename|link|stat|truncate|chmod|list|sync|forget|leave
+//!     A more d                    goes on with the listing of d
+//!     A cut / A connect           the connection ends, what is on its way is lost / a new one
+//!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
+//!     slow store / synced         the same for the store's syncs
+//!     hold S>A                    messages of that direction wait (shown as `S .. A`)
+//!     deliver|drop|repeat S>A 2   the second of them arrives now / is lost / is there twice
+//!     free S>A                    they arrive
+//!     wait 5                      seconds pass
+//!     restart                     the server dies, starts again on its store, clients dial
+//!     want "hello"                the last answer (`A want`: to A); `state f ONE_WRITER`;
+//!                                 `stored f "hello"`; `gone f`
+//!     tokens f                    prints what the server believes
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+extern crate ariel_logic as logic;
+
+mod support;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use support::script;
+
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.collect();
+    files.sort();
+    files
+}
+
+/// The scenarios of a file, each with its `==` line.
+fn split(text: &str) -> (String, Vec<String>) {
+    let mut head = String::new();
+    let mut scenarios: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("== ") {
+            scenarios.push(String::new());
+        }
+        let to = scenarios.last_mut().unwrap_or(&mut head);
+        to.push_str(line);
+        to.push('\n');
+    }
+    (head, scenarios)
+}
+
+/// The first line where two texts differ, with some lines around it.
+fn difference(old: &str, new: &str) -> String {
+    let same = old
+        .lines()
+        .zip(new.lines())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let part = |text: &str| {
+        let lines: Vec<&str> = text.lines().skip(same.saturating_sub(3)).take(10).collect();
+        lines.join("\n    ")
+    };
+    format!(
+        "line {}\n  expected\n    {}\n  found\n    {}",
+        same + 1,
+        part(old),
+        part(new)
+    )
+}
+
+#[test]
+fn every_scenario_gives_its_trace() {
+    let update = std::env::var_os("UPDATE").is_some();
+    let (mut count, mut failures) = (0, Vec::new());
+    for file in files() {
+        let old = fs::read_to_string(&file).unwrap();
+        let (mut new, scenarios) = split(&old);
+        for scenario in scenarios {
+            count += 1;
+            let title = scenario.lines().next().unwrap().to_owned();
+            let place = format!("{}: {title}", file.file_name().unwrap().display());
+            match catch_unwind(AssertUnwindSafe(|| script::run(&scenario))) {
+                Ok(text) => {
+                    if text != scenario && !update {
+                        failures.push(format!("{place}, {}", difference(&scenario, &text)));
+                    }
+                    new.push_str(&text);
+                }
+                Err(panic) => {
+                    let text = panic.downcast_ref::<String>().cloned();
+                    let plain = panic.downcast_ref::<&str>().map(|text| text.to_string());
+                    failures.push(format!("{place}, {}", text.or(plain).unwrap_or_default()));
+                    new.push_str(&scenario);
+                }
+            }
+        }
+        if update && new != old {
+            fs::write(&file, new).unwrap();
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(count >= 50, "only {count} scenarios: have files been lost?");
+}

@@ -1,0 +1,446 @@
+//! A store in memory for the scenarios: names, attributes and real bytes, applied at once. It keeps
+//! outcomes with changes, orphans and sessions as the machine's contract asks, and outlives the
+//! server's restarts. Each object is called in traces by the path under which it was made, with a
+//! stroke added for each earlier object of that path.
+
+use logic::server::{Bulk, Disk};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{
+    Attr, Caller, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
+    RequestId, SessionId, Set, SetTime, Time, WriteMode,
+};
+
+struct Object {
+    attr: Attr,
+    bytes: Vec<u8>,
+    target: Vec<u8>,
+    /// What each name names, and its position in listings.
+    names: BTreeMap<Name, (Fid, u64)>,
+}
+
+/// The store.
+pub struct MemoryDisk {
+    objects: BTreeMap<Fid, Object>,
+    answers: BTreeMap<Origin, Outcome>,
+    /// Sessions that were not closed.
+    pub sessions: BTreeSet<SessionId>,
+    /// Bytes beside messages.
+    pub bulks: BTreeMap<Bulk, Vec<u8>>,
+    /// What traces call an object.
+    pub labels: BTreeMap<Fid, String>,
+    last: u64,
+}
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+fn new_attr(kind: Kind, mode: u16, now: Time) -> Attr {
+    Attr {
+        kind,
+        mode,
+        uid: 0,
+        gid: 0,
+        nlink: if kind == Kind::Directory { 2 } else { 1 },
+        size: 0,
+        used_bytes: 0,
+        rdev: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        version: 1,
+    }
+}
+
+impl MemoryDisk {
+    pub fn new() -> Self {
+        let mut disk = Self {
+            objects: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            sessions: BTreeSet::new(),
+            bulks: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            last: 1,
+        };
+        let root = Fid::root(1);
+        disk.labels.insert(root, "/".into());
+        disk.enter(root, Kind::Directory, 0o755, 0);
+        disk
+    }
+
+    fn enter(&mut self, fid: Fid, kind: Kind, mode: u16, now: Time) {
+        let attr = new_attr(kind, mode, now);
+        let object = Object {
+            attr,
+            bytes: vec![],
+            target: vec![],
+            names: BTreeMap::new(),
+        };
+        self.objects.insert(fid, object);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Holds bytes under a new number.
+    pub fn hold(&mut self, bytes: Vec<u8>) -> Bulk {
+        let bulk = self.number();
+        self.bulks.insert(bulk, bytes);
+        bulk
+    }
+
+    /// A file that is there from the beginning.
+    pub fn put(&mut self, now: Time, place: (Fid, &Name), bytes: Vec<u8>) {
+        let entry = self
+            .make(now, place, &Make::File, 0o644)
+            .expect("the name is free");
+        let bulk = self.hold(bytes);
+        self.write(now, (entry.fid, 0), WriteMode::At, bulk)
+            .expect("it was just made");
+    }
+
+    /// The object that traces call so.
+    pub fn labelled(&self, label: &str) -> Option<Fid> {
+        let found = self.labels.iter().find(|(_, known)| *known == label);
+        found.map(|(fid, _)| *fid)
+    }
+
+    fn get(&self, fid: Fid) -> Result<&Object> {
+        self.objects.get(&fid).ok_or(Refusal::Stale)
+    }
+
+    fn change(&mut self, fid: Fid) -> Result<&mut Object> {
+        self.objects.get_mut(&fid).ok_or(Refusal::Stale)
+    }
+
+    fn dir(&self, fid: Fid) -> Result<&Object> {
+        let object = self.get(fid)?;
+        if object.attr.kind == Kind::Directory {
+            Ok(object)
+        } else {
+            Err(Refusal::NotDirectory)
+        }
+    }
+
+    fn child(&self, dir: Fid, name: &Name) -> Result<Fid> {
+        self.dir(dir)?
+            .names
+            .get(name)
+            .map(|found| found.0)
+            .ok_or(Refusal::NotFound)
+    }
+
+    fn put_name(&mut self, now: Time, dir: Fid, name: &Name, child: Fid) -> Result<Attr> {
+        let position = self.number();
+        let object = self.change(dir)?;
+        object.names.insert(name.clone(), (child, position));
+        Ok(touched(&mut object.attr, now))
+    }
+
+    fn take_name(&mut self, now: Time, dir: Fid, name: &Name) -> Result<Attr> {
+        let object = self.change(dir)?;
+        object.names.remove(name);
+        Ok(touched(&mut object.attr, now))
+    }
+
+    fn label(&mut self, fid: Fid, dir: Fid, name: &Name) {
+        let mut label = match self.labels.get(&dir).map(String::as_str) {
+            Some("/") | None => name.to_string(),
+            Some(parent) => format!("{parent}/{name}"),
+        };
+        while self.labels.values().any(|known| *known == label) {
+            label.push('\'');
+        }
+        self.labels.insert(fid, label);
+    }
+
+    fn make(
+        &mut self,
+        now: Time,
+        (dir, name): (Fid, &Name),
+        make: &Make,
+        mode: u16,
+    ) -> Result<Entry> {
+        self.dir(dir)?;
+        if self.child(dir, name).is_ok() {
+            return Err(Refusal::Exists);
+        }
+        let fid = Fid {
+            volume: 1,
+            vnode: self.number(),
+            uniq: 1,
+        };
+        let kind = match make {
+            Make::File => Kind::File,
+            Make::Directory => Kind::Directory,
+            Make::Symlink(_) => Kind::Symlink,
+            Make::Node { kind, .. } => *kind,
+        };
+        self.enter(fid, kind, mode, now);
+        if let Make::Symlink(target) = make {
+            self.change(fid)?.target.clone_from(target);
+        }
+        self.label(fid, dir, name);
+        if kind == Kind::Directory {
+            self.change(dir)?.attr.nlink += 1;
+        }
+        let dir = self.put_name(now, dir, name, fid)?;
+        Ok(Entry {
+            fid,
+            attr: self.get(fid)?.attr.clone(),
+            dir,
+        })
+    }
+
+    fn lose_link(&mut self, now: Time, fid: Fid) -> Result<Attr> {
+        let attr = &mut self.change(fid)?.attr;
+        attr.nlink = if attr.kind == Kind::Directory {
+            0
+        } else {
+            attr.nlink - 1
+        };
+        attr.ctime = now;
+        Ok(attr.clone())
+    }
+
+    fn remove(&mut self, now: Time, dir: Fid, name: &Name) -> Result<Outcome> {
+        let fid = self.child(dir, name)?;
+        if !self.get(fid)?.names.is_empty() {
+            return Err(Refusal::NotEmpty);
+        }
+        let dir = self.take_name(now, dir, name)?;
+        Ok(Outcome::Removed {
+            fid,
+            attr: self.lose_link(now, fid)?,
+            dir,
+        })
+    }
+
+    fn rename(&mut self, now: Time, from: (Fid, &Name), to: (Fid, &Name)) -> Result<Outcome> {
+        let fid = self.child(from.0, from.1)?;
+        let victim = self.child(to.0, to.1).ok().filter(|victim| *victim != fid);
+        self.take_name(now, from.0, from.1)?;
+        let to_attr = self.put_name(now, to.0, to.1, fid)?;
+        let from_attr = self.get(from.0)?.attr.clone();
+        let victim = match victim {
+            Some(victim) => Some((victim, self.lose_link(now, victim)?)),
+            None => None,
+        };
+        let attr = self.get(fid)?.attr.clone();
+        Ok(Outcome::Renamed {
+            fid,
+            attr,
+            victim,
+            from: from_attr,
+            to: to_attr,
+        })
+    }
+
+    fn set(&mut self, now: Time, fid: Fid, set: &Set) -> Result<Outcome> {
+        let object = self.change(fid)?;
+        if let Some(size) = set.size {
+            object.bytes.resize(size as usize, 0);
+            object.attr.size = size;
+            touched(&mut object.attr, now);
+        }
+        if let Some(mode) = set.mode {
+            object.attr.mode = mode;
+        }
+        match set.mtime {
+            Some(SetTime::Now) => object.attr.mtime = now,
+            Some(SetTime::To(time)) => object.attr.mtime = time,
+            None => {}
+        }
+        object.attr.ctime = now;
+        Ok(Outcome::Attr(object.attr.clone()))
+    }
+
+    fn write(
+        &mut self,
+        now: Time,
+        (fid, offset): (Fid, u64),
+        mode: WriteMode,
+        bulk: Bulk,
+    ) -> Result<Outcome> {
+        let bytes = self.bulks.remove(&bulk).unwrap_or_default();
+        let object = self.change(fid)?;
+        let offset = if mode == WriteMode::Append {
+            object.attr.size
+        } else {
+            offset
+        };
+        let end = offset as usize + bytes.len();
+        if object.bytes.len() < end {
+            object.bytes.resize(end, 0);
+        }
+        object.bytes[offset as usize..end].copy_from_slice(&bytes);
+        touched(&mut object.attr, now);
+        if let WriteMode::Back { size, mtime } = mode {
+            object.bytes.resize(size as usize, 0);
+            object.attr.mtime = mtime;
+        }
+        object.attr.size = object.bytes.len() as u64;
+        Ok(Outcome::Written {
+            offset,
+            attr: object.attr.clone(),
+        })
+    }
+
+    fn list(&self, dir: Fid, after: u64, max: u32) -> Result<Outcome> {
+        let object = self.dir(dir)?;
+        let mut entries: Vec<DirEntry> = object
+            .names
+            .iter()
+            .filter(|(_, (_, position))| *position > after)
+            .map(|(name, &(fid, position))| {
+                let attr = self.objects.get(&fid).map(|child| child.attr.clone());
+                let kind = attr.as_ref().map_or(Kind::File, |attr| attr.kind);
+                DirEntry {
+                    name: name.clone(),
+                    fid,
+                    kind,
+                    position,
+                    attr,
+                }
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.position);
+        let end = entries.len() <= max as usize;
+        entries.truncate(max as usize);
+        Ok(Outcome::Dir {
+            entries,
+            end,
+            dir: object.attr.clone(),
+        })
+    }
+
+    fn run(&mut self, now: Time, op: &Op, bulk: Bulk) -> Result<Outcome> {
+        match op {
+            Op::Lookup { dir, name } => {
+                let parent = self.dir(*dir)?.attr.clone();
+                match self.child(*dir, name) {
+                    Ok(fid) => {
+                        let attr = self.get(fid)?.attr.clone();
+                        Ok(Outcome::Entry(Entry {
+                            fid,
+                            attr,
+                            dir: parent,
+                        }))
+                    }
+                    Err(_) => Ok(Outcome::Absent { dir: parent }),
+                }
+            }
+            Op::GetAttr { fid } => Ok(Outcome::Attr(self.get(*fid)?.attr.clone())),
+            Op::SetAttr { fid, set } => self.set(now, *fid, set),
+            Op::ReadLink { fid } => Ok(Outcome::Target(self.get(*fid)?.target.clone())),
+            Op::Make {
+                dir,
+                name,
+                make,
+                mode,
+                ..
+            } => self
+                .make(now, (*dir, name), make, *mode)
+                .map(Outcome::Entry),
+            Op::Link { fid, dir, name } => {
+                if self.child(*dir, name).is_ok() {
+                    return Err(Refusal::Exists);
+                }
+                self.change(*fid)?.attr.nlink += 1;
+                let dir = self.put_name(now, *dir, name, *fid)?;
+                Ok(Outcome::Entry(Entry {
+                    fid: *fid,
+                    attr: self.get(*fid)?.attr.clone(),
+                    dir,
+                }))
+            }
+            Op::Unlink { dir, name } | Op::Rmdir { dir, name } => self.remove(now, *dir, name),
+            Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                ..
+            } => self.rename(now, (*from, name), (*to, new)),
+            Op::Open { fid, .. } => Ok(Outcome::Opened(self.get(*fid)?.attr.clone())),
+            Op::Write {
+                fid, offset, mode, ..
+            } => self.write(now, (*fid, *offset), *mode, bulk),
+            Op::ReadDir { dir, after, max } => self.list(*dir, *after, *max),
+            Op::Reap { fid } => {
+                self.objects.remove(fid);
+                Ok(Outcome::Done)
+            }
+            Op::StatFs => Ok(Outcome::Filesystem(Filesystem {
+                total_bytes: 1 << 30,
+                free_bytes: 1 << 29,
+                files: self.objects.len() as u64,
+                free_files: 1 << 20,
+            })),
+            _ => Err(Refusal::NotSupported),
+        }
+    }
+}
+
+fn touched(attr: &mut Attr, now: Time) -> Attr {
+    attr.version += 1;
+    (attr.mtime, attr.ctime) = (now, now);
+    attr.clone()
+}
+
+impl Disk for MemoryDisk {
+    fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
+        let outcome = self.run(now, op, bulk).unwrap_or_else(Outcome::Refused);
+        if let Some(origin) = by.1 {
+            self.answers.insert(origin, outcome.clone());
+        }
+        outcome
+    }
+
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk) {
+        let Ok(object) = self.get(fid) else {
+            return (Outcome::Refused(Refusal::Stale), 0);
+        };
+        let size = object.attr.size;
+        let from = offset.min(size) as usize;
+        let to = offset.saturating_add(u64::from(len)).min(size) as usize;
+        let bytes = object.bytes[from..to].to_vec();
+        let len = bytes.len() as u32;
+        (Outcome::Read { len, size }, self.hold(bytes))
+    }
+
+    fn answer(&self, origin: Origin) -> Option<Outcome> {
+        self.answers.get(&origin).cloned()
+    }
+
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.child(dir, name).ok()
+    }
+
+    fn attr(&self, fid: Fid) -> Option<Attr> {
+        self.get(fid).ok().map(|object| object.attr.clone())
+    }
+
+    fn orphans(&self) -> Vec<Fid> {
+        let orphan = |(_, object): &(&Fid, &Object)| object.attr.nlink == 0;
+        self.objects
+            .iter()
+            .filter(orphan)
+            .map(|(fid, _)| *fid)
+            .collect()
+    }
+
+    fn open_session(&mut self, session: SessionId, _now: Time) {
+        self.sessions.insert(session);
+    }
+
+    fn close_session(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+        self.answers.retain(|origin, _| origin.session != session);
+    }
+
+    fn forget_answers(&mut self, session: SessionId, below: RequestId) {
+        self.answers
+            .retain(|origin, _| origin.session != session || origin.request >= below);
+    }
+}

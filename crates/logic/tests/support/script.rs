@@ -1,0 +1,338 @@
+//! Reads a scenario's commands, runs them and writes the trace between them.
+
+use super::world::{SERVER, World};
+use logic::client::{Call, How, Input};
+use std::fmt::Write;
+use wire::{Access, Fid, Make, Name, Op, Set};
+
+/// A command's words; what is in quotes is one word, with `x*n` for n times x.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim();
+    while !rest.is_empty() {
+        let quoted = rest
+            .strip_prefix('"')
+            .and_then(|inner| inner.split_once('"'));
+        let (word, left) = match quoted {
+            Some(found) => found,
+            None => rest.split_once(' ').unwrap_or((rest, "")),
+        };
+        words.push(word.to_owned());
+        rest = left.trim_start();
+    }
+    words
+}
+
+fn bytes(word: &str) -> Vec<u8> {
+    match word.split_once('*') {
+        Some((one, count)) => one
+            .repeat(count.parse().expect("a count after `*`"))
+            .into_bytes(),
+        None => word.replace("\\0", "\0").into_bytes(),
+    }
+}
+
+fn link(word: &str) -> (char, char) {
+    let (from, to) = word.split_once('>').expect("a link is written A>S");
+    let one = |side: &str| side.chars().next().expect("a link has two ends");
+    (one(from), one(to))
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> T {
+    word.parse()
+        .ok()
+        .unwrap_or_else(|| panic!("`{word}` is no number"))
+}
+
+fn access(word: &str) -> Access {
+    let write = word.contains(['w', 'a']);
+    Access {
+        read: word.contains('r'),
+        write,
+    }
+}
+
+/// Runs one scenario; returns its text with the trace that it has now.
+pub fn run(text: &str) -> String {
+    let mut world: Option<World> = None;
+    let mut out = String::new();
+    for line in text.lines() {
+        let Some(command) = line.strip_prefix("> ") else {
+            if line.is_empty() || line.starts_with('#') || line.starts_with("==") {
+                writeln!(out, "{line}").expect("memory");
+            }
+            continue;
+        };
+        writeln!(out, "{line}").expect("memory");
+        let words = words(command);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        if let ["cell", names @ ..] = words.as_slice() {
+            let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
+            world = Some(World::new(&names));
+            continue;
+        }
+        let world = world.as_mut().expect("a scenario begins with `cell`");
+        let next = world.now + 100_000;
+        world.wait(next);
+        step(world, &words);
+        world.settle();
+        for line in world.trace.drain(..) {
+            writeln!(out, "{line}").expect("memory");
+        }
+    }
+    let world = world.expect("a scenario begins with `cell`");
+    assert!(
+        world.is_quiet(),
+        "at the end somebody still waits, or a message is held:\n{out}"
+    );
+    out
+}
+
+fn step(world: &mut World, words: &[&str]) {
+    match words {
+        ["quiet"] => world.quiet = true,
+        ["trace"] => world.quiet = false,
+        ["hold", on] => world.hold(link(on)),
+        ["free", on] => world.free(link(on)),
+        ["deliver", on] => world.deliver(link(on), 1),
+        ["deliver", on, nth] => world.deliver(link(on), number(nth)),
+        ["drop", on] => world.lose(link(on), 1),
+        ["drop", on, nth] => world.lose(link(on), number(nth)),
+        ["repeat", on] => world.repeat(link(on), 1),
+        ["repeat", on, nth] => world.repeat(link(on), number(nth)),
+        ["wait", seconds] => {
+            let ns: f64 = number::<f64>(seconds) * 1e9;
+            let until = world.now + ns as u64;
+            world.wait(until);
+        }
+        ["restart"] => {
+            world.restart();
+            world.redial();
+        }
+        ["disk", path, what] => {
+            let (dir, name) = place(world, path);
+            world.disk.put(world.now, (dir, &name), bytes(what));
+        }
+        ["slow", "store"] => world.slow_disk = true,
+        ["synced"] => assert!(world.finish_sync(), "a sync was asked for"),
+        [machine, "want", what] => {
+            let machine = machine.chars().next().expect("a machine is one letter");
+            let found = world.answers.get(&machine).map(String::as_str);
+            assert_eq!(
+                found,
+                Some(bytes_or_text(what).as_str()),
+                "the last answer to {machine}"
+            );
+        }
+        ["want", what] => assert_eq!(world.answer, bytes_or_text(what), "the last answer"),
+        ["want", what, rest @ ..] => {
+            let text = format!("{what} {}", rest.join(" "));
+            assert_eq!(world.answer, text, "the last answer");
+        }
+        ["state", name, state] => {
+            let found = world.state(fid(world, name));
+            assert_eq!(found, *state, "the state of {name}");
+        }
+        ["tokens", name] => {
+            let text = format!("S believes of {name}:{}", world.tokens(fid(world, name)));
+            world.note(text);
+        }
+        ["gone", name] => {
+            let gone = logic::server::Disk::attr(&world.disk, fid(world, name)).is_none();
+            assert!(gone, "{name} is not in the store any more");
+        }
+        ["stored", name, what] => {
+            let fid = fid(world, name);
+            let (_, bulk) = logic::server::Disk::read(&mut world.disk, fid, 0, 1 << 20);
+            let stored = world.disk.bulks.remove(&bulk).unwrap_or_default();
+            assert_eq!(
+                super::show::text(&stored),
+                bytes_or_text(what),
+                "bytes of {name} at S"
+            );
+        }
+        [machine, rest @ ..] => machine_step(world, machine, rest),
+        [] => {}
+    }
+}
+
+/// What a read of these bytes prints.
+fn bytes_or_text(word: &str) -> String {
+    match word {
+        "absent" | "done" => word.to_owned(),
+        word => super::show::text(&bytes(word)),
+    }
+}
+
+fn fid(world: &World, label: &str) -> Fid {
+    let found = world.disk.labelled(label);
+    found.unwrap_or_else(|| panic!("nothing was made as `{label}`"))
+}
+
+fn place(world: &World, path: &str) -> (Fid, Name) {
+    let (dir, name) = match path.rsplit_once('/') {
+        Some((dir, name)) => (fid(world, dir), name),
+        None => (Fid::root(1), path),
+    };
+    (dir, Name::new(name.as_bytes()).expect("a name"))
+}
+
+fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
+    let name = machine.chars().next().expect("a machine is one letter");
+    assert!(
+        machine.len() == 1 && name != SERVER,
+        "`{machine}` is no command"
+    );
+    match words {
+        ["cut"] => world.cut(name),
+        ["connect"] => world.connect(name),
+        ["slow"] => world.machines.get_mut(&name).expect("a machine").slow = true,
+        ["fast"] => world.machines.get_mut(&name).expect("a machine").slow = false,
+        ["drops"] => world.finish_drop(name),
+        ["forget", what] => {
+            let fid = fid(world, what);
+            world.client(
+                name,
+                Input::Forget {
+                    fid,
+                    count: u64::MAX,
+                },
+                &[],
+            );
+        }
+        _ => {
+            let call = call(world, words);
+            let bytes = match words {
+                ["write" | "page", _, _, what] | ["append", _, what] => Some(bytes(what)),
+                _ => None,
+            };
+            let shown = words
+                .iter()
+                .map(|word| word.to_string())
+                .collect::<Vec<_>>()
+                .join(" ");
+            world.call(name, &shown, call, bytes);
+        }
+    }
+}
+
+fn call(world: &World, words: &[&str]) -> Call {
+    let of = |label: &str| fid(world, label);
+    match words {
+        ["open", file, how] => Call::Open {
+            fid: of(file),
+            access: access(how),
+            append: how.contains('a'),
+        },
+        ["close", file, how] => Call::Release {
+            fid: of(file),
+            access: access(how),
+        },
+        ["read", file, offset, len] => Call::Read {
+            fid: of(file),
+            offset: number(offset),
+            len: number(len),
+            pages: true,
+        },
+        // Through a descriptor opened direct: the kernel keeps nothing.
+        ["direct", file, offset, len] => Call::Read {
+            fid: of(file),
+            offset: number(offset),
+            len: number(len),
+            pages: false,
+        },
+        ["write", file, offset, what] => write(of(file), number(offset), what, How::Direct),
+        ["page", file, offset, what] => write(of(file), number(offset), what, How::Paged),
+        ["append", file, what] => write(of(file), 0, what, How::Append),
+        ["sync", file] => Call::Sync { fid: of(file) },
+        ["list", dir] => Call::List {
+            dir: of(dir),
+            after: 0,
+            max: 100,
+            plus: true,
+        },
+        ["more", dir] => Call::List {
+            dir: of(dir),
+            after: world.position,
+            max: 100,
+            plus: true,
+        },
+        ["leave"] => Call::Leave,
+        _ => Call::Op(op(world, words)),
+    }
+}
+
+fn write(fid: Fid, offset: u64, what: &str, how: How) -> Call {
+    Call::Write {
+        fid,
+        offset,
+        len: bytes(what).len() as u32,
+        how,
+    }
+}
+
+fn op(world: &World, words: &[&str]) -> Op {
+    let make = |path: &str, make: Make, mode: u16, open: Option<Access>| {
+        let (dir, name) = place(world, path);
+        Op::Make {
+            dir,
+            name,
+            make,
+            mode,
+            open,
+        }
+    };
+    match words {
+        ["lookup", path] => {
+            let (dir, name) = place(world, path);
+            Op::Lookup { dir, name }
+        }
+        ["stat", file] => Op::GetAttr {
+            fid: fid(world, file),
+        },
+        ["truncate" | "chmod", file, value] => Op::SetAttr {
+            fid: fid(world, file),
+            set: set(words[0], value),
+        },
+        ["create", path, how] => make(path, Make::File, 0o644, Some(access(how))),
+        ["mkdir", path] => make(path, Make::Directory, 0o755, None),
+        ["link", file, path] => {
+            let (dir, name) = place(world, path);
+            Op::Link {
+                fid: fid(world, file),
+                dir,
+                name,
+            }
+        }
+        ["unlink", path] => {
+            let (dir, name) = place(world, path);
+            Op::Unlink { dir, name }
+        }
+        ["rmdir", path] => {
+            let (dir, name) = place(world, path);
+            Op::Rmdir { dir, name }
+        }
+        ["rename", old, new] => {
+            let ((from, name), (to, new)) = (place(world, old), place(world, new));
+            Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                no_replace: false,
+                exchange: false,
+            }
+        }
+        _ => panic!("unknown command: {}", words.join(" ")),
+    }
+}
+
+fn set(what: &str, value: &str) -> Set {
+    let mut set = Set::default();
+    if what == "chmod" {
+        set.mode = Some(u16::from_str_radix(value, 8).expect("an octal mode"));
+    } else {
+        set.size = Some(number(value));
+    }
+    set
+}

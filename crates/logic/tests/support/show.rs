@@ -1,0 +1,369 @@
+//! Messages, answers and invalidations as lines of a trace. What varies without meaning (times,
+//! numbers of slots, acknowledgements) is left out.
+
+use super::disk::MemoryDisk;
+use logic::client::{Done, Invalidate, Lifetime};
+use wire::{
+    Access, Attr, Fid, Grant, Hold, Kind, Op, Outcome, Recall, Right, Set, ToClient, ToServer,
+    What, WriteMode,
+};
+
+/// What a fid is called.
+pub fn name(disk: &MemoryDisk, fid: Fid) -> String {
+    disk.labels
+        .get(&fid)
+        .cloned()
+        .unwrap_or_else(|| format!("fid {fid}"))
+}
+
+/// How a file is opened.
+pub fn access(access: Access) -> &'static str {
+    match (access.read, access.write) {
+        (true, true) => "rw",
+        (false, true) => "w",
+        _ => "r",
+    }
+}
+
+fn hold(hold: Hold) -> String {
+    let open = match (hold.open, hold.write) {
+        (_, true) => "open for writing",
+        (true, false) => "open",
+        (false, false) => "not open",
+    };
+    format!("{open} ~{}", hold.stamp)
+}
+
+fn attr(attr: &Attr) -> String {
+    let mut text = format!("size {} v{}", attr.size, attr.version);
+    if attr.kind == Kind::Directory {
+        text = format!("directory v{}", attr.version);
+    }
+    if !matches!(
+        (attr.kind, attr.mode),
+        (Kind::Directory, 0o755) | (_, 0o644)
+    ) {
+        text += &format!(" mode {:o}", attr.mode);
+    }
+    if attr.kind != Kind::Directory && attr.nlink != 1 {
+        text += &format!(" nlink {}", attr.nlink);
+    }
+    text
+}
+
+fn set(set: &Set) -> String {
+    let mut text = String::new();
+    if let Some(size) = set.size {
+        text += &format!(" size {size}");
+    }
+    if let Some(mode) = set.mode {
+        text += &format!(" mode {mode:o}");
+    }
+    text
+}
+
+fn write_mode(mode: WriteMode) -> String {
+    match mode {
+        WriteMode::At => String::new(),
+        WriteMode::Append => " append".into(),
+        WriteMode::Lazy => " lazy".into(),
+        WriteMode::Back { size, .. } => format!(" back, size {size}"),
+    }
+}
+
+fn op(disk: &MemoryDisk, op: &Op) -> String {
+    let of = |fid: &Fid| name(disk, *fid);
+    let kind = op.kind();
+    match op {
+        Op::Lookup { dir, name } | Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
+            format!("{kind} {} in {}", name, of(dir))
+        }
+        Op::Make {
+            dir, name, open, ..
+        } => {
+            let open = open.map(|how| format!(", open {}", access(how)));
+            format!("{kind} {} in {}{}", name, of(dir), open.unwrap_or_default())
+        }
+        Op::Link { fid, dir, name } => format!("{kind} {} as {name} in {}", of(fid), of(dir)),
+        Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            ..
+        } => {
+            format!("{kind} {name} in {} to {new} in {}", of(from), of(to))
+        }
+        Op::SetAttr { fid, set: change } => format!("{kind} {}{}", of(fid), set(change)),
+        Op::Open { fid, access: how } => format!("{kind} {} {}", of(fid), access(*how)),
+        Op::Read { fid, offset, len } => format!("{kind} {} {len} at {offset}", of(fid)),
+        Op::Write {
+            fid,
+            offset,
+            len,
+            mode,
+        } => {
+            format!("{kind} {} {len} at {offset}{}", of(fid), write_mode(*mode))
+        }
+        Op::ReadDir { dir, after, .. } => format!("{kind} {} after {after}", of(dir)),
+        Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
+            format!("{kind} {}", of(fid))
+        }
+        _ => kind.to_owned(),
+    }
+}
+
+fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
+    let of = |fid: &Fid| name(disk, *fid);
+    match outcome {
+        Outcome::Refused(refusal) => format!("Refused {refusal:?}"),
+        Outcome::Absent { .. } => "Absent".into(),
+        Outcome::Entry(entry) => format!("Entry {} {}", of(&entry.fid), attr(&entry.attr)),
+        Outcome::Attr(known) => format!("Attr {}", attr(known)),
+        Outcome::Removed { fid, attr, .. } => format!("Removed {} nlink {}", of(fid), attr.nlink),
+        Outcome::Renamed { fid, victim, .. } => {
+            let victim = victim
+                .as_ref()
+                .map(|(fid, attr)| format!(" over {} nlink {}", of(fid), attr.nlink));
+            format!("Renamed {}{}", of(fid), victim.unwrap_or_default())
+        }
+        Outcome::Opened(known) => format!("Opened {}", attr(known)),
+        Outcome::Read { len, size } => format!("Read {len} of size {size}"),
+        Outcome::Written {
+            offset,
+            attr: known,
+        } => format!("Written at {offset}, {}", attr(known)),
+        Outcome::Dir { entries, end, .. } => {
+            let names: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();
+            format!(
+                "Dir [{}]{}",
+                names.join(" "),
+                if *end { " end" } else { "" }
+            )
+        }
+        Outcome::Target(bytes) | Outcome::Value(bytes) => text(bytes),
+        Outcome::Filesystem(_) => "Filesystem".into(),
+        Outcome::Done => "Done".into(),
+    }
+}
+
+fn grants(disk: &MemoryDisk, grants: &[Grant]) -> String {
+    let one = |grant: &Grant| {
+        format!(
+            ", grants {} {:?} @{}",
+            name(disk, grant.fid),
+            grant.right,
+            grant.epoch
+        )
+    };
+    grants.iter().map(one).collect()
+}
+
+/// Bytes as text, runs of one byte shortened.
+pub fn text(bytes: &[u8]) -> String {
+    let mut shown = String::from("\"");
+    let mut rest = bytes;
+    while let Some(&first) = rest.first() {
+        let run = rest.iter().take_while(|byte| **byte == first).count();
+        let one = first.escape_ascii().to_string();
+        if run > 4 {
+            shown += &format!("{one}*{run}");
+        } else {
+            shown += &one.repeat(run);
+        }
+        rest = &rest[run..];
+    }
+    shown + "\""
+}
+
+/// A message of a client.
+pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
+    match message {
+        ToServer::Hello { .. } => "Hello".into(),
+        ToServer::Request(request) => {
+            let held = match request.op {
+                Op::Open { .. } | Op::Make { open: Some(_), .. } => {
+                    format!(", {}", hold(request.hold))
+                }
+                _ => String::new(),
+            };
+            let keeps = if request.keeps { ", keeps" } else { "" };
+            format!("#{} {}{held}{keeps}", request.id, op(disk, &request.op))
+        }
+        ToServer::Returned {
+            fid,
+            epoch,
+            right,
+            upto,
+            hold: held,
+            attr: known,
+        } => {
+            let known = known.as_ref().map(|known| format!(", {}", attr(known)));
+            format!(
+                "Returned {} @{epoch}: holds {right:?}, none up to @{upto}, {}{}",
+                name(disk, *fid),
+                hold(*held),
+                known.unwrap_or_default()
+            )
+        }
+        ToServer::Release {
+            fid,
+            epoch,
+            right,
+            hold: held,
+        } => {
+            let epoch = if *epoch == u64::MAX {
+                "all".into()
+            } else {
+                format!("@{epoch}")
+            };
+            format!(
+                "Release {} {epoch}: holds {right:?}, {}",
+                name(disk, *fid),
+                hold(*held)
+            )
+        }
+        ToServer::Opens { fid, hold: held } => {
+            format!("Opens {}: {}", name(disk, *fid), hold(*held))
+        }
+        ToServer::Confirmed { request } => format!("Confirmed #{request}"),
+        ToServer::Reassert {
+            boot,
+            holdings,
+            last,
+        } => {
+            let one = |holding: &wire::Holding| {
+                let fid = name(disk, holding.fid);
+                format!(" {fid} {:?} {},", holding.right, hold(holding.hold))
+            };
+            let all: String = holdings.iter().map(one).collect();
+            format!(
+                "Reassert for @{boot}:{all}{}",
+                if *last { " last" } else { "" }
+            )
+        }
+        ToServer::KeepAlive { .. } => "KeepAlive".into(),
+        ToServer::Goodbye => "Goodbye".into(),
+    }
+}
+
+/// A message of the server.
+pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
+    match message {
+        ToClient::Welcome(welcome) => {
+            let resumed = if welcome.resumed {
+                "resumed"
+            } else {
+                "new session"
+            };
+            format!("Welcome @{}, {resumed}", welcome.boot)
+        }
+        ToClient::Reply { id, reply } => {
+            format!(
+                "#{id} {}{}",
+                outcome(disk, &reply.outcome),
+                grants(disk, &reply.grants)
+            )
+        }
+        ToClient::Recall(Recall { fid, epoch, what }) => {
+            let what = match what {
+                What::Keep(Right::None) => "keep nothing".into(),
+                What::Keep(right) => format!("keep {right:?}"),
+                What::Names(names) => format!("drop names {names:?}"),
+                What::Attr => "which attributes?".into(),
+            };
+            format!("Recall {} @{epoch}: {what}", name(disk, *fid))
+        }
+        ToClient::Confirm { request } => format!("Confirm #{request}"),
+        ToClient::Alive { .. } => "Alive".into(),
+        ToClient::Noted { fid, stamp } => format!("Noted {} ~{stamp}", name(disk, *fid)),
+        ToClient::Reasserted { boot } => format!("Reasserted @{boot}"),
+        ToClient::Lost => "Lost".into(),
+    }
+}
+
+fn kept(lifetime: Lifetime) -> &'static str {
+    match lifetime {
+        Lifetime::None => "once",
+        Lifetime::Forever => "for ever",
+    }
+}
+
+/// The answer to a call; `bytes` are those of a read.
+pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
+    match done {
+        Done::Refused(refusal) => format!("refused {refusal:?}"),
+        Done::Entry {
+            fid,
+            attr: known,
+            name_lifetime,
+            attr_lifetime,
+            ..
+        } => format!(
+            "{} {}, name {}, attributes {}",
+            name(disk, *fid),
+            attr(known),
+            kept(*name_lifetime),
+            kept(*attr_lifetime)
+        ),
+        Done::Absent { lifetime } => format!("absent, {}", kept(*lifetime)),
+        Done::Attr {
+            attr: known,
+            lifetime,
+        } => format!("{}, {}", attr(known), kept(*lifetime)),
+        Done::Opened { cached: true } => "opened, cached".into(),
+        Done::Opened { cached: false } => "opened, direct".into(),
+        Done::Read { .. } => text(bytes),
+        Done::Written { len } => format!("wrote {len}"),
+        Done::Listing { entries } => {
+            let one = |entry: &logic::client::Listed| {
+                let known = entry.known.as_ref().map(|(_, lifetime)| kept(*lifetime));
+                format!(
+                    "{}{}",
+                    entry.name,
+                    known.map(|k| format!(" ({k})")).unwrap_or_default()
+                )
+            };
+            let names: Vec<String> = entries.iter().map(one).collect();
+            format!("[{}]", names.join(", "))
+        }
+        Done::Bytes(bytes) => text(bytes),
+        Done::Filesystem(_) => "numbers".into(),
+        Done::Nothing => "done".into(),
+    }
+}
+
+/// What the kernel is told to drop.
+pub fn invalidate(disk: &MemoryDisk, what: &Invalidate) -> String {
+    match what {
+        Invalidate::Inode { fid, ranges, .. } => {
+            let to = |end: u64| {
+                if end == u64::MAX {
+                    "end".into()
+                } else {
+                    end.to_string()
+                }
+            };
+            let all: Vec<String> = ranges
+                .iter()
+                .map(|range| format!("{}..{}", range.0, to(range.1)))
+                .collect();
+            let pages = if all.is_empty() {
+                String::new()
+            } else {
+                format!(" and pages {}", all.join(" "))
+            };
+            format!("attributes{pages} of {}", name(disk, *fid))
+        }
+        Invalidate::Name {
+            dir,
+            name: child,
+            busy,
+        } => {
+            let busy = if *busy { " (busy)" } else { "" };
+            format!("name {child} in {}{busy}", name(disk, *dir))
+        }
+        Invalidate::Names { dir } => format!("all names, listing of {}", name(disk, *dir)),
+        Invalidate::Listing { dir } => format!("listing of {}", name(disk, *dir)),
+    }
+}

@@ -1,0 +1,694 @@
+//! A server, its store, some clients and a network whose every message can be held, dropped,
+//! repeated or overtaken. After each step the tokens of all machines are compared: no two conflict,
+//! and no client holds more than the server believes.
+
+use super::disk::MemoryDisk;
+use super::room::Machine;
+use super::show;
+use logic::client::{self, Call, Client, Done};
+use logic::server::{self, Server};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use wire::{Caller, Fid, Right, Time, ToClient, ToServer};
+
+const SECOND: Time = 1_000_000_000;
+const SLOTS: u32 = 64;
+/// What the server is called as a sender or a receiver.
+pub const SERVER: char = 'S';
+
+enum Load {
+    ToServer(ToServer, Vec<u8>),
+    ToClient(ToClient, Vec<u8>),
+    /// The server has ended the connection.
+    Closed,
+}
+
+struct Packet {
+    from: char,
+    to: char,
+    conn: u64,
+    load: Load,
+}
+
+/// Everything.
+pub struct World {
+    pub now: Time,
+    began: Time,
+    shown: Time,
+    server: Server,
+    pub disk: MemoryDisk,
+    pub machines: BTreeMap<char, Machine>,
+    flying: VecDeque<Packet>,
+    held: BTreeSet<(char, char)>,
+    /// Syncs that the store has not finished, and whether it waits to be told to.
+    syncs: VecDeque<u64>,
+    pub slow_disk: bool,
+    pub quiet: bool,
+    pub trace: Vec<String>,
+    /// The last answer of any call, and of each machine's.
+    pub answer: String,
+    pub answers: BTreeMap<char, String>,
+    /// Sessions that are over, whether their clients know it or not.
+    over: BTreeSet<u64>,
+    /// Where the last listing ended.
+    pub position: u64,
+    boot: u64,
+    last: u64,
+}
+
+impl World {
+    /// A server and connected clients.
+    pub fn new(names: &[char]) -> Self {
+        let (now, boot) = (1000 * SECOND, 100);
+        let options = server::Options::default();
+        let server = Server::new(options, now, boot, Fid::root(1), vec![]);
+        let mut world = Self {
+            now,
+            began: now,
+            shown: now,
+            server,
+            disk: MemoryDisk::new(),
+            machines: BTreeMap::new(),
+            flying: VecDeque::new(),
+            held: BTreeSet::new(),
+            syncs: VecDeque::new(),
+            slow_disk: false,
+            quiet: true,
+            trace: Vec::new(),
+            answer: String::new(),
+            answers: BTreeMap::new(),
+            over: BTreeSet::new(),
+            position: 0,
+            boot,
+            last: 0,
+        };
+        for (at, name) in names.iter().enumerate() {
+            let options = client::Options {
+                slots: SLOTS,
+                ..Default::default()
+            };
+            let client = Client::new(options, at as u64 + 1, name.to_string().as_bytes());
+            world
+                .machines
+                .insert(*name, Machine::new(client, SLOTS as usize));
+            world.connect(*name);
+        }
+        world.settle();
+        world.quiet = false;
+        world
+    }
+
+    fn say(&mut self, line: String) {
+        if self.quiet {
+            return;
+        }
+        if self.now > self.shown + 100_000_000 {
+            let ms = (self.now - self.began) / 1_000_000;
+            self.trace
+                .push(format!("  at {}.{:03} s", ms / 1000, ms % 1000));
+        }
+        self.shown = self.now;
+        self.trace.push(format!("  {line}"));
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    // Connections and messages.
+
+    pub fn connect(&mut self, name: char) {
+        let conn = self.number();
+        let machine = self
+            .machines
+            .get_mut(&name)
+            .expect("a machine of this name");
+        (machine.conn, machine.plugged) = (Some(conn), true);
+        self.client(name, client::Input::Connected, &[]);
+    }
+
+    /// The connection ends; what is on its way is lost.
+    pub fn cut(&mut self, name: char) {
+        let machine = self
+            .machines
+            .get_mut(&name)
+            .expect("a machine of this name");
+        machine.plugged = false;
+        let Some(conn) = machine.conn.take() else {
+            return;
+        };
+        self.flying.retain(|packet| packet.conn != conn);
+        self.client(name, client::Input::Gone, &[]);
+        self.server(server::Input::Gone { conn });
+    }
+
+    /// The server dies and starts again on its store.
+    pub fn restart(&mut self) {
+        for name in self.machines.keys().copied().collect::<Vec<_>>() {
+            let plugged = self.machines[&name].plugged;
+            self.cut_from(name, plugged);
+        }
+        self.boot += 100;
+        let known = self.disk.sessions.iter().copied().collect();
+        let options = server::Options::default();
+        self.server = Server::new(options, self.now, self.boot, Fid::root(1), known);
+        self.syncs.clear();
+        self.say(format!("S starts again @{}", self.boot));
+    }
+
+    fn cut_from(&mut self, name: char, plugged: bool) {
+        self.cut(name);
+        self.machines
+            .get_mut(&name)
+            .expect("a machine of this name")
+            .plugged = plugged;
+    }
+
+    /// Connects every machine that lost its connection by a restart.
+    pub fn redial(&mut self) {
+        for name in self.machines.keys().copied().collect::<Vec<_>>() {
+            let machine = &self.machines[&name];
+            if machine.plugged && machine.conn.is_none() {
+                self.connect(name);
+            }
+        }
+    }
+
+    pub fn hold(&mut self, link: (char, char)) {
+        self.held.insert(link);
+    }
+
+    pub fn free(&mut self, link: (char, char)) {
+        self.held.remove(&link);
+    }
+
+    fn nth_held(&self, link: (char, char), nth: usize) -> usize {
+        let on_link = |packet: &&(usize, &Packet)| (packet.1.from, packet.1.to) == link;
+        let all: Vec<_> = self.flying.iter().enumerate().collect();
+        let found = all.iter().filter(on_link).nth(nth - 1);
+        found.expect("so many messages are held").0
+    }
+
+    /// The nth message held on a link arrives now.
+    pub fn deliver(&mut self, link: (char, char), nth: usize) {
+        let at = self.nth_held(link, nth);
+        let packet = self.flying.remove(at).expect("it was found there");
+        self.arrive(packet);
+    }
+
+    /// The nth message held on a link is lost.
+    pub fn lose(&mut self, link: (char, char), nth: usize) {
+        let at = self.nth_held(link, nth);
+        self.flying.remove(at);
+    }
+
+    /// The nth message held on a link is there twice.
+    pub fn repeat(&mut self, link: (char, char), nth: usize) {
+        let at = self.nth_held(link, nth);
+        let old = &self.flying[at];
+        let load = match &old.load {
+            Load::ToServer(message, bytes) => Load::ToServer(message.clone(), bytes.clone()),
+            Load::ToClient(message, bytes) => Load::ToClient(message.clone(), bytes.clone()),
+            Load::Closed => Load::Closed,
+        };
+        let copy = Packet {
+            from: old.from,
+            to: old.to,
+            conn: old.conn,
+            load,
+        };
+        self.flying.insert(at + 1, copy);
+    }
+
+    fn send(&mut self, packet: Packet) {
+        if self.held.contains(&(packet.from, packet.to)) {
+            let text = match &packet.load {
+                Load::ToServer(message, _) => show::to_server(&self.disk, message),
+                Load::ToClient(message, _) => show::to_client(&self.disk, message),
+                Load::Closed => "end of connection".into(),
+            };
+            self.say(format!("{} .. {} {text}", packet.from, packet.to));
+        }
+        self.flying.push_back(packet);
+    }
+
+    fn arrive(&mut self, packet: Packet) {
+        let Packet {
+            from,
+            to,
+            conn,
+            load,
+        } = packet;
+        let name = if from == SERVER { to } else { from };
+        if self.machines[&name].conn != Some(conn) {
+            return;
+        }
+        match load {
+            Load::ToServer(message, bytes) => {
+                if !matches!(message, ToServer::KeepAlive { .. }) {
+                    let text = show::to_server(&self.disk, &message);
+                    self.say(format!("{from} -> {to} {text}"));
+                }
+                let bulk_len = bytes.len() as u32;
+                let bulk = if bytes.is_empty() {
+                    0
+                } else {
+                    self.disk.hold(bytes)
+                };
+                self.server(server::Input::Message {
+                    from: conn,
+                    message,
+                    bulk,
+                    bulk_len,
+                });
+            }
+            Load::ToClient(message, bytes) => {
+                if !matches!(message, ToClient::Alive { .. }) {
+                    let text = show::to_client(&self.disk, &message);
+                    self.say(format!("{from} -> {to} {text}"));
+                }
+                let bulk_len = bytes.len() as u32;
+                self.client(to, client::Input::Message { message, bulk_len }, &bytes);
+            }
+            Load::Closed => {
+                let plugged = self.machines[&name].plugged;
+                self.cut_from(name, plugged);
+                if plugged {
+                    self.connect(name);
+                }
+            }
+        }
+        self.check();
+    }
+
+    /// Everything happens that needs no time: messages not held, kernels that are not slow.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let ready = |packet: &Packet| !self.held.contains(&(packet.from, packet.to));
+            if let Some(at) = self.flying.iter().position(ready) {
+                let packet = self.flying.remove(at).expect("it was found there");
+                self.arrive(packet);
+            } else if !self.drop_one() && !self.sync_one() {
+                return;
+            }
+        }
+        panic!("messages beget messages without end");
+    }
+
+    fn drop_one(&mut self) -> bool {
+        let willing =
+            |(_, machine): &(&char, &Machine)| !machine.slow && !machine.dropping.is_empty();
+        let Some(name) = self.machines.iter().find(willing).map(|(name, _)| *name) else {
+            return false;
+        };
+        self.finish_drop(name);
+        true
+    }
+
+    /// The kernel has dropped the next thing that it was told to.
+    pub fn finish_drop(&mut self, name: char) {
+        let machine = self
+            .machines
+            .get_mut(&name)
+            .expect("a machine of this name");
+        let (id, text) = machine
+            .dropping
+            .pop_front()
+            .expect("the kernel was told to drop something");
+        self.say(format!("{name}'s kernel drops {text}"));
+        self.client(name, client::Input::Invalidated { id }, &[]);
+        self.check();
+    }
+
+    fn sync_one(&mut self) -> bool {
+        !self.slow_disk && self.finish_sync()
+    }
+
+    /// The store has finished the next sync.
+    pub fn finish_sync(&mut self) -> bool {
+        let Some(ticket) = self.syncs.pop_front() else {
+            return false;
+        };
+        self.say("S's store is synced".into());
+        self.server(server::Input::Synced { ticket, ok: true });
+        true
+    }
+
+    // Machines.
+
+    pub fn call(&mut self, name: char, label: &str, call: Call, bytes: Option<Vec<u8>>) {
+        let ticket = self.number();
+        let machine = self
+            .machines
+            .get_mut(&name)
+            .expect("a machine of this name");
+        machine.calls.insert(ticket, label.to_owned());
+        if let Some(bytes) = bytes {
+            machine.writes.insert(ticket, bytes);
+        }
+        self.answer.clear();
+        let caller = Caller::default();
+        self.client(
+            name,
+            client::Input::Call {
+                ticket,
+                caller,
+                call,
+            },
+            &[],
+        );
+        self.check();
+    }
+
+    pub fn client(&mut self, name: char, input: client::Input, bulk: &[u8]) {
+        let mut outputs = Vec::new();
+        let machine = self
+            .machines
+            .get_mut(&name)
+            .expect("a machine of this name");
+        machine.client.handle(self.now, input, &mut outputs);
+        for output in outputs {
+            self.client_output(name, output, bulk);
+        }
+    }
+
+    fn client_output(&mut self, name: char, output: client::Output, bulk: &[u8]) {
+        use client::Output;
+        let machine = self
+            .machines
+            .get_mut(&name)
+            .expect("a machine of this name");
+        match output {
+            Output::Send {
+                message,
+                bulk: pieces,
+            } => {
+                let bytes = machine.gather(&pieces, bulk);
+                if message == ToServer::Goodbye {
+                    machine.plugged = false;
+                }
+                if let Some(conn) = machine.conn {
+                    let load = Load::ToServer(message, bytes);
+                    self.send(Packet {
+                        from: name,
+                        to: SERVER,
+                        conn,
+                        load,
+                    });
+                }
+            }
+            Output::Done { ticket, done } => self.on_done(name, (ticket, &done), bulk),
+            Output::Fill { slot, from, len } => {
+                let from = (from as usize).min(bulk.len());
+                machine.fill(slot, &bulk[from..from + len as usize]);
+            }
+            Output::CopyIn {
+                ticket,
+                from,
+                slot,
+                at,
+                len,
+            } => {
+                machine.copy_in(ticket, from, (slot, at, len));
+            }
+            Output::Zero { slot, at, len } => machine.zero(slot, at, len),
+            Output::Invalidate { id, what } => {
+                let text = show::invalidate(&self.disk, &what);
+                if machine.slow {
+                    machine.dropping.push_back((id, text.clone()));
+                    self.say(format!("{name}'s kernel is to drop {text}"));
+                } else {
+                    machine.dropping.push_back((id, text));
+                }
+            }
+            Output::Hangup => {
+                if let Some(conn) = machine.conn.take() {
+                    self.say(format!("{name} hangs up"));
+                    self.server(server::Input::Gone { conn });
+                    self.client(name, client::Input::Gone, &[]);
+                    self.connect(name);
+                }
+            }
+            Output::Event(event) => self.say(format!("{name}: {event:?}")),
+        }
+    }
+
+    fn on_done(&mut self, name: char, (ticket, done): (u64, &Done), bulk: &[u8]) {
+        let machine = self
+            .machines
+            .get_mut(&name)
+            .expect("a machine of this name");
+        let label = machine
+            .calls
+            .remove(&ticket)
+            .expect("a call is answered once");
+        let bytes = match done {
+            Done::Read { pieces } => machine.gather(pieces, bulk),
+            _ => vec![],
+        };
+        machine.writes.remove(&ticket);
+        if let Done::Listing { entries } = done {
+            self.position = entries.last().map_or(self.position, |entry| entry.position);
+        }
+        let text = show::done(&self.disk, done, &bytes);
+        self.say(format!("{name} {label}: {text}"));
+        self.answers.insert(name, text.clone());
+        self.answer = text;
+    }
+
+    fn server(&mut self, input: server::Input) {
+        use server::Output;
+        let mut outputs = Vec::new();
+        self.server
+            .handle(self.now, input, &mut self.disk, &mut outputs);
+        for output in outputs {
+            match output {
+                Output::Send { to, message, bulk } => {
+                    let bytes = self.disk.bulks.remove(&bulk).unwrap_or_default();
+                    let by_conn = |(_, machine): &(&char, &Machine)| machine.conn == Some(to);
+                    let name = self.machines.iter().find(by_conn).map(|(name, _)| *name);
+                    if let Some(name) = name {
+                        let load = Load::ToClient(message, bytes);
+                        self.send(Packet {
+                            from: SERVER,
+                            to: name,
+                            conn: to,
+                            load,
+                        });
+                    }
+                }
+                Output::Sync { ticket } => self.syncs.push_back(ticket),
+                Output::Discard { bulk } => {
+                    self.disk.bulks.remove(&bulk);
+                }
+                Output::Close { conn, violation } => {
+                    if let Some(violation) = violation {
+                        self.say(format!("S: violation {violation:?}"));
+                    }
+                    let by_conn = |(_, machine): &(&char, &Machine)| machine.conn == Some(conn);
+                    let name = self.machines.iter().find(by_conn).map(|(name, _)| *name);
+                    if let Some(name) = name {
+                        self.send(Packet {
+                            from: SERVER,
+                            to: name,
+                            conn,
+                            load: Load::Closed,
+                        });
+                    }
+                }
+                Output::Event(event) => {
+                    if let server::Event::Fenced { session } | server::Event::Closed { session } =
+                        event
+                    {
+                        self.over.insert(session);
+                    }
+                    let text = match event {
+                        server::Event::Fenced { session } => {
+                            format!("fences {}", self.who(session))
+                        }
+                        server::Event::Opened { name, .. } => {
+                            format!("opens a session of {}", String::from_utf8_lossy(&name))
+                        }
+                        server::Event::Closed { session } => {
+                            format!("closes the session of {}", self.who(session))
+                        }
+                        server::Event::GraceOver => "serves again".into(),
+                    };
+                    self.say(format!("S {text}"));
+                }
+            }
+        }
+    }
+
+    fn who(&self, session: u64) -> char {
+        let own = |(_, machine): &(&char, &Machine)| machine.client.session() == session;
+        self.machines
+            .iter()
+            .find(own)
+            .map_or('?', |(name, _)| *name)
+    }
+
+    // Time.
+
+    pub fn wait(&mut self, until: Time) {
+        let (mut at, mut times) = (self.now, 0);
+        loop {
+            self.settle();
+            let clients = self
+                .machines
+                .values()
+                .filter_map(|machine| machine.client.deadline());
+            let next = clients
+                .chain(self.server.deadline())
+                .min()
+                .filter(|next| *next <= until);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            times = if self.now == at { times + 1 } else { 0 };
+            at = self.now;
+            assert!(
+                times < 100,
+                "a machine asks for the same moment again and again"
+            );
+            self.tick();
+        }
+        self.now = until;
+    }
+
+    fn tick(&mut self) {
+        let due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= self.now);
+        let late = |(_, machine): &(&char, &Machine)| due(machine.client.deadline());
+        let late: Vec<char> = self
+            .machines
+            .iter()
+            .filter(late)
+            .map(|(name, _)| *name)
+            .collect();
+        let server = due(self.server.deadline());
+        for name in late {
+            self.client(name, client::Input::Tick, &[]);
+        }
+        if server {
+            self.server(server::Input::Tick);
+        }
+        self.settle();
+        self.check();
+    }
+
+    // What must hold, and what can be asked.
+
+    /// No two rights conflict, changed blocks are under Exclusive, and the server believes each
+    /// client to hold at least what it holds.
+    fn check(&self) {
+        let mut held: Vec<(char, client::TokenLine)> = Vec::new();
+        for (name, machine) in &self.machines {
+            if !self.over.contains(&machine.client.session()) {
+                held.extend(
+                    machine
+                        .client
+                        .tokens()
+                        .into_iter()
+                        .map(|line| (*name, line)),
+                );
+            }
+        }
+        let believed = self.server.tokens();
+        let grace = self.server.figures().grace;
+        for (name, line) in &held {
+            let session = self.machines[name].client.session();
+            let mut own = believed
+                .iter()
+                .filter(|l| l.session == session && l.fid == line.fid);
+            let believes = own.any(|own| own.right >= line.right);
+            let label = show::name(&self.disk, line.fid);
+            assert!(
+                believes || grace,
+                "{name} holds {:?} of {label} unknown to S",
+                line.right
+            );
+            assert!(
+                line.dirty == 0 || line.right == Right::Exclusive,
+                "{name} has changed blocks of {label} under {:?}",
+                line.right
+            );
+            let mut others = held
+                .iter()
+                .filter(|(other, l)| other != name && l.fid == line.fid);
+            let conflict =
+                line.right == Right::Exclusive && others.any(|(_, l)| l.right > Right::None);
+            assert!(
+                !conflict,
+                "{name} holds {label} Exclusive, and others hold something"
+            );
+        }
+    }
+
+    /// At the end of a scenario nobody waits.
+    pub fn is_quiet(&self) -> bool {
+        let calls = self
+            .machines
+            .values()
+            .all(|machine| machine.calls.is_empty());
+        calls && self.flying.is_empty() && self.server.figures().waiting == 0
+    }
+
+    /// The state of a file by its names in Spritely NFS, table 1: from what is really open and
+    /// dirty at the machines, or, where a client holds no token, from what it told the server.
+    pub fn state(&self, fid: Fid) -> &'static str {
+        let (mut open, mut writers, mut dirty, mut dirty_reader) = (0, 0, false, false);
+        for machine in self.machines.values() {
+            let session = machine.client.session();
+            let own = machine
+                .client
+                .tokens()
+                .into_iter()
+                .find(|line| line.fid == fid);
+            let (is_open, writes, is_dirty) = match own {
+                Some(line) if line.right >= Right::Shared => (
+                    line.opens.0 + line.opens.1 > 0,
+                    line.opens.1 > 0,
+                    line.dirty > 0,
+                ),
+                _ => {
+                    let known = self.server.tokens();
+                    let known = known.iter().find(|l| l.fid == fid && l.session == session);
+                    known.map_or((false, false, false), |line| {
+                        (line.open.0, line.open.1, false)
+                    })
+                }
+            };
+            open += u32::from(is_open);
+            writers += u32::from(writes);
+            dirty |= is_dirty;
+            dirty_reader |= is_dirty && is_open;
+        }
+        match (open, writers) {
+            (0, _) if dirty => "CLOSED_DIRTY",
+            (0, _) => "CLOSED",
+            (1, 0) if dirty_reader => "ONE_RDRDIRTY",
+            (1, 0) => "ONE_READER",
+            (1, _) => "ONE_WRITER",
+            (_, 0) => "MULT_READERS",
+            _ => "WRITE_SHARED",
+        }
+    }
+
+    /// The server's table for one object.
+    pub fn tokens(&self, fid: Fid) -> String {
+        let lines = self.server.tokens();
+        let of = |line: &&server::TokenLine| line.fid == fid;
+        let one =
+            |line: &server::TokenLine| format!(" {} {:?}", self.who(line.session), line.right);
+        let all: String = lines.iter().filter(of).map(one).collect();
+        if all.is_empty() {
+            " nobody".into()
+        } else {
+            all
+        }
+    }
+
+    /// Adds a line to the trace.
+    pub fn note(&mut self, line: String) {
+        self.say(line);
+    }
+}
