@@ -1,0 +1,62 @@
+//! Listing a directory in the order of its positions.
+
+use super::Applied;
+use super::attrs::is_owner;
+use crate::key;
+use crate::permission::Want;
+use crate::txn::{Txn, trouble};
+use crate::value::{self, Placed};
+use wire::limits::{BODY_BYTES, DIR_ENTRIES};
+use wire::{DirEntry, Fid, Outcome, Refusal};
+
+/// A listing stops here, so that its reply stays below the bound of a message.
+const REPLY_BYTES: usize = BODY_BYTES / 4 * 3;
+/// Most bytes of an entry besides its name: numbers are encoded in up to ten bytes each.
+const ENTRY_BYTES: usize = 160;
+
+pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied {
+    let object = txn.dir(dir)?;
+    // The owner may have opened it before he took the right from himself.
+    if !is_owner(txn, &object) {
+        txn.allowed(dir, &object, Want::READ)?;
+    }
+    let max = (max as usize).clamp(1, DIR_ENTRIES);
+    let detail = after.saturating_add(1).to_be_bytes();
+    let (mut from, to) = key::range_from(dir, key::POSITION, &detail);
+    let mut entries = Vec::new();
+    let mut bytes = 0;
+    let mut end = false;
+    'parts: loop {
+        // One more than wanted shows whether anything follows.
+        let limit = max - entries.len() + 1;
+        let part = txn.index.scan(&from, &to, limit).map_err(trouble)?;
+        let Some((last, _)) = part.last() else {
+            end = true;
+            break;
+        };
+        from = key::after(last);
+        for (key, placed) in part {
+            let position = key::parts(&key).and_then(|parts| parts.number());
+            let placed: Option<Placed> = value::decode(&placed);
+            let (Some(position), Some(placed)) = (position, placed) else {
+                return Err(Refusal::Damaged);
+            };
+            bytes += placed.name.as_bytes().len() + ENTRY_BYTES;
+            if entries.len() == max || bytes > REPLY_BYTES {
+                break 'parts;
+            }
+            entries.push(DirEntry {
+                attr: Some(txn.object(placed.fid)?.attr),
+                name: placed.name,
+                fid: placed.fid,
+                kind: placed.kind,
+                position,
+            });
+        }
+    }
+    Ok(Outcome::Dir {
+        entries,
+        end,
+        dir: object.attr,
+    })
+}

@@ -1,0 +1,58 @@
+//! What each operation means: a function of the operation, its caller, its time and the index, to
+//! an outcome and changes. Nothing here does input or output but to read the index.
+//!
+//! The rules are those of a local file system of Linux, in the order in which its kernel checks
+//! them. Replay of the log after a crash runs the same functions.
+
+mod attrs;
+mod bytes;
+mod entries;
+mod list;
+mod rename;
+mod xattrs;
+
+pub(crate) use bytes::{extents_of, move_extents};
+
+use crate::txn::Txn;
+use wire::{Bounded, Op, Outcome, Refusal};
+
+type Applied = Result<Outcome, Refusal>;
+
+/// Applies an operation.
+pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
+    if !op.within_bounds() {
+        return Err(out_of_bounds(op));
+    }
+    match op {
+        Op::Lookup { dir, name } => entries::lookup(txn, *dir, name),
+        Op::GetAttr { fid } => txn.object(*fid).map(|o| Outcome::Attr(o.attr)),
+        Op::SetAttr { fid, set } => attrs::set(txn, *fid, set),
+        Op::ReadLink { fid } => attrs::read_link(txn, *fid),
+        Op::Make { .. } => entries::make(txn, op),
+        Op::Link { fid, dir, name } => entries::link(txn, *fid, *dir, name),
+        Op::Unlink { dir, name } => entries::unlink(txn, *dir, name),
+        Op::Rmdir { dir, name } => entries::rmdir(txn, *dir, name),
+        Op::Rename { .. } => rename::rename(txn, op),
+        Op::Open { fid, access } => attrs::open(txn, *fid, *access),
+        Op::Write {
+            fid, offset, mode, ..
+        } => bytes::write(txn, *fid, *offset, *mode),
+        Op::ReadDir { dir, after, max } => list::read_dir(txn, *dir, *after, *max),
+        Op::GetXattr { fid, name } => xattrs::get(txn, *fid, name),
+        Op::SetXattr { .. } => xattrs::set(txn, op),
+        Op::ListXattr { fid } => xattrs::list(txn, *fid),
+        Op::RemoveXattr { fid, name } => xattrs::remove(txn, *fid, name),
+        Op::Reap { fid } => bytes::reap(txn, *fid),
+        // Not functions of the index: the store does them.
+        Op::Read { .. } | Op::Sync { .. } | Op::StatFs => Err(Refusal::Invalid),
+    }
+}
+
+fn out_of_bounds(op: &Op) -> Refusal {
+    match op {
+        Op::Write { .. } | Op::Read { .. } | Op::SetAttr { .. } => Refusal::TooLarge,
+        Op::Make { .. } => Refusal::NameTooLong,
+        Op::SetXattr { .. } | Op::GetXattr { .. } | Op::RemoveXattr { .. } => Refusal::OutOfRange,
+        _ => Refusal::Invalid,
+    }
+}

@@ -1,0 +1,211 @@
+//! Checkpoints: bringing the index on the disk up to a place in the log, so that recovery begins
+//! there, and segments of which nothing is in use can be removed.
+//!
+//! The order is what makes it safe: the log is synced up to that place first, then the index
+//! commits, which is durable when it returns, then segments go that were not in use *then*. A
+//! checkpoint that failed is repeated with the same changes; meanwhile new changes gather beside
+//! it. In a directory it runs on its own thread, so that nobody waits for the index.
+
+use crate::error::StoreError;
+use crate::log::{self, Log};
+use crate::store::Store;
+use std::collections::BTreeSet;
+use std::thread::JoinHandle;
+use wire::{Refusal, Time};
+
+/// File bytes in the log make recovery longer too, but less than changes of the index do.
+const LOG_SHARE: u64 = 32;
+/// Changes may gather to this many times `checkpoint_bytes` before a request waits.
+const GATHER: u64 = 8;
+const NS_PER_MS: u64 = 1_000_000;
+
+/// The state of checkpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    running: Option<JoinHandle<Result<(), StoreError>>>,
+    /// Why the last attempt failed.
+    failed: Option<StoreError>,
+    /// Segments on the disk.
+    existing: BTreeSet<u32>,
+    /// Segments of which nothing is in use when the checkpoint under way has succeeded.
+    dead: Vec<u32>,
+    /// Bytes appended to the log when the last attempt began.
+    mark: u64,
+    /// When that was.
+    at: Option<Time>,
+    pub(crate) done: u64,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(existing: impl IntoIterator<Item = u32>) -> Self {
+        Self {
+            existing: existing.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn segments(&self) -> usize {
+        self.existing.len()
+    }
+
+    /// Segments on the disk that are not written to any more.
+    pub(crate) fn sealed(&self, log: &Log) -> impl Iterator<Item = u32> {
+        let last = log.end().segment;
+        self.existing.range(..last).copied()
+    }
+
+    /// Waits for a checkpoint that is under way, whatever comes of it.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(thread) = self.running.take() {
+            // What it did not finish is replayed from the log.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Store {
+    /// Begins a checkpoint when one is due, and notes what became of the last one. Called before
+    /// each change.
+    pub(crate) fn pace(&mut self, now: Time) -> Result<(), Refusal> {
+        let finished = self.checkpoints.running.as_ref();
+        if finished.is_some_and(JoinHandle::is_finished) {
+            // What became of it is noted; it is repeated when it is due.
+            let _ = self.join_checkpoint();
+        }
+        let limit = self.options.checkpoint_bytes.max(1);
+        let changed = self.core.index.active_bytes() as u64;
+        if self.checkpoints.running.is_none() && self.is_due(now, changed, limit) {
+            self.checkpoints.at = Some(now);
+            let _ = self.begin_checkpoint();
+        }
+        if changed > GATHER * limit {
+            let _ = self.join_checkpoint();
+            if let Some(error) = &self.checkpoints.failed {
+                return Err(crate::txn::trouble(error.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_due(&mut self, now: Time, changed: u64, limit: u64) -> bool {
+        let since = self.log.appended() - self.checkpoints.mark;
+        let begun = *self.checkpoints.at.get_or_insert(now);
+        let age_ns = now.saturating_sub(begun);
+        let old = self.options.checkpoint_ms > 0
+            && age_ns >= self.options.checkpoint_ms.saturating_mul(NS_PER_MS);
+        // The second condition paces repetitions of one that fails.
+        (changed >= limit && since >= limit / 8)
+            || since >= limit.saturating_mul(LOG_SHARE)
+            || (old && (since > 0 || self.checkpoints.failed.is_some()))
+    }
+
+    /// Begins a checkpoint of everything applied so far, or goes on with the one that failed.
+    fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
+        self.checkpoints.mark = self.log.appended();
+        let result = self.log.write_out();
+        if let Err(error) = result {
+            self.checkpoints.failed = Some(error.clone());
+            return Err(error);
+        }
+        if self.core.index.frozen().is_none() {
+            self.put_state();
+        }
+        let Some(batch) = self.core.index.freeze() else {
+            return Ok(());
+        };
+        let syncer = self.log.syncer().clone();
+        let engine = self.core.index.engine().clone();
+        let work = move || {
+            syncer.sync()?;
+            engine.commit(&batch)
+        };
+        if self.memory.is_some() {
+            let result = work();
+            self.end_checkpoint(result)
+        } else {
+            let thread = std::thread::Builder::new().name("checkpoint".to_owned());
+            let spawned = thread.spawn(work);
+            let spawned = spawned.map_err(|e| StoreError::io("start a thread", e));
+            match spawned {
+                Ok(running) => {
+                    self.checkpoints.running = Some(running);
+                    Ok(())
+                }
+                Err(error) => self.end_checkpoint(Err(error)),
+            }
+        }
+    }
+
+    /// Puts what is kept beside the index into it.
+    fn put_state(&mut self) {
+        let end = self.log.end();
+        let checkpoints = &mut self.checkpoints;
+        // Every segment up to the last one exists or has been removed as dead.
+        let newest = checkpoints.existing.last().copied().unwrap_or(0);
+        checkpoints.existing.extend(newest + 1..=end.segment);
+        let live = self.core.index.live();
+        let is_dead = |segment: &u32| live.get(segment).is_none_or(|live| *live == 0);
+        checkpoints.dead = checkpoints
+            .existing
+            .range(..end.segment)
+            .copied()
+            .filter(is_dead)
+            .collect();
+        let core = &mut self.core;
+        core.index.counters.segment = end.segment;
+        core.index.counters.offset = end.offset;
+        core.index.counters.sequence = self.log.sequence();
+        core.answers.put_changes(&mut core.index);
+        core.index.put_numbers();
+    }
+
+    fn end_checkpoint(&mut self, result: Result<(), StoreError>) -> Result<(), StoreError> {
+        if let Err(error) = &result {
+            tracing::error!("a checkpoint failed and will be repeated: {error}");
+            self.checkpoints.failed = Some(error.clone());
+            return result;
+        }
+        self.core.index.thaw();
+        self.checkpoints.failed = None;
+        self.checkpoints.done += 1;
+        self.cleaner.look_again();
+        for segment in std::mem::take(&mut self.checkpoints.dead) {
+            match self.log.remove(segment) {
+                Ok(()) => {
+                    self.checkpoints.existing.remove(&segment);
+                    self.cleaner.forget(segment);
+                }
+                // It is tried again with the next checkpoint.
+                Err(error) => {
+                    let name = log::segment_name(segment);
+                    tracing::warn!("cannot remove the unused segment {name}: {error}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the checkpoint that is under way.
+    fn join_checkpoint(&mut self) -> Result<(), StoreError> {
+        let Some(thread) = self.checkpoints.running.take() else {
+            return Ok(());
+        };
+        let result = thread.join().unwrap_or_else(|_| {
+            let died = std::io::Error::other("its thread ended early");
+            Err(StoreError::io("make a checkpoint", died))
+        });
+        self.end_checkpoint(result)
+    }
+
+    /// Brings the index on the disk up to date with everything applied so far.
+    pub fn checkpoint(&mut self) -> Result<(), StoreError> {
+        // A failure of the one under way is repeated here, and counts then.
+        let _ = self.join_checkpoint();
+        if self.core.index.frozen().is_some() {
+            self.begin_checkpoint()?;
+            self.join_checkpoint()?;
+        }
+        self.begin_checkpoint()?;
+        self.join_checkpoint()
+    }
+}

@@ -1,0 +1,199 @@
+//! The cleaner: copies what is in use of segments that are mostly dead to the end of the log, so
+//! that they can be removed.
+//!
+//! A copy is an ordinary record, so a crash loses nothing: the old bytes stay until a checkpoint
+//! knows the new place. Work is done in small portions, with each change as much as the change
+//! itself writes: a segment that is worth cleaning gives back at least as much as its cleaning
+//! takes, so the cleaner keeps up, and nobody waits long for it.
+
+use crate::apply::extents_of;
+use crate::error::StoreError;
+use crate::log::{Place, segment_name};
+use crate::reading::read_extent;
+use crate::record::{
+    self, Entry, HEADER_BYTES, Happened, Happening, SEGMENT_HEADER_BYTES, record_bytes,
+};
+use crate::store::Store;
+use crate::txn::Context;
+use crate::value::{self, Extent};
+use std::collections::BTreeSet;
+use wire::{Caller, Fid, Kind, Op, Refusal, WriteMode};
+
+/// The state of the cleaner.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaner {
+    /// Where it goes on.
+    at: Option<Place>,
+    /// There may be a segment worth cleaning.
+    looking: bool,
+    /// Segments that it could not clean: something in them is damaged.
+    given_up: BTreeSet<u32>,
+    pub(crate) moved_bytes: u64,
+}
+
+impl Cleaner {
+    /// A checkpoint has succeeded: which segments are in use may have changed.
+    pub(crate) fn look_again(&mut self) {
+        self.looking = true;
+    }
+
+    /// A segment was removed.
+    pub(crate) fn forget(&mut self, segment: u32) {
+        self.given_up.remove(&segment);
+        if self.at.is_some_and(|at| at.segment == segment) {
+            self.at = None;
+        }
+    }
+}
+
+/// The span of a file that a record carries bytes of.
+fn span(happened: &Happened, data: u64) -> (u64, u64) {
+    match happened {
+        Happened::Apply {
+            op: Op::Write { offset, mode, .. },
+            ..
+        } if *mode != WriteMode::Append => (*offset, *offset + data),
+        Happened::Move { offset, .. } => (*offset, *offset + data),
+        // Where it was appended is not in the record.
+        _ => (0, u64::MAX),
+    }
+}
+
+impl Store {
+    /// Cleans about this many bytes, if a segment is worth it.
+    pub(crate) fn clean(&mut self, mut budget: u64) {
+        while budget > 0 && (self.cleaner.looking || self.cleaner.at.is_some()) {
+            let Some(at) = self.cleaner.at.or_else(|| self.next_to_clean()) else {
+                self.cleaner.looking = false;
+                return;
+            };
+            match self.clean_record(at) {
+                Ok(Some((next, moved))) => {
+                    self.cleaner.at = Some(next);
+                    self.cleaner.moved_bytes += moved;
+                    // Looking at a record costs something too.
+                    budget = budget.saturating_sub(moved.max(64));
+                }
+                Ok(None) => {
+                    self.cleaner.at = None;
+                    // What could be moved was. If something is left, it cannot be.
+                    self.cleaner.given_up.insert(at.segment);
+                }
+                Err(StoreError::Damaged(text)) => {
+                    let name = segment_name(at.segment);
+                    tracing::warn!("the segment {name} cannot be cleaned: {text}");
+                    self.cleaner.at = None;
+                    self.cleaner.given_up.insert(at.segment);
+                }
+                Err(error) => {
+                    tracing::warn!("cleaning stopped until the next checkpoint: {error}");
+                    self.cleaner.at = None;
+                    self.cleaner.looking = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_to_clean(&self) -> Option<Place> {
+        let live = self.core.index.live();
+        let mostly_dead = self
+            .checkpoints
+            .sealed(&self.log)
+            .filter(|segment| !self.cleaner.given_up.contains(segment))
+            .filter_map(|segment| Some((*live.get(&segment)?, segment)))
+            .filter(|(live, _)| *live > 0 && *live <= self.options.segment_bytes / 2);
+        let (_, segment) = mostly_dead.min()?;
+        Some(Place {
+            segment,
+            offset: SEGMENT_HEADER_BYTES as u64,
+        })
+    }
+
+    /// Moves what is in use of one record. Returns the place of the next one, and how many bytes
+    /// were moved; `None` at the segment's end.
+    fn clean_record(&mut self, at: Place) -> Result<Option<(Place, u64)>, StoreError> {
+        let mut header = [0; HEADER_BYTES];
+        match self.log.read(at, &mut header) {
+            Err(StoreError::Damaged(_)) => return Ok(None),
+            other => other?,
+        }
+        let bad = || StoreError::Damaged(format!("its record at {} is damaged", at.offset));
+        let (data_len, meta_len) = record::lengths(&header).ok_or_else(bad)?;
+        let next = Place {
+            offset: at.offset + record_bytes(data_len, meta_len) as u64,
+            ..at
+        };
+        if data_len == 0 {
+            return Ok(Some((next, 0)));
+        }
+        let data_at = at.offset + HEADER_BYTES as u64;
+        let mut meta = vec![0; meta_len];
+        let meta_at = Place {
+            offset: data_at + data_len as u64,
+            ..at
+        };
+        self.log.read(meta_at, &mut meta)?;
+        let (_, happened) =
+            record::happened(self.log.id(at.segment), &header, &meta).ok_or_else(bad)?;
+        let Some(fid) = happened.fid() else {
+            return Ok(Some((next, 0)));
+        };
+        let within = data_at..data_at + data_len as u64;
+        let mut moved = 0;
+        for (begin, extent) in self.extents_in_use(fid, span(&happened, data_len as u64))? {
+            if extent.segment == at.segment && within.contains(&u64::from(extent.position)) {
+                moved += self.move_extent(fid, begin, &extent)?;
+            }
+        }
+        Ok(Some((next, moved)))
+    }
+
+    fn extents_in_use(
+        &self,
+        fid: Fid,
+        (from, to): (u64, u64),
+    ) -> Result<Vec<(u64, Extent)>, StoreError> {
+        let object = self.core.index.object(fid)?;
+        match object {
+            Some(object) if object.uniq == fid.uniq && object.attr.kind == Kind::File => {
+                let extents = extents_of(&self.core.index, fid, from, to);
+                extents.map_err(|_| StoreError::Damaged(self.core.describe(fid)))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn move_extent(&mut self, fid: Fid, begin: u64, extent: &Extent) -> Result<u64, StoreError> {
+        let mut data = vec![0; extent.len as usize];
+        read_extent(&self.log, extent, 0, &mut data)?;
+        let checks = value::checks(&data);
+        let happening: Happening<'_> = Entry::Move {
+            fid,
+            offset: begin,
+            checks: &checks,
+        };
+        let meta = record::encode(&happening);
+        let bytes = record_bytes(data.len(), meta.len()) as u64;
+        self.log.make_room(bytes)?;
+        let end = self.log.end();
+        let context = Context {
+            caller: &Caller::default(),
+            now: 0,
+            data: &data,
+            checks: &checks,
+            place: Place {
+                offset: end.offset + HEADER_BYTES as u64,
+                ..end
+            },
+            inline_bytes: 0,
+        };
+        let planned = self.core.plan_move(context, fid, begin);
+        let changes = planned.map_err(|refusal: Refusal| {
+            StoreError::Damaged(format!("{}: {refusal:?}", self.core.describe(fid)))
+        })?;
+        self.log.append(&data, &meta);
+        self.core.index.commit(changes);
+        Ok(data.len() as u64)
+    }
+}

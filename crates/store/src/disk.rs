@@ -1,0 +1,180 @@
+//! The disk as the store sees it: a flat set of named files, each with the verbs of [`Disk`].
+//!
+//! There are two of them: a directory of the operating system ([`Directory`]) and memory that can
+//! crash and fail on demand ([`crate::MemoryDisk`]). What a store relies on is no more than this:
+//! after `sync` of a file returned, its bytes and its length survive a power failure; after `sync`
+//! of the set returned, so do the files' names; a write that did not return may have happened in
+//! part or not at all.
+
+use crate::error::StoreError;
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// One file.
+pub(crate) trait Disk: Debug + Send + Sync {
+    /// Its length, bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Fills all of `into`, or fails.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `bytes`, or fails and may have written some of them.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts off or adds zeros, and gives back what was reserved beyond.
+    fn resize(&self, len: u64) -> io::Result<()>;
+    /// Reserves room: a later write within it does not fail for lack of space.
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()>;
+    /// Puts everything written before on stable storage.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A flat set of named files.
+pub(crate) trait Files: Debug + Send + Sync {
+    /// Opens a file, and makes it if `create`.
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn Disk>>;
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// The names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Puts the names on stable storage.
+    fn sync(&self) -> io::Result<()>;
+    /// Bytes in all and bytes free.
+    fn space(&self) -> io::Result<(u64, u64)>;
+}
+
+/// The file that a process locks while it has the partition open.
+const LOCK: &str = "lock";
+
+/// A directory of the operating system, locked for as long as the value lives.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    handle: File,
+    /// Held for its lock.
+    _lock: File,
+}
+
+impl Directory {
+    /// Makes the directory, which must be absent or empty, and locks it.
+    pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
+        let io = |e| StoreError::io(format!("create the partition {}", path.display()), e);
+        std::fs::create_dir_all(path).map_err(io)?;
+        for entry in std::fs::read_dir(path).map_err(io)? {
+            let name = entry.map_err(io)?.file_name();
+            if name != LOCK && name != "lost+found" {
+                return Err(StoreError::NotEmpty(path.to_owned()));
+            }
+        }
+        Self::open(path, true)
+    }
+
+    /// Opens and locks the directory; the lock file is made only if `create`.
+    pub(crate) fn open(path: &Path, create: bool) -> Result<Self, StoreError> {
+        let doing = || format!("open the partition {}", path.display());
+        let io = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound => StoreError::NotAPartition(path.to_owned()),
+            _ => StoreError::io(doing(), e),
+        };
+        let handle = File::open(path).map_err(io)?;
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(create)
+            .truncate(false)
+            .open(path.join(LOCK))
+            .map_err(io)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut text = String::new();
+            // Without the number the message still says what matters.
+            let _ = lock.read_to_string(&mut text);
+            return Err(StoreError::InUse {
+                dir: path.to_owned(),
+                pid: text.trim().parse().ok(),
+            });
+        }
+        lock.set_len(0).map_err(io)?;
+        lock.write_all(format!("{}\n", std::process::id()).as_bytes())
+            .map_err(io)?;
+        Ok(Self {
+            path: path.to_owned(),
+            handle,
+            _lock: lock,
+        })
+    }
+}
+
+impl Files for Directory {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn Disk>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(create)
+            .truncate(false)
+            .open(self.path.join(name))?;
+        Ok(Arc::new(OsFile(file)))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name != LOCK {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+
+    fn space(&self) -> io::Result<(u64, u64)> {
+        let stat = statvfs(&self.path)?;
+        Ok((
+            stat.f_blocks.saturating_mul(stat.f_frsize),
+            stat.f_bavail.saturating_mul(stat.f_frsize),
+        ))
+    }
+}
+
+#[derive(Debug)]
+struct OsFile(File);
+
+impl Disk for OsFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(into, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn resize(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, len) {
+            // A file system that cannot reserve reports a full disk when it is written.
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

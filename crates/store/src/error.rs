@@ -1,0 +1,90 @@
+//! Why a store cannot be opened, written or synced. Each text says what is wrong and the cure.
+//! What a caller of an operation did wrong is not here but in [`wire::Refusal`].
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use wire::Refusal;
+
+/// Why a store cannot do its work.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has the partition open.
+    #[error(
+        "partition {} is in use by process {}: end that process first",
+        dir.display(),
+        pid.map_or_else(|| "(unknown)".to_owned(), |pid| pid.to_string())
+    )]
+    InUse {
+        /// The partition.
+        dir: PathBuf,
+        /// Who has it open, where its lock file says so.
+        pid: Option<u32>,
+    },
+    /// A partition can only be created in an empty directory.
+    #[error("cannot create a partition in {}: it is not empty; name a new directory", .0.display())]
+    NotEmpty(PathBuf),
+    /// There is no partition.
+    #[error("{} holds no partition: create one there, or name another directory", .0.display())]
+    NotAPartition(PathBuf),
+    /// The partition was written by another version of this program.
+    #[error(
+        "the partition has format {found}, this program reads format {known}: use the program that \
+         wrote it"
+    )]
+    Format {
+        /// What the log says.
+        found: u32,
+        /// What this program reads.
+        known: u32,
+    },
+    /// What was on stable storage is not there any more, or is not what was written.
+    #[error(
+        "damaged: {0}; run `ariel fsck` on the partition to see what is affected, and restore that \
+         from a copy"
+    )]
+    Damaged(String),
+    /// The disk is full.
+    #[error("no space is left on the disk of the partition: make room, nothing else is needed")]
+    NoSpace,
+    /// The operating system refused.
+    #[error("cannot {doing}: {source}; check the disk and the rights of the partition's directory")]
+    Io {
+        /// What was attempted.
+        doing: String,
+        /// What the operating system said.
+        source: Arc<io::Error>,
+    },
+    /// An earlier sync failed: it is not known what of the log is on the disk.
+    #[error(
+        "an earlier sync of the log failed, so nothing more is accepted: check the disk and start \
+         the server again, it goes on from what the disk really holds"
+    )]
+    SyncFailed,
+}
+
+impl StoreError {
+    /// An error of the operating system, with what was attempted.
+    pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> Self {
+        let full = matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        );
+        if full {
+            return Self::NoSpace;
+        }
+        Self::Io {
+            doing: doing.into(),
+            source: Arc::new(source),
+        }
+    }
+
+    /// What a caller is told of it.
+    pub(crate) fn refusal(&self) -> Refusal {
+        match self {
+            Self::NoSpace => Refusal::NoSpace,
+            Self::Damaged(_) => Refusal::Damaged,
+            _ => Refusal::Disk,
+        }
+    }
+}

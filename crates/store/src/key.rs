@@ -1,0 +1,193 @@
+//! Keys of the index: (volume, vnode, kind, detail, ~birth), in an order in which everything of one
+//! object lies together, its attributes first.
+//!
+//! No key is the beginning of another one, so that the versions of one thing lie together too, the
+//! newest first. Volume 0 holds what belongs to the whole partition.
+
+use wire::{Fid, RequestId, SessionId};
+
+/// A key of the index.
+pub(crate) type Key = Vec<u8>;
+
+/// The number of the volume's current version. Clones, which freeze it, come later.
+pub(crate) const BIRTH: u32 = 1;
+
+/// The attributes of an object.
+pub(crate) const OBJECT: u8 = 0;
+/// A directory's entry by name.
+pub(crate) const NAME: u8 = 1;
+/// A directory's entry by position.
+pub(crate) const POSITION: u8 = 2;
+/// A piece of a file, by the offset of its end: then the first key above an offset is the piece
+/// that covers it.
+pub(crate) const EXTENT: u8 = 3;
+/// The bytes of a small file.
+pub(crate) const INLINE: u8 = 4;
+/// An extended attribute, by name.
+pub(crate) const XATTR: u8 = 5;
+/// The target of a symbolic link.
+pub(crate) const TARGET: u8 = 6;
+/// An object without a name (under vnode 0 of its volume, so that they lie together).
+pub(crate) const ORPHAN: u8 = 7;
+/// Numbers of the partition.
+pub(crate) const COUNTERS: u8 = 16;
+/// A session (the vnode is its id).
+pub(crate) const SESSION: u8 = 17;
+/// An answer kept for exactly once (the vnode is the session, the detail the request).
+pub(crate) const ANSWER: u8 = 18;
+/// Bytes in use of a segment (the vnode is its number).
+pub(crate) const SEGMENT: u8 = 19;
+
+/// Bytes before the detail.
+pub(crate) const HEAD_BYTES: usize = 13;
+/// Bytes after it.
+const BIRTH_BYTES: usize = 4;
+
+fn key(volume: u32, vnode: u64, kind: u8, detail: &[u8]) -> Key {
+    let mut key = Vec::with_capacity(HEAD_BYTES + detail.len() + 1 + BIRTH_BYTES);
+    key.extend_from_slice(&volume.to_be_bytes());
+    key.extend_from_slice(&vnode.to_be_bytes());
+    key.push(kind);
+    key.extend_from_slice(detail);
+    if matches!(kind, NAME | XATTR) {
+        key.push(0);
+    }
+    key.extend_from_slice(&(!BIRTH).to_be_bytes());
+    key
+}
+
+/// The first key that is not below this one: for ranges.
+fn bound(volume: u32, vnode: u64, kind: u8, detail: &[u8]) -> Key {
+    let mut key = key(volume, vnode, kind, detail);
+    key.truncate(HEAD_BYTES + detail.len());
+    key
+}
+
+pub(crate) fn object(fid: Fid) -> Key {
+    key(fid.volume, fid.vnode, OBJECT, &[])
+}
+
+pub(crate) fn name(dir: Fid, name: &[u8]) -> Key {
+    key(dir.volume, dir.vnode, NAME, name)
+}
+
+pub(crate) fn position(dir: Fid, position: u64) -> Key {
+    key(dir.volume, dir.vnode, POSITION, &position.to_be_bytes())
+}
+
+pub(crate) fn extent(fid: Fid, end: u64) -> Key {
+    key(fid.volume, fid.vnode, EXTENT, &end.to_be_bytes())
+}
+
+pub(crate) fn inline(fid: Fid) -> Key {
+    key(fid.volume, fid.vnode, INLINE, &[])
+}
+
+pub(crate) fn xattr(fid: Fid, name: &[u8]) -> Key {
+    key(fid.volume, fid.vnode, XATTR, name)
+}
+
+pub(crate) fn target(fid: Fid) -> Key {
+    key(fid.volume, fid.vnode, TARGET, &[])
+}
+
+pub(crate) fn orphan(fid: Fid) -> Key {
+    key(fid.volume, 0, ORPHAN, &fid.vnode.to_be_bytes())
+}
+
+pub(crate) fn counters() -> Key {
+    key(0, 0, COUNTERS, &[])
+}
+
+pub(crate) fn session(session: SessionId) -> Key {
+    key(0, session, SESSION, &[])
+}
+
+pub(crate) fn answer(session: SessionId, request: RequestId) -> Key {
+    key(0, session, ANSWER, &request.to_be_bytes())
+}
+
+pub(crate) fn segment(segment: u32) -> Key {
+    key(0, u64::from(segment), SEGMENT, &[])
+}
+
+/// The keys of one kind of one object whose detail is at least this.
+pub(crate) fn range_from(fid: Fid, kind: u8, detail: &[u8]) -> (Key, Key) {
+    (
+        bound(fid.volume, fid.vnode, kind, detail),
+        bound(fid.volume, fid.vnode, kind + 1, &[]),
+    )
+}
+
+/// The keys of one kind of one object.
+pub(crate) fn range(fid: Fid, kind: u8) -> (Key, Key) {
+    range_from(fid, kind, &[])
+}
+
+/// All keys of the partition itself.
+pub(crate) fn partition() -> (Key, Key) {
+    (Vec::new(), bound(1, 0, 0, &[]))
+}
+
+/// All keys of a volume.
+pub(crate) fn volume(volume: u32) -> (Key, Key) {
+    (bound(volume, 0, 0, &[]), bound(volume + 1, 0, 0, &[]))
+}
+
+/// The first key above this one.
+pub(crate) fn after(key: &[u8]) -> Key {
+    let mut after = key.to_vec();
+    after.push(0);
+    after
+}
+
+/// What a key says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts<'a> {
+    pub(crate) volume: u32,
+    pub(crate) vnode: u64,
+    pub(crate) kind: u8,
+    pub(crate) detail: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// The detail as a number, where it is one.
+    pub(crate) fn number(&self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.detail.try_into().ok()?))
+    }
+}
+
+/// Takes a key apart; `None`: not a key.
+pub(crate) fn parts(key: &[u8]) -> Option<Parts<'_>> {
+    let (head, rest) = key.split_at_checked(HEAD_BYTES)?;
+    let kind = head[12];
+    let named = usize::from(matches!(kind, NAME | XATTR));
+    let detail = rest.get(..rest.len().checked_sub(BIRTH_BYTES + named)?)?;
+    Some(Parts {
+        volume: u32::from_be_bytes(head[..4].try_into().ok()?),
+        vnode: u64::from_be_bytes(head[4..12].try_into().ok()?),
+        kind,
+        detail,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn keys_come_apart_and_keep_the_order_of_their_numbers() {
+        let fid = Fid::root(7);
+        let a = extent(fid, 255);
+        let b = extent(fid, 256);
+        assert!(a < b && object(fid) < a);
+        let (from, to) = range_from(fid, EXTENT, &256u64.to_be_bytes());
+        assert!(a < from && from <= b && b < to);
+        let parts = parts(&b).unwrap();
+        assert_eq!((parts.volume, parts.vnode, parts.kind), (7, 1, EXTENT));
+        assert_eq!(parts.number(), Some(256));
+        assert_eq!(super::parts(&name(fid, b"ab")).unwrap().detail, b"ab");
+        assert_eq!(super::parts(b"short"), None);
+    }
+}

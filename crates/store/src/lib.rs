@@ -1,0 +1,46 @@
+//! A partition on disk: a deterministic function from an operation, its caller, its time and its
+//! origin to an outcome. It knows nothing of clients and tokens, and reads no clock.
+//!
+//! Guarantees. An operation is applied whole or not at all, in memory at once and on the disk in
+//! the order of application: what a crash leaves is the state after some prefix of all operations,
+//! at least up to the last one that [`Store::write_out`] (when the process dies) or
+//! [`Syncer::sync`] (when the machine dies) had finished with. An operation with an origin is
+//! applied once, however often it is repeated and whatever crashes in between. Bytes that are
+//! returned are bytes that were written: their checksums are verified each time.
+//!
+//! One log of segments carries file bytes and operation records; an ordered index, behind it,
+//! answers questions. `docs/format.md` has the shapes.
+#![forbid(unsafe_code)]
+
+mod answers;
+mod apply;
+mod check;
+mod checkpoint;
+mod clean;
+mod disk;
+mod engine;
+mod error;
+mod fsck;
+mod index;
+mod key;
+mod log;
+mod memory;
+mod open;
+mod options;
+mod permission;
+mod reading;
+mod record;
+mod report;
+mod state;
+mod store;
+mod sync;
+mod txn;
+mod value;
+
+pub use error::StoreError;
+pub use fsck::{fsck, fsck_memory};
+pub use memory::{Fault, Keep, MemoryDisk};
+pub use options::Options;
+pub use report::{Damage, Report};
+pub use store::{Apply, Stats, Store};
+pub use sync::Syncer;

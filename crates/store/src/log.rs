@@ -1,0 +1,336 @@
+//! The log: segments that are only appended to, written from one buffer, read at any place.
+//!
+//! The buffer always belongs to the last segment and begins where that segment's file ends, so a
+//! write that failed is simply repeated at the same place. Room is reserved before a record is
+//! made: a full disk is found while nothing has been changed.
+
+use crate::disk::{Disk, Files};
+use crate::error::StoreError;
+use crate::record::{self, SEGMENT_HEADER_BYTES, SegmentId, Stamp};
+use crate::sync::Syncer;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// The buffer is written out at this size, whoever waits for it or not.
+const BUFFER_BYTES: usize = 4 << 20;
+/// Room is reserved in steps of this.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// Most segments that are kept open for reading.
+const OPEN_SEGMENTS: usize = 256;
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) segment: u32,
+    pub(crate) offset: u64,
+}
+
+/// Where a log ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) id: SegmentId,
+    pub(crate) offset: u64,
+    /// Number of the next record.
+    pub(crate) sequence: u64,
+}
+
+/// The log.
+#[derive(Debug)]
+pub(crate) struct Log {
+    files: Arc<dyn Files>,
+    syncer: Syncer,
+    segment_bytes: u64,
+    /// The last segment.
+    id: SegmentId,
+    disk: Arc<dyn Disk>,
+    /// Where the file of the last segment ends and the buffer begins.
+    written: u64,
+    buffer: Vec<u8>,
+    /// Up to here room is reserved.
+    reserved: u64,
+    /// Number of the next record.
+    sequence: u64,
+    /// A write failed, and nothing is appended before it was repeated.
+    repeat: bool,
+    /// Bytes appended since the store was opened.
+    appended: u64,
+    open: Mutex<BTreeMap<u32, Arc<dyn Disk>>>,
+}
+
+/// The name of a segment's file.
+pub(crate) fn segment_name(segment: u32) -> String {
+    format!("log-{segment:08}")
+}
+
+/// The number of a segment, from its file's name.
+pub(crate) fn segment_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("log-")?;
+    let number = digits.parse().ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+/// The numbers of all segments, ascending.
+pub(crate) fn segments(files: &dyn Files) -> Result<Vec<u32>, StoreError> {
+    let names = files
+        .list()
+        .map_err(|e| StoreError::io("list the partition", e))?;
+    let mut numbers: Vec<u32> = names.iter().filter_map(|n| segment_number(n)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// All bytes of a segment.
+pub(crate) fn load(files: &dyn Files, segment: u32) -> Result<Vec<u8>, StoreError> {
+    let name = segment_name(segment);
+    let read = || {
+        let disk = files.open(&name, false)?;
+        let len = usize::try_from(disk.len()?).map_err(io::Error::other)?;
+        let mut bytes = vec![0; len];
+        disk.read_at(0, &mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => StoreError::Damaged(format!("the segment {name} is missing")),
+        _ => StoreError::io(format!("read {name}"), e),
+    })
+}
+
+fn make_segment(
+    files: &dyn Files,
+    syncer: &Syncer,
+    id: SegmentId,
+    sequence: u64,
+) -> Result<Arc<dyn Disk>, StoreError> {
+    let name = segment_name(id.number);
+    let make = || {
+        let disk = files.open(&name, true)?;
+        disk.write_at(0, &record::segment_header(id, sequence))?;
+        Ok(disk)
+    };
+    let disk = make().map_err(|e| StoreError::io(format!("make {name}"), e))?;
+    syncer.made();
+    syncer.wrote(id.number, &disk, sequence - 1);
+    Ok(disk)
+}
+
+impl Log {
+    /// The empty log of a new partition.
+    pub(crate) fn create(
+        files: Arc<dyn Files>,
+        segment_bytes: u64,
+        identity: u64,
+    ) -> Result<Self, StoreError> {
+        let syncer = Syncer::new(files.clone());
+        let id = SegmentId {
+            number: 1,
+            identity,
+        };
+        let disk = make_segment(&*files, &syncer, id, 1)?;
+        let end = End {
+            id,
+            offset: SEGMENT_HEADER_BYTES as u64,
+            sequence: 1,
+        };
+        Ok(Self::at(files, syncer, segment_bytes, end, disk))
+    }
+
+    /// A log that goes on at this place, which nothing may follow, with the record of this number.
+    pub(crate) fn resume(
+        files: Arc<dyn Files>,
+        segment_bytes: u64,
+        end: End,
+    ) -> Result<Self, StoreError> {
+        let syncer = Syncer::new(files.clone());
+        let disk = files
+            .open(&segment_name(end.id.number), false)
+            .map_err(|e| StoreError::io("open the log", e))?;
+        syncer.made();
+        syncer.wrote(end.id.number, &disk, end.sequence - 1);
+        Ok(Self::at(files, syncer, segment_bytes, end, disk))
+    }
+
+    fn at(
+        files: Arc<dyn Files>,
+        syncer: Syncer,
+        segment_bytes: u64,
+        end: End,
+        disk: Arc<dyn Disk>,
+    ) -> Self {
+        Self {
+            files,
+            syncer,
+            // Places within a segment are kept in 32 bits.
+            segment_bytes: segment_bytes.clamp(1 << 12, 1 << 31),
+            id: end.id,
+            disk,
+            written: end.offset,
+            buffer: Vec::new(),
+            reserved: end.offset,
+            sequence: end.sequence,
+            repeat: false,
+            appended: 0,
+            open: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn syncer(&self) -> &Syncer {
+        &self.syncer
+    }
+
+    /// Where the next record goes, unless it needs a new segment.
+    pub(crate) fn end(&self) -> Place {
+        Place {
+            segment: self.id.number,
+            offset: self.written + self.buffer.len() as u64,
+        }
+    }
+
+    /// A segment of this log.
+    pub(crate) fn id(&self, number: u32) -> SegmentId {
+        SegmentId { number, ..self.id }
+    }
+
+    /// Number of the next record.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Bytes appended since the store was opened.
+    pub(crate) fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    /// Makes sure that a record of this many bytes can be appended at [`Log::end`].
+    pub(crate) fn make_room(&mut self, bytes: u64) -> Result<(), StoreError> {
+        if self.syncer.failed() {
+            return Err(StoreError::SyncFailed);
+        }
+        if self.repeat || self.buffer.len() >= BUFFER_BYTES {
+            self.write_out()?;
+        }
+        let used = self.end().offset > SEGMENT_HEADER_BYTES as u64;
+        if used && self.end().offset + bytes > self.segment_bytes {
+            self.next_segment()?;
+        }
+        let end = self.end().offset + bytes;
+        if end > self.reserved {
+            let more = end.next_multiple_of(RESERVE_BYTES.min(self.segment_bytes));
+            let from = self.written;
+            let reserve = |to: u64| self.disk.reserve(from, to - from).map(|()| to);
+            // The last bytes of a nearly full disk are used too.
+            let reserved = reserve(more).or_else(|_| reserve(end));
+            self.reserved = reserved.map_err(|e| StoreError::io("reserve room for the log", e))?;
+        }
+        Ok(())
+    }
+
+    fn next_segment(&mut self) -> Result<(), StoreError> {
+        self.write_out()?;
+        self.disk
+            .resize(self.written)
+            .map_err(|e| StoreError::io("end a segment", e))?;
+        let id = SegmentId {
+            number: self.id.number + 1,
+            ..self.id
+        };
+        self.disk = make_segment(&*self.files, &self.syncer, id, self.sequence)?;
+        self.id = id;
+        self.written = SEGMENT_HEADER_BYTES as u64;
+        self.reserved = self.written;
+        Ok(())
+    }
+
+    /// Appends a record to the buffer. Room has been made for it.
+    pub(crate) fn append(&mut self, data: &[u8], meta: &[u8]) {
+        let stamp = Stamp {
+            sequence: self.sequence,
+            stable: self.syncer.stable(),
+            segment: self.id,
+        };
+        let before = self.buffer.len();
+        record::append(&mut self.buffer, stamp, data, meta);
+        self.appended += (self.buffer.len() - before) as u64;
+        self.sequence += 1;
+    }
+
+    /// Hands the buffer to the operating system.
+    pub(crate) fn write_out(&mut self) -> Result<(), StoreError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let result = self.disk.write_at(self.written, &self.buffer);
+        self.repeat = result.is_err();
+        result.map_err(|e| StoreError::io("write the log", e))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        if self.buffer.capacity() > 2 * BUFFER_BYTES {
+            self.buffer = Vec::new();
+        }
+        self.syncer
+            .wrote(self.id.number, &self.disk, self.sequence - 1);
+        Ok(())
+    }
+
+    fn segment_disk(&self, segment: u32) -> io::Result<Arc<dyn Disk>> {
+        if segment == self.id.number {
+            return Ok(self.disk.clone());
+        }
+        let mut open = self.open.lock();
+        if let Some(disk) = open.get(&segment) {
+            return Ok(disk.clone());
+        }
+        if open.len() >= OPEN_SEGMENTS {
+            open.clear();
+        }
+        let disk = self.files.open(&segment_name(segment), false)?;
+        open.insert(segment, disk.clone());
+        Ok(disk)
+    }
+
+    /// Reads bytes of a record, written out or not.
+    pub(crate) fn read(&self, place: Place, into: &mut [u8]) -> Result<(), StoreError> {
+        if place.segment == self.id.number && place.offset >= self.written {
+            let start = (place.offset - self.written) as usize;
+            let bytes = self.buffer.get(start..start + into.len());
+            let bytes = bytes.ok_or_else(|| {
+                StoreError::Damaged("the index names bytes beyond the end of the log".to_owned())
+            })?;
+            into.copy_from_slice(bytes);
+            return Ok(());
+        }
+        let name = segment_name(place.segment);
+        let disk = self.segment_disk(place.segment);
+        disk.and_then(|disk| disk.read_at(place.offset, into))
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::NotFound => {
+                    StoreError::Damaged(format!("the segment {name} is missing"))
+                }
+                io::ErrorKind::UnexpectedEof => {
+                    StoreError::Damaged(format!("the segment {name} is too short"))
+                }
+                _ => StoreError::io(format!("read {name}"), e),
+            })
+    }
+
+    /// Removes a segment of which nothing is in use.
+    pub(crate) fn remove(&self, segment: u32) -> Result<(), StoreError> {
+        debug_assert!(segment < self.id.number, "the last segment is written to");
+        self.open.lock().remove(&segment);
+        let name = segment_name(segment);
+        match self.files.remove(&name) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io(format!("remove {name}"), e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes of the disk in all, and free.
+    pub(crate) fn space(&self) -> Result<(u64, u64), StoreError> {
+        self.files
+            .space()
+            .map_err(|e| StoreError::io("ask for the free space", e))
+    }
+}

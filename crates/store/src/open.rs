@@ -1,0 +1,428 @@
+//! Creating and opening a partition: recovery by rolling the log forward from the last checkpoint.
+//!
+//! The end of the log after a crash may be torn, and only the end: it is cut off. Whether something
+//! that does not read is a torn end or damage is told by the records behind it: each says up to
+//! which record everything was on stable storage when it was made. If one says so of the record
+//! that does not read, that was damaged later; without any such record nobody was ever told that
+//! it is stable.
+
+use crate::answers::Answers;
+use crate::checkpoint::Checkpoints;
+use crate::clean::Cleaner;
+use crate::disk::{Directory, Files};
+use crate::engine::{Engine, INDEX, Redb};
+use crate::error::StoreError;
+use crate::index::Index;
+use crate::key;
+use crate::log::{self, End, Log, segment_name};
+use crate::memory::MemoryDisk;
+use crate::options::Options;
+use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId};
+use crate::state::{Core, Root};
+use crate::store::Store;
+use crate::value::Counters;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A creation that was interrupted left no more than this in the first segment.
+const UNFINISHED_BYTES: u64 = 4096;
+
+impl Store {
+    /// Creates a partition in a new or empty directory, and opens it.
+    pub fn create(dir: &Path, options: &Options) -> Result<Self, StoreError> {
+        let files: Arc<dyn Files> = Arc::new(Directory::create(dir)?);
+        Self::create_in_directory(files, options)
+    }
+
+    fn create_in_directory(files: Arc<dyn Files>, options: &Options) -> Result<Self, StoreError> {
+        let engine = Redb::new(files.clone(), options.index_cache_bytes)?;
+        create(files, Arc::new(engine), None, options)
+    }
+
+    /// Opens a partition.
+    pub fn open(dir: &Path, options: &Options) -> Result<Self, StoreError> {
+        let files: Arc<dyn Files> = Arc::new(Directory::open(dir, false)?);
+        open_files(dir, files, options, Purpose::Use)
+    }
+
+    /// Opens a partition, and creates it first where there is none.
+    pub fn open_or_create(dir: &Path, options: &Options) -> Result<Self, StoreError> {
+        let files: Arc<dyn Files> = match Directory::open(dir, false) {
+            Ok(files) => Arc::new(files),
+            Err(StoreError::NotAPartition(_)) => return Self::create(dir, options),
+            Err(other) => return Err(other),
+        };
+        if clear_unfinished(&*files)? {
+            return Self::create_in_directory(files, options);
+        }
+        open_files(dir, files, options, Purpose::Use)
+    }
+
+    /// A new partition in memory.
+    pub fn in_memory(options: &Options) -> Result<Self, StoreError> {
+        Self::create_in_memory(&MemoryDisk::new(), options)
+    }
+
+    /// Creates a partition on this disk in memory.
+    pub fn create_in_memory(disk: &MemoryDisk, options: &Options) -> Result<Self, StoreError> {
+        let (files, engine) = (Arc::new(disk.clone()), Arc::new(disk.clone()));
+        create(files, engine, Some(disk.clone()), options)
+    }
+
+    /// Opens the partition on this disk in memory: after a crash, for instance.
+    pub fn open_in_memory(disk: &MemoryDisk, options: &Options) -> Result<Self, StoreError> {
+        let (files, engine) = (Arc::new(disk.clone()), Arc::new(disk.clone()));
+        open(files, engine, (Some(disk.clone()), options, Purpose::Use))
+    }
+
+    /// Opens or creates the partition on this disk in memory with the index engine that
+    /// directories have: so that the engine's own use of the disk can be made to fail.
+    pub fn on_memory_with_engine(disk: &MemoryDisk, options: &Options) -> Result<Self, StoreError> {
+        let files: Arc<dyn Files> = Arc::new(disk.clone());
+        let fresh = clear_unfinished(&*files)?;
+        let engine = Arc::new(Redb::new(files.clone(), options.index_cache_bytes)?);
+        if fresh {
+            return create(files, engine, Some(disk.clone()), options);
+        }
+        open(files, engine, (Some(disk.clone()), options, Purpose::Use))
+    }
+}
+
+/// What a partition is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be used: the log's torn end is cut off, the opening is counted.
+    Use,
+    /// To be looked at: nothing is written.
+    Look,
+}
+
+/// Opens the files of a directory.
+pub(crate) fn open_files(
+    dir: &Path,
+    files: Arc<dyn Files>,
+    options: &Options,
+    purpose: Purpose,
+) -> Result<Store, StoreError> {
+    if log::segments(&*files)?.is_empty() {
+        return Err(StoreError::NotAPartition(dir.to_owned()));
+    }
+    let engine = Arc::new(Redb::new(files.clone(), options.index_cache_bytes)?);
+    open(files, engine, (None, options, purpose)).map_err(|error| match error {
+        StoreError::NotAPartition(_) => StoreError::NotAPartition(dir.to_owned()),
+        other => other,
+    })
+}
+
+/// Removes what an interrupted creation left. Is the directory empty now?
+fn clear_unfinished(files: &dyn Files) -> Result<bool, StoreError> {
+    let doing = "look for an unfinished creation";
+    let io = |e| StoreError::io(doing, e);
+    let names = files.list().map_err(io)?;
+    let first = segment_name(1);
+    let ours = |name: &String| *name == first || name == INDEX || name == "lost+found";
+    if !names.iter().all(ours) {
+        return Ok(false);
+    }
+    if names.contains(&first) {
+        let bytes = match files.open(&first, false).and_then(|disk| disk.len()) {
+            Ok(len) if len <= UNFINISHED_BYTES => log::load(files, 1)?,
+            Ok(_) => return Ok(false),
+            Err(e) => return Err(io(e)),
+        };
+        if let SegmentHead::First(id, _) = record::parse_segment_header(1, &bytes)
+            && record::parse(id, &bytes, SEGMENT_HEADER_BYTES).is_some()
+        {
+            return Ok(false);
+        }
+        files.remove(&first).map_err(io)?;
+    }
+    if names.iter().any(|name| name == INDEX) {
+        files.remove(INDEX).map_err(io)?;
+    }
+    Ok(true)
+}
+
+fn create(
+    files: Arc<dyn Files>,
+    engine: Arc<dyn Engine>,
+    memory: Option<MemoryDisk>,
+    options: &Options,
+) -> Result<Store, StoreError> {
+    let mut log = Log::create(files, options.segment_bytes, options.identity)?;
+    let mut core = new_core(engine, options)?;
+    let root = Root {
+        volume: options.volume,
+        uid: options.root_uid,
+        gid: options.root_gid,
+        mode: options.root_mode,
+        now: options.created,
+    };
+    let meta = record::encode(&Entry::Format {
+        format: FORMAT,
+        volume: root.volume,
+        uid: root.uid,
+        gid: root.gid,
+        mode: root.mode,
+        now: root.now,
+    });
+    log.make_room(record::record_bytes(0, meta.len()) as u64)?;
+    log.append(&[], &meta);
+    core.format(&root);
+    let mut store = Store {
+        core,
+        log,
+        options: options.clone(),
+        checkpoints: Checkpoints::new([1]),
+        cleaner: Cleaner::default(),
+        memory,
+    };
+    store.count_boot()?;
+    Ok(store)
+}
+
+fn new_core(engine: Arc<dyn Engine>, options: &Options) -> Result<Core, StoreError> {
+    let none = Counters {
+        volume: 0,
+        next_vnode: 0,
+        objects: 0,
+        bytes: 0,
+        boot: 0,
+        segment: 1,
+        offset: SEGMENT_HEADER_BYTES as u64,
+        sequence: 1,
+    };
+    let mut index = Index::new(engine, none);
+    if let Some(counters) = index.get_as(&key::counters())? {
+        index.counters = counters;
+    }
+    let answers = Answers::load(&mut index)?;
+    Ok(Core {
+        index,
+        answers,
+        inline_bytes: options.inline_bytes,
+    })
+}
+
+/// Opens a partition: roll forward, cut the torn end off, count the opening.
+pub(crate) fn open(
+    files: Arc<dyn Files>,
+    engine: Arc<dyn Engine>,
+    (memory, options, purpose): (Option<MemoryDisk>, &Options, Purpose),
+) -> Result<Store, StoreError> {
+    let mut core = new_core(engine, options)?;
+    let segments = log::segments(&*files)?;
+    let roll = Roll::new(&*files, &mut core, &segments).run()?;
+    if core.index.counters.next_vnode == 0 {
+        return Err(StoreError::NotAPartition(PathBuf::new()));
+    }
+    let mut existing = segments.clone();
+    existing.retain(|segment| *segment <= roll.end.id.number);
+    for (segment, live) in core.index.live() {
+        if *live > 0 && !existing.contains(segment) {
+            let name = segment_name(*segment);
+            tracing::error!(
+                "{name} is missing and {live} bytes of files with it: run `ariel fsck`"
+            );
+        }
+    }
+    if purpose == Purpose::Use {
+        roll.cut(&*files)?;
+    }
+    let log = Log::resume(files, options.segment_bytes, roll.end)?;
+    let mut store = Store {
+        core,
+        log,
+        options: options.clone(),
+        checkpoints: Checkpoints::new(existing),
+        cleaner: Cleaner::default(),
+        memory,
+    };
+    if purpose == Purpose::Use {
+        store.count_boot()?;
+    }
+    Ok(store)
+}
+
+impl Store {
+    /// Counts this opening, and puts all that was recovered on stable storage with it.
+    fn count_boot(&mut self) -> Result<(), StoreError> {
+        let count = self.core.index.counters.boot + 1;
+        self.note(&Entry::Boot { count });
+        self.core.index.counters.boot = count;
+        self.log.write_out()?;
+        self.log.syncer().sync()
+    }
+}
+
+/// Rolling the log forward.
+struct Roll<'a> {
+    files: &'a dyn Files,
+    core: &'a mut Core,
+    segments: &'a [u32],
+    at: End,
+}
+
+/// What rolling forward found.
+struct Rolled {
+    end: End,
+    /// Length of the segment that the log ends in, if it is longer than the log.
+    torn: Option<u64>,
+    /// Segments behind it.
+    beyond: Vec<u32>,
+}
+
+fn lost(segment: u32, at: usize) -> StoreError {
+    let name = segment_name(segment);
+    StoreError::Damaged(format!(
+        "the log does not read in {name} at byte {at}, where it was on stable storage"
+    ))
+}
+
+impl<'a> Roll<'a> {
+    fn new(files: &'a dyn Files, core: &'a mut Core, segments: &'a [u32]) -> Self {
+        let counters = &core.index.counters;
+        Self {
+            at: End {
+                id: SegmentId {
+                    number: counters.segment,
+                    identity: 0,
+                },
+                offset: counters.offset,
+                sequence: counters.sequence,
+            },
+            files,
+            core,
+            segments,
+        }
+    }
+
+    fn run(mut self) -> Result<Rolled, StoreError> {
+        let number = self.at.id.number;
+        let mut bytes = log::load(self.files, number)?;
+        match record::parse_segment_header(number, &bytes) {
+            SegmentHead::First(id, _) => self.at.id = id,
+            SegmentHead::Format(found) => {
+                return Err(StoreError::Format {
+                    found,
+                    known: FORMAT,
+                });
+            }
+            SegmentHead::Bad if self.at.sequence == 1 => {
+                return Err(StoreError::NotAPartition(PathBuf::new()));
+            }
+            SegmentHead::Bad => return Err(lost(number, 0)),
+        }
+        if (bytes.len() as u64) < self.at.offset {
+            return Err(lost(number, bytes.len()));
+        }
+        while self.roll_segment(&bytes)? {
+            let next = SegmentId {
+                number: self.at.id.number + 1,
+                ..self.at.id
+            };
+            if !self.segments.contains(&next.number) {
+                break;
+            }
+            let following = log::load(self.files, next.number)?;
+            let head = record::parse_segment_header(next.number, &following);
+            if head != SegmentHead::First(next, self.at.sequence) {
+                break;
+            }
+            bytes = following;
+            self.at.id = next;
+            self.at.offset = SEGMENT_HEADER_BYTES as u64;
+        }
+        self.end_here(&bytes)
+    }
+
+    /// Applies the records of a segment. Did all of it read?
+    fn roll_segment(&mut self, bytes: &[u8]) -> Result<bool, StoreError> {
+        let segment = self.at.id;
+        while (self.at.offset as usize) < bytes.len() {
+            let at = self.at.offset as usize;
+            let record = record::parse(segment, bytes, at);
+            let Some(record) = record.filter(|r| r.stamp.sequence == self.at.sequence) else {
+                return Ok(false);
+            };
+            let sound = record.data_is_sound();
+            if !sound {
+                if !self.was_stable(bytes, record.next)? {
+                    return Ok(false);
+                }
+                // Only these bytes are lost: reading them will say so.
+                let file = record.happened.fid().map(|fid| self.core.describe(fid));
+                tracing::error!(
+                    "bytes of {} are damaged in {} behind byte {at}",
+                    file.unwrap_or_default(),
+                    segment_name(segment.number),
+                );
+            }
+            self.core.replay(&record, sound)?;
+            self.at.offset = record.next as u64;
+            self.at.sequence += 1;
+        }
+        Ok(true)
+    }
+
+    /// Does a record behind this place say that the one at hand was on stable storage?
+    fn was_stable(&self, bytes: &[u8], from: usize) -> Result<bool, StoreError> {
+        let says = |number: u32, bytes: &[u8], from: usize| {
+            let mut at = from;
+            let id = SegmentId {
+                number,
+                ..self.at.id
+            };
+            while let Some(record) = record::find(id, bytes, at) {
+                if record.stamp.stable >= self.at.sequence {
+                    return true;
+                }
+                at = record.next;
+            }
+            false
+        };
+        if says(self.at.id.number, bytes, from) {
+            return Ok(true);
+        }
+        for segment in self.segments.iter().filter(|s| **s > self.at.id.number) {
+            let bytes = log::load(self.files, *segment)?;
+            if says(*segment, &bytes, SEGMENT_HEADER_BYTES) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The log ends where rolling forward came to, if that is possible.
+    fn end_here(self, bytes: &[u8]) -> Result<Rolled, StoreError> {
+        let at = self.at.offset as usize;
+        if self.was_stable(bytes, at + 1)? {
+            return Err(lost(self.at.id.number, at));
+        }
+        let beyond = self.segments.iter().filter(|s| **s > self.at.id.number);
+        Ok(Rolled {
+            end: self.at,
+            torn: (bytes.len() > at).then_some(bytes.len() as u64),
+            beyond: beyond.copied().collect(),
+        })
+    }
+}
+
+impl Rolled {
+    /// Cuts off what was torn, so that nothing follows the end of the log.
+    fn cut(&self, files: &dyn Files) -> Result<(), StoreError> {
+        let io = |e| StoreError::io("cut off the torn end of the log", e);
+        for segment in self.beyond.iter().rev() {
+            tracing::warn!("{} was torn and is removed", segment_name(*segment));
+            files.remove(&segment_name(*segment)).map_err(io)?;
+        }
+        if let Some(len) = self.torn {
+            let name = segment_name(self.end.id.number);
+            let torn = len - self.end.offset;
+            tracing::warn!("the last {torn} bytes of {name} were torn and are cut off");
+            let disk = files.open(&name, false).map_err(io)?;
+            disk.resize(self.end.offset).map_err(io)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Who may do what: the owner's, group's and others' bits, and access lists in the form in which
+//! Linux stores them.
+//!
+//! Where the caller's groups are not known, a right of any group counts as the caller's: the kernel
+//! of his machine knows the groups and has checked them.
+
+use wire::{Attr, Caller, Kind};
+
+/// What somebody wants to do with an object: the bits of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want(u16);
+
+impl Want {
+    pub(crate) const READ: Self = Self(4);
+    pub(crate) const WRITE: Self = Self(2);
+    /// Execute a file, look up in a directory.
+    pub(crate) const EXECUTE: Self = Self(1);
+    /// Change the entries of a directory.
+    pub(crate) const CHANGE: Self = Self(3);
+
+    fn within(self, bits: u16) -> bool {
+        self.0 & !bits == 0
+    }
+}
+
+/// The extended attribute that holds an object's access list.
+pub(crate) const ACL: &[u8] = b"system.posix_acl_access";
+
+/// Is it known that the caller is in this group?
+fn member(caller: &Caller, gid: u32) -> Option<bool> {
+    if caller.gid == gid {
+        return Some(true);
+    }
+    caller.groups.as_ref().map(|groups| groups.contains(&gid))
+}
+
+/// May the caller give an object to this group?
+pub(crate) fn may_be_member(caller: &Caller, gid: u32) -> bool {
+    member(caller, gid).unwrap_or(true)
+}
+
+/// May the caller do this?
+pub(crate) fn allowed(caller: &Caller, attr: &Attr, want: Want, acl: Option<&[u8]>) -> bool {
+    if caller.uid == 0 {
+        // Root may do everything, but not execute what nobody may execute.
+        let executes = want == Want::EXECUTE && attr.kind != Kind::Directory;
+        return !executes || attr.mode & 0o111 != 0;
+    }
+    if caller.uid == attr.uid {
+        return want.within(attr.mode >> 6);
+    }
+    if let Some(allowed) = acl.and_then(|acl| by_list(caller, attr, want, acl)) {
+        return allowed;
+    }
+    match member(caller, attr.gid) {
+        Some(true) => want.within(attr.mode >> 3),
+        Some(false) => want.within(attr.mode),
+        None => want.within(attr.mode >> 3) || want.within(attr.mode),
+    }
+}
+
+const ACL_VERSION: u32 = 2;
+const USER: u16 = 0x02;
+const GROUP_OBJ: u16 = 0x04;
+const GROUP: u16 = 0x08;
+const MASK: u16 = 0x10;
+const OTHER: u16 = 0x20;
+
+/// What an access list says to somebody who is not the owner; `None`: it is not one.
+fn by_list(caller: &Caller, attr: &Attr, want: Want, acl: &[u8]) -> Option<bool> {
+    let (version, entries) = acl.split_first_chunk::<4>()?;
+    let (entries, rest) = entries.as_chunks::<8>();
+    if u32::from_le_bytes(*version) != ACL_VERSION || !rest.is_empty() {
+        return None;
+    }
+    let entries = entries.iter().map(|e| {
+        let tag = u16::from_le_bytes([e[0], e[1]]);
+        let bits = u16::from_le_bytes([e[2], e[3]]);
+        (tag, bits, u32::from_le_bytes([e[4], e[5], e[6], e[7]]))
+    });
+    let of = |wanted: u16| {
+        let mut entries = entries.clone();
+        entries
+            .find(|(tag, ..)| *tag == wanted)
+            .map(|(_, bits, _)| bits)
+    };
+    let mask = of(MASK).unwrap_or(7);
+    let mut named = entries.clone();
+    if let Some((_, bits, _)) = named.find(|(tag, _, id)| *tag == USER && *id == caller.uid) {
+        return Some(want.within(bits & mask));
+    }
+    let mut in_a_group = false;
+    let mut perhaps = false;
+    for (tag, bits, id) in entries.clone() {
+        let gid = match tag {
+            GROUP_OBJ => attr.gid,
+            GROUP => id,
+            _ => continue,
+        };
+        match member(caller, gid) {
+            Some(true) if want.within(bits & mask) => return Some(true),
+            Some(true) => in_a_group = true,
+            Some(false) => {}
+            None => perhaps |= want.within(bits & mask),
+        }
+    }
+    let others = want.within(of(OTHER).unwrap_or(0));
+    Some(perhaps || (!in_a_group && others))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn attr(mode: u16) -> Attr {
+        Attr {
+            kind: Kind::File,
+            mode,
+            uid: 1,
+            gid: 10,
+            nlink: 1,
+            size: 0,
+            used_bytes: 0,
+            rdev: 0,
+            atime: 0,
+            mtime: 0,
+            ctime: 0,
+            version: 1,
+        }
+    }
+
+    fn caller(uid: u32, gid: u32, groups: Option<Vec<u32>>) -> Caller {
+        Caller { uid, gid, groups }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let read = |c: &Caller, mode| allowed(c, &attr(mode), Want::READ, None);
+        assert!(!read(&caller(1, 10, None), 0o077));
+        assert!(!read(&caller(2, 10, None), 0o707));
+        assert!(!read(&caller(2, 9, Some(vec![10])), 0o707));
+        assert!(read(&caller(2, 9, Some(vec![])), 0o704));
+        assert!(read(&caller(2, 9, None), 0o740), "a group may be unknown");
+        assert!(read(&caller(0, 0, None), 0));
+        let root = caller(0, 0, None);
+        assert!(!allowed(&root, &attr(0o666), Want::EXECUTE, None));
+    }
+
+    #[test]
+    fn a_list_names_users_within_the_mask() {
+        let mut acl = 2u32.to_le_bytes().to_vec();
+        for (tag, bits, id) in [(USER, 6u16, 5u32), (GROUP_OBJ, 0, 0), (MASK, 4, 0)] {
+            acl.extend_from_slice(&tag.to_le_bytes());
+            acl.extend_from_slice(&bits.to_le_bytes());
+            acl.extend_from_slice(&id.to_le_bytes());
+        }
+        let five = caller(5, 5, Some(vec![]));
+        assert!(allowed(&five, &attr(0o640), Want::READ, Some(&acl)));
+        assert!(!allowed(&five, &attr(0o640), Want::WRITE, Some(&acl)));
+        let six = caller(6, 6, Some(vec![]));
+        assert!(!allowed(&six, &attr(0o604), Want::READ, Some(&acl)));
+    }
+}

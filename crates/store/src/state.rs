@@ -1,0 +1,227 @@
+//! The state that a partition's operations work on, without the log: what a request and what replay
+//! after a crash do to it is the same.
+
+use crate::answers::Answers;
+use crate::apply;
+use crate::error::StoreError;
+use crate::index::{Changes, Index};
+use crate::log::Place;
+use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record};
+use crate::txn::{Context, Txn, trouble};
+use crate::value::Object;
+use wire::{Attr, Caller, Fid, Kind, Op, Outcome, Refusal, Time};
+
+/// The state that operations work on.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) index: Index,
+    pub(crate) answers: Answers,
+    pub(crate) inline_bytes: u32,
+}
+
+/// The root of a new partition.
+pub(crate) struct Root {
+    pub(crate) volume: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: u16,
+    pub(crate) now: Time,
+}
+
+impl Core {
+    /// Works out what an operation does, and does not do it yet.
+    pub(crate) fn plan(
+        &self,
+        context: Context<'_>,
+        op: &Op,
+    ) -> Result<(Outcome, Changes), Refusal> {
+        let mut txn = Txn::new(&self.index, context);
+        let outcome = apply::apply(&mut txn, op)?;
+        Ok((outcome, txn.changes))
+    }
+
+    /// Works out how the cleaner's copy of a file's bytes takes the place of the old ones.
+    pub(crate) fn plan_move(
+        &self,
+        context: Context<'_>,
+        fid: Fid,
+        offset: u64,
+    ) -> Result<Changes, Refusal> {
+        let mut txn = Txn::new(&self.index, context);
+        apply::move_extents(&mut txn, fid, offset)?;
+        Ok(txn.changes)
+    }
+
+    /// Makes the root.
+    pub(crate) fn format(&mut self, root: &Root) {
+        let fid = Fid::root(root.volume);
+        let object = Object {
+            attr: Attr {
+                kind: Kind::Directory,
+                mode: root.mode,
+                uid: root.uid,
+                gid: root.gid,
+                nlink: 2,
+                size: 0,
+                used_bytes: 0,
+                rdev: 0,
+                atime: root.now,
+                mtime: root.now,
+                ctime: root.now,
+                version: 1,
+            },
+            uniq: fid.uniq,
+            parent: 0,
+            home: 0,
+            next_position: 1,
+            entries: 0,
+            extents: 0,
+            inline: 0,
+            xattrs: 0,
+            acl: false,
+        };
+        self.index.counters.volume = root.volume;
+        self.index.counters.next_vnode = fid.vnode + 1;
+        self.index.commit(Changes {
+            objects: vec![(fid, Some(object))],
+            objects_more: 1,
+            ..Changes::default()
+        });
+    }
+
+    /// Does once more what a record says was done. `sound`: its file bytes are.
+    pub(crate) fn replay(&mut self, record: &Record<'_>, sound: bool) -> Result<(), StoreError> {
+        let diverges = |what: &str| {
+            let text = format!(
+                "record {} does not follow from those before it ({what})",
+                record.stamp.sequence
+            );
+            StoreError::Damaged(text)
+        };
+        let nobody = Caller::default();
+        let mut context = Context {
+            caller: &nobody,
+            now: 0,
+            data: record.data,
+            checks: record.happened.checks(),
+            place: Place {
+                segment: record.stamp.segment.number,
+                offset: (record.at + HEADER_BYTES) as u64,
+            },
+            // Damaged bytes must not get a new checksum by moving into the index.
+            inline_bytes: if sound { self.inline_bytes } else { 0 },
+        };
+        match &record.happened {
+            Happened::Apply {
+                op,
+                caller,
+                now,
+                origin,
+                vnode,
+                ..
+            } => {
+                if *vnode != self.index.counters.next_vnode {
+                    return Err(diverges("its object has another number"));
+                }
+                context.caller = caller;
+                context.now = *now;
+                let planned = self.plan(context, op);
+                let (outcome, changes) =
+                    planned.map_err(|refusal| diverges(&format!("{refusal:?}")))?;
+                self.index.commit(changes);
+                if let Some(origin) = origin {
+                    self.answers.put(*origin, outcome);
+                }
+            }
+            Happened::Move { fid, offset, .. } => {
+                let planned = self.plan_move(context, *fid, *offset);
+                let changes = planned.map_err(|refusal| diverges(&format!("{refusal:?}")))?;
+                self.index.commit(changes);
+            }
+            other => self.replay_note(other)?,
+        }
+        Ok(())
+    }
+
+    /// Does once more what a record without an operation says.
+    fn replay_note(&mut self, happened: &Happened) -> Result<(), StoreError> {
+        match happened {
+            Entry::Format { format, .. } if *format != FORMAT => {
+                return Err(StoreError::Format {
+                    found: *format,
+                    known: FORMAT,
+                });
+            }
+            Entry::Format {
+                volume,
+                uid,
+                gid,
+                mode,
+                now,
+                ..
+            } => self.format(&Root {
+                volume: *volume,
+                uid: *uid,
+                gid: *gid,
+                mode: *mode,
+                now: *now,
+            }),
+            Entry::OpenSession { session, now } => {
+                self.answers.open(*session, *now, &mut self.index);
+            }
+            Entry::CloseSession { session } => self.answers.close(*session, &mut self.index),
+            Entry::Boot { count } => self.index.counters.boot = *count,
+            Entry::Apply { .. } | Entry::Move { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The path of an object, as far as it is known.
+    pub(crate) fn path_of(&self, fid: Fid) -> Option<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut at = fid;
+        let mut object = self.index.object(at).ok()??;
+        while object.parent != 0 {
+            let dir = Fid {
+                vnode: object.parent,
+                uniq: 1,
+                ..at
+            };
+            let key = crate::key::position(dir, object.home);
+            let placed: crate::value::Placed = self.index.get_as(&key).ok()??;
+            if placed.fid != at || names.len() > 4096 {
+                return None;
+            }
+            names.push(placed.name.into());
+            at = dir;
+            object = self.index.object(at).ok()??;
+        }
+        if at != Fid::root(at.volume) {
+            return None;
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        Some(path)
+    }
+
+    /// An object for people: its path where known, and its fid.
+    pub(crate) fn describe(&self, fid: Fid) -> String {
+        match self.path_of(fid) {
+            Some(path) => format!("{} ({fid})", String::from_utf8_lossy(&path)),
+            None => format!("object {fid}"),
+        }
+    }
+
+    /// An object that must exist under this very fid.
+    pub(crate) fn object(&self, fid: Fid) -> Result<Object, Refusal> {
+        let object = self.index.object(fid).map_err(trouble)?;
+        let object = object.filter(|object| object.uniq == fid.uniq);
+        object.ok_or(Refusal::Stale)
+    }
+}

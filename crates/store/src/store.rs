@@ -1,0 +1,328 @@
+//! The store: what its users call.
+//!
+//! An operation that changes something goes this way: work out its outcome and its changes; append
+//! its record to the log's buffer; put the changes into the index. The first may refuse, the others
+//! cannot fail any more: room in the log was made before. Nothing waits for a disk but
+//! [`Store::write_out`], a full buffer, the end of a segment, and (when memory would grow without
+//! bound) a checkpoint.
+
+use crate::checkpoint::Checkpoints;
+use crate::clean::Cleaner;
+use crate::error::StoreError;
+use crate::key;
+use crate::log::{Log, Place};
+use crate::memory::MemoryDisk;
+use crate::options::Options;
+use crate::reading;
+use crate::record::{self, Entry, HEADER_BYTES, Happening};
+use crate::state::Core;
+use crate::sync::Syncer;
+use crate::txn::{Context, trouble};
+use crate::value;
+use wire::{
+    Attr, Caller, Fid, Filesystem, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
+};
+
+/// An operation to be applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Apply<'a> {
+    /// What is to be done.
+    pub op: &'a Op,
+    /// For whom.
+    pub caller: &'a Caller,
+    /// The time of it.
+    pub now: Time,
+    /// What makes it the same operation when it is repeated.
+    pub origin: Option<Origin>,
+    /// The bytes of a write; empty for anything else.
+    pub data: &'a [u8],
+}
+
+/// Numbers for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Objects that exist, those without a name included.
+    pub objects: u64,
+    /// Bytes of files and symbolic links.
+    pub bytes: u64,
+    /// Records in the log since the partition was made.
+    pub records: u64,
+    /// Of these, how many are on stable storage.
+    pub stable_records: u64,
+    /// Bytes appended to the log since the store was opened.
+    pub log_bytes: u64,
+    /// Segments on the disk.
+    pub segments: u64,
+    /// Bytes of the segments that are in use.
+    pub live_bytes: u64,
+    /// Bytes that the cleaner has moved since the store was opened.
+    pub cleaned_bytes: u64,
+    /// Syncs of the log since the store was opened.
+    pub syncs: u64,
+    /// Checkpoints since the store was opened.
+    pub checkpoints: u64,
+    /// Bytes of the index that changed since the last checkpoint.
+    pub changed_bytes: u64,
+    /// Sessions that are open.
+    pub sessions: u64,
+    /// Answers kept for requests that may be repeated.
+    pub answers: u64,
+}
+
+/// A partition that is open.
+#[derive(Debug)]
+pub struct Store {
+    pub(crate) core: Core,
+    pub(crate) log: Log,
+    pub(crate) options: Options,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) cleaner: Cleaner,
+    pub(crate) memory: Option<MemoryDisk>,
+}
+
+/// Free objects are not counted: this many are said to be free at least as long as there is room.
+const OBJECT_BYTES: u64 = 512;
+
+impl Store {
+    /// Applies an operation; answers it from memory if it was applied under this origin before.
+    ///
+    /// [`Op::Read`] and [`Op::Sync`] are not applied but have their own functions. Whether a caller
+    /// may read and write was decided when he opened the file: a [`Op::Write`] is not refused for
+    /// the mode that the file has by now.
+    pub fn apply(&mut self, apply: Apply<'_>) -> Outcome {
+        let result = if apply.op.changes() {
+            let known = apply.origin.and_then(|origin| self.answer(origin));
+            match known {
+                Some(outcome) => Ok(outcome),
+                None => self.change(&apply),
+            }
+        } else if *apply.op == Op::StatFs {
+            self.filesystem()
+        } else {
+            let planned = self.core.plan(self.context(&apply, &[]), apply.op);
+            planned.map(|(outcome, _)| outcome)
+        };
+        result.unwrap_or_else(Outcome::Refused)
+    }
+
+    fn context<'a>(&self, apply: &Apply<'a>, checks: &'a [u32]) -> Context<'a> {
+        let end = self.log.end();
+        Context {
+            caller: apply.caller,
+            now: apply.now,
+            data: apply.data,
+            checks,
+            place: Place {
+                offset: end.offset + HEADER_BYTES as u64,
+                ..end
+            },
+            inline_bytes: self.core.inline_bytes,
+        }
+    }
+
+    fn change(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
+        let announced = match apply.op {
+            Op::Write { len, .. } => *len as usize,
+            _ => 0,
+        };
+        if announced != apply.data.len() {
+            return Err(Refusal::Invalid);
+        }
+        self.pace(apply.now)?;
+        let checks = value::checks(apply.data);
+        let meta = record::encode(&Entry::Apply {
+            op: apply.op,
+            caller: apply.caller,
+            now: apply.now,
+            origin: apply.origin,
+            vnode: self.core.index.counters.next_vnode,
+            checks: &checks,
+        });
+        let bytes = record::record_bytes(apply.data.len(), meta.len());
+        self.log.make_room(bytes as u64).map_err(trouble)?;
+        let context = self.context(apply, &checks);
+        let (outcome, changes) = self.core.plan(context, apply.op)?;
+        self.log.append(apply.data, &meta);
+        self.core.index.commit(changes);
+        if let Some(origin) = apply.origin {
+            self.core.answers.put(origin, outcome.clone());
+        }
+        self.clean(bytes as u64);
+        Ok(outcome)
+    }
+
+    fn filesystem(&self) -> Result<Outcome, Refusal> {
+        let (total_bytes, free_bytes) = self.log.space().map_err(trouble)?;
+        Ok(Outcome::Filesystem(Filesystem {
+            total_bytes,
+            free_bytes,
+            files: self.core.index.counters.objects,
+            free_files: free_bytes / OBJECT_BYTES,
+        }))
+    }
+
+    /// Reads bytes of a file into `into`, whose content is replaced. Bytes that are not the ones
+    /// that were written are never returned: [`Refusal::Damaged`].
+    pub fn read(&mut self, fid: Fid, offset: u64, len: u32, into: &mut Vec<u8>) -> Outcome {
+        into.clear();
+        match reading::read((&self.core, &self.log), fid, (offset, len), into) {
+            Ok(size) => Outcome::Read {
+                len: into.len() as u32,
+                size,
+            },
+            Err(refusal) => {
+                into.clear();
+                Outcome::Refused(refusal)
+            }
+        }
+    }
+
+    /// Hands what was applied to the operating system, in one write: it survives the end of this
+    /// process from then on. After a failure the same bytes are written again the next time.
+    pub fn write_out(&mut self) -> Result<(), StoreError> {
+        self.log.write_out()
+    }
+
+    /// What puts on stable storage what was written out, without the store.
+    pub fn sync_handle(&self) -> Syncer {
+        self.log.syncer().clone()
+    }
+
+    /// The outcome of a change that was applied under this origin.
+    pub fn answer(&self, origin: Origin) -> Option<Outcome> {
+        self.core.answers.get(origin).cloned()
+    }
+
+    /// Forgets the answers of a session below this request.
+    pub fn forget_answers(&mut self, session: SessionId, below: RequestId) {
+        self.core.answers.forget(session, below);
+    }
+
+    /// Notes in the log, and in memory, what is not an operation.
+    pub(crate) fn note(&mut self, happening: &Happening<'_>) {
+        let meta = record::encode(happening);
+        let bytes = record::record_bytes(0, meta.len());
+        if let Err(error) = self.log.make_room(bytes as u64) {
+            // It is in the buffer all the same: whoever writes that out is told.
+            tracing::error!("{error}");
+        }
+        self.log.append(&[], &meta);
+    }
+
+    /// Notes that a session began: a restarted server knows it.
+    pub fn open_session(&mut self, session: SessionId, now: Time) {
+        self.note(&Entry::OpenSession { session, now });
+        let core = &mut self.core;
+        core.answers.open(session, now, &mut core.index);
+    }
+
+    /// Notes that a session ended; its answers are forgotten.
+    pub fn close_session(&mut self, session: SessionId) {
+        self.note(&Entry::CloseSession { session });
+        let core = &mut self.core;
+        core.answers.close(session, &mut core.index);
+    }
+
+    /// The sessions that are open, ascending.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        self.core.answers.sessions().keys().copied().collect()
+    }
+
+    /// How often the partition has been opened, this time included. It is on stable storage.
+    pub fn boot(&mut self) -> u64 {
+        self.core.index.counters.boot
+    }
+
+    /// The root of the partition's volume.
+    pub fn root(&self) -> Fid {
+        Fid::root(self.core.index.counters.volume)
+    }
+
+    /// Objects that have no name any more and have not been reaped.
+    pub fn orphans(&self) -> Vec<Fid> {
+        let top = Fid {
+            vnode: 0,
+            ..self.root()
+        };
+        let (mut from, to) = key::range(top, key::ORPHAN);
+        let mut orphans = Vec::new();
+        loop {
+            let part = match self.core.index.scan(&from, &to, 1024) {
+                Ok(part) => part,
+                Err(error) => {
+                    tracing::error!("cannot list all objects without a name: {error}");
+                    return orphans;
+                }
+            };
+            let Some((last, _)) = part.last() else {
+                return orphans;
+            };
+            from = key::after(last);
+            orphans.extend(part.iter().filter_map(|(key, uniq)| {
+                Some(Fid {
+                    vnode: key::parts(key)?.number()?,
+                    uniq: u32::from_be_bytes(uniq.as_slice().try_into().ok()?),
+                    ..top
+                })
+            }));
+        }
+    }
+
+    /// The attributes of an object, if it exists.
+    pub fn attr(&self, fid: Fid) -> Option<Attr> {
+        self.core.object(fid).ok().map(|object| object.attr)
+    }
+
+    /// What a name in a directory names.
+    pub fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.core.object(dir).ok()?;
+        let key = key::name(dir, name.as_bytes());
+        let entry = self.core.index.get_as::<value::Named>(&key);
+        entry.map_err(trouble).ok()?.map(|entry| entry.fid)
+    }
+
+    /// A path of an object, for messages: of a file with several names one of them, or none.
+    pub fn path_of(&self, fid: Fid) -> Option<Vec<u8>> {
+        self.core.object(fid).ok()?;
+        self.core.path_of(fid)
+    }
+
+    /// Orderly end: everything is on stable storage, and the next opening has nothing to replay.
+    pub fn close(mut self) -> Result<(), StoreError> {
+        self.checkpoint()?;
+        self.log.syncer().sync()
+    }
+
+    /// The disk of a store in memory: for crashes, and to open it again.
+    pub fn memory_disk(&self) -> Option<MemoryDisk> {
+        self.memory.clone()
+    }
+
+    /// Numbers for people.
+    pub fn stats(&self) -> Stats {
+        let index = &self.core.index;
+        let syncer = self.log.syncer();
+        Stats {
+            objects: index.counters.objects,
+            bytes: index.counters.bytes,
+            records: self.log.sequence() - 1,
+            stable_records: syncer.stable(),
+            log_bytes: self.log.appended(),
+            segments: self.checkpoints.segments() as u64,
+            live_bytes: index.live().values().sum(),
+            cleaned_bytes: self.cleaner.moved_bytes,
+            syncs: syncer.syncs(),
+            checkpoints: self.checkpoints.done,
+            changed_bytes: index.active_bytes() as u64,
+            sessions: self.core.answers.sessions().len() as u64,
+            answers: self.core.answers.count() as u64,
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // The partition stays locked while a checkpoint still writes to it.
+        self.checkpoints.abandon();
+    }
+}

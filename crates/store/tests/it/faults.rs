@@ -1,0 +1,185 @@
+//! Calls to the disk that fail, and full disks: nothing is half applied, and work goes on.
+
+use crate::world::*;
+use ariel_store::{Fault, Keep, MemoryDisk, Store, StoreError};
+use std::sync::{Arc, Barrier};
+use wire::*;
+
+fn ops() -> Vec<(Op, Vec<u8>)> {
+    let mut ops = Vec::new();
+    for i in 0..40u64 {
+        let fid = Fid {
+            volume: 1,
+            vnode: 2 + i % 7,
+            uniq: 1,
+        };
+        ops.push((
+            make_op(root(), &format!("f{}", i % 11), Make::File, 0o644),
+            vec![],
+        ));
+        let data = bytes(i, 1_800);
+        ops.push((write_op(fid, i * 100, &data, WriteMode::At), data));
+        let unlink = Op::Unlink {
+            dir: root(),
+            name: name(&format!("f{}", i % 5)),
+        };
+        if i % 4 == 3 {
+            ops.push((unlink, vec![]));
+        }
+    }
+    ops
+}
+
+/// Runs all operations while one call fails; a second store gets only what the first accepted.
+/// Returns false when the call was never reached.
+fn one_failure(call: u64, fault: Fault) -> bool {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    let mut twin = Store::in_memory(&small()).unwrap();
+    let before = disk.calls();
+    disk.fail_at(call, fault);
+    let mut sync_failed = false;
+    for (i, (op, data)) in ops().iter().enumerate() {
+        let outcome = run_as(&mut store, &superuser(), op, data);
+        if outcome != Outcome::Refused(Refusal::Disk) {
+            assert_eq!(
+                outcome,
+                run_as(&mut twin, &superuser(), op, data),
+                "call {call}"
+            );
+        } else {
+            assert!(
+                disk.calls() >= before + call,
+                "refused before anything failed"
+            );
+        }
+        // What fails here is done again by the next one.
+        let _ = store.write_out();
+        if i % 10 == 9 {
+            sync_failed |= matches!(store.sync_handle().sync(), Err(StoreError::SyncFailed));
+        }
+    }
+    assert_eq!(picture(&mut store), picture(&mut twin), "call {call}");
+    let report = store.check();
+    assert!(report.is_clean(), "call {call}: {report}");
+    let reached = disk.calls() >= before + call;
+    let written = store.write_out();
+    assert!(written.is_ok() || sync_failed);
+    drop(store);
+    disk.crash(Keep::Written);
+    let mut store = Store::open_in_memory(&disk, &small()).unwrap();
+    assert_eq!(
+        picture(&mut store),
+        picture(&mut twin),
+        "call {call}, opened again"
+    );
+    reached
+}
+
+#[test]
+fn any_call_may_fail_and_nothing_is_half_applied() {
+    for fault in [Fault::Fail, Fault::Half] {
+        let mut call = 1;
+        while one_failure(call, fault) {
+            call += 1;
+        }
+        assert!(call > 40, "the history must use the disk: {call}");
+    }
+}
+
+#[test]
+fn any_call_of_the_engine_may_fail_too() {
+    let mut call = 1;
+    loop {
+        let disk = MemoryDisk::new();
+        let mut store = Store::on_memory_with_engine(&disk, &small()).unwrap();
+        let before = disk.calls();
+        disk.fail_at(call, Fault::Fail);
+        let mut twin = Store::in_memory(&small()).unwrap();
+        for (i, (op, data)) in ops().into_iter().enumerate() {
+            if i % 8 == 7 {
+                // What fails here is done again by the next one.
+                let _ = store.checkpoint();
+            }
+            let outcome = run_as(&mut store, &superuser(), &op, &data);
+            if outcome != Outcome::Refused(Refusal::Disk) {
+                assert_eq!(outcome, run_as(&mut twin, &superuser(), &op, &data));
+            }
+        }
+        assert_eq!(picture(&mut store), picture(&mut twin), "call {call}");
+        if disk.calls() < before + call {
+            assert!(call > 40, "the history must use the disk: {call}");
+            return;
+        }
+        // Every call, and later every third: failing in the engine looks the same each time.
+        call += if call < 40 { 1 } else { 3 };
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+    let disk = MemoryDisk::new();
+    disk.set_capacity(200 << 10);
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    let fid = make(&mut store, root(), "a");
+    let mut content = Vec::new();
+    let refused = loop {
+        let data = bytes(content.len() as u64, 5_000);
+        match write(&mut store, fid, content.len() as u64, &data) {
+            Outcome::Written { .. } => content.extend_from_slice(&data),
+            other => break other,
+        }
+        assert!(content.len() < 1 << 20, "never full");
+    };
+    assert_eq!(refused, Outcome::Refused(Refusal::NoSpace));
+    assert_eq!(read_all(&mut store, fid), content);
+    assert_eq!(store.attr(fid).unwrap().size, content.len() as u64);
+    disk.set_capacity(1 << 30);
+    let data = bytes(1, 5_000);
+    written(write(&mut store, fid, content.len() as u64, &data));
+    content.extend_from_slice(&data);
+    store.write_out().unwrap();
+    drop(store);
+    disk.crash(Keep::Written);
+    let mut store = Store::open_in_memory(&disk, &small()).unwrap();
+    assert_eq!(read_all(&mut store, fid), content);
+    assert!(store.check().is_clean());
+}
+
+#[test]
+fn a_failed_sync_is_never_reported_as_done_later() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    make(&mut store, root(), "a");
+    store.write_out().unwrap();
+    disk.fail_at(1, Fault::Fail);
+    let syncer = store.sync_handle();
+    assert!(syncer.sync().is_err());
+    assert!(matches!(syncer.sync(), Err(StoreError::SyncFailed)));
+    let op = make_op(root(), "b", Make::File, 0o644);
+    assert_eq!(run(&mut store, &op), Outcome::Refused(Refusal::Disk));
+}
+
+#[test]
+fn concurrent_syncs_share_one() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    make(&mut store, root(), "a");
+    store.write_out().unwrap();
+    let before = disk.syncs();
+    let barrier = Arc::new(Barrier::new(8));
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let (syncer, barrier) = (store.sync_handle(), barrier.clone());
+            std::thread::spawn(move || {
+                barrier.wait();
+                syncer.sync().unwrap();
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(disk.syncs(), before + 1);
+    assert_eq!(store.stats().stable_records, store.stats().records);
+}

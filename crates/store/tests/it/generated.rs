@@ -1,0 +1,264 @@
+//! Generated histories: the store does what a simple model does, and goes on doing it after
+//! checkpoints, cleaning and crashes.
+
+use crate::model::Model;
+use crate::world::*;
+use ariel_store::{Apply, Keep, MemoryDisk, Store, fsck_memory};
+use proptest::prelude::*;
+use wire::*;
+
+/// A step, where objects are meant by their number among those known.
+#[derive(Clone, Debug)]
+enum Step {
+    Make(usize, u8, u8),
+    Link(usize, usize, u8),
+    Remove(usize, u8, bool),
+    Rename(usize, u8, usize, u8, u8),
+    Write(usize, u64, usize, u8),
+    Truncate(usize, u64),
+    Xattr(usize, u8, u8),
+    Reap,
+    Read(usize, u64, u32),
+    Checkpoint,
+    Crash(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let o = || 0usize..12;
+    let n = || 0u8..5;
+    let offset = || prop_oneof![0u64..200, 0u64..30_000, Just(4096), Just(8192)];
+    let len = || prop_oneof![0usize..120, 0usize..12_000, Just(4096)];
+    prop_oneof![
+        6 => (o(), n(), 0u8..3).prop_map(|(d, n, k)| Step::Make(d, n, k)),
+        2 => (o(), o(), n()).prop_map(|(f, d, n)| Step::Link(f, d, n)),
+        4 => (o(), n(), any::<bool>()).prop_map(|(d, n, r)| Step::Remove(d, n, r)),
+        5 => (o(), n(), o(), n(), 0u8..5).prop_map(|(a, b, c, d, k)| Step::Rename(a, b, c, d, k)),
+        10 => (o(), offset(), len(), 0u8..4).prop_map(|(f, o, l, m)| Step::Write(f, o, l, m)),
+        3 => (o(), offset()).prop_map(|(f, s)| Step::Truncate(f, s)),
+        2 => (o(), n(), 0u8..4).prop_map(|(f, n, m)| Step::Xattr(f, n, m)),
+        1 => Just(Step::Reap),
+        3 => (o(), offset(), 0u32..9000).prop_map(|(f, o, l)| Step::Read(f, o, l)),
+        1 => Just(Step::Checkpoint),
+        1 => any::<bool>().prop_map(Step::Crash),
+    ]
+}
+
+struct Both {
+    store: Option<Store>,
+    disk: MemoryDisk,
+    model: Model,
+    known: Vec<Fid>,
+    now: Time,
+}
+
+impl Both {
+    fn new() -> Self {
+        let disk = MemoryDisk::new();
+        Self {
+            store: Some(Store::create_in_memory(&disk, &small()).unwrap()),
+            disk,
+            model: Model::new(),
+            known: vec![root()],
+            now: 100,
+        }
+    }
+
+    fn store(&mut self) -> &mut Store {
+        self.store.as_mut().unwrap()
+    }
+
+    fn fid(&self, number: usize) -> Fid {
+        self.known[number % self.known.len()]
+    }
+
+    fn apply(&mut self, op: &Op, data: &[u8]) {
+        self.now += 1;
+        let apply = Apply {
+            op,
+            caller: &superuser(),
+            now: self.now,
+            origin: None,
+            data,
+        };
+        let outcome = self.store.as_mut().unwrap().apply(apply);
+        let made = match (&outcome, op) {
+            (Outcome::Entry(entry), Op::Make { .. }) => Some(entry.fid),
+            _ => None,
+        };
+        let expected = self.model.apply(op, data, self.now, made);
+        let got = match outcome {
+            Outcome::Refused(refusal) => Err(refusal),
+            _ => Ok(()),
+        };
+        assert_eq!(got, expected, "{op:?}");
+        self.known.extend(made);
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Write(f, offset, len, kind) => {
+                let mode = match kind {
+                    0 => WriteMode::At,
+                    1 => WriteMode::Append,
+                    2 => WriteMode::Lazy,
+                    _ => WriteMode::Back {
+                        size: offset + 50,
+                        mtime: self.now,
+                    },
+                };
+                let data = bytes(self.now, len);
+                let op = write_op(self.fid(f), offset, &data, mode);
+                self.apply(&op, &data);
+            }
+            Step::Reap => {
+                for fid in self.store().orphans() {
+                    self.apply(&Op::Reap { fid }, &[]);
+                }
+            }
+            Step::Read(f, offset, len) => self.read(self.fid(f), offset, len),
+            Step::Checkpoint => self.store().checkpoint().unwrap(),
+            Step::Crash(whole) => self.crash(whole),
+            _ => {
+                let op = self.op(step);
+                self.apply(&op, &[]);
+            }
+        }
+    }
+
+    /// The operation of a step that is one, without bytes.
+    fn op(&self, step: &Step) -> Op {
+        let text = |n: u8| name(&format!("n{n}"));
+        match *step {
+            Step::Make(d, n, kind) => {
+                let make = match kind {
+                    0 => Make::Directory,
+                    1 => Make::Symlink(vec![b't'; 5 + usize::from(n)]),
+                    _ => Make::File,
+                };
+                make_op(self.fid(d), &format!("n{n}"), make, 0o755)
+            }
+            Step::Link(f, d, n) => Op::Link {
+                fid: self.fid(f),
+                dir: self.fid(d),
+                name: text(n),
+            },
+            Step::Remove(d, n, rmdir) => {
+                let (dir, name) = (self.fid(d), text(n));
+                if rmdir {
+                    Op::Rmdir { dir, name }
+                } else {
+                    Op::Unlink { dir, name }
+                }
+            }
+            Step::Rename(a, b, c, d, kind) => Op::Rename {
+                from: self.fid(a),
+                name: text(b),
+                to: self.fid(c),
+                new: text(d),
+                no_replace: kind == 1,
+                exchange: kind == 2,
+            },
+            Step::Truncate(f, size) => Op::SetAttr {
+                fid: self.fid(f),
+                set: Set {
+                    size: Some(size),
+                    ..Set::default()
+                },
+            },
+            Step::Xattr(f, n, kind) => {
+                let (fid, name) = (self.fid(f), format!("user.{n}").into_bytes());
+                let modes = [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
+                match kind {
+                    0 => Op::RemoveXattr { fid, name },
+                    kind => Op::SetXattr {
+                        fid,
+                        name,
+                        value: vec![n; usize::from(n) * 7],
+                        mode: modes[usize::from(kind) - 1],
+                    },
+                }
+            }
+            _ => unreachable!("not an operation: {step:?}"),
+        }
+    }
+
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) {
+        let mut got = Vec::new();
+        let outcome = self.store().read(fid, offset, len, &mut got);
+        match self.model.nodes.get(&fid) {
+            Some(node) if node.dir.is_none() && !node.symlink => {
+                let from = node.bytes.len().min(offset as usize);
+                let to = node.bytes.len().min(from + len as usize);
+                assert_eq!(got, node.bytes[from..to], "bytes {from}..{to} of {fid}");
+            }
+            _ => assert!(matches!(outcome, Outcome::Refused(_))),
+        }
+    }
+
+    fn crash(&mut self, machine: bool) {
+        self.store().write_out().unwrap();
+        if machine {
+            self.store().sync_handle().sync().unwrap();
+        }
+        drop(self.store.take());
+        let keep = [Keep::Written, Keep::Synced][usize::from(machine)];
+        self.disk.crash(keep);
+        self.store = Some(Store::open_in_memory(&self.disk, &small()).unwrap());
+    }
+
+    fn compare(&mut self) {
+        let model = self.model.clone();
+        let mut count = 0;
+        for seen in picture(self.store()).values() {
+            let node = &model.nodes[&seen.fid];
+            assert_eq!(seen.attr.nlink, node.nlink, "names of {}", seen.fid);
+            assert_eq!(seen.bytes, node.bytes, "bytes of {}", seen.fid);
+            if node.dir.is_none() {
+                assert_eq!(seen.attr.size, node.bytes.len() as u64);
+            }
+            if node.dir.is_none() && !node.symlink && node.mtime > 0 {
+                assert_eq!(seen.attr.mtime, node.mtime, "time of {}", seen.fid);
+            }
+            let fid = seen.fid;
+            for (name, value) in &node.xattrs {
+                let op = Op::GetXattr {
+                    fid,
+                    name: name.clone(),
+                };
+                assert_eq!(run(self.store(), &op), Outcome::Value(value.clone()));
+            }
+            let list: Vec<u8> = node
+                .xattrs
+                .keys()
+                .flat_map(|n| [n, &[0][..]].concat())
+                .collect();
+            assert_eq!(
+                run(self.store(), &Op::ListXattr { fid }),
+                Outcome::Value(list)
+            );
+            count += 1;
+        }
+        // An object with several names is seen several times.
+        assert!(count >= model.nodes.len());
+        let report = self.store().check();
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(report.objects, model.nodes.len() as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(250))]
+    #[test]
+    fn a_store_does_what_the_model_does(steps in prop::collection::vec(step(), 1..150)) {
+        let mut both = Both::new();
+        for step in &steps {
+            both.step(step);
+        }
+        both.compare();
+        both.crash(true);
+        both.compare();
+        drop(both.store.take());
+        let report = fsck_memory(&both.disk).unwrap();
+        prop_assert!(report.is_clean(), "{}", report);
+    }
+}

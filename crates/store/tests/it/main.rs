@@ -1,0 +1,14 @@
+//! What a store promises, tried: one binary, a module for each kind of promise.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod answers;
+mod crash;
+mod damage;
+mod directory;
+mod faults;
+mod generated;
+mod model;
+mod rules;
+mod speed;
+mod world;
