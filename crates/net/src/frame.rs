@@ -1,0 +1,325 @@
+//! Frames on a byte stream: a fixed header, the body (an encoded message), the bulk (file data).
+//!
+//! Guarantees: reading never panics, whatever the bytes, and never holds more than the bounds
+//! below; memory is taken as bytes arrive, not because a header announces them. There is no
+//! checksum: TCP has its own, and the store checks what it keeps.
+//!
+//! ```text
+//!  0  magic "ARIL"     4  version    5  kind     6  flags u16, zero
+//!  8  body length u32  12 bulk length u32        16 reserved u64, zero     all little endian
+//! ```
+
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = 24;
+/// Most bytes of a body.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of a bulk.
+pub const BULK_BYTES_MAX: usize = 2 << 20;
+
+const MAGIC: [u8; 4] = *b"ARIL";
+const VERSION: u8 = 1;
+/// Taken before the first byte came; doubled with each part that really arrived.
+const FIRST_STEP_BYTES: usize = 256 << 10;
+/// Read ahead: a message without bulk comes with one system call. More would be copied twice.
+const READ_AHEAD_BYTES: usize = 16 << 10;
+/// A body buffer larger than this is not kept for the next frame.
+const KEPT_BODY_BYTES: usize = 64 << 10;
+
+const _: () = assert!(BODY_BYTES_MAX <= BULK_BYTES_MAX && BULK_BYTES_MAX <= u32::MAX as usize);
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The first frame each way, without body or bulk: both ends speak this protocol.
+    Hello,
+    /// A message of the rooms above.
+    Message,
+}
+
+/// Why a stream is not a sequence of frames, or cannot be read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The first bytes are of another protocol.
+    #[error("bytes {0:02x?} start no frame: the peer speaks another protocol; check the port")]
+    BadMagic([u8; 4]),
+    /// The peer's frames are of another version.
+    #[error("frame version {0}, expected {VERSION}: run the same version of Ariel on both ends")]
+    BadVersion(u8),
+    /// A kind, flag or reserved byte that this version does not know, or a Hello with content.
+    #[error("malformed frame header: run the same version of Ariel on both ends")]
+    BadHeader,
+    /// Longer than a frame may be.
+    #[error(
+        "a frame of {body_bytes} + {bulk_bytes} bytes exceeds the bounds of {BODY_BYTES_MAX} + \
+         {BULK_BYTES_MAX}: split the message"
+    )]
+    TooLarge {
+        /// Bytes of the body.
+        body_bytes: usize,
+        /// Bytes of the bulk.
+        bulk_bytes: usize,
+    },
+    /// The stream ended inside a frame.
+    #[error("the connection ended inside a frame: the peer crashed or was cut off")]
+    Truncated,
+    /// The first frame was no Hello, or a Hello came later.
+    #[error("a {0:?} frame where it may not be: the peer does not follow the protocol")]
+    OutOfTurn(Kind),
+    /// The stream could not be read.
+    #[error("reading the connection failed: {0}")]
+    Io(#[source] Arc<io::Error>),
+}
+
+impl From<io::Error> for FrameError {
+    fn from(error: io::Error) -> FrameError {
+        FrameError::Io(Arc::new(error))
+    }
+}
+
+/// What the fixed part says; its lengths are within the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    kind: Kind,
+    body_len: u32,
+    bulk_len: u32,
+}
+
+impl Header {
+    /// The header of a frame with these lengths.
+    ///
+    /// # Errors
+    /// A length exceeds its bound, or a Hello has content.
+    pub fn new(kind: Kind, body_bytes: usize, bulk_bytes: usize) -> Result<Header, FrameError> {
+        if body_bytes > BODY_BYTES_MAX || bulk_bytes > BULK_BYTES_MAX {
+            return Err(FrameError::TooLarge {
+                body_bytes,
+                bulk_bytes,
+            });
+        }
+        if kind == Kind::Hello && body_bytes + bulk_bytes > 0 {
+            return Err(FrameError::BadHeader);
+        }
+        Ok(Header {
+            kind,
+            body_len: body_bytes as u32,
+            bulk_len: bulk_bytes as u32,
+        })
+    }
+
+    /// What the frame is for.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Bytes of the body.
+    #[must_use]
+    pub fn body_bytes(&self) -> usize {
+        self.body_len as usize
+    }
+
+    /// Bytes of the bulk.
+    #[must_use]
+    pub fn bulk_bytes(&self) -> usize {
+        self.bulk_len as usize
+    }
+
+    /// The header as it travels.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = VERSION;
+        bytes[5] = match self.kind {
+            Kind::Hello => 1,
+            Kind::Message => 2,
+        };
+        bytes[8..12].copy_from_slice(&self.body_len.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.bulk_len.to_le_bytes());
+        bytes
+    }
+
+    /// The header that these bytes are.
+    ///
+    /// # Errors
+    /// They are none, or of another version, or announce more than the bounds.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, FrameError> {
+        let [
+            m0,
+            m1,
+            m2,
+            m3,
+            version,
+            kind,
+            f0,
+            f1,
+            b0,
+            b1,
+            b2,
+            b3,
+            k0,
+            k1,
+            k2,
+            k3,
+            rest @ ..,
+        ] = *bytes;
+        if [m0, m1, m2, m3] != MAGIC {
+            return Err(FrameError::BadMagic([m0, m1, m2, m3]));
+        }
+        if version != VERSION {
+            return Err(FrameError::BadVersion(version));
+        }
+        let kind = match kind {
+            1 => Kind::Hello,
+            2 => Kind::Message,
+            _ => return Err(FrameError::BadHeader),
+        };
+        if [f0, f1] != [0; 2] || rest != [0; 8] {
+            return Err(FrameError::BadHeader);
+        }
+        let body_len = u32::from_le_bytes([b0, b1, b2, b3]);
+        let bulk_len = u32::from_le_bytes([k0, k1, k2, k3]);
+        Header::new(kind, body_len as usize, bulk_len as usize)
+    }
+}
+
+/// A frame as read. The body is borrowed from the reader, the bulk is the receiver's to keep.
+#[derive(Debug)]
+pub struct Frame<'a> {
+    /// What it is for.
+    pub kind: Kind,
+    /// The encoded message.
+    pub body: &'a [u8],
+    /// The file data.
+    pub bulk: Vec<u8>,
+}
+
+/// Takes frames from a stream.
+#[derive(Debug)]
+pub struct FrameReader<R> {
+    stream: BufReader<R>,
+    body: Vec<u8>,
+}
+
+impl<R: Read> FrameReader<R> {
+    /// Reads frames from `stream`.
+    pub fn new(stream: R) -> FrameReader<R> {
+        FrameReader {
+            stream: BufReader::with_capacity(READ_AHEAD_BYTES, stream),
+            body: Vec::new(),
+        }
+    }
+
+    /// The next frame; none when the stream ended between two frames.
+    ///
+    /// # Errors
+    /// The stream holds no frame here or cannot be read; it must not be read further.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
+        let mut bytes = [0; HEADER_BYTES];
+        if !self.read_header(&mut bytes)? {
+            return Ok(None);
+        }
+        let header = Header::decode(&bytes)?;
+        if self.body.capacity() > KEPT_BODY_BYTES {
+            self.body = Vec::new();
+        }
+        self.body.clear();
+        read_announced(&mut self.stream, header.body_bytes(), &mut self.body)?;
+        let mut bulk = Vec::new();
+        read_announced(&mut self.stream, header.bulk_bytes(), &mut bulk)?;
+        Ok(Some(Frame {
+            kind: header.kind,
+            body: &self.body,
+            bulk,
+        }))
+    }
+
+    /// Fills the header; false when the stream ended before its first byte.
+    fn read_header(&mut self, bytes: &mut [u8; HEADER_BYTES]) -> Result<bool, FrameError> {
+        let mut filled = 0;
+        while filled < HEADER_BYTES {
+            match self.stream.read(&mut bytes[filled..]) {
+                Ok(0) if filled == 0 => return Ok(false),
+                Ok(0) => return Err(FrameError::Truncated),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Appends exactly `announced` bytes to the empty `into`, which grows as they arrive.
+fn read_announced(
+    stream: &mut impl Read,
+    announced: usize,
+    into: &mut Vec<u8>,
+) -> Result<(), FrameError> {
+    while into.len() < announced {
+        // As much again as has come: an announcement alone costs FIRST_STEP_BYTES at most.
+        let step = (announced - into.len()).min(into.len().max(FIRST_STEP_BYTES));
+        into.reserve_exact(step);
+        // Reads into the spare capacity, which need not be zeroed first.
+        if stream.by_ref().take(step as u64).read_to_end(into)? < step {
+            return Err(FrameError::Truncated);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_announcement_alone_takes_little_memory() {
+        let mut into = Vec::new();
+        let end = read_announced(&mut io::empty(), BULK_BYTES_MAX, &mut into);
+        assert!(matches!(end, Err(FrameError::Truncated)));
+        assert!(into.capacity() <= FIRST_STEP_BYTES, "{}", into.capacity());
+
+        let mut into = Vec::new();
+        let some = vec![7; FIRST_STEP_BYTES + 1];
+        let end = read_announced(&mut some.as_slice(), BULK_BYTES_MAX, &mut into);
+        assert!(matches!(end, Err(FrameError::Truncated)));
+        assert!(
+            into.capacity() <= 2 * FIRST_STEP_BYTES,
+            "{}",
+            into.capacity()
+        );
+    }
+
+    #[test]
+    fn what_arrives_takes_no_more_than_it_needs() {
+        let bytes: Vec<u8> = (0..BULK_BYTES_MAX - 3).map(|at| (at % 251) as u8).collect();
+        let mut into = Vec::new();
+        read_announced(&mut bytes.as_slice(), bytes.len(), &mut into).unwrap();
+        assert_eq!(into, bytes);
+        assert_eq!(into.capacity(), bytes.len());
+    }
+
+    #[test]
+    fn every_wrong_byte_of_a_header_is_noticed_or_changes_a_length() {
+        let header = Header::new(Kind::Message, 5, 6).unwrap();
+        let good = header.encode();
+        assert_eq!(Header::decode(&good).unwrap(), header);
+        for at in 0..HEADER_BYTES {
+            for value in (0..=255).filter(|value| *value != good[at]) {
+                let mut bytes = good;
+                bytes[at] = value;
+                match Header::decode(&bytes) {
+                    Ok(other) => assert!((8..16).contains(&at) && other != header, "byte {at}"),
+                    Err(FrameError::BadMagic(_)) => assert!(at < 4),
+                    Err(FrameError::BadVersion(_)) => assert_eq!(at, 4),
+                    Err(FrameError::TooLarge { .. }) => assert!((8..16).contains(&at)),
+                    Err(_) => assert!((5..8).contains(&at) || at >= 16, "byte {at}"),
+                }
+            }
+        }
+    }
+}

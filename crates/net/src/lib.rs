@@ -1,0 +1,45 @@
+//! Moves opaque messages between machines over TCP, and holds the two impure sources: the clock
+//! and the entropy of the operating system.
+//!
+//! Guarantees: of one link, `opened`, every `frame` in the order sent, and `closed` are called one
+//! after the other on one thread; `closed` comes exactly once for each `opened`. No method of
+//! [`Link`] calls [`Events`] or waits for the peer, so all of them may be called under a lock that
+//! the events take. Everything a peer can make this crate hold is bounded. What a message means is
+//! not known here.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+mod dial;
+pub mod entropy;
+mod frame;
+mod identity;
+mod link;
+mod listen;
+mod queue;
+mod receive;
+mod timer;
+
+pub use dial::{DialError, Dialer};
+pub use frame::{
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind,
+};
+pub use identity::{Identity, NotLoopback};
+pub use link::{CloseReason, LINGER_NS, Link, LinkId, QUEUE_BYTES_MAX};
+pub use listen::{CONNECTIONS_MAX, Listener};
+pub use queue::Bulk;
+pub use timer::Timer;
+
+use std::sync::Arc;
+
+/// What a room is told about its links. Called on the link's reading thread.
+///
+/// A method may send, flush and close links. It must not wait for [`Listener::stop`] or
+/// [`Dialer::stop`] of another thread, because those wait for it.
+pub trait Events: Send + Sync {
+    /// A peer that speaks our protocol is at the other end; frames follow.
+    fn opened(&self, link: &Arc<Link>);
+    /// A frame came. While this runs, no other frame of the same link is delivered.
+    fn frame(&self, link: &Arc<Link>, body: &[u8], bulk: Vec<u8>);
+    /// The link that was opened is gone; nothing more comes from it.
+    fn closed(&self, id: LinkId, reason: &CloseReason);
+}

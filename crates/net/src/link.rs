@@ -1,0 +1,478 @@
+//! One live TCP connection: a bounded queue of frames to write, and an orderly end.
+//!
+//! Guarantees: frames leave in the order of [`Link::send`]; no method blocks on the peer; after an
+//! overrun not one later frame leaves, so the peer never sees a gap. Closing writes what is queued,
+//! shuts down the writing half and reads until the peer's end, all within [`LINGER_NS`], because
+//! closing a socket with unread input resets it and takes the last replies from the peer.
+//!
+//! Who may change what: `out` holds every decision and is never held during a system call that
+//! may wait. `out.writing` says that somebody writes; only they touch `unsent`. Somebody is the
+//! thread that called `flush`, until the socket is full; then the link's writer thread, which
+//! exists from the first time it is needed.
+//!
+//! | stage   | queue     | frames read | next                                                     |
+//! |---------|-----------|-------------|----------------------------------------------------------|
+//! | Open    | accepts   | delivered   | Closing by close or the peer's end; Broken; Aborted      |
+//! | Broken  | dropped   | delivered   | the reader finds the end after what had already arrived  |
+//! | Closing | drains    | discarded   | the reader finds the end, or Aborted after LINGER_NS     |
+//! | Aborted | dropped   | discarded   | the reader finds the end at once                         |
+
+use crate::clock;
+use crate::frame::{FrameError, Kind};
+use crate::identity::Identity;
+use crate::queue::{Bulk, Outgoing, SLICES, Unsent};
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Most bytes that wait to be written on one link. A peer that leaves more unread is cut off.
+pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// How long an orderly end may take before the connection is cut.
+pub const LINGER_NS: u64 = 2_000_000_000;
+/// What a thread writes for others before the writer thread takes over: it has its own work.
+const INLINE_BYTES: usize = 4 << 20;
+/// How often a writer that waits for a full socket looks whether the link has ended.
+const POLL_NS: i64 = 100_000_000;
+/// A silent peer is probed after this time, and given up after three probes.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Names a link within the process: no two links ever have the same, whoever made them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u64);
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "link {}", self.0)
+    }
+}
+
+/// The last id given. One for the process, since links of several dialers meet in one `Events`.
+static LAST_ID: AtomicU64 = AtomicU64::new(0);
+
+/// Why a link ended: the first cause wins.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CloseReason {
+    /// The peer ended the connection in order.
+    #[error("the peer closed the connection")]
+    Peer,
+    /// The listener or dialer was stopped.
+    #[error("this side is stopping")]
+    Stopped,
+    /// The room above refused what the peer said.
+    #[error("the peer was refused: {0}")]
+    Refused(String),
+    /// What came is no sequence of frames.
+    #[error("{0}")]
+    Frame(#[source] FrameError),
+    /// The peer said nothing after connecting.
+    #[error("the peer did not introduce itself in time: is it an Ariel of the same version?")]
+    NoHello,
+    /// The peer does not read what it is sent.
+    #[error("{queued_bytes} bytes wait for a peer that does not read them; it must connect anew")]
+    Overrun {
+        /// Bytes that would have waited.
+        queued_bytes: usize,
+    },
+    /// This side made a message longer than a frame may be.
+    #[error("a message could not be sent: {0}")]
+    Unsendable(#[source] FrameError),
+    /// The connection failed.
+    #[error("the connection failed: {0}")]
+    Io(#[source] Arc<io::Error>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Broken,
+    Closing,
+    Aborted,
+}
+
+struct Outbound {
+    stage: Stage,
+    reason: Option<CloseReason>,
+    /// When Closing becomes Aborted.
+    close_by_ns: u64,
+    queue: VecDeque<Outgoing>,
+    /// Of `queue` and `unsent` together.
+    queued_bytes: usize,
+    writing: bool,
+    /// The writing is left to the writer thread, which has not taken it up yet.
+    handed: bool,
+    /// The reader has seen the end; the writer thread must end too.
+    ended: bool,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// Why `pump` stopped.
+enum Pumped {
+    /// Nothing is left, or nothing more can be written; `writing` is false again.
+    Done,
+    /// The socket is full or the budget spent; the caller still owns the writing.
+    Left,
+}
+
+/// A connection. Belongs to a [`crate::Listener`] or a [`crate::Dialer`], which read from it.
+pub struct Link {
+    id: LinkId,
+    peer: SocketAddr,
+    identity: Identity,
+    socket: TcpStream,
+    out: Mutex<Outbound>,
+    /// Something in `out` changed that a waiting thread may care for.
+    changed: Condvar,
+    unsent: Mutex<Unsent>,
+    /// The stage is Closing or Aborted; read for each frame without the lock.
+    discarding: AtomicBool,
+}
+
+impl Link {
+    /// Prepares a fresh connection.
+    pub(crate) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Arc<Link>> {
+        let identity = Identity::check(peer)?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
+        Ok(Arc::new(Link {
+            id: LinkId(LAST_ID.fetch_add(1, Ordering::Relaxed) + 1),
+            peer,
+            identity,
+            socket,
+            out: Mutex::new(Outbound {
+                stage: Stage::Open,
+                reason: None,
+                close_by_ns: 0,
+                queue: VecDeque::new(),
+                queued_bytes: 0,
+                writing: false,
+                handed: false,
+                ended: false,
+                writer: None,
+            }),
+            changed: Condvar::new(),
+            unsent: Mutex::new(Unsent::default()),
+            discarding: AtomicBool::new(false),
+        }))
+    }
+
+    /// The link's name.
+    #[must_use]
+    pub fn id(&self) -> LinkId {
+        self.id
+    }
+
+    /// The address at the other end.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Who is at the other end.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Bytes that wait to be written.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.out.lock().queued_bytes
+    }
+
+    /// Queues a message; a later [`Link::flush`] writes it. The order of calls is the order on the
+    /// wire. On a link that is closing the message is dropped: [`crate::Events::closed`] tells.
+    pub fn send(&self, body: Vec<u8>, bulk: Bulk) {
+        match Outgoing::new(Kind::Message, body, bulk) {
+            Ok(frame) => self.enqueue(frame),
+            Err(error) => {
+                tracing::error!(link = self.id.0, %error, "unsendable message, closing");
+                self.abort(CloseReason::Unsendable(error));
+            }
+        }
+    }
+
+    pub(crate) fn send_hello(&self) {
+        if let Ok(frame) = Outgoing::new(Kind::Hello, Vec::new(), Bulk::empty()) {
+            self.enqueue(frame);
+        }
+    }
+
+    fn enqueue(&self, frame: Outgoing) {
+        let mut out = self.out.lock();
+        if out.stage != Stage::Open {
+            return;
+        }
+        let queued_bytes = out.queued_bytes + frame.len();
+        if queued_bytes > QUEUE_BYTES_MAX {
+            // Under the same lock: a smaller frame sent next must not slip past the lost one.
+            self.abort_locked(&mut out, CloseReason::Overrun { queued_bytes });
+            return;
+        }
+        out.queued_bytes = queued_bytes;
+        out.queue.push_back(frame);
+    }
+
+    /// Writes what is queued, unless somebody is writing already (they will write this too).
+    pub fn flush(self: &Arc<Self>) {
+        {
+            let mut out = self.out.lock();
+            if out.writing || out.queue.is_empty() {
+                return;
+            }
+            out.writing = true;
+        }
+        self.pump_or_hand_over();
+    }
+
+    /// Ends the link in order: what is queued still leaves, what comes is no longer delivered.
+    /// Returns at once; [`crate::Events::closed`] is called when the end is reached.
+    pub fn close(self: &Arc<Self>, reason: CloseReason) {
+        if self.begin_close(reason) {
+            let mut out = self.out.lock();
+            // The reader may wait for bytes that never come: the writer thread bounds that.
+            if !out.ended {
+                self.ensure_writer(&mut out);
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// The same for the reader itself, which bounds its own waiting. False if already ending.
+    pub(crate) fn begin_close(self: &Arc<Self>, reason: CloseReason) -> bool {
+        {
+            let mut out = self.out.lock();
+            if out.stage != Stage::Open {
+                return false;
+            }
+            out.stage = Stage::Closing;
+            out.reason = Some(reason);
+            out.close_by_ns = clock::now_ns() + LINGER_NS;
+            self.discarding.store(true, Ordering::Release);
+            if out.writing {
+                // Whoever writes finds the stage when the queue is empty.
+                self.changed.notify_all();
+                return true;
+            }
+            out.writing = true;
+        }
+        self.pump_or_hand_over();
+        true
+    }
+
+    /// Cuts the link: nothing more leaves, nothing more is delivered.
+    pub(crate) fn abort(&self, reason: CloseReason) {
+        self.abort_locked(&mut self.out.lock(), reason);
+    }
+
+    fn abort_locked(&self, out: &mut Outbound, reason: CloseReason) {
+        self.discarding.store(true, Ordering::Release);
+        self.cut(out, Stage::Aborted, reason);
+    }
+
+    fn cut(&self, out: &mut Outbound, stage: Stage, reason: CloseReason) {
+        out.stage = stage;
+        out.reason.get_or_insert(reason);
+        out.queue.clear();
+        out.queued_bytes = 0;
+        // Wakes the reader and a writer in poll. An error means the connection is gone already.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.changed.notify_all();
+    }
+
+    /// Writes as the owner of `writing`, leaving the rest to the writer thread.
+    fn pump_or_hand_over(self: &Arc<Self>) {
+        if let Pumped::Left = self.pump(INLINE_BYTES) {
+            let mut out = self.out.lock();
+            if out.ended {
+                // The writer thread is gone, and so is the connection.
+                out.writing = false;
+                return;
+            }
+            out.handed = true;
+            self.ensure_writer(&mut out);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Writes up to about `budget` bytes without waiting. The caller owns `writing`.
+    fn pump(&self, budget: usize) -> Pumped {
+        let mut unsent = self.unsent.lock();
+        let (mut written, mut total) = (0, 0);
+        loop {
+            {
+                let mut out = self.out.lock();
+                if !matches!(out.stage, Stage::Open | Stage::Closing) {
+                    unsent.clear();
+                    self.stop_writing(&mut out);
+                    return Pumped::Done;
+                }
+                out.queued_bytes -= std::mem::take(&mut written);
+                unsent.take(&mut out.queue);
+                if unsent.is_empty() {
+                    if out.stage == Stage::Closing {
+                        // The peer reads the end after the last frame.
+                        let _ = self.socket.shutdown(Shutdown::Write);
+                    }
+                    self.stop_writing(&mut out);
+                    return Pumped::Done;
+                }
+            }
+            if total >= budget {
+                return Pumped::Left;
+            }
+            match self.write_some(&unsent) {
+                Ok(bytes) => {
+                    written = bytes;
+                    total += bytes;
+                    unsent.advance(bytes);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Pumped::Left,
+                Err(error) => self.break_off(error.into()),
+            }
+        }
+    }
+
+    fn write_some(&self, unsent: &Unsent) -> Result<usize, Errno> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let filled = unsent.fill(&mut slices);
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut control = SendAncillaryBuffer::default();
+        sendmsg(&self.socket, &slices[..filled], &mut control, flags)
+    }
+
+    fn stop_writing(&self, out: &mut Outbound) {
+        out.writing = false;
+        self.changed.notify_all();
+    }
+
+    /// Writing failed. What the peer said before it went is still read.
+    fn break_off(&self, error: io::Error) {
+        let mut out = self.out.lock();
+        if out.stage == Stage::Open {
+            self.cut(&mut out, Stage::Broken, CloseReason::Io(Arc::new(error)));
+        } else {
+            self.abort_locked(&mut out, CloseReason::Io(Arc::new(error)));
+        }
+    }
+
+    fn ensure_writer(self: &Arc<Self>, out: &mut Outbound) {
+        if out.writer.is_some() {
+            return;
+        }
+        let link = Arc::clone(self);
+        let name = format!("net-write-{}", self.id.0);
+        match thread::Builder::new()
+            .name(name)
+            .spawn(move || link.writer())
+        {
+            Ok(thread) => out.writer = Some(thread),
+            Err(error) => {
+                // Nobody is left to finish what was handed over.
+                if std::mem::take(&mut out.handed) {
+                    out.writing = false;
+                }
+                self.abort_locked(out, CloseReason::Io(Arc::new(error)));
+            }
+        }
+    }
+
+    /// The writer thread: finishes what was handed over, and bounds an orderly end.
+    fn writer(self: Arc<Self>) {
+        let mut out = self.out.lock();
+        loop {
+            if out.ended && !out.handed {
+                return;
+            }
+            if std::mem::take(&mut out.handed) {
+                drop(out);
+                self.pump_patiently();
+                out = self.out.lock();
+            } else if out.stage == Stage::Closing {
+                self.wait_closing(&mut out);
+            } else {
+                self.changed.wait(&mut out);
+            }
+        }
+    }
+
+    /// Writes until nothing is left, waiting for the peer to read.
+    fn pump_patiently(&self) {
+        while let Pumped::Left = self.pump(usize::MAX) {
+            let tick = Timespec {
+                tv_sec: 0,
+                tv_nsec: POLL_NS,
+            };
+            // Errors and hang-ups show at the next write.
+            let _ = poll(
+                &mut [PollFd::new(&self.socket, PollFlags::OUT)],
+                Some(&tick),
+            );
+            let mut out = self.out.lock();
+            if out.stage == Stage::Closing && clock::now_ns() >= out.close_by_ns {
+                self.abort_locked(&mut out, CloseReason::Stopped);
+            }
+        }
+    }
+
+    /// One wait of an orderly end; cuts the link when its time is over.
+    fn wait_closing(&self, out: &mut parking_lot::MutexGuard<'_, Outbound>) {
+        let left_ns = out.close_by_ns.saturating_sub(clock::now_ns());
+        if left_ns == 0 {
+            self.abort_locked(out, CloseReason::Stopped);
+        } else {
+            self.changed.wait_for(out, Duration::from_nanos(left_ns));
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    pub(crate) fn is_discarding(&self) -> bool {
+        self.discarding.load(Ordering::Acquire)
+    }
+
+    /// Waits until what was queued before the end has left, at most until the end is due.
+    pub(crate) fn wait_drained(&self) {
+        let mut out = self.out.lock();
+        while out.stage == Stage::Closing && out.writing {
+            self.wait_closing(&mut out);
+        }
+    }
+
+    /// The reader's last word: frees the connection, whoever still holds the link.
+    pub(crate) fn end(&self, otherwise: CloseReason) -> CloseReason {
+        let (writer, reason) = {
+            let mut out = self.out.lock();
+            self.abort_locked(&mut out, otherwise.clone());
+            out.ended = true;
+            (out.writer.take(), out.reason.clone().unwrap_or(otherwise))
+        };
+        if let Some(writer) = writer {
+            // It sees `ended` at once; a panic in it has been reported by its own thread.
+            let _ = writer.join();
+        }
+        reason
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.id, self.peer)
+    }
+}

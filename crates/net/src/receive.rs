@@ -1,0 +1,164 @@
+//! The life of a link as its reading thread lives it: greet, deliver, end.
+//!
+//! Guarantees: `opened` is called only after the peer showed that it speaks this protocol, and then
+//! `closed` exactly once, after everything else, also if an event panics. The thread does not
+//! outlive the peer's end, or the cutting of the link, by more than one call of an event.
+
+use crate::Events;
+use crate::frame::{FrameError, FrameReader, Kind};
+use crate::link::{CloseReason, Link};
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a peer may take to introduce itself.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the reader found.
+struct End {
+    reason: CloseReason,
+    /// Nothing more can be read.
+    at_end: bool,
+}
+
+/// Frees the connection even if an event panics; tells `closed` if `opened` was told.
+struct Ending<'a> {
+    link: &'a Arc<Link>,
+    events: &'a dyn Events,
+    opened: bool,
+    reason: Option<CloseReason>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let panicked = CloseReason::Refused("an event handler panicked".into());
+        let reason = self.link.end(self.reason.take().unwrap_or(panicked));
+        tracing::debug!(link = self.link.id().0, %reason, "closed");
+        if self.opened {
+            self.events.closed(self.link.id(), &reason);
+        }
+    }
+}
+
+/// Reads the link to its end. `on_open` follows `Events::opened`. An error: it never opened.
+pub(crate) fn run(
+    link: &Arc<Link>,
+    events: &dyn Events,
+    on_open: impl FnOnce(),
+) -> Result<(), CloseReason> {
+    let mut frames = FrameReader::new(link.socket());
+    let mut ending = Ending {
+        link,
+        events,
+        opened: false,
+        reason: None,
+    };
+    if let Err(end) = greet(link, &mut frames) {
+        let reason = finish(link, end);
+        ending.reason = Some(reason.clone());
+        return Err(reason);
+    }
+    tracing::debug!(link = link.id().0, peer = %link.peer(), "opened");
+    ending.opened = true;
+    events.opened(link);
+    on_open();
+    let end = deliver(link, &mut frames, events);
+    ending.reason = Some(finish(link, end));
+    Ok(())
+}
+
+/// Exchanges Hellos.
+fn greet(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>) -> Result<(), End> {
+    let failed = |error| End {
+        reason: CloseReason::Io(Arc::new(error)),
+        at_end: true,
+    };
+    link.socket()
+        .set_read_timeout(Some(HELLO_TIMEOUT))
+        .map_err(failed)?;
+    link.send_hello();
+    link.flush();
+    match frames.next_frame() {
+        Ok(Some(frame)) if frame.kind == Kind::Hello => {}
+        Ok(Some(frame)) => return Err(failing(FrameError::OutOfTurn(frame.kind))),
+        Ok(None) => {
+            return Err(End {
+                reason: CloseReason::Peer,
+                at_end: true,
+            });
+        }
+        Err(FrameError::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
+            return Err(End {
+                reason: CloseReason::NoHello,
+                at_end: false,
+            });
+        }
+        Err(error) => return Err(failing(error)),
+    }
+    link.socket().set_read_timeout(None).map_err(failed)
+}
+
+/// Delivers messages until the stream or the link ends.
+fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn Events) -> End {
+    loop {
+        let next = frames.next_frame();
+        if link.is_discarding() {
+            // The reason is the link's; whether the stream is at its end is found by reading on.
+            return End {
+                reason: CloseReason::Stopped,
+                at_end: matches!(next, Ok(None)),
+            };
+        }
+        match next {
+            Ok(Some(frame)) if frame.kind == Kind::Message => {
+                events.frame(link, frame.body, frame.bulk);
+            }
+            Ok(Some(frame)) => return failing(FrameError::OutOfTurn(frame.kind)),
+            Ok(None) => {
+                return End {
+                    reason: CloseReason::Peer,
+                    at_end: true,
+                };
+            }
+            Err(error) => return failing(error),
+        }
+    }
+}
+
+fn failing(error: FrameError) -> End {
+    match error {
+        FrameError::Io(error) => End {
+            reason: CloseReason::Io(error),
+            at_end: true,
+        },
+        FrameError::Truncated => End {
+            reason: CloseReason::Frame(error),
+            at_end: true,
+        },
+        _ => End {
+            reason: CloseReason::Frame(error),
+            at_end: false,
+        },
+    }
+}
+
+/// Lets what is queued leave, then reads until the peer's end.
+fn finish(link: &Arc<Link>, end: End) -> CloseReason {
+    if end.at_end {
+        link.begin_close(end.reason.clone());
+    } else {
+        link.close(end.reason.clone());
+        // Bounded by the link's writer thread, which cuts the link when its time is over.
+        let mut rubbish = [0; 4096];
+        loop {
+            match link.socket().read(&mut rubbish) {
+                Ok(0) => break,
+                Err(error) if error.kind() != ErrorKind::Interrupted => break,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    link.wait_drained();
+    end.reason
+}
