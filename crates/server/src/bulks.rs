@@ -1,0 +1,52 @@
+//! Bytes that travel beside messages, by number: the machine moves numbers, never bytes.
+//!
+//! Guarantees: a number is never reused, zero is never given out, and what was taken is gone.
+
+use logic::server::Bulk;
+use std::collections::HashMap;
+
+/// The bytes that wait for their message, or for their request to be applied.
+#[derive(Debug, Default)]
+pub(crate) struct Bulks {
+    kept: HashMap<Bulk, Vec<u8>>,
+    last: Bulk,
+}
+
+impl Bulks {
+    /// Keeps bytes; zero for none.
+    pub(crate) fn keep(&mut self, bytes: Vec<u8>) -> Bulk {
+        if bytes.is_empty() {
+            return 0;
+        }
+        self.last += 1;
+        self.kept.insert(self.last, bytes);
+        self.last
+    }
+
+    /// Gives the bytes up; none for zero.
+    pub(crate) fn take(&mut self, bulk: Bulk) -> Vec<u8> {
+        self.kept.remove(&bulk).unwrap_or_default()
+    }
+
+    /// How many are kept, and their bytes.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let bytes = self.kept.values().map(|bytes| bytes.len() as u64).sum();
+        (self.kept.len() as u64, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_is_gone_and_its_number_too() {
+        let mut bulks = Bulks::default();
+        assert_eq!(bulks.keep(Vec::new()), 0);
+        let first = bulks.keep(vec![1, 2]);
+        assert_eq!(bulks.held(), (1, 2));
+        assert_eq!(bulks.take(first), [1, 2]);
+        assert!(bulks.take(first).is_empty());
+        assert_ne!(bulks.keep(vec![3]), first);
+    }
+}

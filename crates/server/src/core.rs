@@ -1,0 +1,120 @@
+//! The server's lock and what happens around it: inputs enter, links are flushed after it.
+//!
+//! Guarantees: no thread waits for the network or calls the room above while it holds the lock.
+
+use crate::TokenLine;
+use crate::state::{After, State};
+use crate::status::{self, Status};
+use logic::Ticket;
+use logic::server::Input;
+use net::Timer;
+use parking_lot::{Mutex, MutexGuard};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::mpsc::Sender;
+use store::Store;
+
+/// What the threads of a server share.
+pub(crate) struct Core {
+    state: Mutex<State>,
+    timer: OnceLock<Timer>,
+    on_failure: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Core {
+    pub(crate) fn new(state: State, on_failure: Box<dyn Fn(&str) + Send + Sync>) -> Core {
+        Core {
+            state: Mutex::new(state),
+            timer: OnceLock::new(),
+            on_failure,
+        }
+    }
+
+    /// Does `work` under the lock, and afterwards what must be done without it.
+    pub(crate) fn enter<T>(&self, work: impl FnOnce(&mut State, &mut After) -> T) -> T {
+        let mut after = After::default();
+        let result = work(&mut self.state.lock(), &mut after);
+        for link in after.flush {
+            link.flush();
+        }
+        if let (Some(deadline), Some(timer)) = (after.deadline, self.timer.get()) {
+            timer.set(deadline);
+        }
+        if let Some(reason) = after.failure {
+            (self.on_failure)(&reason);
+        }
+        result
+    }
+
+    /// From now on deadlines are met, the first one included.
+    pub(crate) fn begin(&self, timer: Timer) {
+        if self.timer.set(timer).is_ok() {
+            self.enter(|state, after| after.deadline = state.machine.deadline());
+        }
+    }
+
+    /// The timer's callback: returns the next deadline.
+    pub(crate) fn on_deadline(&self) -> Option<u64> {
+        self.enter(|state, after| {
+            let due = state.machine.deadline()?;
+            if due <= net::clock::now_ns() {
+                state.handle(Input::Tick, after);
+                // The timer is told by the result.
+                after.deadline.take()
+            } else {
+                Some(due)
+            }
+        })
+    }
+
+    /// What these tickets waited for is stable, or could not be made so.
+    pub(crate) fn on_synced(&self, tickets: &[Ticket], result: Result<(), String>) {
+        self.enter(|state, after| {
+            let ok = result.is_ok();
+            for &ticket in tickets {
+                state.handle(Input::Synced { ticket, ok }, after);
+            }
+            if let Err(error) = result {
+                // The kernel may have dropped what it could not write: a later success would
+                // say nothing about it.
+                state.fail(format!("the store cannot be made stable: {error}"), after);
+            }
+        });
+    }
+
+    /// Where tickets of `Output::Sync` go; none: nowhere.
+    pub(crate) fn set_syncs(&self, syncs: Option<Sender<Ticket>>) {
+        self.state.lock().syncs = syncs;
+    }
+
+    /// Ends the timer's thread.
+    pub(crate) fn end_timer(&self) {
+        if let Some(timer) = self.timer.get() {
+            timer.stop();
+        }
+    }
+
+    /// Ends serving: the store, or why there is none any more.
+    pub(crate) fn end(&self) -> Result<Option<Store>, String> {
+        let mut state = self.state.lock();
+        match state.failure.take() {
+            Some(reason) => Err(reason),
+            None => Ok(state.store.take()),
+        }
+    }
+
+    /// Figures for people.
+    pub(crate) fn status(&self, addr: SocketAddr, data: &Path) -> Status {
+        status::of(&self.lock(), addr, data)
+    }
+
+    /// All tokens.
+    pub(crate) fn tokens(&self) -> Vec<TokenLine> {
+        self.lock().machine.tokens()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}

@@ -1,0 +1,75 @@
+//! The store as the machine sees it: fids and numbers of bulks in, outcomes out.
+
+use crate::bulks::Bulks;
+use logic::server::{Bulk, Disk};
+use store::{Apply, Store};
+use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, RequestId, SessionId, Time};
+
+/// The store, the bytes beside messages, and whether something was applied.
+pub(crate) struct StoreDisk<'a> {
+    pub(crate) store: &'a mut Store,
+    pub(crate) bulks: &'a mut Bulks,
+    /// Something was logged: it must leave the process before the next message does.
+    pub(crate) logged: &'a mut bool,
+}
+
+impl Disk for StoreDisk<'_> {
+    fn apply(
+        &mut self,
+        now: Time,
+        op: &Op,
+        (caller, origin): (&Caller, Option<Origin>),
+        bulk: Bulk,
+    ) -> Outcome {
+        let data = self.bulks.take(bulk);
+        *self.logged |= op.changes();
+        self.store.apply(Apply {
+            op,
+            caller,
+            now,
+            origin,
+            data: &data,
+        })
+    }
+
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk) {
+        let mut bytes = Vec::new();
+        let outcome = self.store.read(fid, offset, len, &mut bytes);
+        let bulk = match outcome {
+            Outcome::Read { .. } => self.bulks.keep(bytes),
+            _ => 0,
+        };
+        (outcome, bulk)
+    }
+
+    fn answer(&self, origin: Origin) -> Option<Outcome> {
+        self.store.answer(origin)
+    }
+
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.store.lookup(dir, name)
+    }
+
+    fn attr(&self, fid: Fid) -> Option<Attr> {
+        self.store.attr(fid)
+    }
+
+    fn orphans(&self) -> Vec<Fid> {
+        self.store.orphans()
+    }
+
+    fn open_session(&mut self, session: SessionId, now: Time) {
+        *self.logged = true;
+        self.store.open_session(session, now);
+    }
+
+    fn close_session(&mut self, session: SessionId) {
+        *self.logged = true;
+        self.store.close_session(session);
+    }
+
+    fn forget_answers(&mut self, session: SessionId, below: RequestId) {
+        // Written along with the next change: forgetting late harms nobody.
+        self.store.forget_answers(session, below);
+    }
+}

@@ -1,0 +1,82 @@
+//! What the network tells: connections and their messages become inputs of the machine.
+//!
+//! Guarantees: bytes that are no message, and bytes beside a message that break the bound, end
+//! their connection with a logged reason and reach nothing else.
+
+use crate::core::Core;
+use logic::server::Input;
+use net::{CloseReason, Events, Link, LinkId};
+use std::sync::Arc;
+use wire::{ToServer, limits};
+
+impl Events for Core {
+    fn opened(&self, link: &Arc<Link>) {
+        self.enter(|state, _| {
+            if state.store.is_some() {
+                state.links.insert(link.id().0, Arc::clone(link));
+            } else {
+                link.close(CloseReason::Stopped);
+            }
+        });
+    }
+
+    fn frame(&self, link: &Arc<Link>, body: &[u8], bulk: Vec<u8>) {
+        let message = match decode(body, &bulk) {
+            Ok(message) => message,
+            Err(reason) => {
+                tracing::warn!(peer = %link.peer(), reason, "a connection is closed");
+                return link.close(CloseReason::Refused(reason));
+            }
+        };
+        self.enter(|state, after| {
+            if state.store.is_none() || !state.links.contains_key(&link.id().0) {
+                return;
+            }
+            state.received.add(message.kind());
+            let bulk_len = bulk.len() as u32;
+            let input = Input::Message {
+                from: link.id().0,
+                message,
+                bulk: state.bulks.keep(bulk),
+                bulk_len,
+            };
+            state.handle(input, after);
+        });
+    }
+
+    fn closed(&self, id: LinkId, reason: &CloseReason) {
+        let link = self.enter(|state, after| {
+            let link = state.links.remove(&id.0);
+            if link.is_some() {
+                state.handle(Input::Gone { conn: id.0 }, after);
+            }
+            link
+        });
+        let Some(peer) = link.map(|link| link.peer()) else {
+            return;
+        };
+        match reason {
+            // The ordinary ends, and those whose reason was told where they were decided.
+            CloseReason::Peer | CloseReason::Stopped | CloseReason::Refused(_) => {
+                tracing::debug!(%peer, %reason, "a connection has ended");
+            }
+            _ => tracing::warn!(%peer, %reason, "a connection was closed"),
+        }
+    }
+}
+
+fn decode(body: &[u8], bulk: &[u8]) -> Result<ToServer, String> {
+    if bulk.len() > limits::BULK_BYTES as usize {
+        let most = limits::BULK_BYTES;
+        return Err(format!(
+            "{} bytes beside a message, {most} allowed",
+            bulk.len()
+        ));
+    }
+    let message = wire::decode::<ToServer>(body).map_err(|error| error.to_string())?;
+    if !bulk.is_empty() && !matches!(message, ToServer::Request(_)) {
+        // The machine looks at the bytes of requests only, and would keep these for ever.
+        return Err(format!("{} bytes beside a {}", bulk.len(), message.kind()));
+    }
+    Ok(message)
+}

@@ -1,0 +1,212 @@
+//! Runs the server's machine on a store and on the network.
+//!
+//! Guarantees: the machine's outputs are carried out in their order; no message leaves before
+//! everything applied until then is out of this process's memory, so what a client was told
+//! survives a `kill -9`; bytes that are no message end their own connection and no other. When the
+//! store fails, the server stops serving at once instead of answering what is not so. Nothing is
+//! decided here: every decision is `logic::server`'s.
+#![forbid(unsafe_code)]
+
+mod bulks;
+mod core;
+mod counts;
+mod disk;
+mod events;
+mod state;
+mod status;
+mod sync;
+
+pub use status::{ClientLine, Status};
+
+use crate::core::Core;
+use crate::state::State;
+use crate::sync::SyncThread;
+use net::{Identity, Listener, NotLoopback, Timer};
+use parking_lot::Mutex;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use store::{Store, StoreError};
+
+/// The machine's limits and delays.
+pub type MachineOptions = logic::server::Options;
+/// The machine's figures.
+pub type Figures = logic::server::Figures;
+/// A token as listed for people.
+pub type TokenLine = logic::server::TokenLine;
+
+/// Each start of the server begins its epochs this far above those of the start before: more than
+/// the grants and recalls that one run can make.
+const EPOCHS_OF_A_BOOT: u32 = 40;
+
+/// What a server needs.
+pub struct ServerOptions {
+    /// Directory of the store; made if it is not there.
+    pub data: PathBuf,
+    /// User and group to whom the root of a new store belongs.
+    pub owner: (u32, u32),
+    /// Where to listen; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// The machine's limits and delays.
+    pub machine: MachineOptions,
+    /// Called once, on any thread, when the server had to stop serving, with the reason. It must
+    /// not wait for [`Server::stop`].
+    pub on_failure: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Other machines cannot prove who they are.
+    #[error(transparent)]
+    NotLoopback(#[from] NotLoopback),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The address cannot be used.
+    #[error("{addr} cannot be listened at ({error}): stop what listens there or use another port")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// No thread can be started.
+    #[error("no thread can be started ({0}): raise the limit of processes (ulimit -u)")]
+    Thread(#[source] io::Error),
+}
+
+/// Why a server did not end in order. The store recovers at its next start.
+#[derive(Debug, thiserror::Error)]
+pub enum StopError {
+    /// The store cannot be closed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It had stopped serving before.
+    #[error("the server had stopped serving: {0}")]
+    Failed(String),
+}
+
+/// A running server. Dropping it ends it in order.
+pub struct Server {
+    core: Arc<Core>,
+    listener: Listener,
+    syncs: SyncThread,
+    data: PathBuf,
+    /// Whoever stops first does it all; others wait.
+    stopped: Mutex<bool>,
+}
+
+impl Server {
+    /// Opens the store (recovering what a crash left) and serves.
+    ///
+    /// # Errors
+    /// The store cannot be opened, or the address not be listened at.
+    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+        let ServerOptions {
+            data,
+            owner,
+            listen,
+            machine,
+            on_failure,
+        } = options;
+        // Before the store is made: a wrong address leaves nothing behind.
+        Identity::check(listen)?;
+        let store_options = store::Options {
+            root_uid: owner.0,
+            root_gid: owner.1,
+            created: net::clock::now_ns(),
+            ..store::Options::default()
+        };
+        let mut store = Store::open_or_create(&data, &store_options)?;
+        let boot = store.boot() << EPOCHS_OF_A_BOOT;
+        let known = store.sessions();
+        if !known.is_empty() {
+            tracing::info!(
+                sessions = known.len(),
+                "waiting for the clients of the last run"
+            );
+        }
+        let syncer = store.sync_handle();
+        let now = net::clock::now_ns();
+        let root = store.root();
+        let machine = logic::server::Server::new(machine, now, boot, root, known);
+        let core = Arc::new(Core::new(State::new(machine, store), on_failure));
+        let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
+        let timer = {
+            let core = Arc::downgrade(&core);
+            let on_deadline = move || core.upgrade().and_then(|core| core.on_deadline());
+            Timer::new(Box::new(on_deadline)).map_err(StartError::Thread)?
+        };
+        core.begin(timer);
+        let events = Arc::clone(&core) as Arc<dyn net::Events>;
+        let listener = match Listener::bind(listen, events) {
+            Ok(listener) => listener,
+            Err(error) => {
+                syncs.stop(&core);
+                if let Ok(Some(store)) = core.end() {
+                    store.close()?;
+                }
+                let addr = listen;
+                return Err(StartError::Listen { addr, error });
+            }
+        };
+        tracing::info!(addr = %listener.local_addr(), data = %data.display(), "serving");
+        Ok(Server {
+            core,
+            listener,
+            syncs,
+            data,
+            stopped: Mutex::new(false),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    /// Ends in order: what was answered leaves, connections are closed, the store is
+    /// checkpointed and closed. A second call does nothing.
+    ///
+    /// # Errors
+    /// The store cannot be closed, or had failed before.
+    pub fn stop(&self) -> Result<(), StopError> {
+        let mut stopped = self.stopped.lock();
+        if std::mem::replace(&mut *stopped, true) {
+            return Ok(());
+        }
+        self.listener.stop();
+        self.syncs.stop(&self.core);
+        self.core.end_timer();
+        match self.core.end() {
+            Ok(Some(store)) => store.close()?,
+            Ok(None) => {}
+            Err(reason) => return Err(StopError::Failed(reason)),
+        }
+        tracing::info!("ended");
+        Ok(())
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.core.status(self.local_addr(), &self.data)
+    }
+
+    /// All tokens.
+    #[must_use]
+    pub fn tokens(&self) -> Vec<TokenLine> {
+        self.core.tokens()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            tracing::error!(%error, "the server did not end in order");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The machine, its store and its connections: everything behind the server's one lock.
+//!
+//! Who may change what: whoever holds the lock. An input is handled and its outputs are carried out
+//! under one holding of it, so messages are queued on a link in the order in which the machine
+//! made them. Links are flushed afterwards, without the lock: what is queued may already leave.
+//! `store` is there exactly while the server serves; without it no input reaches the machine.
+
+use crate::bulks::Bulks;
+use crate::counts::Counts;
+use crate::disk::StoreDisk;
+use logic::Ticket;
+use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
+use net::{CloseReason, Link};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use store::Store;
+use wire::{SessionId, ToClient, Violation};
+
+/// Everything behind the lock.
+pub(crate) struct State {
+    pub(crate) machine: Machine,
+    pub(crate) store: Option<Store>,
+    pub(crate) bulks: Bulks,
+    pub(crate) links: BTreeMap<Conn, Arc<Link>>,
+    /// Names of sessions, for people.
+    pub(crate) names: BTreeMap<SessionId, String>,
+    pub(crate) received: Counts,
+    pub(crate) sent: Counts,
+    /// To the thread that makes things stable.
+    pub(crate) syncs: Option<Sender<Ticket>>,
+    /// Why the server stopped serving.
+    pub(crate) failure: Option<String>,
+    /// Reused, to spare an allocation for each input.
+    outputs: Vec<Output>,
+}
+
+/// What is to be done when the lock has been let go.
+#[derive(Default)]
+pub(crate) struct After {
+    /// Links with something queued.
+    pub(crate) flush: Vec<Arc<Link>>,
+    /// The machine's next deadline.
+    pub(crate) deadline: Option<u64>,
+    /// The server has just stopped serving.
+    pub(crate) failure: Option<String>,
+}
+
+impl State {
+    pub(crate) fn new(machine: Machine, store: Store) -> State {
+        State {
+            machine,
+            store: Some(store),
+            bulks: Bulks::default(),
+            links: BTreeMap::new(),
+            names: BTreeMap::new(),
+            received: Counts::default(),
+            sent: Counts::default(),
+            syncs: None,
+            failure: None,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Gives the machine one input and carries out what comes of it.
+    pub(crate) fn handle(&mut self, input: Input, after: &mut After) {
+        let Some(store) = &mut self.store else {
+            return;
+        };
+        let mut outputs = std::mem::take(&mut self.outputs);
+        let mut logged = false;
+        let mut disk = StoreDisk {
+            store,
+            bulks: &mut self.bulks,
+            logged: &mut logged,
+        };
+        // Read under the lock: the machine's time never runs backwards.
+        let now = net::clock::now_ns();
+        self.machine.handle(now, input, &mut disk, &mut outputs);
+        if logged && let Err(error) = store.write_out() {
+            // Not one of these may be carried out: what they tell of could be lost.
+            return self.fail(format!("the store cannot be written: {error}"), after);
+        }
+        for output in outputs.drain(..) {
+            self.carry_out(output, after);
+        }
+        self.outputs = outputs;
+        after.deadline = self.machine.deadline();
+    }
+
+    fn carry_out(&mut self, output: Output, after: &mut After) {
+        match output {
+            Output::Send { to, message, bulk } => self.send(to, &message, bulk, after),
+            Output::Sync { ticket } => self.sync(ticket),
+            Output::Discard { bulk } => drop(self.bulks.take(bulk)),
+            Output::Close { conn, violation } => self.close(conn, violation),
+            Output::Event(event) => self.tell(event),
+        }
+    }
+
+    fn send(&mut self, to: Conn, message: &ToClient, bulk: Bulk, after: &mut After) {
+        let bytes = self.bulks.take(bulk);
+        let Some(link) = self.links.get(&to) else {
+            return;
+        };
+        self.sent.add(message.kind());
+        link.send(wire::encode(message), bytes.into());
+        if !after.flush.iter().any(|other| other.id() == link.id()) {
+            after.flush.push(Arc::clone(link));
+        }
+    }
+
+    fn sync(&mut self, ticket: Ticket) {
+        if let Some(syncs) = &self.syncs {
+            // The thread ends only after its sender is gone from here.
+            let _ = syncs.send(ticket);
+        }
+    }
+
+    fn close(&mut self, conn: Conn, violation: Option<Violation>) {
+        let Some(link) = self.links.get(&conn) else {
+            return;
+        };
+        let reason = match violation {
+            None => CloseReason::Stopped,
+            Some(violation) => {
+                let text = describe(violation);
+                tracing::warn!(peer = %link.peer(), reason = text, "a connection is closed");
+                CloseReason::Refused(text.to_owned())
+            }
+        };
+        // What is queued for it still leaves.
+        link.close(reason);
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::Opened { session, name } => {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                tracing::info!(
+                    session = format_args!("{session:016x}"),
+                    name,
+                    "a client came"
+                );
+                self.names.insert(session, name);
+            }
+            Event::Closed { session } => {
+                let name = self.names.remove(&session).unwrap_or_default();
+                tracing::info!(
+                    session = format_args!("{session:016x}"),
+                    name,
+                    "a client left"
+                );
+            }
+            Event::Fenced { session } => {
+                let name = self.names.remove(&session).unwrap_or_default();
+                tracing::warn!(
+                    session = format_args!("{session:016x}"),
+                    name,
+                    "a client did not answer in time and was fenced off"
+                );
+            }
+            Event::GraceOver => tracing::info!("the clients of the last run have been heard"),
+        }
+    }
+
+    /// Stops serving: from now on nothing is answered, and every connection ends.
+    pub(crate) fn fail(&mut self, reason: String, after: &mut After) {
+        if self.store.take().is_none() {
+            return;
+        }
+        tracing::error!(reason, "serving stops");
+        for link in self.links.values() {
+            link.close(CloseReason::Stopped);
+        }
+        self.failure = Some(reason.clone());
+        after.failure = Some(reason);
+        after.deadline = None;
+    }
+}
+
+fn describe(violation: Violation) -> &'static str {
+    match violation {
+        Violation::Undecodable => "its bytes are not a message",
+        Violation::Version => "it speaks another version of the protocol",
+        Violation::Greeting => "it spoke before its greeting, or greeted twice",
+        Violation::Bounds => "it broke a bound of the protocol",
+        Violation::Forbidden => "it asked for what clients may not do",
+    }
+}

@@ -1,0 +1,60 @@
+//! How a server is, as plain data for whoever shows it.
+
+use crate::Figures;
+use crate::state::State;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use wire::SessionId;
+
+/// How a server is.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Its store.
+    pub data: PathBuf,
+    /// The machine's figures.
+    pub figures: Figures,
+    /// Connections.
+    pub connections: u64,
+    /// Clients known by name.
+    pub clients: Vec<ClientLine>,
+    /// Messages received, by kind.
+    pub received: Vec<(&'static str, u64)>,
+    /// Messages sent, by kind.
+    pub sent: Vec<(&'static str, u64)>,
+    /// Bytes beside messages whose requests wait.
+    pub held_bytes: u64,
+    /// Figures of the store, while it serves.
+    pub store: Option<store::Stats>,
+    /// Why it stopped serving.
+    pub failure: Option<String>,
+}
+
+/// A client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientLine {
+    /// Its session.
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+}
+
+pub(crate) fn of(state: &State, addr: SocketAddr, data: &Path) -> Status {
+    let line = |(session, name): (&SessionId, &String)| ClientLine {
+        session: *session,
+        name: name.clone(),
+    };
+    Status {
+        addr,
+        data: data.to_owned(),
+        figures: state.machine.figures(),
+        connections: state.links.len() as u64,
+        clients: state.names.iter().map(line).collect(),
+        received: state.received.list(),
+        sent: state.sent.list(),
+        held_bytes: state.bulks.held().1,
+        store: state.store.as_ref().map(store::Store::stats),
+        failure: state.failure.clone(),
+    }
+}

@@ -1,0 +1,51 @@
+//! The thread beside those of the network: it makes things stable, which takes long, without the
+//! server's lock.
+//!
+//! Guarantees: all who wait for stability while one call of it runs share the next one; the thread
+//! does not run any more when `stop` has returned.
+
+use crate::core::Core;
+use logic::Ticket;
+use parking_lot::Mutex;
+use std::io;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use store::Syncer;
+
+/// Makes things stable.
+pub(crate) struct SyncThread(Mutex<Option<JoinHandle<()>>>);
+
+impl SyncThread {
+    pub(crate) fn start(core: &Arc<Core>, syncer: Syncer) -> io::Result<SyncThread> {
+        let (send, receive) = mpsc::channel();
+        core.set_syncs(Some(send));
+        let core = Arc::downgrade(core);
+        let run = move || make_stable(&core, &syncer, &receive);
+        let thread = thread::Builder::new().name("sync".into()).spawn(run)?;
+        Ok(SyncThread(Mutex::new(Some(thread))))
+    }
+
+    pub(crate) fn stop(&self, core: &Core) {
+        core.set_syncs(None);
+        let thread = self.0.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
+            // A panic in it has been reported by its own thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn make_stable(core: &Weak<Core>, syncer: &Syncer, tickets: &Receiver<Ticket>) {
+    while let Ok(first) = tickets.recv() {
+        let mut group = vec![first];
+        group.extend(tickets.try_iter());
+        let result = syncer.sync().map_err(|error| error.to_string());
+        let Some(core) = core.upgrade() else {
+            return;
+        };
+        core.on_synced(&group, result);
+    }
+}
