@@ -1,0 +1,187 @@
+//! Moves bytes as the machine's outputs say: between messages, slots, and the programs' own bytes.
+//!
+//! Guarantees: every move is done at its output's turn, under the client's lock, so a piece names
+//! the bytes as they are at that moment; bytes of a write are copied at most once on their way to
+//! the network, however often they are sent.
+
+use crate::arena::Arena;
+use logic::Ticket;
+use logic::client::{Output, Piece};
+use net::Bulk;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A write's bytes, held until its answer.
+pub(crate) enum Data {
+    /// As the front gave them.
+    Given(Vec<u8>),
+    /// The same, shared with messages on their way.
+    Shared(Arc<[u8]>),
+}
+
+impl Data {
+    fn get(&self) -> &[u8] {
+        match self {
+            Data::Given(bytes) => bytes,
+            Data::Shared(bytes) => bytes,
+        }
+    }
+
+    fn share(&mut self) -> Arc<[u8]> {
+        if let Data::Given(bytes) = self {
+            *self = Data::Shared(std::mem::take(bytes).into());
+        }
+        match self {
+            Data::Shared(bytes) => Arc::clone(bytes),
+            Data::Given(_) => unreachable!("it has just been shared"),
+        }
+    }
+}
+
+/// Where bytes are while one input is handled.
+pub(crate) struct Bytes<'a> {
+    pub(crate) arena: &'a mut Arena,
+    pub(crate) data: &'a mut HashMap<Ticket, Data>,
+    /// Those beside the message.
+    pub(crate) beside: &'a mut Vec<u8>,
+}
+
+impl Bytes<'_> {
+    /// Does what an output says about slots; false: it says nothing about them.
+    pub(crate) fn apply(&mut self, output: &Output) -> bool {
+        match *output {
+            Output::Fill { slot, from, len } => {
+                let bytes = range(self.beside, from, len);
+                self.arena.fill(slot, bytes);
+            }
+            Output::CopyIn {
+                ticket,
+                from,
+                slot,
+                at,
+                len,
+            } => {
+                let data = self.data.get(&ticket).map_or(&[][..], Data::get);
+                self.arena.put(slot, at, range(data, from, len));
+            }
+            Output::Zero { slot, at, len } => self.arena.zero(slot, at, len),
+            _ => return false,
+        }
+        true
+    }
+
+    /// The bytes of an answer. `last`: no later output needs the bytes beside the message.
+    pub(crate) fn gather(&mut self, pieces: &[Piece], last: bool) -> Vec<u8> {
+        if let [Piece::Bulk { from: 0, len }] = *pieces
+            && last
+            && len as usize == self.beside.len()
+        {
+            // The common answer of a read that missed: moved, not copied.
+            return std::mem::take(self.beside);
+        }
+        let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| self.len(piece)).sum());
+        for piece in pieces {
+            self.append(piece, &mut bytes);
+        }
+        bytes
+    }
+
+    /// The bytes beside a message to be sent.
+    pub(crate) fn bulk(&mut self, pieces: &[Piece]) -> Bulk {
+        if let [Piece::Call { ticket }] = pieces {
+            let data = self.data.get_mut(ticket);
+            return data.map(Data::share).map_or_else(Bulk::empty, Bulk::from);
+        }
+        Bulk::from(self.gather(pieces, false))
+    }
+
+    fn append(&self, piece: &Piece, bytes: &mut Vec<u8>) {
+        match *piece {
+            Piece::Slot { slot, at, len } => bytes.extend_from_slice(self.arena.get(slot, at, len)),
+            Piece::Zero { len } => bytes.resize(bytes.len() + len as usize, 0),
+            Piece::Bulk { from, len } => bytes.extend_from_slice(range(self.beside, from, len)),
+            Piece::Call { ticket } => {
+                bytes.extend_from_slice(self.data.get(&ticket).map_or(&[][..], Data::get));
+            }
+        }
+    }
+
+    fn len(&self, piece: &Piece) -> usize {
+        match *piece {
+            Piece::Slot { len, .. } | Piece::Zero { len } | Piece::Bulk { len, .. } => len as usize,
+            Piece::Call { ticket } => self.data.get(&ticket).map_or(0, |data| data.get().len()),
+        }
+    }
+}
+
+/// Does an output need the bytes beside the message?
+pub(crate) fn needs_beside(output: &Output) -> bool {
+    let beside = |pieces: &[Piece]| pieces.iter().any(|p| matches!(p, Piece::Bulk { .. }));
+    match output {
+        Output::Fill { .. } => true,
+        Output::Send { bulk, .. } => beside(bulk),
+        Output::Done {
+            done: logic::client::Done::Read { pieces },
+            ..
+        } => beside(pieces),
+        _ => false,
+    }
+}
+
+/// The machine was told how many bytes there are: it names no others.
+fn range(bytes: &[u8], from: u32, len: u32) -> &[u8] {
+    let (from, len) = (from as usize, len as usize);
+    let found = from.checked_add(len).and_then(|end| bytes.get(from..end));
+    found.expect("the machine names only bytes that it was told of")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_gathered_in_their_order() {
+        let mut arena = Arena::new(1);
+        arena.put(0, 10, &[1, 2, 3]);
+        let mut data = HashMap::from([(5, Data::Given(vec![9, 9]))]);
+        let mut beside = vec![6, 7, 8];
+        let mut bytes = Bytes {
+            arena: &mut arena,
+            data: &mut data,
+            beside: &mut beside,
+        };
+        let slot = Piece::Slot {
+            slot: 0,
+            at: 11,
+            len: 2,
+        };
+        let pieces = [
+            Piece::Bulk { from: 1, len: 2 },
+            slot,
+            Piece::Zero { len: 1 },
+            Piece::Call { ticket: 5 },
+        ];
+        assert_eq!(bytes.gather(&pieces, true), [7, 8, 2, 3, 0, 9, 9]);
+        assert_eq!(bytes.bulk(&[Piece::Call { ticket: 5 }]).len(), 2);
+        assert_eq!(
+            bytes.bulk(&[Piece::Call { ticket: 5 }]).len(),
+            2,
+            "sent again"
+        );
+    }
+
+    #[test]
+    fn bytes_beside_a_message_are_moved_only_when_nobody_needs_them_later() {
+        let (mut arena, mut data) = (Arena::new(1), HashMap::new());
+        let mut beside = vec![1; 100];
+        let mut bytes = Bytes {
+            arena: &mut arena,
+            data: &mut data,
+            beside: &mut beside,
+        };
+        let whole = [Piece::Bulk { from: 0, len: 100 }];
+        assert_eq!(bytes.gather(&whole, false).len(), 100);
+        assert_eq!(bytes.gather(&whole, true).len(), 100);
+        assert!(beside.is_empty());
+    }
+}

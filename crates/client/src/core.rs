@@ -1,0 +1,221 @@
+//! The client's lock and what happens around it: inputs enter, effects leave after it.
+//!
+//! Guarantees: the front is never called, and the network never waited for, by a thread that
+//! holds the lock.
+
+use crate::effects::Effects;
+use crate::front::{Completion, Done, Front, OnDone};
+use crate::state::State;
+use logic::client::{Call, Input};
+use net::{CloseReason, Events, Link, LinkId, Timer};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use wire::{Caller, Fid, Refusal, ToClient, limits};
+
+/// What the threads of a client share.
+pub(crate) struct Core {
+    state: Mutex<State>,
+    /// The root became known, a connection ended, or the client was stopped.
+    changed: Condvar,
+    root: OnceLock<Fid>,
+    effects: Effects,
+    timer: OnceLock<Timer>,
+    front: Arc<dyn Front>,
+    stopped: AtomicBool,
+}
+
+impl Core {
+    pub(crate) fn new(state: State, front: Arc<dyn Front>) -> Core {
+        Core {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            root: OnceLock::new(),
+            effects: Effects::default(),
+            timer: OnceLock::new(),
+            front,
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Does `work` under the lock, and afterwards what must be done without it.
+    fn enter<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        let (result, deadline) = {
+            let mut state = self.state.lock();
+            let result = work(&mut state);
+            let mut effects = std::mem::take(&mut state.effects);
+            self.effects.push(&mut effects);
+            state.effects = effects;
+            if self.root.get().is_none()
+                && let Some(root) = state.machine.root()
+                && self.root.set(root).is_ok()
+            {
+                self.changed.notify_all();
+            }
+            let deadline = (!state.stopped).then(|| state.machine.deadline());
+            (result, deadline.flatten())
+        };
+        self.effects.run(&*self.front);
+        if let (Some(deadline), Some(timer)) = (deadline, self.timer.get()) {
+            timer.set(deadline);
+        }
+        result
+    }
+
+    /// From now on deadlines are met.
+    pub(crate) fn begin(&self, timer: Timer) {
+        if self.timer.set(timer).is_ok() {
+            self.enter(|_| ());
+        }
+    }
+
+    /// The timer's callback: returns the next deadline.
+    pub(crate) fn on_deadline(&self) -> Option<u64> {
+        self.enter(|state| {
+            if state.stopped {
+                return None;
+            }
+            let due = state.machine.deadline()?;
+            if due <= net::clock::now_ns() {
+                state.handle(Input::Tick, Vec::new());
+            }
+            state.machine.deadline()
+        })
+    }
+
+    pub(crate) fn call(&self, caller: Caller, call: Call, data: Vec<u8>, reply: OnDone) {
+        let refused = self.enter(|state| {
+            if state.stopped {
+                return Some(reply);
+            }
+            let ticket = state.ticket(data, reply);
+            let input = Input::Call {
+                ticket,
+                caller,
+                call,
+            };
+            state.handle(input, Vec::new());
+            None
+        });
+        if let Some(reply) = refused {
+            reply(Completion {
+                done: Done::Refused(Refusal::SessionLost),
+                bytes: Vec::new(),
+            });
+        }
+    }
+
+    /// An input without an answer.
+    pub(crate) fn tell(&self, input: Input) {
+        self.enter(|state| {
+            if !state.stopped {
+                state.handle(input, Vec::new());
+            }
+        });
+    }
+
+    pub(crate) fn root(&self) -> Option<Fid> {
+        self.root.get().copied()
+    }
+
+    /// Waits for the root; `Err`: why there is none yet.
+    pub(crate) fn wait_root(&self, timeout: Duration) -> Result<Fid, Option<String>> {
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = net::clock::now_ns().saturating_add(timeout_ns);
+        let mut state = self.state.lock();
+        loop {
+            if let Some(root) = self.root() {
+                return Ok(root);
+            }
+            let left_ns = until_ns.saturating_sub(net::clock::now_ns());
+            if left_ns == 0 || state.stopped {
+                return Err(state.last_end.clone());
+            }
+            self.changed
+                .wait_for(&mut state, Duration::from_nanos(left_ns));
+        }
+    }
+
+    /// Nothing is called any more. The answers that are still owed are dropped with their
+    /// callbacks. False: it was stopped before.
+    pub(crate) fn stop(&self) -> bool {
+        if self.stopped.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let owed = self.enter(|state| {
+            state.stopped = true;
+            self.changed.notify_all();
+            std::mem::take(&mut state.replies)
+        });
+        if !owed.is_empty() {
+            tracing::warn!(calls = owed.len(), "calls were not answered before the end");
+        }
+        drop(owed);
+        if let Some(timer) = self.timer.get() {
+            timer.stop();
+        }
+        true
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl Events for Core {
+    fn opened(&self, link: &Arc<Link>) {
+        self.enter(|state| {
+            if state.stopped {
+                return;
+            }
+            state.link = Some(Arc::clone(link));
+            state.count_connection();
+            state.handle(Input::Connected, Vec::new());
+        });
+    }
+
+    fn frame(&self, link: &Arc<Link>, body: &[u8], bulk: Vec<u8>) {
+        let message = match decode(body, &bulk) {
+            Ok(message) => message,
+            Err(reason) => {
+                tracing::warn!(server = %link.peer(), reason, "the connection is closed");
+                return link.close(CloseReason::Refused(reason));
+            }
+        };
+        self.enter(|state| {
+            let current = state.link.as_ref().map(|current| current.id());
+            if state.stopped || current != Some(link.id()) {
+                return;
+            }
+            state.count_received(message.kind());
+            let bulk_len = bulk.len() as u32;
+            state.handle(Input::Message { message, bulk_len }, bulk);
+        });
+    }
+
+    fn closed(&self, id: LinkId, reason: &CloseReason) {
+        self.enter(|state| {
+            if state.link.as_ref().is_none_or(|link| link.id() != id) {
+                return;
+            }
+            state.link = None;
+            state.last_end = Some(reason.to_string());
+            if !state.stopped {
+                tracing::warn!(%reason, "the connection to the server has ended; trying again");
+                state.handle(Input::Gone, Vec::new());
+            }
+        });
+    }
+}
+
+fn decode(body: &[u8], bulk: &[u8]) -> Result<ToClient, String> {
+    if bulk.len() > limits::BULK_BYTES as usize {
+        let most = limits::BULK_BYTES;
+        return Err(format!(
+            "{} bytes beside a message, {most} allowed",
+            bulk.len()
+        ));
+    }
+    wire::decode::<ToClient>(body).map_err(|error| error.to_string())
+}

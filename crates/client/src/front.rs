@@ -1,0 +1,63 @@
+//! The client's own vocabulary: the words in which a front talks to it. A front uses these names
+//! and those of `wire`, and knows nothing of the machine behind them.
+
+use wire::Fid;
+
+/// What a program wants.
+pub type Call = logic::client::Call;
+/// Where written bytes come from.
+pub type How = logic::client::How;
+/// The answer to a call.
+pub type Done = logic::client::Done;
+/// How long the kernel may keep an answer.
+pub type Lifetime = logic::client::Lifetime;
+/// An entry of a listing.
+pub type Listed = logic::client::Listed;
+/// What the kernel must drop.
+pub type Invalidate = logic::client::Invalidate;
+/// The machine's limits and delays.
+pub type MachineOptions = logic::client::Options;
+/// The machine's figures.
+pub type Figures = logic::client::Figures;
+/// A token as listed for people.
+pub type TokenLine = logic::client::TokenLine;
+
+/// Who shows the tree to programs, and caches what it was given until it is told to drop it.
+pub trait Front: Send + Sync {
+    /// Something must be dropped. Queues the work and returns at once; when it is done,
+    /// [`crate::Client::invalidated`] is called with the same `id`, by any thread.
+    fn invalidate(&self, id: u64, what: Invalidate);
+}
+
+/// A call's answer with its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The answer.
+    pub done: Done,
+    /// The bytes of `Done::Read`, in order; empty for all other answers. The pieces that the
+    /// answer names have been gathered here and mean nothing any more.
+    pub bytes: Vec<u8>,
+}
+
+/// Takes a call's answer; called once, without a lock held, in the order of the answers. It may
+/// make further calls.
+pub type OnDone = Box<dyn FnOnce(Completion) + Send>;
+
+/// How a client is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages sent, by kind.
+    pub sent: Vec<(&'static str, u64)>,
+    /// Messages received, by kind.
+    pub received: Vec<(&'static str, u64)>,
+    /// Connections made.
+    pub connections: u64,
+    /// Sessions lost: the server took the tokens of a client that it did not hear.
+    pub sessions_lost: u64,
+    /// Changed bytes that could not be written back and are gone.
+    pub lost_bytes: u64,
+    /// Write-backs refused, to be tried again.
+    pub refused_write_backs: u64,
+    /// The last object of which bytes were lost.
+    pub last_lost: Option<Fid>,
+}

@@ -1,0 +1,289 @@
+//! The cache manager of one machine: runs the client's machine on memory and on the network. A
+//! library; it knows neither FUSE nor any other front.
+//!
+//! Guarantees: the machine's outputs are carried out in their order, whichever threads the inputs
+//! come from ([`effects`]); the front is never called with a lock held; every call is answered
+//! once, unless the client is stopped before: then its callback is dropped. Nothing is decided
+//! here: every decision is `logic::client`'s.
+//!
+//! A call runs on the thread that makes it, as far as the machine can answer without the server:
+//! no hop to another thread. No call blocks.
+#![forbid(unsafe_code)]
+
+mod arena;
+mod bury;
+mod bytes;
+mod core;
+mod effects;
+pub mod front;
+mod state;
+
+pub use bury::bury;
+
+use crate::core::Core;
+use crate::front::{
+    Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, TokenLine,
+};
+use crate::state::State;
+use logic::client::Input;
+use net::{DialError, Dialer, Identity, NotLoopback, Timer};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+use wire::{Caller, Fid, Refusal, SessionId};
+
+/// How often it is looked whether a leaving client gets on.
+const LEAVE_STEP: Duration = Duration::from_millis(500);
+/// How long a server that is away is waited for by who owes it nothing.
+const AWAY_TIME: Duration = Duration::from_secs(2);
+
+/// What a client needs.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The server.
+    pub server: SocketAddr,
+    /// The machine's limits and delays.
+    pub machine: MachineOptions,
+    /// A name for people: host and mount point.
+    pub name: String,
+}
+
+/// Why a client did not start or is not ready.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Other machines cannot prove who they are.
+    #[error(transparent)]
+    NotLoopback(#[from] NotLoopback),
+    /// No thread can be started.
+    #[error("no thread can be started ({0}): raise the limit of processes (ulimit -u)")]
+    Thread(#[source] io::Error),
+    /// There is no connection.
+    #[error("{0} (a server is started by `ariel serve --data DIR --listen ADDR`)")]
+    Unreachable(#[from] DialError),
+    /// There is a connection, and no session.
+    #[error(
+        "the server at {server} did not open a session in time{}: is it an Ariel server of the \
+         same version, and does its log say why?",
+        .last_end.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
+    )]
+    NoSession {
+        /// The server.
+        server: SocketAddr,
+        /// Why the last connection ended.
+        last_end: Option<String>,
+    },
+}
+
+/// Why not everything was given back.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaveError {
+    /// Nothing moved for the time given.
+    #[error(
+        "{dirty_blocks} changed blocks and {requests} requests did not get to the server at \
+         {server}: start it and try again, or end this client without them"
+    )]
+    Stuck {
+        /// The server.
+        server: SocketAddr,
+        /// How many blocks.
+        dirty_blocks: u64,
+        /// How many requests.
+        requests: u64,
+    },
+    /// The machine refused.
+    #[error(
+        "leaving the server at {server} was refused ({refusal:?}): see the log for what is lost"
+    )]
+    Refused {
+        /// The server.
+        server: SocketAddr,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The client was stopped meanwhile.
+    #[error("the client was stopped before everything was written back: see the log")]
+    Stopped,
+}
+
+/// A client of one server. Dropping it stops it without giving anything back: [`Client::leave`]
+/// first.
+pub struct Client {
+    core: Arc<Core>,
+    dialer: Dialer,
+    server: SocketAddr,
+}
+
+impl Client {
+    /// Starts connecting to the server, and goes on doing so for ever. Invalidations go to `front`.
+    ///
+    /// # Errors
+    /// The address is not a loopback one, or no thread can be started.
+    pub fn start(options: ClientOptions, front: Arc<dyn Front>) -> Result<Client, ClientError> {
+        let ClientOptions {
+            server,
+            machine,
+            name,
+        } = options;
+        Identity::check(server)?;
+        let state = State::new(machine, fresh_session(), &name);
+        let core = Arc::new(Core::new(state, front));
+        let timer = {
+            let core = Arc::downgrade(&core);
+            let on_deadline = move || core.upgrade().and_then(|core| core.on_deadline());
+            Timer::new(Box::new(on_deadline)).map_err(ClientError::Thread)?
+        };
+        core.begin(timer);
+        let events = Arc::clone(&core) as Arc<dyn net::Events>;
+        let dialer = Dialer::new(server, events).map_err(ClientError::Thread)?;
+        Ok(Client {
+            core,
+            dialer,
+            server,
+        })
+    }
+
+    /// Makes a call. `data`: the bytes of a write. `reply` is called once, on this thread or on
+    /// another, possibly before this returns.
+    pub fn call(&self, caller: Caller, call: Call, data: Vec<u8>, reply: OnDone) {
+        self.core.call(caller, call, data, reply);
+    }
+
+    /// The front gives back `count` of the references that answers gave it.
+    pub fn forget(&self, fid: Fid, count: u64) {
+        self.core.tell(Input::Forget { fid, count });
+    }
+
+    /// What [`Front::invalidate`] named under this number has been dropped.
+    pub fn invalidated(&self, id: u64) {
+        self.core.tell(Input::Invalidated { id });
+    }
+
+    /// Waits until the server has opened a session, and says the tree's root.
+    ///
+    /// # Errors
+    /// It has not within `timeout`; the client goes on trying.
+    pub fn wait_ready(&self, timeout: Duration) -> Result<Fid, ClientError> {
+        match self.core.wait_root(timeout) {
+            Ok(root) => Ok(root),
+            Err(last_end) => {
+                if last_end.is_none() {
+                    // Never connected: the dialer knows what its last attempt met.
+                    self.dialer.wait_connected(Duration::ZERO)?;
+                }
+                Err(ClientError::NoSession {
+                    server: self.server,
+                    last_end,
+                })
+            }
+        }
+    }
+
+    /// The tree's root.
+    ///
+    /// # Panics
+    /// It is not known: [`Client::wait_ready`] has not succeeded yet.
+    #[must_use]
+    pub fn root(&self) -> Fid {
+        self.core
+            .root()
+            .expect("the client was waited for until it was ready")
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// Its session; another one after a loss.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.core.state().machine.session()
+    }
+
+    /// Writes everything back, gives everything back and ends the session. Gives up when not one
+    /// dirty block was written back for `timeout`; a server that is away is not waited for when
+    /// there is nothing to be written back. Must not be called from a callback.
+    ///
+    /// # Errors
+    /// Not everything could be written back.
+    pub fn leave(&self, timeout: Duration) -> Result<(), LeaveError> {
+        let server = self.server;
+        let (send, receive) = mpsc::channel();
+        let reply = Box::new(move |completion: Completion| {
+            // Nobody waits any more if the time was over.
+            let _ = send.send(completion.done);
+        });
+        self.call(Caller::default(), Call::Leave, Vec::new(), reply);
+        let mut dirty_blocks = self.figures().dirty;
+        let step = timeout.min(LEAVE_STEP);
+        let mut idle = Duration::ZERO;
+        loop {
+            match receive.recv_timeout(step) {
+                Ok(Done::Refused(refusal)) => return Err(LeaveError::Refused { server, refusal }),
+                Ok(_) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => return Err(LeaveError::Stopped),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let figures = self.figures();
+            let (before, requests) = (dirty_blocks, figures.outstanding);
+            dirty_blocks = figures.dirty;
+            idle = if dirty_blocks < before {
+                Duration::ZERO
+            } else {
+                idle + step
+            };
+            let nothing_owed = dirty_blocks == 0 && requests == 0;
+            if nothing_owed && !figures.connected && idle >= AWAY_TIME {
+                tracing::warn!(%server, "the server is away: the lease will tell it of the end");
+                return Ok(());
+            }
+            if idle >= timeout {
+                return Err(LeaveError::Stuck {
+                    server,
+                    dirty_blocks,
+                    requests,
+                });
+            }
+        }
+    }
+
+    /// The machine's figures.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.core.state().machine.figures()
+    }
+
+    /// All tokens.
+    #[must_use]
+    pub fn tokens(&self) -> Vec<TokenLine> {
+        self.core.state().machine.tokens()
+    }
+
+    /// Messages and mishaps so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.core.state().counters()
+    }
+
+    /// Ends the connection (what is queued still leaves) and all threads. Later calls are refused.
+    /// Must not be called from a callback.
+    pub fn stop(&self) {
+        if self.core.stop() {
+            self.dialer.stop();
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A number that no other client has; zero names no session.
+fn fresh_session() -> SessionId {
+    net::entropy::seed().max(1)
+}

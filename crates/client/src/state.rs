@@ -1,0 +1,168 @@
+//! The machine, its memory and the calls that wait: everything behind the client's one lock.
+//!
+//! Who may change what: whoever holds the lock. An input is handled, and the bytes that its outputs
+//! move are moved, under one holding of it; what leaves is queued in the order of the outputs
+//! ([`crate::effects`]) and carried out afterwards. A call is in `replies` from the moment it was
+//! made until its answer is queued, its bytes (if it is a write) in `data` for as long.
+
+use crate::arena::Arena;
+use crate::bytes::{self, Bytes, Data};
+use crate::effects::Effect;
+use crate::front::{Completion, Counters, Done, MachineOptions, OnDone};
+use logic::Ticket;
+use logic::client::{Client as Machine, Event, Input, Output};
+use net::Link;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use wire::SessionId;
+
+/// Fewest slots of a cache.
+const SLOTS_MIN: u32 = 16;
+
+/// Everything behind the lock.
+pub(crate) struct State {
+    pub(crate) machine: Machine,
+    arena: Arena,
+    pub(crate) replies: HashMap<Ticket, OnDone>,
+    data: HashMap<Ticket, Data>,
+    last_ticket: Ticket,
+    /// The connection whose messages count.
+    pub(crate) link: Option<Arc<Link>>,
+    /// Nothing is called any more.
+    pub(crate) stopped: bool,
+    /// Why the last connection ended.
+    pub(crate) last_end: Option<String>,
+    sent: BTreeMap<&'static str, u64>,
+    received: BTreeMap<&'static str, u64>,
+    counters: Counters,
+    /// Reused, to spare allocations.
+    outputs: Vec<Output>,
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl State {
+    pub(crate) fn new(options: MachineOptions, session: SessionId, name: &str) -> State {
+        // The machine makes at least so many of it.
+        let arena = Arena::new(options.slots.max(SLOTS_MIN));
+        State {
+            machine: Machine::new(options, session, name.as_bytes()),
+            arena,
+            replies: HashMap::new(),
+            data: HashMap::new(),
+            last_ticket: 0,
+            link: None,
+            stopped: false,
+            last_end: None,
+            sent: BTreeMap::new(),
+            received: BTreeMap::new(),
+            counters: Counters::default(),
+            outputs: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Registers a call.
+    pub(crate) fn ticket(&mut self, data: Vec<u8>, reply: OnDone) -> Ticket {
+        self.last_ticket += 1;
+        self.replies.insert(self.last_ticket, reply);
+        if !data.is_empty() {
+            self.data.insert(self.last_ticket, Data::Given(data));
+        }
+        self.last_ticket
+    }
+
+    /// Gives the machine one input, moves the bytes that its outputs move, and leaves in `effects`
+    /// what must leave. `beside`: the bytes beside the message.
+    pub(crate) fn handle(&mut self, input: Input, mut beside: Vec<u8>) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        // Read under the lock: the machine's time never runs backwards.
+        self.machine
+            .handle(net::clock::now_ns(), input, &mut outputs);
+        let last_beside = outputs.iter().rposition(bytes::needs_beside);
+        for (index, output) in outputs.drain(..).enumerate() {
+            let last = last_beside.is_none_or(|last| last <= index);
+            self.carry_out(output, &mut beside, last);
+        }
+        self.outputs = outputs;
+    }
+
+    fn carry_out(&mut self, output: Output, beside: &mut Vec<u8>, last: bool) {
+        let mut bytes = Bytes {
+            arena: &mut self.arena,
+            data: &mut self.data,
+            beside,
+        };
+        if bytes.apply(&output) {
+            return;
+        }
+        match output {
+            Output::Send { message, bulk } => {
+                let bulk = bytes.bulk(&bulk);
+                if let Some(link) = &self.link {
+                    *self.sent.entry(message.kind()).or_default() += 1;
+                    self.effects
+                        .push(Effect::Send(Arc::clone(link), message, bulk));
+                }
+            }
+            Output::Done { ticket, done } => {
+                let bytes = match &done {
+                    Done::Read { pieces } => bytes.gather(pieces, last),
+                    _ => Vec::new(),
+                };
+                self.data.remove(&ticket);
+                if let Some(reply) = self.replies.remove(&ticket) {
+                    self.effects
+                        .push(Effect::Reply(reply, Completion { done, bytes }));
+                }
+            }
+            Output::Invalidate { id, what } => self.effects.push(Effect::Invalidate(id, what)),
+            Output::Hangup => {
+                if let Some(link) = &self.link {
+                    self.effects.push(Effect::Hangup(Arc::clone(link)));
+                }
+            }
+            Output::Event(event) => self.tell(&event),
+            Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {}
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        match *event {
+            Event::SessionLost => {
+                self.counters.sessions_lost += 1;
+                tracing::warn!("the session was lost: the server did not hear from this client");
+            }
+            Event::DataLost { fid, bytes } => {
+                self.counters.lost_bytes += bytes;
+                self.counters.last_lost = Some(fid);
+                tracing::error!(%fid, bytes, "changed bytes are lost: nobody took them");
+            }
+            Event::WriteBackRefused { fid, refusal } => {
+                self.counters.refused_write_backs += 1;
+                tracing::warn!(%fid, ?refusal, "a write-back was refused; it will be tried again");
+            }
+        }
+    }
+
+    /// A message came.
+    pub(crate) fn count_received(&mut self, kind: &'static str) {
+        *self.received.entry(kind).or_default() += 1;
+    }
+
+    /// A connection was made.
+    pub(crate) fn count_connection(&mut self) {
+        self.counters.connections += 1;
+    }
+
+    /// All counters.
+    pub(crate) fn counters(&self) -> Counters {
+        let list = |counts: &BTreeMap<&'static str, u64>| {
+            counts.iter().map(|(kind, count)| (*kind, *count)).collect()
+        };
+        Counters {
+            sent: list(&self.sent),
+            received: list(&self.received),
+            ..self.counters.clone()
+        }
+    }
+}
