@@ -1,0 +1,355 @@
+//! The kernel's words to the client's and back: pure functions, one for each pair.
+//!
+//! A node id of the kernel is a vnode number: the root is 1 in both, and a vnode number is never
+//! used again within its partition, so nothing needs to be remembered between them.
+
+use std::time::Duration;
+
+use client::front::{How, Lifetime};
+use rustix::fs::{FileType, OFlags, RenameFlags, XattrFlags};
+use wire::{
+    Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
+    limits,
+};
+
+use crate::abi::{self, Kstatfs, SetattrIn, fattr};
+use crate::reply::FOREVER;
+use crate::request::{Header, Write};
+
+/// The permission bits, the set-id bits and the sticky bit of a mode.
+const MODE_BITS: u32 = 0o7777;
+/// The set-user-id and set-group-id bits.
+const SET_ID_BITS: u16 = 0o6000;
+/// What programs are told to read and write at once: standard I/O makes its buffers that large.
+const IO_BYTES: u32 = 128 << 10;
+/// Unit of `st_blocks`.
+const SECTOR_BYTES: u64 = 512;
+/// Unit of what statfs(2) says.
+const STATFS_BYTES: u32 = 4096;
+const NS_PER_S: u64 = 1_000_000_000;
+/// The kernel opens the file to execute it: the right to read it is not needed. (Its own
+/// `__FMODE_EXEC`, which it hands on among the flags of open(2).)
+const EXECUTE: u32 = 0x20;
+
+/// Root, who needs no permission.
+pub(super) const ROOT: Caller = Caller {
+    uid: 0,
+    gid: 0,
+    groups: None,
+};
+
+/// Who asks. Supplementary groups do not come with requests: the kernel has checked them
+/// (`default_permissions`). What it writes back by itself comes without any user.
+pub(super) fn caller(header: &Header) -> Caller {
+    const NOBODY: u32 = u32::MAX;
+    if header.uid == NOBODY || header.gid == NOBODY {
+        return ROOT;
+    }
+    Caller {
+        uid: header.uid,
+        gid: header.gid,
+        groups: None,
+    }
+}
+
+/// The object behind a node id.
+pub(super) const fn fid(root: Fid, nodeid: u64) -> Fid {
+    Fid {
+        volume: root.volume,
+        vnode: nodeid,
+        uniq: 1,
+    }
+}
+
+/// How long the kernel keeps something.
+pub(super) const fn lifetime(lifetime: Lifetime) -> Duration {
+    match lifetime {
+        Lifetime::None => Duration::ZERO,
+        Lifetime::Forever => FOREVER,
+    }
+}
+
+/// The type bits of `st_mode`.
+pub(super) fn type_bits(kind: Kind) -> u32 {
+    let file_type = match kind {
+        Kind::File => FileType::RegularFile,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::Character => FileType::CharacterDevice,
+        Kind::Block => FileType::BlockDevice,
+    };
+    file_type.as_raw_mode()
+}
+
+/// Attributes for the kernel.
+pub(super) fn attr(fid: Fid, attr: &Attr) -> abi::Attr {
+    let parts = |time: Time| (time / NS_PER_S, (time % NS_PER_S) as u32);
+    let ((atime, atimensec), (mtime, mtimensec)) = (parts(attr.atime), parts(attr.mtime));
+    let (ctime, ctimensec) = parts(attr.ctime);
+    abi::Attr {
+        ino: fid.vnode,
+        size: attr.size,
+        blocks: attr.used_bytes.div_ceil(SECTOR_BYTES),
+        atime,
+        mtime,
+        ctime,
+        atimensec,
+        mtimensec,
+        ctimensec,
+        mode: type_bits(attr.kind) | u32::from(attr.mode),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        blksize: IO_BYTES,
+        flags: 0,
+    }
+}
+
+/// A mode of the kernel without the type. The umask has been applied: `DONT_MASK` is not
+/// negotiated.
+pub(super) const fn mode(mode: u32) -> u16 {
+    (mode & MODE_BITS) as u16
+}
+
+/// Does a write by an ordinary user change this mode?
+pub(super) const fn has_set_id(mode: u16) -> bool {
+    mode & SET_ID_BITS != 0
+}
+
+/// A time of the kernel. Times before 1970, which the client's clock cannot say, become its
+/// beginning.
+fn time(seconds: u64, nanoseconds: u32) -> Time {
+    match u64::try_from(seconds as i64) {
+        Ok(seconds) => seconds
+            .saturating_mul(NS_PER_S)
+            .saturating_add(u64::from(nanoseconds)),
+        Err(_) => 0,
+    }
+}
+
+/// What a `SETATTR` sets. Its change time is not looked at: the kernel sends one only when it
+/// keeps writes back, which it is not allowed to.
+pub(super) fn set(args: &SetattrIn) -> Result<Set, Refusal> {
+    let has = |flag: u32| args.valid & flag != 0;
+    let moment = |flag: u32, now: u32, exact: Time| match (has(flag), has(now)) {
+        (_, true) => Some(SetTime::Now),
+        (true, false) => Some(SetTime::To(exact)),
+        (false, false) => None,
+    };
+    if has(fattr::SIZE) && args.size > limits::FILE_BYTES {
+        return Err(Refusal::TooLarge);
+    }
+    Ok(Set {
+        mode: has(fattr::MODE).then(|| mode(args.mode)),
+        uid: has(fattr::UID).then_some(args.uid),
+        gid: has(fattr::GID).then_some(args.gid),
+        size: has(fattr::SIZE).then_some(args.size),
+        atime: moment(
+            fattr::ATIME,
+            fattr::ATIME_NOW,
+            time(args.atime, args.atimensec),
+        ),
+        mtime: moment(
+            fattr::MTIME,
+            fattr::MTIME_NOW,
+            time(args.mtime, args.mtimensec),
+        ),
+        kill_set_id: has(fattr::KILL_SUIDGID),
+    })
+}
+
+/// For whom a `SETATTR` is done. ftruncate(2) is allowed to who has the file open for writing,
+/// which the kernel has seen to, whatever the mode says by now.
+pub(super) fn set_caller(header: &Header, args: &SetattrIn) -> Caller {
+    const FTRUNCATE: u32 = fattr::SIZE | fattr::FH | fattr::LOCKOWNER | fattr::KILL_SUIDGID;
+    let needed = fattr::SIZE | fattr::FH;
+    if args.valid & needed == needed && args.valid & !FTRUNCATE == 0 {
+        return ROOT;
+    }
+    caller(header)
+}
+
+/// How a file is opened. The file handle says it again at each later request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Opening {
+    pub(super) access: Access,
+    pub(super) append: bool,
+}
+
+impl Opening {
+    const READ: u64 = 1;
+    const WRITE: u64 = 2;
+    const APPEND: u64 = 4;
+
+    /// From the flags of open(2).
+    pub(super) fn of(flags: u32) -> Self {
+        let mode = flags & OFlags::ACCMODE.bits();
+        let write = mode == OFlags::WRONLY.bits() || mode == OFlags::RDWR.bits();
+        let read = mode != OFlags::WRONLY.bits() && flags & EXECUTE == 0;
+        Self {
+            access: Access { read, write },
+            append: flags & OFlags::APPEND.bits() != 0,
+        }
+    }
+
+    /// The file handle.
+    pub(super) fn handle(self) -> u64 {
+        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+        bit(self.access.read, Self::READ)
+            | bit(self.access.write, Self::WRITE)
+            | bit(self.append, Self::APPEND)
+    }
+
+    /// What the file handle says.
+    pub(super) const fn from_handle(handle: u64) -> Self {
+        Self {
+            access: Access {
+                read: handle & Self::READ != 0,
+                write: handle & Self::WRITE != 0,
+            },
+            append: handle & Self::APPEND != 0,
+        }
+    }
+}
+
+/// What the answer to an open says. No `FLUSH` is needed: nothing happens at close. Parallel
+/// direct writes are never allowed: whoever appends relies on the kernel's lock of the inode.
+pub(super) const fn open_flags(cached: bool) -> u32 {
+    use abi::fopen;
+    if cached {
+        fopen::KEEP_CACHE | fopen::NOFLUSH
+    } else {
+        // No page is locked during a direct write, so that it may wait for other machines.
+        fopen::DIRECT_IO | fopen::NOFLUSH
+    }
+}
+
+/// Where the bytes of a write come from. What comes from the page cache has pages locked; so has
+/// every write where opens are silent, since none was told to be direct.
+pub(super) fn how(write: &Write<'_>, silent_opens: bool) -> How {
+    if write.from_cache || silent_opens {
+        How::Paged
+    } else if Opening::of(write.flags).append {
+        How::Append
+    } else {
+        How::Direct
+    }
+}
+
+/// May the bytes of a read end up in the page cache? Those reads are of whole pages; a direct
+/// one that happens to be is treated alike.
+pub(super) fn fills_pages(offset: u64, size: u32, silent_opens: bool) -> bool {
+    let page = limits::BLOCK_BYTES;
+    silent_opens || (offset.is_multiple_of(u64::from(page)) && size.is_multiple_of(page))
+}
+
+/// How many bytes to read: none behind the largest size of a file, where no file has any.
+pub(super) fn read_len(offset: u64, size: u32) -> Result<u32, Refusal> {
+    if size > limits::BULK_BYTES {
+        // A short answer would say that the file ends there.
+        return Err(Refusal::Invalid);
+    }
+    let left = limits::FILE_BYTES.saturating_sub(offset);
+    Ok(u64::from(size).min(left) as u32)
+}
+
+/// How many bytes to write, if they fit.
+pub(super) fn write_len(offset: u64, len: usize) -> Result<u32, Refusal> {
+    let len = u32::try_from(len).map_err(|_| Refusal::Invalid)?;
+    if len > limits::BULK_BYTES {
+        return Err(Refusal::Invalid);
+    }
+    let end = offset.checked_add(u64::from(len));
+    match end.is_some_and(|end| end <= limits::FILE_BYTES) {
+        true => Ok(len),
+        false => Err(Refusal::TooLarge),
+    }
+}
+
+/// What mknod(2) makes.
+pub(super) fn make(mode: u32, rdev: u32) -> Result<Make, Refusal> {
+    let node = |kind, rdev| Ok(Make::Node { kind, rdev });
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => Ok(Make::File),
+        FileType::Fifo => node(Kind::Fifo, 0),
+        FileType::Socket => node(Kind::Socket, 0),
+        FileType::CharacterDevice => node(Kind::Character, rdev),
+        FileType::BlockDevice => node(Kind::Block, rdev),
+        _ => Err(Refusal::Invalid),
+    }
+}
+
+/// What the flags of renameat2(2) ask for: (not over an existing name, exchange).
+pub(super) fn rename_flags(flags: u32) -> Result<(bool, bool), Refusal> {
+    match RenameFlags::from_bits_retain(flags) {
+        flags if flags.is_empty() => Ok((false, false)),
+        RenameFlags::NOREPLACE => Ok((true, false)),
+        RenameFlags::EXCHANGE => Ok((false, true)),
+        _ => Err(Refusal::Invalid),
+    }
+}
+
+/// What the flags of setxattr(2) ask for.
+pub(super) fn xattr_mode(flags: u32) -> Result<XattrMode, Refusal> {
+    match XattrFlags::from_bits_retain(flags) {
+        flags if flags.is_empty() => Ok(XattrMode::Any),
+        XattrFlags::CREATE => Ok(XattrMode::Create),
+        XattrFlags::REPLACE => Ok(XattrMode::Replace),
+        _ => Err(Refusal::Invalid),
+    }
+}
+
+/// Numbers of the file system.
+pub(super) fn statfs(numbers: &Filesystem) -> Kstatfs {
+    let blocks = |bytes: u64| bytes / u64::from(STATFS_BYTES);
+    Kstatfs {
+        blocks: blocks(numbers.total_bytes),
+        bfree: blocks(numbers.free_bytes),
+        bavail: blocks(numbers.free_bytes),
+        files: numbers.files.saturating_add(numbers.free_files),
+        ffree: numbers.free_files,
+        bsize: STATFS_BYTES,
+        namelen: limits::NAME_BYTES as u32,
+        frsize: STATFS_BYTES,
+        ..Kstatfs::default()
+    }
+}
+
+/// What is known of somebody's right to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Permission {
+    /// He has it.
+    Given,
+    /// He has it not.
+    Denied,
+    /// It depends on groups that only the kernel knows.
+    Unknown,
+}
+
+/// May the caller open a file with these attributes?
+pub(super) fn permission(caller: &Caller, attr: &Attr, access: Access) -> Permission {
+    let wanted = if access.read { 4 } else { 0 } | if access.write { 2 } else { 0 };
+    let within = |bits: u16| wanted & !bits == 0;
+    let (owner, group, others) = (
+        within(attr.mode >> 6),
+        within(attr.mode >> 3),
+        within(attr.mode),
+    );
+    let given = |yes: bool| match yes {
+        true => Permission::Given,
+        false => Permission::Denied,
+    };
+    match caller.uid {
+        0 => Permission::Given,
+        uid if uid == attr.uid => given(owner),
+        _ if caller.gid == attr.gid => given(group),
+        _ if group == others => given(group),
+        _ => Permission::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

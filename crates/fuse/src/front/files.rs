@@ -1,0 +1,301 @@
+//! Requests about open files and their bytes, and about extended attributes.
+
+use std::sync::Arc;
+
+use client::front::{Call, Completion, Done, How};
+use tracing::{debug, error};
+use wire::{Caller, Fid, Op, Refusal, Set, limits};
+
+use super::convert::{self, Opening};
+use super::errno;
+use super::handler::{Tree, checked, nothing, refuse, refuse_done};
+use crate::abi::OpenOut;
+use crate::notify::{Job, Kind};
+use crate::reply::{Delivery, Reply};
+use crate::request::{Header, Open, Read, Setxattr, Write};
+
+/// A `WRITE` on its way.
+struct Writing {
+    caller: Caller,
+    fid: Fid,
+    offset: u64,
+    how: How,
+    data: Vec<u8>,
+    reply: Reply,
+}
+
+impl Tree {
+    /// (`open.kill_suidgid` comes only with O_TRUNC, and that never comes here: the kernel
+    /// truncates by `SETATTR`.)
+    pub(super) fn open(self: &Arc<Self>, header: &Header, open: Open, reply: Reply) {
+        if self.silent_opens {
+            // From now on the kernel announces no open, and caches through every descriptor.
+            reply.error(errno::NOT_IMPLEMENTED);
+            return;
+        }
+        let (tree, fid) = (Arc::clone(self), self.fid(header.nodeid));
+        let opening = Opening::of(open.flags);
+        let call = Call::Open {
+            fid,
+            access: opening.access,
+            append: opening.append,
+        };
+        self.call(
+            convert::caller(header),
+            call,
+            move |completion| match completion.done {
+                Done::Opened { cached } => {
+                    let open = OpenOut::new(opening.handle(), convert::open_flags(cached));
+                    if reply.open(&open) == Delivery::Unwanted {
+                        tree.close(fid, opening);
+                    }
+                }
+                other => refuse_done(reply, &other),
+            },
+        );
+    }
+
+    /// Gives an open back.
+    pub(super) fn close(&self, fid: Fid, opening: Opening) {
+        if self.silent_opens {
+            return; // It was never counted.
+        }
+        let access = opening.access;
+        self.call(convert::ROOT, Call::Release { fid, access }, |completion| {
+            if completion.done != Done::Nothing {
+                // The client has been stopped.
+                debug!(answer = ?completion.done, "a close was not taken");
+            }
+        });
+    }
+
+    /// Nobody waits for the answer to a close, so it comes first.
+    pub(super) fn release(&self, header: &Header, handle: u64, reply: Reply) {
+        reply.ok();
+        self.close(self.fid(header.nodeid), Opening::from_handle(handle));
+    }
+
+    pub(super) fn read(&self, header: &Header, read: Read, reply: Reply) {
+        let len = convert::read_len(read.offset, read.size);
+        let Some((reply, len)) = checked(reply, len) else {
+            return;
+        };
+        if len == 0 {
+            reply.bytes(&[]);
+            return;
+        }
+        let call = Call::Read {
+            fid: self.fid(header.nodeid),
+            offset: read.offset,
+            len,
+            pages: convert::fills_pages(read.offset, read.size, self.silent_opens),
+        };
+        self.call(
+            convert::caller(header),
+            call,
+            move |completion| match completion.done {
+                Done::Read { .. } => {
+                    reply.bytes(&completion.bytes);
+                }
+                other => refuse_done(reply, &other),
+            },
+        );
+    }
+
+    /// Set-id bits go before the bytes come, so that no program is changed while it still has
+    /// somebody else's rights; but behind a write whose pages are locked, which may wait for
+    /// nobody. The kernel asks for it at each write of an ordinary user, without looking at the
+    /// bits; under a token the client knows them and no message is needed.
+    pub(super) fn write(self: &Arc<Self>, header: &Header, write: &Write<'_>, reply: Reply) {
+        let len = convert::write_len(write.offset, write.data.len());
+        let Some((reply, _)) = checked(reply, len) else {
+            return;
+        };
+        let writing = Writing {
+            caller: convert::caller(header),
+            fid: self.fid(header.nodeid),
+            offset: write.offset,
+            how: convert::how(write, self.silent_opens),
+            data: write.data.to_vec(),
+            reply,
+        };
+        let tree = Arc::clone(self);
+        let (fid, kill) = (writing.fid, write.kill_suidgid);
+        match (kill, writing.how) {
+            (false, _) => self.write_bytes(writing, || ()),
+            (true, How::Paged) => self.write_bytes(writing, move || {
+                tree.kill_set_id(fid, move |result| {
+                    if let Err(answer) = result {
+                        error!(%fid, ?answer, "set-id bits stay on a file that was written");
+                    }
+                });
+            }),
+            (true, How::Direct | How::Append) => {
+                self.kill_set_id(fid, move |result| match result {
+                    Ok(()) => tree.write_bytes(writing, || ()),
+                    Err(other) => refuse_done(writing.reply, &other),
+                });
+            }
+        }
+    }
+
+    fn write_bytes(&self, writing: Writing, then: impl FnOnce() + Send + 'static) {
+        let Writing {
+            caller,
+            fid,
+            offset,
+            how,
+            data,
+            reply,
+        } = writing;
+        let call = Call::Write {
+            fid,
+            offset,
+            len: data.len() as u32,
+            how,
+        };
+        let done = move |completion: Completion| match completion.done {
+            Done::Written { len } => {
+                reply.written(len);
+                then();
+            }
+            other => refuse_done(reply, &other),
+        };
+        self.client.call(caller, call, data, Box::new(done));
+    }
+
+    /// Takes the set-id bits from a file that has any.
+    fn kill_set_id(
+        self: &Arc<Self>,
+        fid: Fid,
+        then: impl FnOnce(Result<(), Done>) + Send + 'static,
+    ) {
+        let tree = Arc::clone(self);
+        self.operate(
+            convert::ROOT,
+            Op::GetAttr { fid },
+            move |completion| match completion.done {
+                Done::Attr { attr, .. } if convert::has_set_id(attr.mode) => {
+                    tree.take_set_id(fid, then);
+                }
+                Done::Attr { .. } => then(Ok(())),
+                other => then(Err(other)),
+            },
+        );
+    }
+
+    /// The kernel keeps the old mode after the write, so it is told to drop it.
+    fn take_set_id(
+        self: &Arc<Self>,
+        fid: Fid,
+        then: impl FnOnce(Result<(), Done>) + Send + 'static,
+    ) {
+        let tree = Arc::clone(self);
+        let set = Set {
+            kill_set_id: true,
+            ..Set::default()
+        };
+        self.operate(
+            convert::ROOT,
+            Op::SetAttr { fid, set },
+            move |completion| match completion.done {
+                Done::Attr { .. } => {
+                    tree.notifier.submit(Job {
+                        kind: Kind::Inode {
+                            nodeid: fid.vnode,
+                            ranges: vec![(-1, 0)],
+                            young: false,
+                        },
+                        done: Box::new(move |_| then(Ok(()))),
+                    });
+                }
+                other => then(Err(other)),
+            },
+        );
+    }
+
+    pub(super) fn get_xattr(&self, header: &Header, name: &[u8], size: u32, reply: Reply) {
+        let Some((reply, name)) = checked(reply, xattr_name(name)) else {
+            return;
+        };
+        let fid = self.fid(header.nodeid);
+        let op = Op::GetXattr { fid, name };
+        self.operate(convert::caller(header), op, value(size, reply));
+    }
+
+    pub(super) fn list_xattr(&self, header: &Header, size: u32, reply: Reply) {
+        let fid = self.fid(header.nodeid);
+        let op = Op::ListXattr { fid };
+        self.operate(convert::caller(header), op, value(size, reply));
+    }
+
+    pub(super) fn set_xattr(&self, header: &Header, args: &Setxattr<'_>, reply: Reply) {
+        let Some((reply, name)) = checked(reply, xattr_name(args.name)) else {
+            return;
+        };
+        let Some((reply, mode)) = checked(reply, convert::xattr_mode(args.flags)) else {
+            return;
+        };
+        if args.value.len() > limits::XATTR_VALUE_BYTES {
+            reply.error(errno::VALUE_TOO_BIG);
+            return;
+        }
+        let op = Op::SetXattr {
+            fid: self.fid(header.nodeid),
+            name,
+            value: args.value.to_vec(),
+            mode,
+        };
+        self.operate(convert::caller(header), op, nothing(reply));
+    }
+
+    pub(super) fn remove_xattr(&self, header: &Header, name: &[u8], reply: Reply) {
+        if let Some((reply, name)) = checked(reply, xattr_name(name)) {
+            let fid = self.fid(header.nodeid);
+            let op = Op::RemoveXattr { fid, name };
+            self.operate(convert::caller(header), op, nothing(reply));
+        }
+    }
+}
+
+/// Checks the name of an extended attribute. Access lists (`system.`) are not accepted: the kernel
+/// does not enforce them for this mount (`POSIX_ACL` is not negotiated), so nobody shall believe
+/// that they are in force.
+fn xattr_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
+    if name.len() > limits::NAME_BYTES {
+        Err(Refusal::OutOfRange)
+    } else if name.starts_with(b"system.") {
+        Err(Refusal::NotSupported)
+    } else {
+        Ok(name.to_vec())
+    }
+}
+
+/// Answers with a value or a list: its size alone if `size` is 0; refused if it has more bytes.
+fn value(size: u32, reply: Reply) -> impl FnOnce(Completion) + Send + 'static {
+    move |completion| match completion.done {
+        Done::Bytes(bytes) if size == 0 => {
+            reply.xattr_size(bytes.len() as u32);
+        }
+        Done::Bytes(bytes) if bytes.len() > size as usize => refuse(reply, Refusal::OutOfRange),
+        Done::Bytes(bytes) => {
+            reply.bytes(&bytes);
+        }
+        other => refuse_done(reply, &other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_lists_and_long_names_are_refused() {
+        let long = [b'a'; 256];
+        assert_eq!(xattr_name(&long), Err(Refusal::OutOfRange));
+        let list = b"system.posix_acl_access";
+        assert_eq!(xattr_name(list), Err(Refusal::NotSupported));
+        assert_eq!(xattr_name(b"user.a"), Ok(b"user.a".to_vec()));
+        assert_eq!(xattr_name(&long[..255]), Ok(long[..255].to_vec()));
+    }
+}

@@ -1,0 +1,255 @@
+//! Each request of the kernel becomes a call of the client whose callback answers it: one line for
+//! each opcode. Nothing here waits.
+//!
+//! A callback that answers owns the `Reply`; should the client be stopped before it has an answer,
+//! the callback is dropped and with it the reply, which then answers by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::Client;
+use client::front::{Call, Completion, Done, Lifetime};
+use tracing::error;
+use wire::{Attr, Caller, Fid, Name, Op, Refusal};
+
+use super::{convert, errno};
+use crate::abi::{AttrOut, EntryOut};
+use crate::notify::Notifier;
+use crate::reply::{Delivery, Reply};
+use crate::request::{Header, Operation, Request};
+use crate::session::Handler;
+
+/// The tree as this mount shows it.
+pub(super) struct Tree {
+    pub(super) client: Arc<Client>,
+    pub(super) root: Fid,
+    /// The kernel does not announce opens and closes.
+    pub(super) silent_opens: bool,
+    /// The kernel can be told to look up all names again. Where it cannot, taking back a name may
+    /// wait for a lock that a request holds; so it is given none to keep.
+    pub(super) keeps_names: bool,
+    pub(super) notifier: Notifier,
+}
+
+/// An object that an answer tells the kernel about. The client counts a reference of the kernel
+/// for it, until it is given back.
+pub(super) struct Found {
+    pub(super) fid: Fid,
+    pub(super) attr: Attr,
+    pub(super) name_lifetime: Lifetime,
+    pub(super) attr_lifetime: Lifetime,
+}
+
+/// Answers a refusal.
+pub(super) fn refuse(reply: Reply, refusal: Refusal) {
+    reply.error(errno::of(refusal));
+}
+
+/// Answers what is left when the answers hoped for did not come.
+pub(super) fn refuse_done(reply: Reply, done: &Done) {
+    match done {
+        Done::Refused(refusal) => refuse(reply, *refusal),
+        other => {
+            error!(answer = ?other, "the client answered what was not asked");
+            reply.error(errno::NONSENSE);
+        }
+    }
+}
+
+/// Answers a call that has nothing to say.
+pub(super) fn nothing(reply: Reply) -> impl FnOnce(Completion) + Send + 'static {
+    move |completion| match completion.done {
+        Done::Nothing => {
+            reply.ok();
+        }
+        other => refuse_done(reply, &other),
+    }
+}
+
+/// Checks a name; a wrong one is refused.
+pub(super) fn named(reply: Reply, bytes: &[u8]) -> Option<(Reply, Name)> {
+    match Name::new(bytes) {
+        Ok(name) => Some((reply, name)),
+        Err(error) => {
+            refuse(reply, errno::of_name(error));
+            None
+        }
+    }
+}
+
+/// Goes on with what was understood; what was not is refused.
+pub(super) fn checked<T>(reply: Reply, result: Result<T, Refusal>) -> Option<(Reply, T)> {
+    match result {
+        Ok(value) => Some((reply, value)),
+        Err(refusal) => {
+            refuse(reply, refusal);
+            None
+        }
+    }
+}
+
+impl Tree {
+    pub(super) fn fid(&self, nodeid: u64) -> Fid {
+        convert::fid(self.root, nodeid)
+    }
+
+    /// Makes a call.
+    pub(super) fn call(
+        &self,
+        caller: Caller,
+        call: Call,
+        done: impl FnOnce(Completion) + Send + 'static,
+    ) {
+        self.client.call(caller, call, Vec::new(), Box::new(done));
+    }
+
+    /// Makes a call that is said in full by an operation.
+    pub(super) fn operate(
+        &self,
+        caller: Caller,
+        op: Op,
+        done: impl FnOnce(Completion) + Send + 'static,
+    ) {
+        self.call(caller, Call::Op(op), done);
+    }
+
+    /// How long the kernel may keep a name.
+    pub(super) fn name_lifetime(&self, lifetime: Lifetime) -> Duration {
+        if self.keeps_names {
+            convert::lifetime(lifetime)
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// An object in the kernel's words.
+    pub(super) fn entry(&self, found: &Found) -> EntryOut {
+        EntryOut::new(
+            found.fid.vnode,
+            u64::from(found.fid.uniq),
+            convert::attr(found.fid, &found.attr),
+            self.name_lifetime(found.name_lifetime),
+            convert::lifetime(found.attr_lifetime),
+        )
+    }
+
+    /// Answers with an object. If the kernel does not take it, its reference goes back.
+    pub(super) fn give(&self, reply: Reply, found: &Found) {
+        if reply.entry(&self.entry(found)) == Delivery::Unwanted {
+            self.client.forget(found.fid, 1);
+        }
+    }
+
+    fn getattr(&self, header: &Header, reply: Reply) {
+        let fid = self.fid(header.nodeid);
+        self.operate(
+            convert::caller(header),
+            Op::GetAttr { fid },
+            move |completion| match completion.done {
+                Done::Attr { attr, lifetime } => {
+                    let (attr, lifetime) = (convert::attr(fid, &attr), convert::lifetime(lifetime));
+                    reply.attr(&AttrOut::new(attr, lifetime));
+                }
+                other => refuse_done(reply, &other),
+            },
+        );
+    }
+
+    fn setattr(&self, header: &Header, args: &crate::abi::SetattrIn, reply: Reply) {
+        let fid = self.fid(header.nodeid);
+        let Some((reply, set)) = checked(reply, convert::set(args)) else {
+            return;
+        };
+        self.operate(
+            convert::set_caller(header, args),
+            Op::SetAttr { fid, set },
+            move |completion| match completion.done {
+                // The kernel takes these attributes over without comparing them with what it was
+                // told to drop meanwhile, so they may be outdated: it must not keep them.
+                Done::Attr { attr, .. } => {
+                    let attr = convert::attr(fid, &attr);
+                    reply.attr(&AttrOut::new(attr, Duration::ZERO));
+                }
+                other => refuse_done(reply, &other),
+            },
+        );
+    }
+
+    fn statfs(&self, header: &Header, reply: Reply) {
+        self.operate(
+            convert::caller(header),
+            Op::StatFs,
+            move |completion| match completion.done {
+                Done::Filesystem(numbers) => {
+                    reply.statfs(&convert::statfs(&numbers));
+                }
+                other => refuse_done(reply, &other),
+            },
+        );
+    }
+
+    fn sync(&self, header: &Header, reply: Reply) {
+        let fid = self.fid(header.nodeid);
+        self.call(convert::caller(header), Call::Sync { fid }, nothing(reply));
+    }
+}
+
+/// What the session hands its requests to.
+pub(super) struct Translator(pub(super) Arc<Tree>);
+
+impl Handler for Translator {
+    fn handle(&self, request: Request<'_>, reply: Reply) {
+        let (tree, header) = (&self.0, &request.header);
+        match request.operation {
+            Operation::Lookup { name } => tree.lookup(header, name, reply),
+            Operation::Forget(items) | Operation::BatchForget(items) => {
+                for (nodeid, count) in items.iter() {
+                    tree.client.forget(tree.fid(nodeid), count);
+                }
+            }
+            Operation::Getattr { .. } => tree.getattr(header, reply),
+            Operation::Setattr(args) => tree.setattr(header, &args, reply),
+            Operation::Readlink => tree.read_link(header, reply),
+            Operation::Symlink { name, target } => tree.symlink(header, (name, target), reply),
+            Operation::Mknod {
+                name, mode, rdev, ..
+            } => tree.mknod(header, name, (mode, rdev), reply),
+            Operation::Mkdir { name, mode, .. } => tree.mkdir(header, name, mode, reply),
+            Operation::Unlink { name } => tree.unlink(header, name, reply),
+            Operation::Rmdir { name } => tree.rmdir(header, name, reply),
+            Operation::Rename(rename) => tree.rename(header, &rename, reply),
+            Operation::Link { nodeid, name } => tree.link(header, nodeid, name, reply),
+            Operation::Create(create) => tree.create(header, &create, reply),
+            Operation::Open(open) => tree.open(header, open, reply),
+            Operation::Read(read) => tree.read(header, read, reply),
+            Operation::Write(write) => tree.write(header, &write, reply),
+            Operation::Release(release) => tree.release(header, release.fh, reply),
+            Operation::Fsync { .. } | Operation::Fsyncdir { .. } => tree.sync(header, reply),
+            Operation::Statfs => tree.statfs(header, reply),
+            Operation::Setxattr(args) => tree.set_xattr(header, &args, reply),
+            Operation::Getxattr { name, size } => tree.get_xattr(header, name, size, reply),
+            Operation::Listxattr { size } => tree.list_xattr(header, size, reply),
+            Operation::Removexattr { name } => tree.remove_xattr(header, name, reply),
+            Operation::Readdir(read) => tree.list(header, read, false, reply),
+            Operation::Readdirplus(read) => tree.list(header, read, true, reply),
+            // Requests end by themselves; an interrupted caller waits that long.
+            Operation::Interrupt { .. } => drop(reply),
+            Operation::Destroy => {
+                reply.ok();
+            }
+            Operation::Ioctl(..) => {
+                reply.error(errno::NO_SUCH_IOCTL);
+            }
+            other => decline(&other, reply),
+        }
+    }
+}
+
+/// What this front leaves to the kernel. It takes "not implemented" once and for all: it then
+/// lists directories without opening them and caches the listing, closes without `FLUSH`, checks
+/// permissions and locks itself, seeks by the file's size, copies by reading and writing, and
+/// tells programs that space cannot be reserved.
+fn decline(operation: &Operation<'_>, reply: Reply) {
+    tracing::trace!(?operation, "left to the kernel");
+    reply.error(errno::NOT_IMPLEMENTED);
+}

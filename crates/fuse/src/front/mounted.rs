@@ -1,0 +1,318 @@
+//! A mount of a server's tree: the client, the kernel's connection, and what joins them; and its
+//! orderly end.
+//!
+//! Guarantees: what can fail for the server's sake fails before anything is mounted; a mount that
+//! was made and cannot be served is removed again. At the end, whoever brings it about, everything
+//! is written back after the last request of the kernel; [`Mount::wait`] does not return before.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use client::front::MachineOptions;
+use client::{Client, ClientError, ClientOptions, LeaveError};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use tracing::{debug, error, info, warn};
+use wire::{Fid, limits};
+
+use super::handler::{Translator, Tree};
+use super::notices::Notices;
+use super::unmount::{self, Attempt};
+use crate::init::Options;
+use crate::mount::{self, Mounted};
+use crate::session::{Session, SessionError};
+
+/// How long the server may take to open a session.
+const READY_TIME: Duration = Duration::from_secs(10);
+/// How long the end waits while not one changed block gets to the server.
+const PROGRESS_TIME: Duration = Duration::from_secs(10);
+/// How often the ages of changed blocks are looked at: by default (Nelson, section 3.5), and
+/// however short the delay is.
+const SCAN_NS: u64 = 5_000_000_000;
+const SCAN_LEAST_NS: u64 = 10_000_000;
+
+/// What to mount, where and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// The mount point: an empty directory.
+    pub dir: PathBuf,
+    /// The server.
+    pub server: SocketAddr,
+    /// Threads that read requests; one is enough.
+    pub threads: usize,
+    /// Opens and closes are not announced: faster, and less exact for writers.
+    pub silent_opens: bool,
+    /// Memory for blocks, MiB.
+    pub cache_mib: u32,
+    /// Age at which changed blocks are written back, ns.
+    pub write_delay_ns: u64,
+    /// A name for people: host and mount point.
+    pub name: String,
+}
+
+/// Why something was not mounted or not ended, and the cure.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The server cannot be used.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The kernel does not mount or unmount.
+    #[error(transparent)]
+    Mount(#[from] mount::MountError),
+    /// The kernel's connection cannot be served.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Programs use the mount.
+    #[error(
+        "{dir} is in use: see by whom with `fuser -vm {dir}`, end that and try again",
+        dir = .0.display()
+    )]
+    Busy(PathBuf),
+    /// Not everything was written back; what is missing is still in memory.
+    #[error(transparent)]
+    Leave(#[from] LeaveError),
+}
+
+/// A mount that works. Dropping it ends it, as [`Mount::end`] does.
+pub struct Mount {
+    client: Arc<Client>,
+    session: Session,
+    mount_point: PathBuf,
+    connection: u32,
+    /// Everything is written back and the client has left the server. Locked by who sees to it.
+    left: Mutex<bool>,
+    /// The process is to end: what cannot be written back soon is given up.
+    ending: AtomicBool,
+}
+
+impl Mount {
+    /// Connects to the server, mounts, and serves the mount.
+    ///
+    /// # Errors
+    /// The server cannot be reached or the kernel cannot mount; nothing is mounted then.
+    pub fn start(options: MountOptions) -> Result<Mount, MountError> {
+        let notices = Arc::new(Notices::default());
+        let front = Arc::clone(&notices) as Arc<dyn client::front::Front>;
+        let client = Arc::new(Client::start(client_options(&options), front)?);
+        match mount_and_serve(&options, &client, &notices) {
+            Ok(served) => Ok(Mount {
+                client,
+                session: served.session,
+                mount_point: served.mount_point,
+                connection: served.connection,
+                left: Mutex::new(false),
+                ending: AtomicBool::new(false),
+            }),
+            Err(error) => {
+                // Nothing has been changed: this only ends the session early.
+                if let Err(error) = client.leave(Duration::ZERO) {
+                    debug!(%error, "the server was not told of the end");
+                }
+                client.stop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until the mount is gone, whoever unmounted it, and everything is written back. While
+    /// the server cannot be reached it goes on trying: what was not written back is only here.
+    pub fn wait(&self) {
+        self.session.wait();
+        loop {
+            match self.leave() {
+                Ok(()) => return,
+                Err(LeaveError::Stuck { .. }) if self.ending.load(Ordering::Acquire) => return,
+                Err(error @ LeaveError::Stuck { .. }) => {
+                    error!(%error, "the mount is gone, its last changes are not; trying again");
+                }
+                Err(error) => {
+                    error!(%error, "the last changes are lost");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Unmounts, and writes everything back. May be called again after an error.
+    ///
+    /// # Errors
+    /// Programs use the mount, which goes on working then; or not everything could be written back,
+    /// with the mount gone and the changes still in memory.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        match unmount::attempt(&self.mount_point, self.connection)? {
+            Attempt::Gone => Ok(self.leave()?),
+            Attempt::Busy => Err(MountError::Busy(self.mount_point.clone())),
+        }
+    }
+
+    /// Ends the mount even while programs use it, for a process that was told to end: they get
+    /// errors from now on, and everything they wrote is written back.
+    ///
+    /// # Errors
+    /// Not everything could be written back, or the mount could not be removed.
+    pub fn end(&self) -> Result<(), MountError> {
+        self.ending.store(true, Ordering::Release);
+        let removed = match unmount::attempt(&self.mount_point, self.connection) {
+            Ok(Attempt::Gone) => Ok(()),
+            Ok(Attempt::Busy) => {
+                warn!(mount_point = %self.mount_point.display(), "ending a mount in use");
+                self.abort();
+                mount::unmount(&self.mount_point).map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        self.leave()?;
+        Ok(removed?)
+    }
+
+    /// Ends the connection, which its users would otherwise keep alive for as long as they like.
+    fn abort(&self) {
+        if let Err(error) = mount::abort(self.connection) {
+            debug!(%error, "aborting by unmounting: fusectl is not mounted");
+            // A forced unmount aborts even where it says that the mount is in use.
+            if let Err(errno) = mount::abort_by_unmount(&self.mount_point)
+                && errno != Errno::BUSY
+            {
+                warn!(%errno, "what programs write from now on may be lost");
+            }
+        }
+    }
+
+    /// Writes everything back and leaves the server, once.
+    fn leave(&self) -> Result<(), LeaveError> {
+        let mut left = self.left.lock();
+        if !*left {
+            self.client.leave(PROGRESS_TIME)?;
+            self.client.stop();
+            *left = true;
+            info!(mount_point = %self.mount_point.display(), "everything is written back");
+        }
+        Ok(())
+    }
+
+    /// The client behind the mount.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Requests of the kernel so far, by kind.
+    #[must_use]
+    pub fn fuse_counters(&self) -> Vec<(&'static str, u64)> {
+        self.session.counters().snapshot().into_iter().collect()
+    }
+
+    /// Number of the kernel's connection.
+    #[must_use]
+    pub fn connection_id(&self) -> u32 {
+        self.connection
+    }
+
+    /// The mount point, absolute and free of symbolic links.
+    #[must_use]
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if *self.left.get_mut() {
+            return;
+        }
+        if *self.ending.get_mut() {
+            // It was tried, and whoever tried was told what is lost.
+            return self.client.stop();
+        }
+        if let Err(error) = self.end() {
+            error!(%error, "the mount did not end in order");
+            self.client.stop();
+        }
+    }
+}
+
+fn client_options(options: &MountOptions) -> ClientOptions {
+    let slots_per_mib = (1 << 20) / limits::BLOCK_BYTES;
+    ClientOptions {
+        server: options.server,
+        machine: MachineOptions {
+            slots: options.cache_mib.saturating_mul(slots_per_mib),
+            write_delay_ns: options.write_delay_ns,
+            scan_ns: (options.write_delay_ns / 2).clamp(SCAN_LEAST_NS, SCAN_NS),
+            ..MachineOptions::default()
+        },
+        name: options.name.clone(),
+    }
+}
+
+/// A mount that is served.
+struct Served {
+    session: Session,
+    mount_point: PathBuf,
+    connection: u32,
+}
+
+fn mount_and_serve(
+    options: &MountOptions,
+    client: &Arc<Client>,
+    notices: &Notices,
+) -> Result<Served, MountError> {
+    let root = client.wait_ready(READY_TIME)?;
+    let as_mounted = mount::MountOptions {
+        // Without a line in /etc/fuse.conf an ordinary user may mount for himself only.
+        allow_other: rustix::process::geteuid().is_root(),
+        ..mount::MountOptions::default()
+    };
+    let Mounted {
+        fd,
+        mount_point,
+        connection,
+    } = mount::mount(&options.dir, &as_mounted)?;
+    let session_options = Options {
+        threads: options.threads,
+        ..Options::default()
+    };
+    let read_ahead = session_options.max_readahead;
+    let served = Session::new(fd, session_options)
+        .and_then(|session| serve(session, options, (client, root), notices));
+    match served {
+        Ok(session) => {
+            if let Err(error) = mount::set_read_ahead(connection, read_ahead) {
+                debug!(%error, "the kernel reads ahead as far as it does by default");
+            }
+            Ok(Served {
+                session,
+                mount_point,
+                connection,
+            })
+        }
+        Err(error) => {
+            if let Err(error) = mount::unmount(&mount_point) {
+                warn!(%error, "a mount that cannot be served stays behind");
+            }
+            Err(error.into())
+        }
+    }
+}
+
+fn serve(
+    session: Session,
+    options: &MountOptions,
+    (client, root): (&Arc<Client>, Fid),
+    notices: &Notices,
+) -> Result<Session, SessionError> {
+    let notifier = session.notifier();
+    notices.connect(notifier.clone(), client);
+    let tree = Tree {
+        client: Arc::clone(client),
+        root,
+        silent_opens: options.silent_opens,
+        keeps_names: session.negotiated().inc_epoch,
+        notifier,
+    };
+    session.serve(Arc::new(Translator(Arc::new(tree))))?;
+    Ok(session)
+}

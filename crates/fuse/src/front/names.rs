@@ -1,0 +1,345 @@
+//! Requests about names: look up, make, link, remove, move; and the making of a file that is
+//! opened at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::front::{Call, Completion, Done, Lifetime};
+use rustix::fs::OFlags;
+use wire::{Caller, Fid, Kind, Make, Name, Op, Refusal, Set, limits};
+
+use super::convert::{self, Opening, Permission};
+use super::errno;
+use super::handler::{Found, Tree, checked, named, nothing, refuse, refuse_done};
+use crate::abi::{EntryOut, OpenOut};
+use crate::reply::{Delivery, Reply};
+use crate::request::{Create, Header, Rename};
+
+/// A `CREATE` on its way.
+struct Creation {
+    caller: Caller,
+    dir: Fid,
+    name: Name,
+    opening: Opening,
+    /// The file must not exist.
+    exclusive: bool,
+    /// If it exists, it is emptied...
+    truncate: bool,
+    /// ...and loses its set-id bits.
+    kill_set_id: bool,
+    reply: Reply,
+}
+
+impl Creation {
+    /// The kernel begins again: it looks the name up and finds what is there now.
+    fn begin_again(self) {
+        self.reply.error(errno::WALK_AGAIN);
+    }
+}
+
+impl Tree {
+    pub(super) fn lookup(self: &Arc<Self>, header: &Header, name: &[u8], reply: Reply) {
+        let Some((reply, name)) = named(reply, name) else {
+            return;
+        };
+        let (tree, dir) = (Arc::clone(self), self.fid(header.nodeid));
+        self.operate(
+            convert::caller(header),
+            Op::Lookup { dir, name },
+            move |completion| match completion.done {
+                Done::Absent { lifetime } => {
+                    let lifetime = tree.name_lifetime(lifetime);
+                    if lifetime == Duration::ZERO {
+                        refuse(reply, Refusal::NotFound);
+                    } else {
+                        reply.entry(&EntryOut::absent(lifetime));
+                    }
+                }
+                done => tree.give_found(reply, done, Lifetime::Forever),
+            },
+        );
+    }
+
+    /// Answers with the object that the client found or made; its attributes may be kept for
+    /// `most` at most.
+    fn give_found(&self, reply: Reply, done: Done, most: Lifetime) {
+        match found(done, most) {
+            Ok((found, _)) => self.give(reply, &found),
+            Err(other) => refuse_done(reply, &other),
+        }
+    }
+
+    fn make(
+        self: &Arc<Self>,
+        header: &Header,
+        name: &[u8],
+        (make, mode): (Make, u16),
+        reply: Reply,
+    ) {
+        let Some((reply, name)) = named(reply, name) else {
+            return;
+        };
+        let tree = Arc::clone(self);
+        let op = Op::Make {
+            dir: self.fid(header.nodeid),
+            name,
+            make,
+            mode,
+            open: None,
+        };
+        self.operate(convert::caller(header), op, move |completion| {
+            tree.give_found(reply, completion.done, Lifetime::Forever);
+        });
+    }
+
+    pub(super) fn mknod(
+        self: &Arc<Self>,
+        header: &Header,
+        name: &[u8],
+        (mode, rdev): (u32, u32),
+        reply: Reply,
+    ) {
+        if let Some((reply, make)) = checked(reply, convert::make(mode, rdev)) {
+            self.make(header, name, (make, convert::mode(mode)), reply);
+        }
+    }
+
+    pub(super) fn mkdir(self: &Arc<Self>, header: &Header, name: &[u8], mode: u32, reply: Reply) {
+        let mode = convert::mode(mode);
+        self.make(header, name, (Make::Directory, mode), reply);
+    }
+
+    pub(super) fn symlink(
+        self: &Arc<Self>,
+        header: &Header,
+        (name, target): (&[u8], &[u8]),
+        reply: Reply,
+    ) {
+        const MODE: u16 = 0o777;
+        if target.len() > limits::TARGET_BYTES {
+            return refuse(reply, Refusal::NameTooLong);
+        }
+        let make = Make::Symlink(target.to_vec());
+        self.make(header, name, (make, MODE), reply);
+    }
+
+    pub(super) fn read_link(&self, header: &Header, reply: Reply) {
+        let fid = self.fid(header.nodeid);
+        self.operate(
+            convert::caller(header),
+            Op::ReadLink { fid },
+            move |completion| match completion.done {
+                Done::Bytes(target) => {
+                    reply.bytes(&target);
+                }
+                other => refuse_done(reply, &other),
+            },
+        );
+    }
+
+    /// The kernel knows the object already and takes its attributes over without comparing them
+    /// with what it was told to drop meanwhile, so it must not keep them.
+    pub(super) fn link(self: &Arc<Self>, header: &Header, nodeid: u64, name: &[u8], reply: Reply) {
+        let Some((reply, name)) = named(reply, name) else {
+            return;
+        };
+        let tree = Arc::clone(self);
+        let op = Op::Link {
+            fid: self.fid(nodeid),
+            dir: self.fid(header.nodeid),
+            name,
+        };
+        self.operate(convert::caller(header), op, move |completion| {
+            tree.give_found(reply, completion.done, Lifetime::None);
+        });
+    }
+
+    pub(super) fn unlink(&self, header: &Header, name: &[u8], reply: Reply) {
+        if let Some((reply, name)) = named(reply, name) {
+            let dir = self.fid(header.nodeid);
+            let op = Op::Unlink { dir, name };
+            self.operate(convert::caller(header), op, nothing(reply));
+        }
+    }
+
+    pub(super) fn rmdir(&self, header: &Header, name: &[u8], reply: Reply) {
+        if let Some((reply, name)) = named(reply, name) {
+            let dir = self.fid(header.nodeid);
+            let op = Op::Rmdir { dir, name };
+            self.operate(convert::caller(header), op, nothing(reply));
+        }
+    }
+
+    pub(super) fn rename(&self, header: &Header, rename: &Rename<'_>, reply: Reply) {
+        let flags = convert::rename_flags(rename.flags);
+        let Some((reply, (no_replace, exchange))) = checked(reply, flags) else {
+            return;
+        };
+        let Some((reply, name)) = named(reply, rename.name) else {
+            return;
+        };
+        let Some((reply, new)) = named(reply, rename.new_name) else {
+            return;
+        };
+        let op = Op::Rename {
+            from: self.fid(header.nodeid),
+            name,
+            to: self.fid(rename.new_parent),
+            new,
+            no_replace,
+            exchange,
+        };
+        self.operate(convert::caller(header), op, nothing(reply));
+    }
+
+    /// Makes and opens a file. The kernel asks for it only while it believes that there is none.
+    pub(super) fn create(self: &Arc<Self>, header: &Header, create: &Create<'_>, reply: Reply) {
+        let Some((reply, name)) = named(reply, create.name) else {
+            return;
+        };
+        let has = |flag: OFlags| create.flags & flag.bits() != 0;
+        let creation = Creation {
+            caller: convert::caller(header),
+            dir: self.fid(header.nodeid),
+            name,
+            opening: Opening::of(create.flags),
+            exclusive: has(OFlags::EXCL),
+            truncate: has(OFlags::TRUNC),
+            kill_set_id: create.kill_suidgid,
+            reply,
+        };
+        let op = Op::Make {
+            dir: creation.dir,
+            name: creation.name.clone(),
+            make: Make::File,
+            mode: convert::mode(create.mode),
+            open: (!self.silent_opens).then_some(creation.opening.access),
+        };
+        let tree = Arc::clone(self);
+        self.operate(creation.caller.clone(), op, move |completion| {
+            match found(completion.done, Lifetime::Forever) {
+                Ok((found, cached)) => tree.give_created(creation, &found, cached),
+                Err(Done::Refused(Refusal::Exists)) if !creation.exclusive => {
+                    tree.open_existing(creation);
+                }
+                Err(other) => refuse_done(creation.reply, &other),
+            }
+        });
+    }
+
+    /// Somebody else has made the file meanwhile. The kernel believes that this request makes it,
+    /// and checks and truncates nothing, so that is done here; what cannot be judged here makes
+    /// the kernel begin again. (It does so once: a name that comes and goes all the time could
+    /// make it give up, so it is left to the kernel only if it must be.)
+    fn open_existing(self: &Arc<Self>, creation: Creation) {
+        let (tree, caller) = (Arc::clone(self), creation.caller.clone());
+        let op = Op::Lookup {
+            dir: creation.dir,
+            name: creation.name.clone(),
+        };
+        self.operate(caller, op, move |completion| {
+            // The kernel may know the file, and takes attributes over unconditionally.
+            let found = match found(completion.done, Lifetime::None) {
+                Ok((found, _)) => found,
+                Err(Done::Absent { .. }) => return creation.begin_again(),
+                Err(other) => return refuse_done(creation.reply, &other),
+            };
+            let access = creation.opening.access;
+            match convert::permission(&creation.caller, &found.attr, access) {
+                Permission::Given if found.attr.kind == Kind::File => {
+                    return tree.open_found(creation, found);
+                }
+                Permission::Denied if found.attr.kind == Kind::File => {
+                    refuse(creation.reply, Refusal::Denied);
+                }
+                _ => creation.begin_again(),
+            }
+            tree.client.forget(found.fid, 1);
+        });
+    }
+
+    fn open_found(self: &Arc<Self>, creation: Creation, found: Found) {
+        if self.silent_opens {
+            return self.empty_found(creation, found, true);
+        }
+        let (tree, caller) = (Arc::clone(self), creation.caller.clone());
+        let call = Call::Open {
+            fid: found.fid,
+            access: creation.opening.access,
+            append: creation.opening.append,
+        };
+        let done = move |completion: Completion| match completion.done {
+            Done::Opened { cached } => tree.empty_found(creation, found, cached),
+            other => {
+                tree.client.forget(found.fid, 1);
+                refuse_done(creation.reply, &other);
+            }
+        };
+        self.call(caller, call, done);
+    }
+
+    fn empty_found(self: &Arc<Self>, creation: Creation, mut found: Found, cached: bool) {
+        if !creation.truncate {
+            return self.give_created(creation, &found, cached);
+        }
+        let (tree, caller) = (Arc::clone(self), creation.caller.clone());
+        let fid = found.fid;
+        let set = Set {
+            size: Some(0),
+            kill_set_id: creation.kill_set_id,
+            ..Set::default()
+        };
+        self.operate(
+            caller,
+            Op::SetAttr { fid, set },
+            move |completion| match completion.done {
+                Done::Attr { attr, .. } => {
+                    found.attr = attr;
+                    tree.give_created(creation, &found, cached);
+                }
+                other => {
+                    tree.close(fid, creation.opening);
+                    tree.client.forget(fid, 1);
+                    refuse_done(creation.reply, &other);
+                }
+            },
+        );
+    }
+
+    /// Answers with a file and a handle. If the kernel does not take it, both go back.
+    fn give_created(&self, creation: Creation, found: &Found, cached: bool) {
+        let cached = cached || self.silent_opens;
+        let open = OpenOut::new(creation.opening.handle(), convert::open_flags(cached));
+        let taken = creation.reply.create(&self.entry(found), &open);
+        if taken == Delivery::Unwanted {
+            self.close(found.fid, creation.opening);
+            self.client.forget(found.fid, 1);
+        }
+    }
+}
+
+/// The object of an answer, and whether it was opened to be cached.
+fn found(done: Done, most: Lifetime) -> Result<(Found, bool), Done> {
+    match done {
+        Done::Entry {
+            fid,
+            attr,
+            name_lifetime,
+            attr_lifetime,
+            cached,
+        } => {
+            let found = Found {
+                fid,
+                attr,
+                name_lifetime,
+                attr_lifetime: if most == Lifetime::None {
+                    most
+                } else {
+                    attr_lifetime
+                },
+            };
+            Ok((found, cached))
+        }
+        other => Err(other),
+    }
+}

@@ -1,0 +1,206 @@
+//! What the client wants dropped, the kernel is notified of. Each invalidation becomes one or two
+//! jobs of the notifier, one after the other, and is reported back when the last one is done; no
+//! thread of the caller waits.
+//!
+//! Until the mount is served the kernel caches nothing, so whatever is to be dropped is dropped.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, Weak};
+
+use client::Client;
+use client::front::{Front, Invalidate};
+use parking_lot::Mutex;
+use tracing::error;
+
+use crate::notify::{Job, Kind, Notifier, Outcome};
+
+/// Offset that means the attributes alone.
+const ATTRIBUTES: (i64, i64) = (-1, 0);
+/// Offset and length of everything: the length 0 means to the end.
+const EVERYTHING: (i64, i64) = (0, 0);
+
+/// Takes the client's invalidations.
+#[derive(Default)]
+pub(super) struct Notices {
+    /// There as soon as the mount is served.
+    link: OnceLock<Arc<Link>>,
+    /// Invalidations that came before.
+    early: Mutex<Vec<u64>>,
+}
+
+struct Link {
+    notifier: Notifier,
+    /// The client owns the notices.
+    client: Weak<Client>,
+}
+
+impl Notices {
+    /// From now on the kernel may cache something.
+    pub(super) fn connect(&self, notifier: Notifier, client: &Arc<Client>) {
+        let early = {
+            let mut early = self.early.lock();
+            let client = Arc::downgrade(client);
+            // Called once.
+            let _ = self.link.set(Arc::new(Link { notifier, client }));
+            std::mem::take(&mut *early)
+        };
+        for id in early {
+            client.invalidated(id);
+        }
+    }
+
+    fn link(&self, id: u64) -> Option<Arc<Link>> {
+        let mut early = self.early.lock();
+        let link = self.link.get().cloned();
+        if link.is_none() {
+            early.push(id);
+        }
+        link
+    }
+}
+
+impl Front for Notices {
+    fn invalidate(&self, id: u64, what: Invalidate) {
+        if let Some(link) = self.link(id) {
+            let jobs = jobs(what, link.notifier.has_epoch());
+            link.run(id, jobs);
+        }
+    }
+}
+
+impl Link {
+    /// Has the jobs done one after the other, and reports.
+    fn run(self: Arc<Self>, id: u64, mut jobs: VecDeque<Kind>) {
+        let Some(kind) = jobs.pop_front() else {
+            if let Some(client) = self.client.upgrade() {
+                client.invalidated(id);
+            }
+            return;
+        };
+        let notifier = self.notifier.clone();
+        let done = Box::new(move |outcome: Outcome| {
+            if let Outcome::Failed(errno) = outcome {
+                // The end of the connection, as a rule; then nothing is cached any more.
+                error!(id, %errno, "the kernel was not told to drop something");
+            }
+            self.run(id, jobs);
+        });
+        notifier.submit(Job { kind, done });
+    }
+}
+
+/// A range of bytes as the kernel is told of it: (offset, length).
+fn range((from, to): (u64, u64)) -> (i64, i64) {
+    let offset = i64::try_from(from).unwrap_or(i64::MAX);
+    let len = match to {
+        u64::MAX => 0,
+        to => i64::try_from(to.saturating_sub(from)).unwrap_or(0),
+    };
+    (offset, len)
+}
+
+/// What the kernel must be told, in this order.
+fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
+    let listing = |nodeid| Kind::Inode {
+        nodeid,
+        ranges: vec![EVERYTHING],
+        young: false,
+    };
+    let jobs = match what {
+        Invalidate::Inode { fid, ranges, young } => {
+            let mut ranges: Vec<(i64, i64)> = ranges
+                .into_iter()
+                // The kernel takes an empty range for everything behind it.
+                .filter(|(from, to)| from < to)
+                .map(range)
+                .collect();
+            if ranges.is_empty() {
+                ranges.push(ATTRIBUTES);
+            }
+            vec![Kind::Inode {
+                nodeid: fid.vnode,
+                ranges,
+                young,
+            }]
+        }
+        Invalidate::Name { dir, name, busy } if has_epoch => vec![Kind::Entry {
+            parent: dir.vnode,
+            name: name.into(),
+            busy,
+            attr: true,
+        }],
+        Invalidate::Names { dir } if has_epoch => vec![Kind::Epoch, listing(dir.vnode)],
+        // Without epochs the kernel was given no name to keep.
+        Invalidate::Name { dir, .. } | Invalidate::Names { dir } | Invalidate::Listing { dir } => {
+            vec![listing(dir.vnode)]
+        }
+    };
+    jobs.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use wire::{Fid, Name};
+
+    const DIR: Fid = Fid {
+        volume: 1,
+        vnode: 5,
+        uniq: 1,
+    };
+
+    fn inode(ranges: Vec<(i64, i64)>, young: bool) -> Kind {
+        Kind::Inode {
+            nodeid: 5,
+            ranges,
+            young,
+        }
+    }
+
+    #[test]
+    fn ranges_become_offsets_and_lengths() {
+        let what = |ranges: Vec<(u64, u64)>| Invalidate::Inode {
+            fid: DIR,
+            ranges,
+            young: true,
+        };
+        for (ranges, expected) in [
+            (vec![], vec![(-1, 0)]),
+            (vec![(0, u64::MAX)], vec![(0, 0)]),
+            (
+                vec![(4096, 8192), (1 << 20, u64::MAX)],
+                vec![(4096, 4096), (1 << 20, 0)],
+            ),
+            (vec![(4096, 4096)], vec![(-1, 0)]),
+        ] {
+            assert_eq!(jobs(what(ranges), true), [inode(expected, true)]);
+        }
+    }
+
+    #[test]
+    fn names_are_dropped_before_the_listing() {
+        let all = jobs(Invalidate::Names { dir: DIR }, true);
+        assert_eq!(all, [Kind::Epoch, inode(vec![(0, 0)], false)]);
+        let what = Invalidate::Name {
+            dir: DIR,
+            name: Name::new(b"a").unwrap(),
+            busy: true,
+        };
+        let entry = Kind::Entry {
+            parent: 5,
+            name: b"a".to_vec(),
+            busy: true,
+            attr: true,
+        };
+        assert_eq!(jobs(what.clone(), true), [entry]);
+        for what in [
+            what,
+            Invalidate::Names { dir: DIR },
+            Invalidate::Listing { dir: DIR },
+        ] {
+            let without_epoch = jobs(what, false);
+            assert_eq!(without_epoch, [inode(vec![(0, 0)], false)]);
+        }
+    }
+}

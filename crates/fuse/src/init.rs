@@ -1,0 +1,182 @@
+//! What is agreed with the kernel before the first request: a pure function from what it offers
+//! and what the options say to the answer. Exact caching decides most of it: pages are dropped on
+//! notification only (`EXPLICIT_INVAL_DATA`), writes are sent as they happen (no
+//! `WRITEBACK_CACHE`), truncation by open is sent as `SETATTR` (no `ATOMIC_O_TRUNC`, which with
+//! unannounced opens is never sent at all), locks stay with the kernel.
+
+use crate::abi::{self, InitIn, InitOut, init};
+use crate::request::Dialect;
+
+/// Flags asked for where the kernel offers them.
+const WANTED: u64 = init::ASYNC_READ
+    | init::BIG_WRITES
+    | init::DO_READDIRPLUS
+    | init::NO_OPEN_SUPPORT
+    | init::PARALLEL_DIROPS
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::NO_OPENDIR_SUPPORT
+    | init::EXPLICIT_INVAL_DATA
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT
+    | init::HAS_EXPIRE_ONLY
+    | init::DIRECT_IO_ALLOW_MMAP;
+
+/// Flags without which nothing can be exact.
+const NEEDED: u64 = init::EXPLICIT_INVAL_DATA | init::BIG_WRITES | init::MAX_PAGES;
+
+/// What a session is to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Threads that read requests; at least 1.
+    pub threads: usize,
+    /// Bytes the kernel may read ahead of a program.
+    pub max_readahead: u32,
+    /// Bytes of the largest read or write, a whole number of pages; the kernel's own limit is
+    /// 256 pages unless `/proc/sys/fs/fuse/max_pages_limit` says otherwise.
+    pub max_write: u32,
+    /// Requests nobody waits for (read-ahead, asynchronous I/O) under way at once.
+    pub max_background: u16,
+    /// Background requests from which the kernel holds back.
+    pub congestion_threshold: u16,
+    /// Let the kernel choose between `READDIR` and `READDIRPLUS`; else always the latter.
+    pub readdirplus_auto: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            threads: 2,
+            max_readahead: 1 << 20,
+            max_write: 1 << 20,
+            max_background: 64,
+            congestion_threshold: 48,
+            readdirplus_auto: false,
+        }
+    }
+}
+
+/// What was agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Negotiated {
+    /// Minor version of the kernel's interface.
+    pub kernel_minor: u32,
+    /// Minor version spoken: the smaller of the two.
+    pub minor: u32,
+    /// `abi::init` flags in force.
+    pub flags: u64,
+    /// Bytes of the largest `WRITE`, and of the largest `READ`.
+    pub max_write: u32,
+    /// Bytes the kernel may read ahead.
+    pub max_readahead: u32,
+    /// All names can be expired at once, without a lock (`Notifier::inc_epoch`).
+    pub inc_epoch: bool,
+}
+
+impl Negotiated {
+    /// Whether all of these `abi::init` flags are in force.
+    #[must_use]
+    pub fn has(&self, flags: u64) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// How requests are to be read.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        Dialect {
+            setxattr_ext: self.has(init::SETXATTR_EXT),
+        }
+    }
+}
+
+/// Why nothing can be agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InitError {
+    /// The kernel is too old.
+    #[error(
+        "the kernel speaks FUSE {major}.{minor}, Ariel needs 7.{least} or later: \
+         use Linux 5.4 or newer",
+        least = abi::MINOR_LEAST
+    )]
+    TooOld {
+        /// The kernel's major version.
+        major: u32,
+        /// The kernel's minor version.
+        minor: u32,
+    },
+    /// The kernel lacks something indispensable.
+    #[error(
+        "the kernel does not offer the FUSE flags {missing:#x}, without which its cache cannot \
+         be kept exact: use an unpatched Linux 5.4 or newer"
+    )]
+    Lacks {
+        /// The flags it lacks.
+        missing: u64,
+    },
+}
+
+/// The step to take after an `INIT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Answer this; requests follow.
+    Agree(InitOut, Negotiated),
+    /// Answer this (our major version); the kernel will ask again with it.
+    AskAgain(InitOut),
+}
+
+/// What to answer to the kernel's `INIT`.
+pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
+    if offer.major > abi::MAJOR {
+        let answer = InitOut {
+            major: abi::MAJOR,
+            minor: abi::MINOR,
+            ..InitOut::default()
+        };
+        return Ok(Step::AskAgain(answer));
+    }
+    if offer.major < abi::MAJOR || offer.minor < abi::MINOR_LEAST {
+        return Err(InitError::TooOld {
+            major: offer.major,
+            minor: offer.minor,
+        });
+    }
+    let mut offered = u64::from(offer.flags);
+    if offered & init::INIT_EXT != 0 {
+        offered |= u64::from(offer.flags2) << 32;
+    }
+    let missing = NEEDED & !offered;
+    if missing != 0 {
+        return Err(InitError::Lacks { missing });
+    }
+    let auto = if options.readdirplus_auto {
+        init::READDIRPLUS_AUTO
+    } else {
+        0
+    };
+    let flags = (WANTED | auto) & offered;
+    let page = rustix::param::page_size() as u32;
+    let max_pages = (options.max_write / page).clamp(1, u32::from(u16::MAX));
+    let negotiated = Negotiated {
+        kernel_minor: offer.minor,
+        minor: offer.minor.min(abi::MINOR),
+        flags,
+        max_write: max_pages * page,
+        max_readahead: options.max_readahead.min(offer.max_readahead),
+        inc_epoch: offer.minor >= abi::MINOR_INC_EPOCH,
+    };
+    let answer = InitOut {
+        major: abi::MAJOR,
+        minor: negotiated.minor,
+        max_readahead: negotiated.max_readahead,
+        flags: flags as u32,
+        max_background: options.max_background,
+        congestion_threshold: options.congestion_threshold,
+        max_write: negotiated.max_write,
+        time_gran: 1,
+        max_pages: max_pages as u16,
+        flags2: (flags >> 32) as u32,
+        ..InitOut::default()
+    };
+    Ok(Step::Agree(answer, negotiated))
+}

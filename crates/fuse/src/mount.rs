@@ -1,0 +1,343 @@
+//! Makes and removes mounts: by mount(2) as root, by the set-uid helper `fusermount3` otherwise.
+//! Never touches a mount point in a way that asks the daemon behind it (which may be dead, or be
+//! this very process): what is mounted where is read from `/proc/self/mountinfo`.
+
+mod fusermount;
+mod table;
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::device;
+
+pub use table::{FSTYPE, MountEntry, find, mounts};
+
+/// Where the kernel shows its FUSE connections.
+const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+
+/// How long a mount in the way may take to answer before it counts as alive.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
+/// How to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// What `mount` and `df` show as the device.
+    pub source: String,
+    /// Other users may use the mount, under their permissions.
+    pub allow_other: bool,
+    /// Honour set-id bits and device nodes; only root may ask for it.
+    pub trusted: bool,
+    /// Go by `fusermount3` even as root.
+    pub by_helper: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            source: "ariel".to_owned(),
+            allow_other: true,
+            trusted: false,
+            by_helper: false,
+        }
+    }
+}
+
+/// A mount just made. Dropping the descriptor ends the connection, not the mount.
+#[derive(Debug)]
+pub struct Mounted {
+    /// The device, for `Session::new`. The kernel's `INIT` waits there.
+    pub fd: OwnedFd,
+    /// The mount point, absolute and free of symbolic links.
+    pub mount_point: PathBuf,
+    /// Number of the connection, for `abort` and `guard`.
+    pub connection: u32,
+}
+
+/// How an unmount went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmounted {
+    /// Nothing used it: it is gone.
+    Clean,
+    /// Something used it: it is gone from the tree, and ends when nothing uses it any more.
+    Detached,
+}
+
+/// Why something could not be mounted or unmounted, and the cure.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The device is missing.
+    #[error(
+        "there is no /dev/fuse: load the module (modprobe fuse), or give the container \
+             the device (--device /dev/fuse)"
+    )]
+    NoDevice,
+    /// The device may not be opened.
+    #[error(
+        "/dev/fuse may not be opened: in a container add --device /dev/fuse; else \
+             chmod 666 /dev/fuse ({0})"
+    )]
+    DeviceRefused(Errno),
+    /// Neither root nor the helper.
+    #[error(
+        "mounting needs root, or the program fusermount3: install the package fuse3, or \
+             run as root"
+    )]
+    NoHelper,
+    /// The helper refused.
+    #[error("fusermount3 refused: {message}{}", fusermount::cure(.message))]
+    Helper {
+        /// What it said.
+        message: String,
+    },
+    /// mount(2) or umount2(2) refused.
+    #[error("the kernel refused to {what} {}: {errno} (in a container, the capability \
+             SYS_ADMIN is needed)", .dir.display())]
+    Refused {
+        /// Mount or unmount.
+        what: &'static str,
+        /// Where.
+        dir: PathBuf,
+        /// Why.
+        errno: Errno,
+    },
+    /// The mount point does not exist.
+    #[error("{} does not exist: mkdir -p {}", .0.display(), .0.display())]
+    Missing(PathBuf),
+    /// The mount point is no directory.
+    #[error("{} is not a directory: name one to mount on", .0.display())]
+    NotDirectory(PathBuf),
+    /// The mount point has content, which a mount would hide.
+    #[error("{} is not empty: mount on an empty directory", .0.display())]
+    NotEmpty(PathBuf),
+    /// A mount whose daemon is gone is in the way.
+    #[error("{dir} is a mount whose daemon is gone (\"Transport endpoint is not connected\"): \
+             ariel umount {dir} (or fusermount3 -uz {dir})", dir = .0.display())]
+    Stale(PathBuf),
+    /// Ariel is mounted there.
+    #[error("something is mounted at {dir} already: ariel umount {dir}", dir = .0.display())]
+    Already(PathBuf),
+    /// Nothing is mounted there.
+    #[error("nothing is mounted at {}: see the mounts with findmnt -t fuse.ariel", .0.display())]
+    NotMounted(PathBuf),
+    /// The mount point cannot be looked at.
+    #[error("{}: {error}", .dir.display())]
+    Io {
+        /// Where.
+        dir: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+}
+
+/// Mounts on `dir`, an empty directory.
+pub fn mount(dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    let mount_point = check(dir)?;
+    let fd = if rustix::process::geteuid().is_root() && !options.by_helper {
+        mount_directly(&mount_point, options)?
+    } else {
+        fusermount::mount(&mount_point, options)?
+    };
+    let entry = find(&mount_point).map_err(|error| io_error(&mount_point, error))?;
+    match entry {
+        Some(MountEntry { connection, .. }) => Ok(Mounted {
+            fd,
+            mount_point,
+            connection,
+        }),
+        None => Err(MountError::NotMounted(mount_point)),
+    }
+}
+
+/// Removes the mount at `dir`; while something uses it, it is detached: gone from the tree, and
+/// ended when the last user is done.
+pub fn unmount(dir: &Path) -> Result<Unmounted, MountError> {
+    let mount_point = resolve(dir).map_err(|error| io_error(dir, error))?;
+    let entry = find(&mount_point).map_err(|error| io_error(&mount_point, error))?;
+    if entry.is_none() {
+        return Err(MountError::NotMounted(mount_point));
+    }
+    match unmount_directly(&mount_point) {
+        Err(MountError::Refused {
+            errno: Errno::PERM, ..
+        }) => fusermount::unmount(&mount_point),
+        other => other,
+    }
+}
+
+/// The connection behind the mount at `dir`, if one of FUSE is there. Asks no daemon.
+pub fn connection_id(dir: &Path) -> io::Result<Option<u32>> {
+    Ok(find(&resolve(dir)?)?.map(|entry| entry.connection))
+}
+
+/// Ends a connection at once: every request waiting, and every one to come, fails with ENOTCONN.
+/// The mount stays, dead, until it is unmounted. NotFound: there is no such connection, or
+/// fusectl is not mounted.
+pub fn abort(connection: u32) -> io::Result<()> {
+    let path = format!("{CONNECTIONS}/{connection}/abort");
+    std::fs::write(path, "1")
+}
+
+/// Lets the kernel read ahead up to `len` bytes for this mount, beyond its default of 128 KiB.
+/// (`INIT` can only lower that.) Needs root; without it nothing is lost but speed.
+pub fn set_read_ahead(connection: u32, len: u32) -> io::Result<()> {
+    let path = format!("/sys/class/bdi/0:{connection}/read_ahead_kb");
+    std::fs::write(path, (len >> 10).to_string())
+}
+
+/// Opens the device.
+fn open_device() -> Result<OwnedFd, MountError> {
+    rustix::fs::open(device::PATH, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        match errno {
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => MountError::NoDevice,
+            other => MountError::DeviceRefused(other),
+        }
+    })
+}
+
+fn mount_directly(mount_point: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let fd = open_device()?;
+    let dir = mount_point.to_owned();
+    let refused = |errno| MountError::Refused {
+        what: "mount",
+        dir,
+        errno,
+    };
+    let (uid, gid) = (
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={uid},group_id={gid},default_permissions",
+        fd.as_raw_fd()
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let Ok(data) = CString::new(data) else {
+        return Err(refused(Errno::INVAL));
+    };
+    let flags = if options.trusted {
+        MountFlags::empty()
+    } else {
+        MountFlags::NOSUID | MountFlags::NODEV
+    };
+    let source = options.source.as_str();
+    rustix::mount::mount(source, mount_point, FSTYPE, flags, data.as_c_str()).map_err(refused)?;
+    Ok(fd)
+}
+
+fn unmount_directly(mount_point: &Path) -> Result<Unmounted, MountError> {
+    let attempt = |flags| rustix::mount::unmount(mount_point, flags | UnmountFlags::NOFOLLOW);
+    let refused = |errno| MountError::Refused {
+        what: "unmount",
+        dir: mount_point.to_owned(),
+        errno,
+    };
+    match attempt(UnmountFlags::empty()) {
+        Ok(()) => Ok(Unmounted::Clean),
+        Err(Errno::BUSY) => match attempt(UnmountFlags::DETACH) {
+            Ok(()) => Ok(Unmounted::Detached),
+            // Gone meanwhile: what was wanted.
+            Err(Errno::INVAL | Errno::NOENT) => Ok(Unmounted::Clean),
+            Err(errno) => Err(refused(errno)),
+        },
+        Err(Errno::INVAL) => Err(MountError::NotMounted(mount_point.to_owned())),
+        Err(errno) => Err(refused(errno)),
+    }
+}
+
+/// Aborts by way of the mount, where fusectl is not mounted; needs root.
+pub(crate) fn abort_by_unmount(mount_point: &Path) -> rustix::io::Result<()> {
+    rustix::mount::unmount(mount_point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
+}
+
+/// Makes sure that `dir` can be mounted on, and finds its real path.
+fn check(dir: &Path) -> Result<PathBuf, MountError> {
+    if let Ok(path) = resolve(dir)
+        && let Ok(Some(entry)) = find(&path)
+    {
+        return Err(if entry.is_dead() {
+            MountError::Stale(path)
+        } else {
+            MountError::Already(path)
+        });
+    }
+    let path = dir.canonicalize().map_err(|error| io_error(dir, error))?;
+    let metadata = std::fs::metadata(&path).map_err(|error| io_error(&path, error))?;
+    if !metadata.is_dir() {
+        return Err(MountError::NotDirectory(path));
+    }
+    let mut content = std::fs::read_dir(&path).map_err(|error| io_error(&path, error))?;
+    if content.next().is_some() {
+        return Err(MountError::NotEmpty(path));
+    }
+    Ok(path)
+}
+
+fn io_error(dir: &Path, error: io::Error) -> MountError {
+    let dir = dir.to_owned();
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => MountError::Missing(dir),
+        Some(Errno::NOTDIR) => MountError::NotDirectory(dir),
+        Some(Errno::NOTCONN | Errno::CONNABORTED) => MountError::Stale(dir),
+        _ => MountError::Io { dir, error },
+    }
+}
+
+/// The real path of a mount point, without asking the file system mounted there: all but the last
+/// component are resolved, and the last only if it is a symbolic link of the file system around.
+fn resolve(dir: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(dir)?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return absolute.canonicalize();
+    };
+    let path = parent.canonicalize()?.join(name);
+    if name == ".." || is_symlink(&path)? {
+        path.canonicalize()
+    } else {
+        Ok(path)
+    }
+}
+
+/// Whether `path` is a symbolic link. A mount point is none, and is not asked.
+fn is_symlink(path: &Path) -> io::Result<bool> {
+    if find(path)?.is_some() {
+        return Ok(false);
+    }
+    Ok(std::fs::symlink_metadata(path)?.is_symlink())
+}
+
+/// Whether the program running is root's and the device there: what a real mount needs.
+#[must_use]
+pub fn can_mount() -> bool {
+    rustix::process::geteuid().is_root() && File::open(device::PATH).is_ok()
+}
+
+impl MountEntry {
+    /// Whether the daemon is gone: the kernel refuses a dead connection at once. A living daemon
+    /// that does not answer is not waited for.
+    fn is_dead(&self) -> bool {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let root = self.mount_point.clone();
+        std::thread::spawn(move || {
+            let looked = std::fs::metadata(root);
+            // Nobody listens any more when this took too long.
+            let _ = sender.send(looked.map(drop));
+        });
+        let Ok(Err(error)) = receiver.recv_timeout(ANSWER_TIME) else {
+            return false;
+        };
+        matches!(
+            Errno::from_io_error(&error),
+            Some(Errno::NOTCONN | Errno::CONNABORTED)
+        )
+    }
+}

@@ -1,0 +1,122 @@
+//! The kernel's table of mounts, as far as it concerns Ariel. Reading it waits for no daemon.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// Type of an Ariel mount in the table: the kernel's `fuse` with our name behind it.
+pub const FSTYPE: &str = "fuse.ariel";
+
+/// One FUSE mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Where.
+    pub mount_point: PathBuf,
+    /// Minor number of its device, which is the number of its connection.
+    pub connection: u32,
+    /// File system type, `fuse` or `fuse.NAME`.
+    pub fstype: String,
+    /// What is mounted.
+    pub source: String,
+}
+
+/// All FUSE mounts, in the order they were made.
+pub fn mounts() -> io::Result<Vec<MountEntry>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse)
+        .filter(|m| m.is_fuse())
+        .collect())
+}
+
+/// The FUSE mount on top at exactly `mount_point`, which must be absolute and real.
+pub fn find(mount_point: &Path) -> io::Result<Option<MountEntry>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let on_top = table
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse)
+        .rfind(|entry| entry.mount_point == mount_point);
+    Ok(on_top.filter(MountEntry::is_fuse))
+}
+
+impl MountEntry {
+    fn is_fuse(&self) -> bool {
+        self.fstype == "fuse" || self.fstype.starts_with("fuse.")
+    }
+
+    /// Whether it is one of Ariel's.
+    #[must_use]
+    pub fn is_ariel(&self) -> bool {
+        self.fstype == FSTYPE
+    }
+}
+
+/// A line is `id parent major:minor root mount-point options [tags...] - type source options`.
+fn parse(line: &[u8]) -> Option<MountEntry> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let connection = device.split_once(':')?.1.parse().ok()?;
+    let mount_point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let fstype = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
+    let source = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
+    Some(MountEntry {
+        mount_point,
+        connection,
+        fstype,
+        source,
+    })
+}
+
+/// Undoes the table's `\040` for bytes that would break its lines.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = tail.get(..3).filter(|_| first == b'\\').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        match octal {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn lines_of_the_table_are_read() {
+        let line = b"36 35 0:47 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.ariel ariel rw";
+        let entry = parse(line).unwrap();
+        assert_eq!(entry.mount_point, Path::new("/mnt/a b"));
+        assert_eq!((entry.connection, entry.source.as_str()), (47, "ariel"));
+        assert!(entry.is_ariel() && entry.is_fuse());
+    }
+
+    #[test]
+    fn broken_lines_are_left_out() {
+        for line in [
+            "",
+            "a b c",
+            "1 2 0:x / /m rw - fuse a rw",
+            "1 2 0:3 / /m rw fuse a",
+        ] {
+            assert_eq!(parse(line.as_bytes()), None, "{line}");
+        }
+        assert_eq!(unescape(b"\\0\\9zz\\377"), b"\\0\\9zz\xff");
+    }
+}

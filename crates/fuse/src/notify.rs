@@ -1,0 +1,326 @@
+//! Takes back what the kernel caches. Writing a notification can wait for a request to be
+//! answered (dropping a name needs the directory's lock, which the kernel holds during CREATE;
+//! dropping a page waits for a READ or WRITE of it), so:
+//!
+//! - a notification is never written by a thread that serves requests (refused with EDEADLK),
+//!   and must not be written under a lock that answering a request needs;
+//! - jobs are done by a pool that grows while its threads are blocked: one blocked notification
+//!   never delays another;
+//! - an entry job ends within milliseconds even if the directory is locked for long: the epoch of
+//!   all names is raised instead, which takes no lock. Afterwards each name is looked up again
+//!   at its next use, so that nothing stale is returned, at the price of one look-up each.
+//!
+//! A job is reported done exactly once, after its last effect.
+
+mod entry;
+mod pool;
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use tracing::error;
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, InvalEntryOut, InvalInodeOut, OutHeader};
+use crate::device::{self, Device};
+
+use entry::{Entries, EntryJob};
+use pool::Pool;
+
+/// Most threads blocked in notifications at once.
+const THREADS_MAX: usize = 64;
+/// Most threads finishing entry jobs whose notification is blocked.
+const FINISHERS_MAX: usize = 64;
+/// How long an inode whose first reply may still be on its way is waited for...
+const YOUNG_WAIT: Duration = Duration::from_millis(10);
+/// ...and how often it is tried meanwhile.
+const YOUNG_PAUSE: Duration = Duration::from_micros(200);
+
+/// What is to be taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Pages and attributes of a file.
+    Inode {
+        /// The file.
+        nodeid: u64,
+        /// (offset, length) of each range: offset -1 is the attributes alone, length 0 all to
+        /// the end. Attributes go with every range.
+        ranges: Vec<(i64, i64)>,
+        /// The reply that makes the kernel know this node may still be on its way.
+        young: bool,
+    },
+    /// One name in a directory, present or absent.
+    Entry {
+        /// The directory.
+        parent: u64,
+        /// The name.
+        name: Vec<u8>,
+        /// A request that holds the directory's lock is known to be under way: the epoch is
+        /// raised at once.
+        busy: bool,
+        /// The directory's attributes and cached listing are to go as well, after the name.
+        attr: bool,
+    },
+    /// All names of the mount.
+    Epoch,
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The kernel no longer has it (or never had).
+    Done,
+    /// The same, but by raising the epoch of all names.
+    Epoch,
+    /// The kernel may still have it.
+    Failed(Errno),
+}
+
+/// Something to take back, and whom to tell.
+pub struct Job {
+    /// What.
+    pub kind: Kind,
+    /// Told exactly once, on a thread of the pool.
+    pub done: Box<dyn FnOnce(Outcome) + Send>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Notifications so far.
+#[derive(Debug, Default)]
+pub struct NotifyCounters {
+    /// Jobs submitted.
+    pub submitted: AtomicU64,
+    /// Jobs reported done.
+    pub completed: AtomicU64,
+    /// Inode notifications written.
+    pub inode: AtomicU64,
+    /// Entry notifications written.
+    pub entry: AtomicU64,
+    /// Epoch notifications written.
+    pub epoch: AtomicU64,
+    /// Notifications about what the kernel did not know.
+    pub not_known: AtomicU64,
+    /// Repetitions for young inodes.
+    pub young_retries: AtomicU64,
+    /// Entry jobs ended by raising the epoch because their notification did not return.
+    pub entry_late: AtomicU64,
+    /// Notifications the kernel refused.
+    pub failed: AtomicU64,
+}
+
+/// Writes notifications. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    device: Arc<Device>,
+    has_epoch: bool,
+    counters: NotifyCounters,
+    /// Threads that may block.
+    writers: Pool,
+    /// Threads for what follows a raised epoch, never behind a blocked writer.
+    finishers: Pool,
+    entries: Entries,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<Device>, has_epoch: bool) -> std::io::Result<Self> {
+        let inner = Arc::new_cyclic(|inner| Inner {
+            device,
+            has_epoch,
+            counters: NotifyCounters::default(),
+            writers: Pool::new("ariel-notify", THREADS_MAX),
+            finishers: Pool::new("ariel-finish", FINISHERS_MAX),
+            entries: Entries::new(inner.clone()),
+        });
+        inner.writers.start()?;
+        inner.finishers.start()?;
+        inner.entries.start()?;
+        Ok(Notifier { inner })
+    }
+
+    /// Notifications so far.
+    #[must_use]
+    pub fn counters(&self) -> &NotifyCounters {
+        &self.inner.counters
+    }
+
+    /// Whether the kernel has `NOTIFY_INC_EPOCH`. Without it, an entry job waits for as long as
+    /// the directory is locked.
+    #[must_use]
+    pub fn has_epoch(&self) -> bool {
+        self.inner.has_epoch
+    }
+
+    /// Drops a file's attributes and a range of its pages (offset -1: attributes only; length 0:
+    /// to the end). ENOENT: the kernel does not know the file. May block; EDEADLK on a thread
+    /// that serves requests.
+    pub fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> std::io::Result<()> {
+        Ok(self.inner.inval_inode(nodeid, offset, len)?)
+    }
+
+    /// Drops a name. ENOENT: the kernel does not know the name. May block; EDEADLK on a thread
+    /// that serves requests.
+    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> std::io::Result<()> {
+        Ok(self.inner.inval_entry(parent, name)?)
+    }
+
+    /// Has every name looked up again. Never blocks. EINVAL where the kernel lacks it.
+    pub fn inc_epoch(&self) -> std::io::Result<()> {
+        Ok(self.inner.inc_epoch()?)
+    }
+
+    /// Has a job done by the pool. Never blocks, and may be called anywhere.
+    pub fn submit(&self, job: Job) {
+        let inner = &self.inner;
+        count(&inner.counters.submitted);
+        match job.kind {
+            Kind::Entry {
+                parent,
+                name,
+                busy,
+                attr,
+            } => {
+                let entry = Arc::new(EntryJob::new(parent, name, attr, job.done));
+                inner.submit_entry(entry, busy);
+            }
+            Kind::Inode {
+                nodeid,
+                ranges,
+                young,
+            } => {
+                let (task, done) = (Arc::clone(inner), job.done);
+                inner.writers.run(Box::new(move || {
+                    let outcome = task.take_back_inode(nodeid, &ranges, young);
+                    task.finish(done, outcome);
+                }));
+            }
+            Kind::Epoch => {
+                let (task, done) = (Arc::clone(inner), job.done);
+                inner.finishers.run(Box::new(move || {
+                    let outcome = match task.inc_epoch() {
+                        Ok(()) => Outcome::Epoch,
+                        Err(errno) => Outcome::Failed(errno),
+                    };
+                    task.finish(done, outcome);
+                }));
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn finish(&self, done: Box<dyn FnOnce(Outcome) + Send>, outcome: Outcome) {
+        count(&self.counters.completed);
+        done(outcome);
+    }
+
+    fn write(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+        let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let head = OutHeader {
+            len: len as u32,
+            error: code,
+            unique: 0,
+        };
+        let mut message = Vec::with_capacity(1 + parts.len());
+        message.push(IoSlice::new(head.as_bytes()));
+        message.extend(parts.iter().map(|part| IoSlice::new(part)));
+        let result = self.device.write(&message);
+        match result {
+            Ok(()) => {}
+            Err(Errno::NOENT) => count(&self.counters.not_known),
+            Err(errno) => {
+                count(&self.counters.failed);
+                error!(code, %errno, "the kernel refused a notification");
+            }
+        }
+        result
+    }
+
+    fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> Result<(), Errno> {
+        refuse_serving_thread()?;
+        count(&self.counters.inode);
+        let body = InvalInodeOut {
+            nodeid,
+            offset,
+            len,
+        };
+        self.write(abi::notify::INVAL_INODE, &[body.as_bytes()])
+    }
+
+    fn inval_entry(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
+        refuse_serving_thread()?;
+        if name.is_empty() || name.len() > abi::NAME_LEN_MAX {
+            return Err(Errno::INVAL);
+        }
+        count(&self.counters.entry);
+        let body = InvalEntryOut {
+            parent,
+            namelen: name.len() as u32,
+            flags: 0,
+        };
+        self.write(abi::notify::INVAL_ENTRY, &[body.as_bytes(), name, &[0]])
+    }
+
+    fn inc_epoch(&self) -> Result<(), Errno> {
+        if !self.has_epoch {
+            return Err(Errno::INVAL);
+        }
+        count(&self.counters.epoch);
+        self.write(abi::notify::INC_EPOCH, &[])
+    }
+
+    /// Each range in turn. A file the kernel does not know has nothing cached, unless the reply
+    /// that tells of it has been written and not yet been digested: that takes microseconds, so
+    /// it is waited for a little; after that, all names are looked up again, which brings fresh
+    /// attributes with it.
+    fn take_back_inode(&self, nodeid: u64, ranges: &[(i64, i64)], young: bool) -> Outcome {
+        let give_up = Instant::now() + YOUNG_WAIT;
+        for &(offset, len) in ranges {
+            loop {
+                match self.inval_inode(nodeid, offset, len) {
+                    Ok(()) => break,
+                    Err(Errno::NOENT) if !young => break,
+                    Err(Errno::NOENT) if Instant::now() < give_up => {
+                        count(&self.counters.young_retries);
+                        std::thread::sleep(YOUNG_PAUSE);
+                    }
+                    Err(Errno::NOENT) => {
+                        return if self.inc_epoch().is_ok() {
+                            Outcome::Epoch
+                        } else {
+                            Outcome::Done
+                        };
+                    }
+                    Err(errno) => return Outcome::Failed(errno),
+                }
+            }
+        }
+        Outcome::Done
+    }
+}
+
+fn refuse_serving_thread() -> Result<(), Errno> {
+    if device::is_serving_thread() {
+        Err(Errno::DEADLK)
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Threads that may block. A task is begun at once if a thread is free or another may be started:
+//! the pool has as many threads as tasks are blocked, plus the few it keeps. Threads that have
+//! had nothing to do for a while end. Tasks begin in the order they were given.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tracing::{error, warn};
+
+/// Threads kept when there is nothing to do.
+const KEPT: usize = 2;
+/// Idle time after which a thread beyond those ends.
+const IDLE_END: Duration = Duration::from_secs(10);
+
+/// Something to do that may block.
+pub(super) type Task = Box<dyn FnOnce() + Send>;
+
+/// A handle that closes the pool when dropped.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    name: &'static str,
+    threads_max: usize,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Task>,
+    /// Threads waiting for a task; each takes one when woken.
+    idle: usize,
+    threads: usize,
+    closed: bool,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("queued", &self.queue.len())
+            .field("idle", &self.idle)
+            .field("threads", &self.threads)
+            .finish()
+    }
+}
+
+impl Pool {
+    pub(super) fn new(name: &'static str, threads_max: usize) -> Self {
+        let shared = Shared {
+            name,
+            threads_max,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        };
+        Pool {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Starts the threads that are kept; without them nothing would ever run.
+    pub(super) fn start(&self) -> std::io::Result<()> {
+        for _ in 0..KEPT {
+            self.shared.state.lock().threads += 1;
+            if let Err(error) = spawn(&self.shared) {
+                self.shared.state.lock().threads -= 1;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn run(&self, task: Task) {
+        let mut state = self.shared.state.lock();
+        state.queue.push_back(task);
+        let grow = state.queue.len() > state.idle && state.threads < self.shared.threads_max;
+        if grow {
+            state.threads += 1;
+        }
+        drop(state);
+        self.shared.wake.notify_one();
+        if grow && let Err(error) = spawn(&self.shared) {
+            self.shared.state.lock().threads -= 1;
+            warn!(%error, "no further thread for notifications; some will wait");
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.state.lock().closed = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
+    let work = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name(shared.name.to_owned());
+    thread.spawn(move || work.run()).map(drop)
+}
+
+impl Shared {
+    fn run(&self) {
+        while let Some(task) = self.next() {
+            // The thread is counted; a panicking task must not take it along uncounted.
+            if catch_unwind(AssertUnwindSafe(task)).is_err() {
+                error!("a notification's completion panicked");
+            }
+        }
+    }
+
+    /// The next task, or `None` when this thread is to end.
+    fn next(&self) -> Option<Task> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(task) = state.queue.pop_front() {
+                return Some(task);
+            }
+            if state.closed {
+                state.threads -= 1;
+                return None;
+            }
+            state.idle += 1;
+            let timed_out = self.wake.wait_for(&mut state, IDLE_END).timed_out();
+            state.idle -= 1;
+            if timed_out && state.queue.is_empty() && state.threads > KEPT {
+                state.threads -= 1;
+                return None;
+            }
+        }
+    }
+}

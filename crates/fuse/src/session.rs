@@ -1,0 +1,259 @@
+//! A connection with the kernel: negotiated, then served by threads that read requests and hand
+//! each to the handler with the right to answer it. A handler answers at once or later, from any
+//! thread, and never blocks the thread it was called on; then one thread is enough for any number
+//! of requests under way. The threads end when the connection does (unmounted, aborted).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use tracing::{debug, error, info, warn};
+use zerocopy::IntoBytes;
+
+use crate::abi::{self, Opcode};
+use crate::counters::Counters;
+use crate::device::{self, Device, Incoming};
+use crate::init::{self, InitError, Negotiated, Options, Step};
+use crate::notify::Notifier;
+use crate::reply::{self, Reply};
+use crate::request::{Dialect, Operation, ParseError, Request};
+
+/// Room for what comes with the data of the largest request; names and attributes fit as well.
+const HEAD_ROOM: usize = 16 << 10;
+/// Room for `INIT`.
+const INIT_ROOM: usize = 64 << 10;
+
+/// What serves requests.
+pub trait Handler: Send + Sync {
+    /// Serves one request. Must not block: what has to wait takes the reply along and answers
+    /// later. `FORGET` and `BATCH_FORGET` come with a reply that does nothing; to `INTERRUPT`
+    /// only an error can be answered (EAGAIN: ask again), and none need be.
+    fn handle(&self, request: Request<'_>, reply: Reply);
+}
+
+/// Why a session did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Nothing could be agreed with the kernel.
+    #[error(transparent)]
+    Init(#[from] InitError),
+    /// The kernel's first request was not `INIT`.
+    #[error("the kernel's first request is no INIT ({0}): is this a fresh FUSE descriptor?")]
+    NoInit(String),
+    /// The mount went away first.
+    #[error("the mount was removed before it was served: mount again")]
+    Over,
+    /// The device failed.
+    #[error("reading or writing /dev/fuse failed: {0}")]
+    Device(#[from] Errno),
+    /// No thread could be started.
+    #[error("no thread could be started (is the limit on processes reached? ulimit -u): {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// A negotiated connection.
+#[derive(Debug)]
+pub struct Session {
+    device: Arc<Device>,
+    negotiated: Negotiated,
+    options: Options,
+    counters: Arc<Counters>,
+    notifier: Notifier,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Session {
+    /// Negotiates on the descriptor a mount gave.
+    pub fn new(fd: OwnedFd, options: Options) -> Result<Self, SessionError> {
+        let device = Arc::new(Device::new(fd));
+        let counters = Arc::new(Counters::default());
+        let negotiated = initialise(&device, &options, &counters)?;
+        info!(
+            kernel_minor = negotiated.kernel_minor,
+            flags = format_args!("{:#x}", negotiated.flags),
+            max_write = negotiated.max_write,
+            inc_epoch = negotiated.inc_epoch,
+            "FUSE connection negotiated"
+        );
+        let notifier = Notifier::new(Arc::clone(&device), negotiated.inc_epoch)?;
+        let threads = Mutex::new(Vec::new());
+        Ok(Session {
+            device,
+            negotiated,
+            options,
+            counters,
+            notifier,
+            threads,
+        })
+    }
+
+    /// What was agreed with the kernel.
+    #[must_use]
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    /// Takes back what the kernel caches. Clones can be kept.
+    #[must_use]
+    pub fn notifier(&self) -> Notifier {
+        self.notifier.clone()
+    }
+
+    /// Requests received, by kind.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Begins to serve, with the number of threads the options say. Called once.
+    pub fn serve(&self, handler: Arc<dyn Handler>) -> Result<(), SessionError> {
+        let mut threads = self.threads.lock();
+        for number in 0..self.options.threads.max(1) {
+            let worker = Worker {
+                device: self.queue(number),
+                dialect: self.negotiated.dialect(),
+                buffer_len: self.negotiated.max_write as usize + HEAD_ROOM,
+                counters: Arc::clone(&self.counters),
+                handler: Arc::clone(&handler),
+            };
+            let name = format!("ariel-fuse-{number}");
+            threads.push(
+                std::thread::Builder::new()
+                    .name(name)
+                    .spawn(move || worker.run())?,
+            );
+        }
+        Ok(())
+    }
+
+    /// The device for one thread: the first keeps the mount's own, the others get one each so
+    /// that they do not meet on its locks, or share it where the kernel gives none.
+    fn queue(&self, number: usize) -> Arc<Device> {
+        if number == 0 {
+            return Arc::clone(&self.device);
+        }
+        match self.device.try_clone() {
+            Ok(clone) => Arc::new(clone),
+            Err(errno) => {
+                warn!(%errno, "cannot clone the FUSE device; threads share one");
+                Arc::clone(&self.device)
+            }
+        }
+    }
+
+    /// Returns when the connection is over and every serving thread has ended.
+    pub fn wait(&self) {
+        loop {
+            let Some(thread) = self.threads.lock().pop() else {
+                return;
+            };
+            if thread.join().is_err() {
+                error!("a thread serving FUSE requests panicked");
+            }
+        }
+    }
+}
+
+impl AsFd for Session {
+    /// The device, to be kept open by whoever wants the mount to outlive this session.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+/// Reads and answers `INIT`, again if the kernel's major version is ahead.
+fn initialise(
+    device: &Device,
+    options: &Options,
+    counters: &Counters,
+) -> Result<Negotiated, SessionError> {
+    let mut buffer = vec![0; INIT_ROOM];
+    loop {
+        let Incoming::Request(len) = device.read(&mut buffer)? else {
+            return Err(SessionError::Over);
+        };
+        let request = Request::parse(&buffer[..len])
+            .map_err(|error| SessionError::NoInit(error.to_string()))?;
+        counters.count(request.header.opcode);
+        let unique = request.header.unique;
+        let Operation::Init(offer) = request.operation else {
+            return Err(SessionError::NoInit(request.header.opcode.to_string()));
+        };
+        match init::negotiate(&offer, options) {
+            Ok(Step::Agree(answer, negotiated)) => {
+                reply::write(device, unique, 0, &[answer.as_bytes()])?;
+                return Ok(negotiated);
+            }
+            Ok(Step::AskAgain(answer)) => {
+                reply::write(device, unique, 0, &[answer.as_bytes()])?;
+            }
+            Err(error) => {
+                // The reason is returned; the kernel only needs to stop waiting.
+                let _ = reply::write(device, unique, -Errno::PROTO.raw_os_error(), &[]);
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+/// What one serving thread needs.
+struct Worker {
+    device: Arc<Device>,
+    dialect: Dialect,
+    buffer_len: usize,
+    counters: Arc<Counters>,
+    handler: Arc<dyn Handler>,
+}
+
+impl Worker {
+    fn run(self) {
+        device::mark_serving_thread();
+        let mut buffer = vec![0; self.buffer_len.max(abi::READ_BUFFER_LEAST)];
+        loop {
+            match self.device.read(&mut buffer) {
+                Ok(Incoming::Request(len)) => self.serve(&buffer[..len]),
+                Ok(Incoming::Over) => {
+                    debug!("FUSE connection over");
+                    return;
+                }
+                Err(errno) => {
+                    error!(%errno, "reading /dev/fuse failed; this thread stops serving");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn serve(&self, bytes: &[u8]) {
+        let request = match Request::parse_in(bytes, self.dialect) {
+            Ok(request) => request,
+            Err(error) => return self.refuse(&error),
+        };
+        let opcode = request.header.opcode;
+        self.counters.count(opcode);
+        let reply = Reply::new(Arc::clone(&self.device), request.header.unique, opcode);
+        if opcode == Opcode::INIT {
+            // A second INIT is no request of a sane kernel.
+            reply.error(Errno::IO);
+            return;
+        }
+        // A bug in one request must not end the service of all others; the reply, dropped while
+        // the panic unwinds, answers EIO.
+        let served = catch_unwind(AssertUnwindSafe(|| self.handler.handle(request, reply)));
+        if served.is_err() {
+            error!(%opcode, "the handler panicked; the request was answered with EIO");
+        }
+    }
+
+    fn refuse(&self, problem: &ParseError) {
+        error!(%problem, "malformed request from the kernel");
+        if let Some(unique) = problem.awaits_reply() {
+            // Fails only if the request has ended by itself.
+            let _ = reply::write(&self.device, unique, -Errno::IO.raw_os_error(), &[]);
+        }
+    }
+}

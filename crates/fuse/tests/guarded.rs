@@ -1,0 +1,191 @@
+//! A daemon that is killed leaves no mount behind: not when it was idle, and not when one of its
+//! threads is blocked in a notification and cannot die. The daemon and its guard are this very
+//! program, started with other environments.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ariel_fuse::abi::ROOT_ID;
+use ariel_fuse::{guard, mount};
+use support::{Mount, can_mount, eventually, is_mounted};
+
+const ROLE: &str = "ARIEL_FUSE_TEST_ROLE";
+const CONNECTION: &str = "ARIEL_FUSE_TEST_CONNECTION";
+const MOUNT_POINT: &str = "ARIEL_FUSE_TEST_MOUNT_POINT";
+
+/// This program again, as one of the children below.
+fn this_program(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", role, "--nocapture", "--test-threads", "1"])
+        .env(ROLE, role);
+    command
+}
+
+fn is_role(role: &str) -> bool {
+    std::env::var(ROLE).is_ok_and(|wanted| wanted == role)
+}
+
+/// Mounts, starts its guard, says so, and serves until it is killed.
+#[test]
+#[allow(clippy::zombie_processes)] // The guard outlives this process, by its nature.
+fn child_daemon() {
+    if !is_role("child_daemon") {
+        return;
+    }
+    let mount = Mount::new(2);
+    let mut guard = this_program("child_guard");
+    guard
+        .env(CONNECTION, mount.connection.to_string())
+        .env(MOUNT_POINT, &mount.path)
+        .stdout(Stdio::null());
+    let guard = guard::start(guard).unwrap();
+    mount.memory.put("file", b"content");
+    println!(
+        "\nREADY {} {} {}",
+        guard.id(),
+        mount.connection,
+        mount.path.display()
+    );
+    let notifier = mount.session.notifier();
+    let memory = mount.memory.clone();
+    std::thread::spawn(move || {
+        eventually("a request is held", || memory.held() == 1);
+        println!("\nBLOCKING");
+        // Does not return while the request is held, which is until the end.
+        let _ = notifier.inval_entry(ROOT_ID, b"file");
+    });
+    mount.session.wait();
+}
+
+#[test]
+fn child_guard() {
+    if !is_role("child_guard") {
+        return;
+    }
+    let connection = std::env::var(CONNECTION).unwrap().parse().unwrap();
+    let mount_point = PathBuf::from(std::env::var_os(MOUNT_POINT).unwrap());
+    guard::watch_stdin(connection, &mount_point).unwrap();
+}
+
+struct Daemon {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    guard: u32,
+    path: PathBuf,
+}
+
+impl Daemon {
+    fn start() -> Self {
+        let mut child = this_program("child_daemon")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = lines.find_map(|line| Some(line.ok()?.strip_prefix("READY ")?.to_owned()));
+        let ready = ready.expect("the daemon ended before it was ready");
+        let mut fields = ready.splitn(3, ' ');
+        let guard = fields.next().unwrap().parse().unwrap();
+        let path = PathBuf::from(fields.nth(1).unwrap());
+        Daemon {
+            child,
+            lines,
+            guard,
+            path,
+        }
+    }
+
+    fn await_line(&mut self, wanted: &str) {
+        assert!(
+            self.lines.any(|line| line.unwrap() == wanted),
+            "{wanted} was never said"
+        );
+    }
+
+    /// SIGKILL; afterwards no mount, no guard and no daemon are left.
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        eventually("the mount is removed", || !is_mounted(&self.path));
+        self.child.wait().unwrap();
+        eventually("the guard has ended", || !is_running(self.guard));
+        assert_eq!(
+            fs::read_dir(&self.path).unwrap().count(),
+            0,
+            "the place is as before"
+        );
+        fs::remove_dir(&self.path).unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    /// Leaves nothing behind when a test fails: an aborted connection lets everybody end.
+    fn drop(&mut self) {
+        if is_mounted(&self.path) {
+            let flags = rustix::mount::UnmountFlags::FORCE | rustix::mount::UnmountFlags::DETACH;
+            let _ = rustix::mount::unmount(&self.path, flags);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a process runs: one that has ended and waits for its parent does not.
+fn is_running(pid: u32) -> bool {
+    fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
+}
+
+#[test]
+fn a_killed_daemon_leaves_no_mount_behind() {
+    if !can_mount() {
+        return;
+    }
+    let daemon = Daemon::start();
+    assert_eq!(fs::read(daemon.path.join("file")).unwrap(), b"content");
+    assert!(is_running(daemon.guard));
+    daemon.kill();
+}
+
+#[test]
+fn nor_does_one_that_cannot_die() {
+    if !can_mount() {
+        return;
+    }
+    let mut daemon = Daemon::start();
+    assert_eq!(fs::read(daemon.path.join("file")).unwrap(), b"content");
+    let path = daemon.path.join("held");
+    let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
+    daemon.await_line("BLOCKING");
+    // The line is said before the call; give the thread the time to be in it.
+    std::thread::sleep(Duration::from_millis(50));
+    daemon.kill();
+    assert!(creating.join().unwrap().is_err());
+}
+
+#[test]
+fn a_guard_leaves_the_mounts_of_others_alone() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let mut dead = Command::new("true").spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&dead);
+    let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    dead.wait().unwrap();
+    let other = mount.connection + 1_000;
+    assert_eq!(
+        guard::watch(pidfd, other, &mount.path).unwrap(),
+        guard::Ending::WasGone
+    );
+    assert!(is_mounted(&mount.path));
+    assert_eq!(
+        mount::connection_id(&mount.path).unwrap(),
+        Some(mount.connection)
+    );
+}

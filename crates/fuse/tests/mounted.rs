@@ -1,0 +1,328 @@
+//! A real mount of a small file system: what the kernel asks, what it caches, what it gives up.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ariel_fuse::abi::ROOT_ID;
+use ariel_fuse::{Errno, MountError, MountOptions, mount};
+use support::{Mount, can_mount, eventually, is_mounted};
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap()
+}
+
+fn ordinary_operations(mount: &Mount) {
+    let path = mount.at("file");
+    let content: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
+    fs::File::create_new(&path)
+        .unwrap()
+        .write_all(&content)
+        .unwrap();
+    assert_eq!(mount.memory.content("file"), content);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 3_000_000);
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(2_000_001)
+        .unwrap();
+    assert_eq!(fs::read(&path).unwrap(), content[..2_000_001]);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(
+        fs::metadata(&path).unwrap_err().kind(),
+        io::ErrorKind::NotFound
+    );
+    assert_eq!(fs::read_dir(&mount.path).unwrap().count(), 0);
+}
+
+#[test]
+fn ordinary_operations_work_with_one_thread_and_with_four() {
+    if !can_mount() {
+        return;
+    }
+    for threads in [1, 4] {
+        let mount = Mount::new(threads);
+        ordinary_operations(&mount);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let mount = &mount;
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let path = mount.at(&format!("{number}-{round}"));
+                        let content = vec![number as u8; 10_000 + round];
+                        fs::write(&path, &content).unwrap();
+                        assert_eq!(fs::read(&path).unwrap(), content);
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(&mount.path).unwrap().count(), 400);
+    }
+}
+
+#[test]
+fn requests_are_as_large_as_agreed() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    if mount::set_read_ahead(mount.connection, 1 << 20).is_err() {
+        println!("SKIPPED: /sys cannot be written here");
+        return;
+    }
+    mount.memory.put("large", &vec![7; 8 << 20]);
+    assert_eq!(fs::read(mount.at("large")).unwrap().len(), 8 << 20);
+    fs::write(mount.at("written"), vec![8; 4 << 20]).unwrap();
+    assert_eq!(mount.memory.largest(), (1 << 20, 1 << 20));
+}
+
+#[test]
+fn large_listings_come_complete() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(2);
+    for number in 0..3000 {
+        mount.memory.put(
+            &format!("name-{number:0width$}", width = 1 + number % 200),
+            b"x",
+        );
+    }
+    let mut seen: Vec<_> = fs::read_dir(&mount.path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 3000);
+}
+
+#[test]
+fn what_is_cached_is_not_asked_for_again() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(2);
+    mount.memory.put("file", b"content");
+    let warm = || {
+        assert_eq!(fs::metadata(mount.at("file")).unwrap().len(), 7);
+        assert!(fs::metadata(mount.at("absent")).is_err());
+    };
+    let mut file = fs::File::open(mount.at("file")).unwrap();
+    let mut content = String::new();
+    file.read_to_string(&mut content).unwrap();
+    warm();
+    let before = mount.requests();
+    for _ in 0..100 {
+        warm();
+        io::Seek::rewind(&mut file).unwrap();
+        file.read_to_string(&mut content).unwrap();
+    }
+    assert_eq!(
+        mount.requests(),
+        before,
+        "100 warm rounds asked for nothing"
+    );
+    assert!(before["LOOKUP"] == 2 && before["READ"] == 1, "{before:?}");
+    drop(fs::File::open(mount.at("file")).unwrap());
+    assert_eq!(mount.requests()["OPEN"], before["OPEN"] + 1);
+}
+
+#[test]
+fn changes_show_after_the_notification() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let notifier = mount.session.notifier();
+    let node = mount.memory.put("file", b"old");
+    assert_eq!(fs::read(mount.at("file")).unwrap(), b"old");
+    // As long: the kernel asks for attributes once after a READ, for the access time.
+    mount.memory.put("file", b"new");
+    assert_eq!(
+        fs::read(mount.at("file")).unwrap(),
+        b"old",
+        "cached for ever"
+    );
+    notifier.inval_inode(node, 0, 0).unwrap();
+    assert_eq!(fs::read(mount.at("file")).unwrap(), b"new");
+
+    assert!(fs::metadata(mount.at("new")).is_err());
+    mount.memory.put("new", b"x");
+    assert!(
+        fs::metadata(mount.at("new")).is_err(),
+        "absence is cached too"
+    );
+    notifier.inval_entry(ROOT_ID, b"new").unwrap();
+    assert!(fs::metadata(mount.at("new")).is_ok());
+    assert_eq!(
+        errno(&notifier.inval_entry(ROOT_ID, b"unheard of").unwrap_err()),
+        Errno::NOENT
+    );
+    assert_eq!(
+        errno(&notifier.inval_inode(123_456, 0, 0).unwrap_err()),
+        Errno::NOENT
+    );
+
+    mount.memory.remove("new");
+    assert!(fs::metadata(mount.at("new")).is_ok(), "cached for ever");
+    if notifier.has_epoch() {
+        notifier.inc_epoch().unwrap();
+    } else {
+        notifier.inval_entry(ROOT_ID, b"new").unwrap();
+    }
+    assert!(fs::metadata(mount.at("new")).is_err());
+    assert_eq!(notifier.counters().not_known.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn bugs_of_a_handler_cost_one_request() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    for name in ["panic", "forgotten"] {
+        let error = fs::metadata(mount.at(name)).unwrap_err();
+        assert_eq!(errno(&error), Errno::IO, "{name}");
+    }
+    assert!(fs::metadata(mount.at("deadlock")).is_err());
+    assert!(mount.memory.refused_on_serving_thread());
+    ordinary_operations(&mount);
+}
+
+#[test]
+fn a_session_ends_with_its_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(3);
+    let session = Arc::clone(&mount.session);
+    let waiting = std::thread::spawn(move || session.wait());
+    assert_eq!(
+        mount::connection_id(&mount.path).unwrap(),
+        Some(mount.connection)
+    );
+    assert_eq!(
+        mount::unmount(&mount.path).unwrap(),
+        mount::Unmounted::Clean
+    );
+    waiting.join().unwrap();
+    assert_eq!(mount::connection_id(&mount.path).unwrap(), None);
+    assert!(matches!(
+        mount::unmount(&mount.path),
+        Err(MountError::NotMounted(_))
+    ));
+}
+
+#[test]
+fn a_mount_in_use_is_detached_and_ends_with_its_last_user() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(2);
+    let mut file = fs::File::create(mount.at("file")).unwrap();
+    assert_eq!(
+        mount::unmount(&mount.path).unwrap(),
+        mount::Unmounted::Detached
+    );
+    assert!(!is_mounted(&mount.path));
+    file.write_all(b"still served").unwrap();
+    assert_eq!(mount.memory.content("file"), b"still served");
+    drop(file);
+    mount.session.wait();
+}
+
+#[test]
+fn an_aborted_connection_lets_everybody_go() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let user = fs::File::create(mount.at("file")).unwrap();
+    let path = mount.at("held");
+    let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
+    eventually("a request is held", || mount.memory.held() == 1);
+    if mount::abort(mount.connection).is_err() {
+        println!("fusectl is not mounted: aborting by MNT_FORCE");
+        let forced = rustix::mount::UnmountFlags::FORCE;
+        assert!(
+            rustix::mount::unmount(&mount.path, forced).is_err(),
+            "it is in use"
+        );
+    }
+    let error = creating.join().unwrap().unwrap_err();
+    assert!(
+        matches!(errno(&error), Errno::CONNABORTED | Errno::NOTCONN),
+        "{error}"
+    );
+    mount.session.wait();
+    // The late answer is not wanted, and no error.
+    mount.memory.release_held();
+    let stale = mount::mount(&mount.path, &MountOptions::default()).unwrap_err();
+    assert!(matches!(stale, MountError::Stale(_)), "{stale}");
+    assert!(stale.to_string().contains("ariel umount"), "{stale}");
+    drop(user);
+}
+
+#[test]
+fn mount_points_that_will_not_do_are_named_with_the_cure() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "x").unwrap();
+    let attempt = |path: &std::path::Path| {
+        mount::mount(path, &MountOptions::default())
+            .map(drop)
+            .unwrap_err()
+    };
+    let (missing, file) = (dir.path().join("missing"), dir.path().join("file"));
+    assert!(attempt(&missing).to_string().contains("mkdir -p"));
+    assert!(matches!(attempt(&missing), MountError::Missing(_)));
+    assert!(matches!(attempt(&file), MountError::NotDirectory(_)));
+    assert!(matches!(attempt(dir.path()), MountError::NotEmpty(_)));
+    assert!(matches!(attempt(&mount.path), MountError::Already(_)));
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&mount.path, &link).unwrap();
+    assert!(matches!(
+        attempt(&link),
+        MountError::Already(_) | MountError::NotEmpty(_)
+    ));
+    assert_eq!(mount::connection_id(&link).unwrap(), Some(mount.connection));
+}
+
+/// The way of ordinary users, where its program is installed.
+#[test]
+fn the_helper_mounts_too() {
+    let installed = std::process::Command::new("fusermount3")
+        .arg("-V")
+        .output()
+        .is_ok();
+    if !can_mount() {
+        return;
+    }
+    let options = MountOptions {
+        by_helper: true,
+        source: "ariel,x".into(),
+        ..MountOptions::default()
+    };
+    if !installed {
+        let dir = tempfile::tempdir().unwrap();
+        let error = mount::mount(dir.path(), &options).unwrap_err();
+        assert!(matches!(error, MountError::NoHelper) && error.to_string().contains("fuse3"));
+        println!("SKIPPED: fusermount3 (package fuse3) is not installed");
+        return;
+    }
+    let mount = Mount::with(2, &options);
+    ordinary_operations(&mount);
+    let entry = mount::find(&mount.path).unwrap().unwrap();
+    assert!(entry.is_ariel() && entry.source == "ariel,x", "{entry:?}");
+    mount::unmount(&mount.path).unwrap();
+    mount.session.wait();
+}

@@ -1,0 +1,104 @@
+//! A file system of a few files in memory that lets the kernel cache everything for ever, with
+//! doors for tests: content changed behind the kernel's back, requests held back, bugs on demand.
+#![allow(dead_code, unreachable_pub)]
+
+mod memory;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ariel_fuse::{MountOptions, Options, Session, mount};
+
+pub use memory::Memory;
+
+/// Longest any awaited event may take on a loaded machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// False, said loudly, where no mount can be made; a failure under CI.
+pub fn can_mount() -> bool {
+    if mount::can_mount() {
+        return true;
+    }
+    println!("SKIPPED: a real mount needs root and /dev/fuse");
+    assert!(std::env::var_os("CI").is_none(), "CI must be able to mount");
+    false
+}
+
+/// Awaits what has no event of its own; looks often, gives up late.
+pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+    let give_up = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < give_up, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether anything is mounted at exactly this place.
+pub fn is_mounted(dir: &Path) -> bool {
+    mount::find(dir).unwrap().is_some()
+}
+
+/// A mounted `Memory`, unmounted when dropped.
+pub struct Mount {
+    pub dir: tempfile::TempDir,
+    pub path: PathBuf,
+    pub connection: u32,
+    pub session: Arc<Session>,
+    pub memory: Arc<Memory>,
+}
+
+impl Mount {
+    pub fn new(threads: usize) -> Self {
+        Self::with(threads, &MountOptions::default())
+    }
+
+    pub fn with(threads: usize, options: &MountOptions) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = mount::mount(dir.path(), options).unwrap();
+        let session = Session::new(
+            mounted.fd,
+            Options {
+                threads,
+                ..Options::default()
+            },
+        )
+        .unwrap();
+        let memory = Arc::new(Memory::new(session.notifier()));
+        session.serve(memory.clone()).unwrap();
+        let (path, connection) = (mounted.mount_point, mounted.connection);
+        Mount {
+            dir,
+            path,
+            connection,
+            session: Arc::new(session),
+            memory,
+        }
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Requests so far that a program waited for, by kind. (The kernel forgets and releases in
+    /// its own time.)
+    pub fn requests(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        let mut counts = self.session.counters().snapshot();
+        for asynchronous in ["FORGET", "BATCH_FORGET", "RELEASE", "INTERRUPT"] {
+            counts.remove(asynchronous);
+        }
+        counts
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.memory.release_held();
+        if is_mounted(&self.path) {
+            mount::unmount(&self.path).unwrap();
+        }
+        if !std::thread::panicking() {
+            assert!(!is_mounted(&self.path));
+        }
+    }
+}
