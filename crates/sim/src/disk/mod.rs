@@ -1,0 +1,236 @@
+//! The server's disk: the store itself in memory, or a reference model of it.
+//!
+//! In the simulated world bytes are counted in units of [`UNIT`] bytes, each of which holds one
+//! number: 0 for bytes never written, or the stamp of the write that brought them. All offsets and
+//! lengths are whole units. Only in front of the real store do stamps become bytes.
+
+mod reference;
+mod stored;
+
+use crate::exec::Sched;
+use crate::rng::Rng;
+use logic::server::{Bulk, Disk};
+use reference::Reference;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use stored::Stored;
+use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, RequestId, SessionId, Time};
+
+/// Bytes of a unit.
+pub(crate) const UNIT: u64 = 512;
+
+/// A piece of content, in units.
+pub(crate) type Units = Vec<u64>;
+
+/// One change as the disk made it.
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    /// When: see `Sched::moment`.
+    pub(crate) moment: u64,
+    /// Whose request.
+    pub(crate) origin: Option<Origin>,
+    /// Which.
+    pub(crate) op: Op,
+    /// For a rename: what the two names named before.
+    pub(crate) before: (Option<Fid>, Option<Fid>),
+    /// What became of it.
+    pub(crate) outcome: Outcome,
+}
+
+/// What is to be applied.
+struct Change<'a> {
+    now: Time,
+    op: &'a Op,
+    caller: &'a Caller,
+    origin: Option<Origin>,
+    data: &'a [u64],
+}
+
+/// A volume: two of them follow the same rules.
+trait Volume {
+    fn apply(&mut self, change: Change<'_>) -> Outcome;
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units);
+    fn answer(&self, origin: Origin) -> Option<Outcome>;
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid>;
+    fn attr(&self, fid: Fid) -> Option<Attr>;
+    fn orphans(&self) -> Vec<Fid>;
+    fn open_session(&mut self, session: SessionId, now: Time);
+    fn close_session(&mut self, session: SessionId);
+    fn forget_answers(&mut self, session: SessionId, below: RequestId);
+    fn sessions(&self) -> Vec<SessionId>;
+    fn names(&self, dir: Fid) -> Vec<(Name, Fid)>;
+    /// Everything that has a name.
+    fn files(&self) -> Vec<(Fid, Attr)>;
+    fn write_out(&mut self) -> Result<(), String>;
+    fn sync(&mut self) -> Result<(), String>;
+    /// The process died and another one takes over.
+    fn crash(&mut self) -> Result<(), String>;
+    /// What is wrong with the structure.
+    fn check(&mut self) -> Result<(), String>;
+}
+
+/// A disk, the bytes beside messages, and a record of all changes.
+pub(crate) struct DiskRoom {
+    sched: Rc<Sched>,
+    volume: Box<dyn Volume>,
+    bulks: BTreeMap<Bulk, Units>,
+    last_bulk: Bulk,
+    /// Every change that was applied, oldest first.
+    pub(crate) applied: Vec<Applied>,
+}
+
+impl DiskRoom {
+    /// A new disk: one in four is the real store.
+    pub(crate) fn new(sched: &Rc<Sched>, rng: &mut Rng) -> Self {
+        let volume: Box<dyn Volume> = if rng.chance(250) {
+            Box::new(Stored::new(rng))
+        } else {
+            Box::new(Reference::new())
+        };
+        let (bulks, applied) = (BTreeMap::new(), Vec::new());
+        Self {
+            sched: Rc::clone(sched),
+            volume,
+            bulks,
+            last_bulk: 0,
+            applied,
+        }
+    }
+
+    /// Holds the units beside a message.
+    pub(crate) fn hold(&mut self, units: Units) -> Bulk {
+        if units.is_empty() {
+            return 0;
+        }
+        self.last_bulk += 1;
+        self.bulks.insert(self.last_bulk, units);
+        self.last_bulk
+    }
+
+    /// The units held under a number, which is forgotten.
+    pub(crate) fn release(&mut self, bulk: Bulk) -> Units {
+        self.bulks.remove(&bulk).unwrap_or_default()
+    }
+
+    /// How many are held.
+    pub(crate) fn held(&self) -> usize {
+        self.bulks.len()
+    }
+
+    /// The process died: what was only in its memory is gone, and another one takes over.
+    pub(crate) fn crash(&mut self) -> Result<(), String> {
+        self.bulks.clear();
+        self.volume.crash()
+    }
+
+    /// Hands what was applied to the operating system.
+    pub(crate) fn write_out(&mut self) -> Result<(), String> {
+        self.volume.write_out()
+    }
+
+    /// Makes what was written out stable.
+    pub(crate) fn sync(&mut self) -> Result<(), String> {
+        self.volume.sync()
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<SessionId> {
+        self.volume.sessions()
+    }
+
+    /// Everything that has a name.
+    pub(crate) fn files(&self) -> Vec<(Fid, Attr)> {
+        self.volume.files()
+    }
+
+    /// The names in a directory.
+    pub(crate) fn names(&self, dir: Fid) -> Vec<((Fid, Name), Fid)> {
+        self.volume
+            .names(dir)
+            .into_iter()
+            .map(|(name, fid)| ((dir, name), fid))
+            .collect()
+    }
+
+    /// What is wrong with the structure of the volume.
+    pub(crate) fn check(&mut self) -> Result<(), String> {
+        self.volume.check()
+    }
+
+    /// The content of a file.
+    pub(crate) fn content(&mut self, fid: Fid) -> Units {
+        let size = self.attr(fid).map_or(0, |attr| attr.size);
+        self.volume.read(fid, 0, size as u32).1
+    }
+}
+
+impl Disk for DiskRoom {
+    fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
+        let data = self.bulks.remove(&bulk).unwrap_or_default();
+        let before = match op {
+            Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                ..
+            } => (
+                self.volume.lookup(*from, name),
+                self.volume.lookup(*to, new),
+            ),
+            _ => (None, None),
+        };
+        let (caller, origin) = by;
+        let outcome = self.volume.apply(Change {
+            now,
+            op,
+            caller,
+            origin,
+            data: &data,
+        });
+        if op.changes() {
+            let moment = self.sched.moment();
+            let (op, outcome) = (op.clone(), outcome.clone());
+            self.applied.push(Applied {
+                moment,
+                origin,
+                op,
+                before,
+                outcome,
+            });
+        }
+        outcome
+    }
+
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk) {
+        let (outcome, units) = self.volume.read(fid, offset, len);
+        (outcome, self.hold(units))
+    }
+
+    fn answer(&self, origin: Origin) -> Option<Outcome> {
+        self.volume.answer(origin)
+    }
+
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.volume.lookup(dir, name)
+    }
+
+    fn attr(&self, fid: Fid) -> Option<Attr> {
+        self.volume.attr(fid)
+    }
+
+    fn orphans(&self) -> Vec<Fid> {
+        self.volume.orphans()
+    }
+
+    fn open_session(&mut self, session: SessionId, now: Time) {
+        self.volume.open_session(session, now);
+    }
+
+    fn close_session(&mut self, session: SessionId) {
+        self.volume.close_session(session);
+    }
+
+    fn forget_answers(&mut self, session: SessionId, below: RequestId) {
+        self.volume.forget_answers(session, below);
+    }
+}

@@ -1,0 +1,404 @@
+//! The reference disk: a volume as plain maps, written to be obviously right.
+//!
+//! It follows the same rules as the store for all that the simulated programs do; they are root, so
+//! nothing is refused for lack of permission. It survives a crash of the server whole, as a store
+//! does whose process died.
+
+mod names;
+
+use super::{Change, UNIT, Units, Volume};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{
+    Attr, DirEntry, Entry, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
+    SessionId, Set, SetTime, Time, WriteMode,
+};
+
+struct Object {
+    attr: Attr,
+    units: Units,
+    entries: BTreeMap<Name, (Fid, u64)>,
+    last_position: u64,
+    target: Vec<u8>,
+}
+
+/// A volume.
+pub(super) struct Reference {
+    objects: BTreeMap<Fid, Object>,
+    last_vnode: u64,
+    answers: BTreeMap<Origin, Outcome>,
+    sessions: BTreeSet<SessionId>,
+}
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+fn object(kind: Kind, mode: u16, now: Time) -> Object {
+    let nlink = if kind == Kind::Directory { 2 } else { 1 };
+    let attr = Attr {
+        kind,
+        mode,
+        uid: 0,
+        gid: 0,
+        nlink,
+        size: 0,
+        used_bytes: 0,
+        rdev: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        version: 1,
+    };
+    let (units, entries, target) = (Vec::new(), BTreeMap::new(), Vec::new());
+    Object {
+        attr,
+        units,
+        entries,
+        last_position: 0,
+        target,
+    }
+}
+
+impl Object {
+    fn changed(&mut self, now: Time) {
+        self.attr.mtime = now;
+        self.attr.ctime = now;
+        self.attr.version += 1;
+    }
+
+    fn resize(&mut self, size: u64) {
+        self.units.resize((size / UNIT) as usize, 0);
+        self.attr.size = size;
+    }
+}
+
+impl Reference {
+    pub(super) fn new() -> Self {
+        let root = object(Kind::Directory, 0o755, 0);
+        Self {
+            objects: BTreeMap::from([(Fid::root(1), root)]),
+            last_vnode: 1,
+            answers: BTreeMap::new(),
+            sessions: BTreeSet::new(),
+        }
+    }
+
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.objects
+            .get(&dir)?
+            .entries
+            .get(name)
+            .map(|entry| entry.0)
+    }
+
+    fn get(&mut self, fid: Fid) -> Result<&mut Object> {
+        self.objects.get_mut(&fid).ok_or(Refusal::Stale)
+    }
+
+    fn dir(&mut self, fid: Fid) -> Result<&mut Object> {
+        let dir = self.get(fid)?;
+        if dir.attr.kind == Kind::Directory {
+            Ok(dir)
+        } else {
+            Err(Refusal::NotDirectory)
+        }
+    }
+
+    fn entry(&mut self, fid: Fid, dir: Fid) -> Result<Outcome> {
+        let attr = self.get(fid)?.attr.clone();
+        let dir = self.get(dir)?.attr.clone();
+        Ok(Outcome::Entry(Entry { fid, attr, dir }))
+    }
+
+    fn change(&mut self, now: Time, op: &Op, data: &[u64]) -> Result<Outcome> {
+        match op {
+            Op::Lookup { dir, name } => match self.dir(*dir)?.entries.get(name).copied() {
+                Some((fid, _)) => self.entry(fid, *dir),
+                None => Ok(Outcome::Absent {
+                    dir: self.dir(*dir)?.attr.clone(),
+                }),
+            },
+            Op::GetAttr { fid } => Ok(Outcome::Attr(self.get(*fid)?.attr.clone())),
+            Op::SetAttr { fid, set } => self.set_attr(now, *fid, set),
+            Op::ReadLink { fid } => Ok(Outcome::Target(self.get(*fid)?.target.clone())),
+            Op::Make {
+                dir,
+                name,
+                make,
+                mode,
+                ..
+            } => self.make(now, (*dir, name), make, *mode),
+            Op::Link { fid, dir, name } => self.link(now, *fid, (*dir, name)),
+            Op::Unlink { dir, name } => self.remove(now, (*dir, name), false),
+            Op::Rmdir { dir, name } => self.remove(now, (*dir, name), true),
+            Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                no_replace,
+                exchange,
+            } => {
+                let free = !*no_replace || self.lookup(*to, new).is_none();
+                if *exchange || !free {
+                    return Err(if free {
+                        Refusal::Invalid
+                    } else {
+                        Refusal::Exists
+                    });
+                }
+                self.rename(now, (*from, name), (*to, new))
+            }
+            Op::Open { fid, .. } => Ok(Outcome::Opened(self.get(*fid)?.attr.clone())),
+            Op::Write {
+                fid, offset, mode, ..
+            } => self.write(now, *fid, (*offset, *mode), data),
+            Op::ReadDir { dir, after, max } => self.read_dir(*dir, *after, *max),
+            Op::StatFs => Ok(self.statfs()),
+            Op::Reap { fid } => {
+                if self.get(*fid)?.attr.nlink == 0 {
+                    self.objects.remove(fid);
+                }
+                Ok(Outcome::Done)
+            }
+            Op::Read { .. } | Op::Sync { .. } => Err(Refusal::Invalid),
+            _ => Err(Refusal::NotSupported),
+        }
+    }
+
+    fn statfs(&self) -> Outcome {
+        let files = self.objects.len() as u64;
+        Outcome::Filesystem(Filesystem {
+            total_bytes: 1 << 40,
+            free_bytes: 1 << 39,
+            files,
+            free_files: 1 << 30,
+        })
+    }
+
+    fn set_attr(&mut self, now: Time, fid: Fid, set: &Set) -> Result<Outcome> {
+        let object = self.get(fid)?;
+        if let Some(size) = set.size {
+            if object.attr.kind != Kind::File {
+                return Err(Refusal::IsDirectory);
+            }
+            object.resize(size);
+            object.changed(now);
+        }
+        let time = |set: SetTime| match set {
+            SetTime::Now => now,
+            SetTime::To(time) => time,
+        };
+        let attr = &mut object.attr;
+        attr.mode = set.mode.unwrap_or(attr.mode);
+        attr.uid = set.uid.unwrap_or(attr.uid);
+        attr.gid = set.gid.unwrap_or(attr.gid);
+        attr.atime = set.atime.map_or(attr.atime, time);
+        attr.mtime = set.mtime.map_or(attr.mtime, time);
+        attr.ctime = now;
+        Ok(Outcome::Attr(attr.clone()))
+    }
+
+    fn write(
+        &mut self,
+        now: Time,
+        fid: Fid,
+        (offset, mode): (u64, WriteMode),
+        data: &[u64],
+    ) -> Result<Outcome> {
+        let object = self.get(fid)?;
+        if object.attr.kind != Kind::File {
+            return Err(Refusal::Invalid);
+        }
+        let offset = if mode == WriteMode::Append {
+            object.attr.size
+        } else {
+            offset
+        };
+        let end = offset + data.len() as u64 * UNIT;
+        let least = if let WriteMode::Back { size, .. } = mode {
+            size
+        } else {
+            0
+        };
+        let size = object
+            .attr
+            .size
+            .max(least)
+            .max(if data.is_empty() { 0 } else { end });
+        object.resize(size);
+        let at = (offset / UNIT) as usize;
+        if !data.is_empty() {
+            object.units[at..at + data.len()].copy_from_slice(data);
+        }
+        object.changed(now);
+        if let WriteMode::Back { mtime, .. } = mode {
+            object.attr.mtime = mtime;
+        }
+        Ok(Outcome::Written {
+            offset,
+            attr: object.attr.clone(),
+        })
+    }
+
+    fn read_dir(&mut self, dir: Fid, after: u64, max: u32) -> Result<Outcome> {
+        let object = self.dir(dir)?;
+        let attr = object.attr.clone();
+        let mut names: Vec<(u64, Name, Fid)> = object
+            .entries
+            .iter()
+            .map(|(n, (f, p))| (*p, n.clone(), *f))
+            .collect();
+        names.retain(|entry| entry.0 > after);
+        names.sort();
+        let end = names.len() <= max as usize;
+        names.truncate(max as usize);
+        let mut entries = Vec::new();
+        for (position, name, fid) in names {
+            let attr = self.get(fid)?.attr.clone();
+            entries.push(DirEntry {
+                name,
+                fid,
+                kind: attr.kind,
+                position,
+                attr: Some(attr),
+            });
+        }
+        Ok(Outcome::Dir {
+            entries,
+            end,
+            dir: attr,
+        })
+    }
+}
+
+impl Volume for Reference {
+    fn apply(&mut self, change: Change<'_>) -> Outcome {
+        let Change {
+            now,
+            op,
+            origin,
+            data,
+            ..
+        } = change;
+        let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
+        if let (true, Some(origin)) = (op.changes(), origin) {
+            self.answers.insert(origin, outcome.clone());
+        }
+        outcome
+    }
+
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units) {
+        let Some(object) = self.objects.get(&fid) else {
+            return (Outcome::Refused(Refusal::Stale), Vec::new());
+        };
+        if object.attr.kind != Kind::File {
+            return (Outcome::Refused(Refusal::Invalid), Vec::new());
+        }
+        let size = object.attr.size;
+        let end = (offset + u64::from(len)).min(size);
+        let from = offset.min(end);
+        let units = object.units[(from / UNIT) as usize..(end / UNIT) as usize].to_vec();
+        (
+            Outcome::Read {
+                len: (end - from) as u32,
+                size,
+            },
+            units,
+        )
+    }
+
+    fn answer(&self, origin: Origin) -> Option<Outcome> {
+        self.answers.get(&origin).cloned()
+    }
+
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        Reference::lookup(self, dir, name)
+    }
+
+    fn attr(&self, fid: Fid) -> Option<Attr> {
+        self.objects.get(&fid).map(|object| object.attr.clone())
+    }
+
+    fn orphans(&self) -> Vec<Fid> {
+        let nameless = |(_, o): &(&Fid, &Object)| o.attr.nlink == 0;
+        self.objects
+            .iter()
+            .filter(nameless)
+            .map(|(fid, _)| *fid)
+            .collect()
+    }
+
+    fn open_session(&mut self, session: SessionId, _: Time) {
+        self.sessions.insert(session);
+    }
+
+    fn close_session(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+        self.forget_answers(session, RequestId::MAX);
+    }
+
+    fn forget_answers(&mut self, session: SessionId, below: RequestId) {
+        let stays = |origin: &Origin| origin.session != session || origin.request >= below;
+        self.answers.retain(|origin, _| stays(origin));
+    }
+
+    fn sessions(&self) -> Vec<SessionId> {
+        self.sessions.iter().copied().collect()
+    }
+
+    fn names(&self, dir: Fid) -> Vec<(Name, Fid)> {
+        let entries = self.objects.get(&dir).map(|object| &object.entries);
+        let entries = entries.into_iter().flatten();
+        entries
+            .map(|(name, (fid, _))| (name.clone(), *fid))
+            .collect()
+    }
+
+    fn files(&self) -> Vec<(Fid, Attr)> {
+        let named = self
+            .objects
+            .iter()
+            .filter(|(_, object)| object.attr.nlink > 0);
+        named
+            .map(|(fid, object)| (*fid, object.attr.clone()))
+            .collect()
+    }
+
+    fn write_out(&mut self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn sync(&mut self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn crash(&mut self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    /// Names and counts of names agree.
+    fn check(&mut self) -> std::result::Result<(), String> {
+        let mut names: BTreeMap<Fid, u32> = BTreeMap::new();
+        for (dir, object) in &self.objects {
+            for (name, (fid, _)) in &object.entries {
+                if !self.objects.contains_key(fid) {
+                    return Err(format!("{dir}/{name} names {fid}, which is gone"));
+                }
+                *names.entry(*fid).or_default() += 1;
+            }
+        }
+        for (fid, object) in self
+            .objects
+            .iter()
+            .filter(|(_, o)| o.attr.kind != Kind::Directory)
+        {
+            let found = names.get(fid).copied().unwrap_or(0);
+            if found != object.attr.nlink {
+                return Err(format!(
+                    "{fid} has {found} names and counts {}",
+                    object.attr.nlink
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! The real store on a disk in memory. Here stamps become bytes and bytes become stamps: a unit's
+//! bytes are its stamp over and over, so that a unit that is torn, shifted or mixed is noticed.
+
+use super::{Change, UNIT, Units, Volume};
+use crate::rng::Rng;
+use std::cell::RefCell;
+use store::{Apply, Keep, MemoryDisk, Options, Store, fsck_memory};
+use wire::{Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, RequestId, SessionId, Time};
+
+/// A unit whose bytes are not one stamp over and over.
+const TORN: u64 = u64::MAX;
+/// Numbers in a unit.
+const STAMPS: usize = UNIT as usize / size_of::<u64>();
+
+/// A store and its disk.
+pub(super) struct Stored {
+    disk: MemoryDisk,
+    options: Options,
+    /// In a cell since listing a directory is an operation.
+    store: RefCell<Store>,
+}
+
+fn bytes(units: &[u64]) -> Vec<u8> {
+    units
+        .iter()
+        .flat_map(|unit| unit.to_le_bytes().repeat(STAMPS))
+        .collect()
+}
+
+fn units(bytes: &[u8]) -> Units {
+    let unit = |unit: &[u8]| {
+        let first = &unit[..size_of::<u64>().min(unit.len())];
+        let whole = unit.len() == UNIT as usize;
+        match <[u8; 8]>::try_from(first) {
+            Ok(stamp) if whole && unit.chunks(8).all(|stamps| stamps == first) => {
+                u64::from_le_bytes(stamp)
+            }
+            _ => TORN,
+        }
+    };
+    bytes.chunks(UNIT as usize).map(unit).collect()
+}
+
+impl Stored {
+    pub(super) fn new(rng: &mut Rng) -> Self {
+        let options = Options {
+            segment_bytes: rng.between(8, 128) << 10,
+            checkpoint_bytes: rng.between(1, 64) << 10,
+            checkpoint_ms: rng.between(0, 200),
+            inline_bytes: *rng.pick(&[0, 512, 1024, 8192]),
+            ..Options::default()
+        };
+        let disk = MemoryDisk::new();
+        let store = Store::create_in_memory(&disk, &options).expect("a new disk in memory");
+        Self {
+            disk,
+            options,
+            store: RefCell::new(store),
+        }
+    }
+
+    fn ask(&self, op: &Op) -> Outcome {
+        let caller = &Caller::default();
+        let apply = Apply {
+            op,
+            caller,
+            now: 0,
+            origin: None,
+            data: &[],
+        };
+        self.store.borrow_mut().apply(apply)
+    }
+
+    fn list(&self, dir: Fid) -> Vec<(Name, Fid)> {
+        match self.ask(&Op::ReadDir {
+            dir,
+            after: 0,
+            max: 4096,
+        }) {
+            Outcome::Dir { entries, .. } => entries
+                .into_iter()
+                .map(|entry| (entry.name, entry.fid))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Volume for Stored {
+    fn apply(&mut self, change: Change<'_>) -> Outcome {
+        let data = bytes(change.data);
+        let Change {
+            now,
+            op,
+            caller,
+            origin,
+            ..
+        } = change;
+        self.store.get_mut().apply(Apply {
+            op,
+            caller,
+            now,
+            origin,
+            data: &data,
+        })
+    }
+
+    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units) {
+        let mut into = Vec::new();
+        let outcome = self.store.get_mut().read(fid, offset, len, &mut into);
+        (outcome, units(&into))
+    }
+
+    fn answer(&self, origin: Origin) -> Option<Outcome> {
+        self.store.borrow().answer(origin)
+    }
+
+    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.store.borrow().lookup(dir, name)
+    }
+
+    fn attr(&self, fid: Fid) -> Option<Attr> {
+        self.store.borrow().attr(fid)
+    }
+
+    fn orphans(&self) -> Vec<Fid> {
+        self.store.borrow().orphans()
+    }
+
+    fn open_session(&mut self, session: SessionId, now: Time) {
+        self.store.get_mut().open_session(session, now);
+    }
+
+    fn close_session(&mut self, session: SessionId) {
+        self.store.get_mut().close_session(session);
+    }
+
+    fn forget_answers(&mut self, session: SessionId, below: RequestId) {
+        self.store.get_mut().forget_answers(session, below);
+    }
+
+    fn sessions(&self) -> Vec<SessionId> {
+        self.store.borrow().sessions()
+    }
+
+    fn names(&self, dir: Fid) -> Vec<(Name, Fid)> {
+        self.list(dir)
+    }
+
+    fn files(&self) -> Vec<(Fid, Attr)> {
+        let mut found = Vec::new();
+        let mut fids = vec![self.store.borrow().root()];
+        while let Some(fid) = fids.pop() {
+            let Some(attr) = self.attr(fid) else { continue };
+            if attr.kind == Kind::Directory {
+                fids.extend(self.list(fid).into_iter().map(|(_, fid)| fid));
+            }
+            found.push((fid, attr));
+        }
+        found
+    }
+
+    fn write_out(&mut self) -> Result<(), String> {
+        self.store
+            .get_mut()
+            .write_out()
+            .map_err(|error| error.to_string())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.store
+            .get_mut()
+            .sync_handle()
+            .sync()
+            .map_err(|error| error.to_string())
+    }
+
+    fn crash(&mut self) -> Result<(), String> {
+        self.disk.crash(Keep::Written);
+        let store = Store::open_in_memory(&self.disk, &self.options);
+        *self.store.get_mut() = store.map_err(|error| format!("recovery failed: {error}"))?;
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        self.write_out()?;
+        let report = fsck_memory(&self.disk.copy()).map_err(|error| error.to_string())?;
+        if report.is_clean() {
+            Ok(())
+        } else {
+            Err(report.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_come_back_and_torn_units_are_noticed() {
+        let stamps = vec![7, 0, u64::MAX - 1];
+        let mut all = bytes(&stamps);
+        assert_eq!(units(&all), stamps);
+        all[600] ^= 1;
+        assert_eq!(units(&all), vec![7, TORN, u64::MAX - 1]);
+    }
+}

@@ -1,0 +1,315 @@
+//! Virtual time and the tasks that run on it.
+//!
+//! Guarantees: one thing happens at a time, in an order that depends on nothing but the order in
+//! which things were asked for; time passes only when nothing can happen at the present moment. A
+//! program, a system call and a kernel's notification are each a task, written as straight code; a
+//! task belongs to a machine and dies with it.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use wire::Time;
+
+/// Numbers a task; never reused.
+pub(crate) type TaskId = u64;
+
+type Body = Pin<Box<dyn Future<Output = ()>>>;
+type Action = Box<dyn FnOnce()>;
+
+enum Item {
+    Wake(TaskId),
+    Run(Action),
+}
+
+struct Entry {
+    at: (Time, u64),
+    item: Item,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+/// The clock, the queue of what is to come, and the tasks.
+pub(crate) struct Sched {
+    now: Cell<Time>,
+    moments: Cell<u64>,
+    queue: RefCell<BinaryHeap<Reverse<Entry>>>,
+    ready: RefCell<VecDeque<TaskId>>,
+    tasks: RefCell<BTreeMap<TaskId, (u32, Body)>>,
+    current: Cell<TaskId>,
+    last_task: Cell<TaskId>,
+}
+
+impl Sched {
+    pub(crate) fn new(start: Time) -> Rc<Self> {
+        Rc::new(Self {
+            now: Cell::new(start),
+            moments: Cell::new(0),
+            queue: RefCell::default(),
+            ready: RefCell::default(),
+            tasks: RefCell::default(),
+            current: Cell::new(0),
+            last_task: Cell::new(0),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now.get()
+    }
+
+    /// A number above all numbered moments so far: orders what happens at the same time.
+    pub(crate) fn moment(&self) -> u64 {
+        self.moments.set(self.moments.get() + 1);
+        self.moments.get()
+    }
+
+    /// Does something at a later time.
+    pub(crate) fn at(&self, time: Time, action: impl FnOnce() + 'static) {
+        self.push(time, Item::Run(Box::new(action)));
+    }
+
+    fn push(&self, time: Time, item: Item) {
+        let at = (time.max(self.now()), self.moment());
+        self.queue.borrow_mut().push(Reverse(Entry { at, item }));
+    }
+
+    /// Begins a task of a machine.
+    pub(crate) fn spawn(&self, owner: u32, body: impl Future<Output = ()> + 'static) {
+        self.last_task.set(self.last_task.get() + 1);
+        let id = self.last_task.get();
+        self.tasks.borrow_mut().insert(id, (owner, Box::pin(body)));
+        self.wake(id);
+    }
+
+    fn wake(&self, id: TaskId) {
+        self.ready.borrow_mut().push_back(id);
+    }
+
+    /// Ends all tasks of a machine where they are.
+    pub(crate) fn kill(&self, owner: u32) {
+        let dead: Vec<TaskId> = {
+            let tasks = self.tasks.borrow();
+            tasks
+                .iter()
+                .filter(|(_, task)| task.0 == owner)
+                .map(|(id, _)| *id)
+                .collect()
+        };
+        for id in dead {
+            let task = self.tasks.borrow_mut().remove(&id);
+            drop(task); // only now, since dropping it may wake others
+        }
+    }
+
+    /// Ends everything, so that nothing keeps anything else alive.
+    pub(crate) fn clear(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+        drop(tasks);
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        drop(queue);
+    }
+
+    /// Lets the next thing happen; false if there is nothing.
+    pub(crate) fn step(&self) -> bool {
+        let next = self.ready.borrow_mut().pop_front();
+        if let Some(id) = next {
+            self.poll(id);
+            return true;
+        }
+        let Some(Reverse(entry)) = self.queue.borrow_mut().pop() else {
+            return false;
+        };
+        self.now.set(entry.at.0);
+        match entry.item {
+            Item::Wake(id) => self.wake(id),
+            Item::Run(action) => action(),
+        }
+        true
+    }
+
+    fn poll(&self, id: TaskId) {
+        let Some((owner, mut body)) = self.tasks.borrow_mut().remove(&id) else {
+            return;
+        };
+        self.current.set(id);
+        let mut context = Context::from_waker(Waker::noop());
+        if body.as_mut().poll(&mut context).is_pending() {
+            self.tasks.borrow_mut().insert(id, (owner, body));
+        }
+        self.current.set(0);
+    }
+
+    /// Lets time pass for the present task.
+    pub(crate) fn sleep(self: &Rc<Self>, ns: Time) -> impl Future<Output = ()> + use<> {
+        Sleep {
+            sched: Rc::clone(self),
+            until: self.now() + ns,
+            armed: false,
+        }
+    }
+}
+
+struct Sleep {
+    sched: Rc<Sched>,
+    until: Time,
+    armed: bool,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.sched.now() >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.armed {
+            self.armed = true;
+            let id = self.sched.current.get();
+            self.sched.push(self.until, Item::Wake(id));
+        }
+        Poll::Pending
+    }
+}
+
+/// Something that one task waits for and somebody else brings.
+pub(crate) struct Signal<T>(Rc<SignalState<T>>);
+
+struct SignalState<T> {
+    sched: Rc<Sched>,
+    value: RefCell<Option<T>>,
+    waiter: Cell<TaskId>,
+}
+
+impl<T> Clone for Signal<T> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<T> Signal<T> {
+    pub(crate) fn new(sched: &Rc<Sched>) -> Self {
+        let sched = Rc::clone(sched);
+        Self(Rc::new(SignalState {
+            sched,
+            value: RefCell::new(None),
+            waiter: Cell::new(0),
+        }))
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        *self.0.value.borrow_mut() = Some(value);
+        let waiter = self.0.waiter.replace(0);
+        if waiter != 0 {
+            self.0.sched.wake(waiter);
+        }
+    }
+
+    pub(crate) fn wait(self) -> Wait<T> {
+        Wait(self)
+    }
+}
+
+/// Waits for a signal.
+pub(crate) struct Wait<T>(Signal<T>);
+
+impl<T> Future for Wait<T> {
+    type Output = T;
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        let state = &self.0.0;
+        match state.value.borrow_mut().take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                state.waiter.set(state.sched.current.get());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A lock that many may hold shared or one alone, granted in the order of asking.
+#[derive(Default)]
+pub(crate) struct Lock {
+    state: RefCell<LockState>,
+}
+
+#[derive(Default)]
+struct LockState {
+    shared: u32,
+    alone: bool,
+    queue: VecDeque<(bool, Signal<Guard>)>,
+}
+
+/// Holds a lock until it is dropped.
+pub(crate) struct Guard {
+    lock: Rc<Lock>,
+    alone: bool,
+}
+
+impl Lock {
+    pub(crate) async fn lock(self: &Rc<Self>, sched: &Rc<Sched>, alone: bool) -> Guard {
+        let signal = Signal::new(sched);
+        self.state
+            .borrow_mut()
+            .queue
+            .push_back((alone, signal.clone()));
+        self.grant();
+        signal.wait().await
+    }
+
+    fn grant(self: &Rc<Self>) {
+        loop {
+            let next = {
+                let mut state = self.state.borrow_mut();
+                let Some(&(alone, _)) = state.queue.front() else {
+                    return;
+                };
+                if state.alone || (alone && state.shared > 0) {
+                    return;
+                }
+                if alone {
+                    state.alone = true;
+                } else {
+                    state.shared += 1;
+                }
+                state.queue.pop_front()
+            };
+            if let Some((alone, signal)) = next {
+                signal.set(Guard {
+                    lock: Rc::clone(self),
+                    alone,
+                });
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        {
+            let mut state = self.lock.state.borrow_mut();
+            if self.alone {
+                state.alone = false;
+            } else {
+                state.shared -= 1;
+            }
+        }
+        self.lock.grant();
+    }
+}

@@ -1,0 +1,205 @@
+//! What the programs did and saw: the judge's only source, with the disk's own record of changes.
+
+use crate::disk::Units;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use wire::{Fid, Name, Time};
+
+/// A change that a program asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Effect {
+    Write {
+        fid: Fid,
+        unit: u64,
+        values: Units,
+    },
+    Append {
+        fid: Fid,
+        values: Units,
+    },
+    Size {
+        fid: Fid,
+        units: u64,
+    },
+    Mode {
+        fid: Fid,
+        mode: u16,
+    },
+    /// The object made is known when the call has returned.
+    Make {
+        dir: Fid,
+        name: Name,
+        fid: Option<Fid>,
+    },
+    Link {
+        dir: Fid,
+        name: Name,
+        fid: Fid,
+    },
+    Remove {
+        dir: Fid,
+        name: Name,
+    },
+    Rename {
+        from: (Fid, Name),
+        to: (Fid, Name),
+    },
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It never returned, or with an error that leaves it open.
+    Open,
+    Done,
+    Failed,
+}
+
+/// A change and its time.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) host: u32,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) fate: Fate,
+    pub(crate) effect: Effect,
+}
+
+/// Something that a program was shown.
+#[derive(Clone, Debug)]
+pub(crate) enum Seen {
+    /// Units of a file from this one on; with the end of the file after them.
+    Units {
+        fid: Fid,
+        unit: u64,
+        values: Units,
+        ended: bool,
+    },
+    /// A size and, if it was shown, a mode.
+    Attr { fid: Fid, units: u64, mode: u16 },
+    /// What a name names.
+    Name {
+        dir: Fid,
+        name: Name,
+        fid: Option<Fid>,
+    },
+    /// A name exists.
+    Present { dir: Fid, name: Name },
+}
+
+/// What was shown and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight {
+    pub(crate) host: u32,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) seen: Seen,
+}
+
+/// A call under way.
+#[derive(Clone, Debug)]
+struct Running {
+    host: u32,
+    what: String,
+    since: Time,
+}
+
+/// A file made stable: host, file, when the call began and ended.
+pub(crate) type Synced = (u32, Fid, (u64, u64));
+
+/// Everything that was recorded.
+#[derive(Default)]
+pub(crate) struct History {
+    pub(crate) changes: RefCell<Vec<Change>>,
+    pub(crate) sights: RefCell<Vec<Sight>>,
+    /// Hosts that may have lost what they had not written back, and when.
+    pub(crate) losses: RefCell<Vec<(u32, u64)>>,
+    /// Files made stable.
+    pub(crate) syncs: RefCell<Vec<Synced>>,
+    running: RefCell<BTreeMap<u64, Running>>,
+    last_call: Cell<u64>,
+    pub(crate) longest_ns: Cell<Time>,
+}
+
+impl History {
+    pub(crate) fn begin(&self, host: u32, begin: u64, effect: Effect) -> usize {
+        let mut changes = self.changes.borrow_mut();
+        changes.push(Change {
+            host,
+            begin,
+            end: u64::MAX,
+            fate: Fate::Open,
+            effect,
+        });
+        changes.len() - 1
+    }
+
+    /// The call returned. What is left open by an error has no end.
+    pub(crate) fn end(&self, change: usize, end: u64, fate: Fate) {
+        let change = &mut self.changes.borrow_mut()[change];
+        change.fate = fate;
+        if fate != Fate::Open {
+            change.end = end;
+        }
+    }
+
+    pub(crate) fn made(&self, change: usize, made: Fid) {
+        if let Effect::Make { fid, .. } = &mut self.changes.borrow_mut()[change].effect {
+            *fid = Some(made);
+        }
+    }
+
+    pub(crate) fn saw(&self, host: u32, (begin, end): (u64, u64), seen: Seen) {
+        self.sights.borrow_mut().push(Sight {
+            host,
+            begin,
+            end,
+            seen,
+        });
+    }
+
+    pub(crate) fn synced(&self, host: u32, fid: Fid, time: (u64, u64)) {
+        self.syncs.borrow_mut().push((host, fid, time));
+    }
+
+    pub(crate) fn lost(&self, host: u32, moment: u64) {
+        self.losses.borrow_mut().push((host, moment));
+    }
+
+    pub(crate) fn call(&self, host: u32, what: String, since: Time) -> u64 {
+        self.last_call.set(self.last_call.get() + 1);
+        let running = Running { host, what, since };
+        self.running
+            .borrow_mut()
+            .insert(self.last_call.get(), running);
+        self.last_call.get()
+    }
+
+    pub(crate) fn returned(&self, call: u64, now: Time) {
+        if let Some(running) = self.running.borrow_mut().remove(&call) {
+            self.longest_ns
+                .set(self.longest_ns.get().max(now - running.since));
+        }
+    }
+
+    /// Calls of a machine that vanished end nowhere.
+    pub(crate) fn gone(&self, host: u32) {
+        self.running
+            .borrow_mut()
+            .retain(|_, running| running.host != host);
+    }
+
+    /// Calls that have not returned, and how many there were.
+    pub(crate) fn unreturned(&self, now: Time) -> Vec<String> {
+        let ms = |since: Time| (now - since) / 1_000_000;
+        let running = self.running.borrow();
+        running
+            .values()
+            .map(|r| format!("h{} {} for {} ms", r.host, r.what, ms(r.since)))
+            .collect()
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.last_call.get()
+    }
+}

@@ -1,0 +1,154 @@
+//! The room of the server: carries out what `logic::server::Server` says, and survives its death.
+
+use crate::disk::{DiskRoom, UNIT, Units};
+use crate::network::Beside;
+use crate::world::World;
+use logic::server::{Conn, Event, Input, Options, Output, Server};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use wire::{Fid, Time, ToServer};
+
+/// The server's machine and disk.
+pub(crate) struct ServerRoom {
+    options: Options,
+    machine: RefCell<Option<Server>>,
+    pub(crate) disk: RefCell<DiskRoom>,
+    boots: Cell<u64>,
+    tick_at: Cell<Option<Time>>,
+}
+
+impl ServerRoom {
+    pub(crate) fn new(options: Options, disk: DiskRoom) -> Self {
+        Self {
+            options,
+            machine: RefCell::new(None),
+            disk: RefCell::new(disk),
+            boots: Cell::new(0),
+            tick_at: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn up(&self) -> bool {
+        self.machine.borrow().is_some()
+    }
+
+    /// Starts, or starts again with what the disk has.
+    pub(crate) fn start(&self, world: &Rc<World>) {
+        self.boots.set(self.boots.get() + 1);
+        let known = self.disk.borrow().sessions();
+        let epoch = self.boots.get() << 40;
+        let root = Fid::root(1);
+        world.trace(|| format!("server starts, knows {known:?}"));
+        let server = Server::new(self.options.clone(), world.sched.now(), epoch, root, known);
+        *self.machine.borrow_mut() = Some(server);
+        self.arm(world);
+    }
+
+    /// The process dies.
+    pub(crate) fn die(&self, world: &Rc<World>) {
+        world.trace(|| "server dies".into());
+        *self.machine.borrow_mut() = None;
+        self.tick_at.set(None);
+        if let Err(what) = self.disk.borrow_mut().crash() {
+            world.fail(what);
+        }
+        world.net.server_died(world);
+    }
+
+    /// What is left over when every client has said goodbye.
+    pub(crate) fn left_over(&self) -> Option<String> {
+        let machine = self.machine.borrow();
+        let server = machine.as_ref()?;
+        let figures = server.figures();
+        let held = self.disk.borrow().held();
+        let clean = server.tokens().is_empty() && figures.waiting == 0 && held == 0;
+        (!clean).then(|| format!("{figures:?}, {held} bulks, {:?}", server.tokens()))
+    }
+
+    pub(crate) fn message(&self, world: &Rc<World>, from: Conn, beside: Beside<ToServer>) {
+        let Beside { message, units } = beside;
+        let bulk_len = (units.len() as u64 * UNIT) as u32;
+        let bulk = self.disk.borrow_mut().hold(units);
+        self.input(
+            world,
+            Input::Message {
+                from,
+                message,
+                bulk,
+                bulk_len,
+            },
+        );
+    }
+
+    pub(crate) fn input(&self, world: &Rc<World>, input: Input) {
+        let mut outputs = Vec::new();
+        {
+            let mut machine = self.machine.borrow_mut();
+            let Some(server) = machine.as_mut() else {
+                return;
+            };
+            world.trace(|| format!("server < {input:?}"));
+            let disk = &mut *self.disk.borrow_mut();
+            server.handle(world.sched.now(), input, disk, &mut outputs);
+            if let Err(what) = disk.write_out() {
+                world.fail(what);
+            }
+        }
+        for output in outputs {
+            self.output(world, output);
+        }
+        self.arm(world);
+    }
+
+    fn output(&self, world: &Rc<World>, output: Output) {
+        world.trace(|| format!("server > {output:?}"));
+        match output {
+            Output::Send { to, message, bulk } => {
+                let units = match bulk {
+                    0 => Units::new(),
+                    bulk => self.disk.borrow_mut().release(bulk),
+                };
+                world.net.to_client(world, to, Beside { message, units });
+            }
+            Output::Sync { ticket } => {
+                let (then, boot) = (Rc::clone(world), self.boots.get());
+                let delay = world.rng.borrow_mut().between(50_000, 3_000_000);
+                world.sched.at(world.sched.now() + delay, move || {
+                    let server = &then.server;
+                    if server.boots.get() == boot && server.up() {
+                        let ok = server.disk.borrow_mut().sync().is_ok();
+                        server.input(&then, Input::Synced { ticket, ok });
+                    }
+                });
+            }
+            Output::Discard { bulk } => {
+                self.disk.borrow_mut().release(bulk);
+            }
+            Output::Close { conn, violation } => {
+                if let Some(violation) = violation.filter(|_| !world.net.is_closed(conn)) {
+                    world.fail(format!("the server finds a client at fault: {violation:?}"));
+                }
+                world.net.close(world, conn);
+            }
+            Output::Event(Event::Fenced { session }) => world.on_fenced(session),
+            Output::Event(_) => {}
+        }
+    }
+
+    fn arm(&self, world: &Rc<World>) {
+        let deadline = self.machine.borrow().as_ref().and_then(Server::deadline);
+        let Some(deadline) = deadline else { return };
+        let at = deadline.max(world.sched.now() + 1_000);
+        if self.tick_at.get().is_some_and(|armed| armed <= at) {
+            return;
+        }
+        self.tick_at.set(Some(at));
+        let then = Rc::clone(world);
+        world.sched.at(at, move || {
+            if then.server.tick_at.get() == Some(at) {
+                then.server.tick_at.set(None);
+                then.server.input(&then, Input::Tick);
+            }
+        });
+    }
+}

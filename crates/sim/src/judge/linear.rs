@@ -1,0 +1,225 @@
+//! Is there an order in which these calls could have happened one at a time?
+//!
+//! Exact, for one value that a number describes. Calls are taken up in the order of their
+//! beginnings and ends; at each end, every order of the calls open then is tried in which the
+//! ending call has its turn (Lowe, "Testing for linearizability": just-in-time linearization).
+//! What the calls open have done so far is a set of pairs: the value, and which of the open calls
+//! had their turn. Calls that only look are given their turn as soon as they fit, since that takes
+//! nothing away.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// What a call does to the value, or demands of it. The value 0 is "nothing there".
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// It becomes this.
+    Put(u64),
+    /// There was nothing; now there is this.
+    Make(u64),
+    /// There was this; now there is nothing.
+    TakeThis(u64),
+    /// It becomes at least this.
+    Raise(u64),
+    /// It may become one of these.
+    Maybe(Rc<Vec<u64>>),
+    /// It is this.
+    See(u64),
+    /// There is something.
+    SeeAny,
+    /// It is at least this.
+    AtLeast(u64),
+    /// It is at most this.
+    AtMost(u64),
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    pub(crate) begin: u64,
+    /// `u64::MAX`: it never ended, and may have had its turn or not.
+    pub(crate) end: u64,
+    pub(crate) act: Act,
+    pub(crate) host: u32,
+}
+
+impl Act {
+    /// The value afterwards; `None` if it could not have its turn now.
+    fn turn(&self, value: u64) -> Option<u64> {
+        match *self {
+            Self::Put(new) => Some(new),
+            Self::Make(new) => (value == 0).then_some(new),
+            Self::TakeThis(this) => (value == this).then_some(0),
+            Self::Raise(least) => Some(value.max(least)),
+            Self::Maybe(_) => Some(value),
+            Self::See(this) => (value == this).then_some(value),
+            Self::SeeAny => (value != 0).then_some(value),
+            Self::AtLeast(least) => (value >= least).then_some(value),
+            Self::AtMost(most) => (value <= most).then_some(value),
+        }
+    }
+
+    fn looks(&self) -> bool {
+        matches!(
+            self,
+            Self::See(_) | Self::SeeAny | Self::AtLeast(_) | Self::AtMost(_)
+        )
+    }
+
+    fn turns(&self, value: u64) -> Vec<u64> {
+        match self {
+            Self::Maybe(values) => values.to_vec(),
+            act => act.turn(value).into_iter().collect(),
+        }
+    }
+}
+
+type State = (u64, u64);
+
+struct Search<'a> {
+    turns: &'a [Turn],
+    open: [Option<usize>; 64],
+    states: BTreeSet<State>,
+}
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// There is an order.
+    Fine,
+    /// There is none in which this call (by its index) has its turn.
+    Impossible(usize),
+    /// Too many calls were open at once.
+    Unknown,
+}
+
+/// Judges calls on one value.
+pub(crate) fn judge(start: u64, turns: &[Turn]) -> Verdict {
+    let mut events: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * turns.len());
+    for (index, turn) in turns.iter().enumerate() {
+        events.push((turn.begin, false, index));
+        if turn.end != u64::MAX {
+            events.push((turn.end, true, index));
+        }
+    }
+    events.sort_unstable();
+    let mut search = Search {
+        turns,
+        open: [None; 64],
+        states: BTreeSet::from([(start, 0)]),
+    };
+    for (_, ends, index) in events {
+        if !ends {
+            let Some(free) = search.open.iter().position(Option::is_none) else {
+                return Verdict::Unknown;
+            };
+            search.open[free] = Some(index);
+        } else if !search.end(index) {
+            return Verdict::Impossible(index);
+        }
+        if search.states.len() > 20_000 {
+            return Verdict::Unknown;
+        }
+    }
+    Verdict::Fine
+}
+
+impl Search<'_> {
+    /// The call must have had its turn by now.
+    fn end(&mut self, index: usize) -> bool {
+        let slot = self.open.iter().position(|&open| open == Some(index));
+        let slot = slot.expect("it began before it ended");
+        let bit = 1 << slot;
+        let mut work: Vec<State> = std::mem::take(&mut self.states).into_iter().collect();
+        let mut met: BTreeSet<State> = work.iter().copied().collect();
+        while let Some(state) = work.pop() {
+            let state = self.look(state);
+            if state.1 & bit != 0 {
+                self.states.insert((state.0, state.1 & !bit));
+                continue;
+            }
+            for (slot, open) in self.open.iter().enumerate() {
+                let Some(index) = *open else { continue };
+                let act = &self.turns[index].act;
+                if state.1 & 1 << slot != 0 || act.looks() {
+                    continue;
+                }
+                for value in act.turns(state.0) {
+                    let next = (value, state.1 | 1 << slot);
+                    if met.insert(next) {
+                        work.push(next);
+                    }
+                }
+            }
+        }
+        self.open[slot] = None;
+        !self.states.is_empty()
+    }
+
+    /// Those that only look have their turn where they fit.
+    fn look(&self, (value, mut had): State) -> State {
+        for (slot, open) in self.open.iter().enumerate() {
+            if let Some(index) = *open {
+                let act = &self.turns[index].act;
+                if act.looks() && act.turn(value).is_some() {
+                    had |= 1 << slot;
+                }
+            }
+        }
+        (value, had)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(begin: u64, end: u64, act: Act) -> Turn {
+        Turn {
+            begin,
+            end,
+            act,
+            host: 0,
+        }
+    }
+
+    #[test]
+    fn a_read_returns_the_last_write_or_one_under_way() {
+        let write = |begin, end, value| turn(begin, end, Act::Put(value));
+        let read = |begin, end, value| turn(begin, end, Act::See(value));
+        let fine = [write(1, 4, 7), read(2, 3, 0), read(5, 6, 7)];
+        assert_eq!(judge(0, &fine), Verdict::Fine);
+        let early = [write(1, 4, 7), read(2, 3, 7), read(5, 6, 7)];
+        assert_eq!(judge(0, &early), Verdict::Fine);
+        let stale = [write(1, 2, 7), read(3, 4, 0)];
+        assert_eq!(judge(0, &stale), Verdict::Impossible(1));
+    }
+
+    #[test]
+    fn nobody_goes_back_in_time() {
+        let turns = [
+            turn(1, 10, Act::Put(7)),
+            turn(2, 3, Act::See(7)),
+            turn(4, 5, Act::See(0)),
+        ];
+        assert_eq!(judge(0, &turns), Verdict::Impossible(2));
+    }
+
+    #[test]
+    fn two_exclusive_makers_cannot_both_win() {
+        let turns = [turn(1, 4, Act::Make(7)), turn(2, 3, Act::Make(8))];
+        assert!(matches!(judge(0, &turns), Verdict::Impossible(_)));
+    }
+
+    #[test]
+    fn what_never_ended_may_have_happened_or_not() {
+        let open = turn(1, u64::MAX, Act::Put(7));
+        let after = |value| turn(5, 6, Act::See(value));
+        assert_eq!(judge(0, &[open.clone(), after(0)]), Verdict::Fine);
+        assert_eq!(judge(0, &[open.clone(), after(7)]), Verdict::Fine);
+        assert_eq!(
+            judge(0, &[open, after(7), turn(7, 8, Act::See(0))]),
+            Verdict::Impossible(2)
+        );
+    }
+}

@@ -1,0 +1,393 @@
+//! The judge: looks at what programs did and were shown, and at nothing inside the machines.
+//!
+//! Each unit of a file, each file's size and mode, and each name is a value of its own, and the
+//! calls on it must have an order that fits both their times and what they showed ([`linear`]).
+//! Files that are only appended to are judged by their records ([`logs`]). Which object a rename
+//! moved is taken from the disk's record of changes, since a program is not told.
+
+mod linear;
+mod logs;
+
+use crate::disk::{Applied, Units};
+use crate::history::{Change, Effect, Fate, History, Seen};
+use crate::program::LOG;
+use linear::{Act, Turn, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use wire::{Fid, Name, Op, Outcome, SessionId};
+
+/// One value that is judged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Value {
+    Unit(Fid, u64),
+    Size(Fid),
+    Mode(Fid),
+    Name(Fid, Name),
+}
+
+/// What the judge is given.
+pub(crate) struct Case<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) applied: &'a [Applied],
+    /// Whose sessions they were.
+    pub(crate) sessions: &'a BTreeMap<SessionId, u32>,
+    /// Files that are left when all is quiet, with their mode and content.
+    pub(crate) left: &'a BTreeMap<Fid, (u16, Units)>,
+    /// Names that are left.
+    pub(crate) names: &'a BTreeMap<(Fid, Name), Fid>,
+    /// A moment after everything.
+    pub(crate) moment: u64,
+}
+
+#[derive(Default)]
+struct Values {
+    turns: BTreeMap<Value, Vec<Turn>>,
+    starts: BTreeMap<Value, u64>,
+    logs: BTreeSet<Fid>,
+    directories: BTreeSet<Fid>,
+}
+
+impl Values {
+    fn add(&mut self, value: Value, (begin, end, host): (u64, u64, u32), act: Act) {
+        self.turns.entry(value).or_default().push(Turn {
+            begin,
+            end,
+            act,
+            host,
+        });
+    }
+}
+
+/// Judges a run: how many values were looked at, or what is wrong.
+pub(crate) fn judge(case: &Case<'_>) -> Result<u64, String> {
+    applied_once(case.applied)?;
+    let mut values = Values::default();
+    made(case, &mut values);
+    changes(case, &mut values)?;
+    sights(case, &mut values);
+    losses(case, &mut values);
+    leftovers(case, &mut values);
+    let mut count = 0;
+    for (value, turns) in &values.turns {
+        let start = values.starts.get(value).copied().unwrap_or(0);
+        count += 1;
+        if let Verdict::Impossible(index) = linear::judge(start, turns) {
+            return Err(explain(value, turns, index));
+        }
+    }
+    for &fid in &values.logs {
+        logs::judge(case, fid)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn explain(value: &Value, turns: &[Turn], index: usize) -> String {
+    let bad = &turns[index];
+    let mut text = format!("{value:?}: h{} cannot have {:?}", bad.host, bad.act);
+    let mut order: Vec<&Turn> = turns.iter().collect();
+    order.sort_by_key(|turn| turn.begin);
+    for turn in order {
+        let end = if turn.end == u64::MAX {
+            "never".into()
+        } else {
+            turn.end.to_string()
+        };
+        let mark = if std::ptr::eq(turn, bad) {
+            " <== impossible"
+        } else {
+            ""
+        };
+        text += &format!(
+            "\n    {:>7} .. {end:>7} h{} {:?}{mark}",
+            turn.begin, turn.host, turn.act
+        );
+    }
+    text
+}
+
+/// A request's change is made once, however often it came.
+fn applied_once(applied: &[Applied]) -> Result<(), String> {
+    let mut met = BTreeSet::new();
+    for change in applied
+        .iter()
+        .filter(|a| !matches!(a.outcome, Outcome::Refused(_)))
+    {
+        let Some(origin) = change.origin else {
+            continue;
+        };
+        if !met.insert(origin) {
+            return Err(format!("{origin:?} was applied twice: {:?}", change.op));
+        }
+    }
+    Ok(())
+}
+
+/// Files begin as they were made; the first letter of their first name says how they are judged.
+fn made(case: &Case<'_>, values: &mut Values) {
+    for applied in case.applied {
+        if let (Op::Make { name, mode, .. }, Outcome::Entry(entry)) =
+            (&applied.op, &applied.outcome)
+        {
+            values
+                .starts
+                .insert(Value::Mode(entry.fid), u64::from(*mode));
+            match name.as_bytes()[0] {
+                LOG => values.logs.insert(entry.fid),
+                b'd' => values.directories.insert(entry.fid),
+                _ => false,
+            };
+        }
+    }
+}
+
+/// The disk's record of a change, by what it did and when.
+struct Records<'a> {
+    case: &'a Case<'a>,
+    used: Vec<bool>,
+}
+
+impl Records<'_> {
+    fn find(&mut self, change: &Change, fits: impl Fn(&Applied) -> bool) -> Option<usize> {
+        let host = |applied: &Applied| {
+            let session = applied.origin.map_or(0, |origin| origin.session);
+            self.case.sessions.get(&session) == Some(&change.host)
+        };
+        let found = self
+            .case
+            .applied
+            .iter()
+            .enumerate()
+            .find(|(index, applied)| {
+                let during = applied.moment > change.begin && applied.moment < change.end;
+                let refused = matches!(applied.outcome, Outcome::Refused(_));
+                !self.used[*index] && during && !refused && host(applied) && fits(applied)
+            });
+        let index = found?.0;
+        self.used[index] = true;
+        Some(index)
+    }
+}
+
+fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), String> {
+    let mut records = Records {
+        case,
+        used: vec![false; case.applied.len()],
+    };
+    let all = case.history.changes.borrow();
+    let mut ordered: Vec<&Change> = all.iter().filter(|c| c.fate != Fate::Failed).collect();
+    // Those that ended first have the first choice of records; those that never ended, the last.
+    ordered.sort_by_key(|change| change.end);
+    for change in ordered {
+        let when = (change.begin, change.end, change.host);
+        match &change.effect {
+            Effect::Write {
+                fid,
+                unit,
+                values: new,
+            } => {
+                for (index, &value) in (0..).zip(new) {
+                    values.add(Value::Unit(*fid, unit + index), when, Act::Put(value));
+                }
+                let end = unit + new.len() as u64;
+                values.add(Value::Size(*fid), when, Act::Raise(end));
+            }
+            Effect::Append { .. } => {}
+            Effect::Size { fid, units } => {
+                for unit in *units..64 {
+                    values.add(Value::Unit(*fid, unit), when, Act::Put(0));
+                }
+                values.add(Value::Size(*fid), when, Act::Put(*units));
+            }
+            Effect::Mode { fid, mode } => {
+                values.add(Value::Mode(*fid), when, Act::Put(u64::from(*mode)));
+            }
+            _ => name_change(&mut records, change, values)?,
+        }
+    }
+    Ok(())
+}
+
+fn name_change(
+    records: &mut Records<'_>,
+    change: &Change,
+    values: &mut Values,
+) -> Result<(), String> {
+    let when = (change.begin, change.end, change.host);
+    let found = match &change.effect {
+        Effect::Make { dir, name, fid } => records.find(change, |applied| {
+            let made = |entry: &wire::Entry| fid.is_none_or(|fid| fid == entry.fid);
+            matches!((&applied.op, &applied.outcome),
+                (Op::Make { dir: d, name: n, .. }, Outcome::Entry(entry))
+                    if d == dir && n == name && made(entry))
+        }),
+        Effect::Link { dir, name, .. } => records.find(change, |applied| {
+            matches!(&applied.op, Op::Link { dir: d, name: n, .. } if d == dir && n == name)
+        }),
+        Effect::Remove { dir, name } => records.find(change, |applied| {
+            matches!(&applied.op, Op::Unlink { dir: d, name: n } | Op::Rmdir { dir: d, name: n }
+                if d == dir && n == name)
+        }),
+        Effect::Rename { from, to } => records.find(change, |applied| {
+            matches!(&applied.op, Op::Rename { from: a, name: x, to: b, new: y, .. }
+                if (*a, x) == (from.0, &from.1) && (*b, y) == (to.0, &to.1))
+        }),
+        _ => None,
+    };
+    let Some(found) = found else {
+        if change.fate == Fate::Done {
+            return Err(format!(
+                "answered, and never applied: h{} {change:?}",
+                change.host
+            ));
+        }
+        return Ok(());
+    };
+    let record = &records.case.applied[found];
+    let mut add = |dir: Fid, name: &Name, act| {
+        values.add(Value::Name(dir, name.clone()), when, act);
+    };
+    match (&change.effect, &record.outcome) {
+        (Effect::Make { dir, name, .. }, Outcome::Entry(entry)) => {
+            add(*dir, name, Act::Make(entry.fid.vnode));
+        }
+        (Effect::Link { dir, name, fid }, _) => add(*dir, name, Act::Make(fid.vnode)),
+        (Effect::Remove { dir, name }, Outcome::Removed { fid, .. }) => {
+            add(*dir, name, Act::TakeThis(fid.vnode));
+        }
+        (Effect::Rename { from, to }, Outcome::Renamed { fid, .. }) => {
+            let same = record.before.0 == record.before.1;
+            let act = if same {
+                Act::See(fid.vnode)
+            } else {
+                Act::TakeThis(fid.vnode)
+            };
+            add(from.0, &from.1, act);
+            let act = if same {
+                Act::See(fid.vnode)
+            } else {
+                Act::Put(fid.vnode)
+            };
+            add(to.0, &to.1, act);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn sights(case: &Case<'_>, values: &mut Values) {
+    for sight in case.history.sights.borrow().iter() {
+        let when = (sight.begin, sight.end, sight.host);
+        match &sight.seen {
+            Seen::Units { fid, .. } if values.logs.contains(fid) => {}
+            Seen::Units {
+                fid,
+                unit,
+                values: units,
+                ended,
+            } => {
+                for (index, &value) in (0..).zip(units) {
+                    values.add(Value::Unit(*fid, unit + index), when, Act::See(value));
+                }
+                let end = unit + units.len() as u64;
+                if *ended {
+                    values.add(Value::Size(*fid), when, Act::AtMost(end));
+                }
+                if *ended && !units.is_empty() {
+                    values.add(Value::Size(*fid), when, Act::AtLeast(end));
+                }
+            }
+            Seen::Attr { fid, units, mode } => {
+                values.add(Value::Mode(*fid), when, Act::See(u64::from(*mode)));
+                if !values.logs.contains(fid) && !values.directories.contains(fid) {
+                    values.add(Value::Size(*fid), when, Act::See(*units));
+                }
+            }
+            Seen::Name { dir, name, fid } => {
+                let act = Act::See(fid.map_or(0, |fid| fid.vnode));
+                values.add(Value::Name(*dir, name.clone()), when, act);
+            }
+            Seen::Present { dir, name } => {
+                values.add(Value::Name(*dir, name.clone()), when, Act::SeeAny);
+            }
+        }
+    }
+}
+
+/// Was this change written back by an fsync before the host was lost?
+fn stable(case: &Case<'_>, change: &Change, fid: Fid, lost: u64) -> bool {
+    let syncs = case.history.syncs.borrow();
+    syncs.iter().any(|(host, file, (begin, end))| {
+        (*host, *file) == (change.host, fid) && change.end < *begin && *end < lost
+    })
+}
+
+/// What a lost host had not written back may be gone: the values that it changed may become what
+/// they were at any time before.
+fn losses(case: &Case<'_>, values: &mut Values) {
+    let changes = case.history.changes.borrow();
+    for &(host, moment) in case.history.losses.borrow().iter() {
+        let mut hurt: BTreeSet<Value> = BTreeSet::new();
+        for change in changes
+            .iter()
+            .filter(|c| c.host == host && c.begin < moment)
+        {
+            let Effect::Write {
+                fid,
+                unit,
+                values: new,
+            } = &change.effect
+            else {
+                continue;
+            };
+            if !stable(case, change, *fid, moment) {
+                hurt.insert(Value::Size(*fid));
+                hurt.extend((*unit..).zip(new).map(|(unit, _)| Value::Unit(*fid, unit)));
+            }
+        }
+        for value in hurt {
+            let turns = values.turns.get(&value).map_or(&[][..], |turns| turns);
+            let mut before: Vec<u64> = vec![0];
+            before.extend(turns.iter().filter_map(|turn| match turn.act {
+                Act::Put(value) | Act::Raise(value) => Some(value),
+                _ => None,
+            }));
+            before.sort_unstable();
+            before.dedup();
+            values.add(value, (moment, u64::MAX, host), Act::Maybe(Rc::new(before)));
+        }
+    }
+}
+
+/// What is left when all is quiet is what a program would be shown.
+fn leftovers(case: &Case<'_>, values: &mut Values) {
+    let when = (case.moment, case.moment + 1, 0);
+    let names: Vec<Value> = values.turns.keys().cloned().collect();
+    for value in names {
+        match &value {
+            Value::Name(dir, name) => {
+                let left = case.names.get(&(*dir, name.clone()));
+                let act = Act::See(left.map_or(0, |fid| fid.vnode));
+                values.add(value, when, act);
+            }
+            Value::Unit(fid, unit) => {
+                if let Some((_, units)) = case.left.get(fid) {
+                    let left = units.get(*unit as usize).copied().unwrap_or(0);
+                    values.add(value, when, Act::See(left));
+                }
+            }
+            Value::Size(fid) => {
+                if let Some((_, units)) = case.left.get(fid) {
+                    let size = units.len() as u64;
+                    values.add(value, when, Act::See(size));
+                }
+            }
+            Value::Mode(fid) => {
+                if let Some((mode, _)) = case.left.get(fid) {
+                    let mode = u64::from(*mode);
+                    values.add(value, when, Act::See(mode));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! System calls that change names. The directory is locked from the look-up to the answer.
+
+use super::names::Look;
+use super::{Handle, Inode, Kernel, PAGE_UNITS, Pin, Result};
+use crate::exec::Guard;
+use crate::room::Reply;
+use logic::client::{Call, Done, Lifetime};
+use std::rc::Rc;
+use wire::{Access, Fid, Kind, Make, Name, Op, Refusal};
+
+const _: () = assert!(PAGE_UNITS * crate::disk::UNIT == super::PAGE);
+
+impl Kernel {
+    async fn alone(&self, inode: &Inode) -> Guard {
+        inode.lock.lock(&self.world.sched, true).await
+    }
+
+    /// open(2) with O_CREAT: the handle, and whether the file was made by this call as far as the
+    /// kernel knows.
+    pub(crate) async fn create(
+        self: &Rc<Self>,
+        (dir, name): (&Pin, &Name),
+        (access, append): (Access, bool),
+        (exclusive, mode): (bool, u16),
+    ) -> Result<(Handle, bool)> {
+        let lock = self.alone(&dir.inode).await;
+        let look = if exclusive { Look::Fresh } else { Look::Locked };
+        if let Some(pin) = self.lookup(dir, name, look).await? {
+            drop(lock);
+            if exclusive {
+                return Err(Refusal::Exists);
+            }
+            return Ok((self.open(pin, (access, append)).await?, false));
+        }
+        let epoch = self.epoch.get();
+        let (make, open) = (Make::File, Some(access));
+        let op = Op::Make {
+            dir: dir.fid(),
+            name: name.clone(),
+            make,
+            mode,
+            open,
+        };
+        let call = Call::Op(op);
+        let mut reply = self.ask(call, Vec::new()).await;
+        let mut made = true;
+        if matches!(reply.done, Done::Refused(Refusal::Exists)) && !exclusive {
+            made = false;
+            reply = self.open_instead((dir.fid(), name), (access, append)).await;
+        }
+        let pin = self.made(dir, name, &reply, epoch).await?;
+        drop(lock);
+        let cached = matches!(reply.done, Done::Entry { cached: true, .. });
+        Ok((
+            Handle {
+                pin,
+                access,
+                append,
+                cached,
+            },
+            made,
+        ))
+    }
+
+    /// What the daemon does when the name to be made exists by now: it looks it up and opens it,
+    /// and the kernel takes that for the answer to CREATE. The attributes may be outdated when the
+    /// kernel keeps them, as it does without looking: so they have no lifetime.
+    async fn open_instead(
+        &self,
+        (dir, name): (Fid, &Name),
+        (access, append): (Access, bool),
+    ) -> Reply {
+        let (world, room) = (&self.world, &self.room);
+        let look = Call::Op(Op::Lookup {
+            dir,
+            name: name.clone(),
+        });
+        let mut found = room.call(world, look, Vec::new(), false).wait().await;
+        let (
+            Done::Entry {
+                fid,
+                attr_lifetime,
+                cached,
+                ..
+            },
+            _,
+        ) = (&mut found.done, ())
+        else {
+            if matches!(found.done, Done::Absent { .. }) {
+                found.done = Done::Refused(Refusal::NotFound);
+            }
+            return found;
+        };
+        *attr_lifetime = Lifetime::None;
+        let fid = *fid;
+        let open = Call::Open {
+            fid,
+            access,
+            append,
+        };
+        let opened = room.call(world, open, Vec::new(), true).wait().await;
+        let Done::Opened { cached: may } = opened.done else {
+            self.forget(fid, 1);
+            return opened;
+        };
+        *cached = may;
+        found
+    }
+
+    /// mkdir(2).
+    pub(crate) async fn mkdir(self: &Rc<Self>, dir: &Pin, name: &Name, mode: u16) -> Result<Fid> {
+        let _lock = self.alone(&dir.inode).await;
+        if self.lookup(dir, name, Look::Fresh).await?.is_some() {
+            return Err(Refusal::Exists);
+        }
+        let epoch = self.epoch.get();
+        let make = Make::Directory;
+        let op = Op::Make {
+            dir: dir.fid(),
+            name: name.clone(),
+            make,
+            mode,
+            open: None,
+        };
+        let reply = self.ask(Call::Op(op), Vec::new()).await;
+        Ok(self.made(dir, name, &reply, epoch).await?.fid())
+    }
+
+    /// link(2).
+    pub(crate) async fn link(self: &Rc<Self>, pin: &Pin, dir: &Pin, name: &Name) -> Result<Fid> {
+        let _lock = self.alone(&dir.inode).await;
+        if self.lookup(dir, name, Look::Fresh).await?.is_some() {
+            return Err(Refusal::Exists);
+        }
+        if pin.inode.kind == Kind::Directory {
+            return Err(Refusal::NotPermitted);
+        }
+        let _object = self.alone(&pin.inode).await;
+        let epoch = self.epoch.get();
+        let op = Op::Link {
+            fid: pin.fid(),
+            dir: dir.fid(),
+            name: name.clone(),
+        };
+        let mut reply = self.ask(Call::Op(op), Vec::new()).await;
+        if let Done::Entry { attr_lifetime, .. } = &mut reply.done {
+            // As the front does: the kernel would keep them whatever happened meanwhile.
+            *attr_lifetime = Lifetime::None;
+        }
+        let made = self.made(dir, name, &reply, epoch).await?;
+        pin.inode.valid.set(false);
+        Ok(made.fid())
+    }
+
+    /// unlink(2) and rmdir(2): what the kernel believes that it removed.
+    pub(crate) async fn remove(
+        self: &Rc<Self>,
+        dir: &Pin,
+        name: &Name,
+        as_dir: bool,
+    ) -> Result<Fid> {
+        let _lock = self.alone(&dir.inode).await;
+        let found = self.lookup(dir, name, Look::Locked).await?;
+        let pin = found.ok_or(Refusal::NotFound)?;
+        if (pin.inode.kind == Kind::Directory) != as_dir {
+            return Err(if as_dir {
+                Refusal::NotDirectory
+            } else {
+                Refusal::IsDirectory
+            });
+        }
+        let _object = self.alone(&pin.inode).await;
+        let key = (dir.fid(), name.clone());
+        let (parent, name) = key.clone();
+        let op = if as_dir {
+            Op::Rmdir { dir: parent, name }
+        } else {
+            Op::Unlink { dir: parent, name }
+        };
+        let reply = self.ask(Call::Op(op), Vec::new()).await;
+        match &reply.done {
+            Done::Nothing => {
+                self.dir_changed(&dir.inode);
+                self.unlinked(&pin.inode);
+                self.drop_dentry(&key);
+                Ok(pin.fid())
+            }
+            Done::Refused(Refusal::NotFound | Refusal::Interrupted) => {
+                self.drop_dentry(&key);
+                super::refused(&self.world, &reply)
+            }
+            _ => super::refused(&self.world, &reply),
+        }
+    }
+
+    fn unlinked(&self, inode: &Inode) {
+        self.touch(inode);
+        inode.valid.set(false);
+    }
+
+    /// rename(2) of a file.
+    pub(crate) async fn rename(
+        self: &Rc<Self>,
+        (from, old): (&Pin, &Name),
+        (to, new): (&Pin, &Name),
+    ) -> Result<Renamed> {
+        let cross = from.fid() != to.fid();
+        let sched = &self.world.sched;
+        let _renaming = if cross {
+            Some(self.renaming.lock(sched, true).await)
+        } else {
+            None
+        };
+        let (first, second) = if from.fid() <= to.fid() {
+            (from, to)
+        } else {
+            (to, from)
+        };
+        let _first = self.alone(&first.inode).await;
+        let _second = if cross {
+            Some(self.alone(&second.inode).await)
+        } else {
+            None
+        };
+        let source = self.lookup(from, old, Look::Locked).await?;
+        let source = source.ok_or(Refusal::NotFound)?;
+        let target = self.lookup(to, new, Look::Fresh).await?;
+        if let Some(target) = &target {
+            if target.fid() == source.fid() {
+                return Ok(Renamed::Nothing(source.fid()));
+            }
+            if target.inode.kind == Kind::Directory {
+                return Err(Refusal::IsDirectory);
+            }
+        }
+        if source.inode.kind == Kind::Directory {
+            return Err(Refusal::IsDirectory); // the programs rename files only
+        }
+        let mut objects = vec![&source];
+        objects.extend(&target);
+        objects.sort_by_key(|pin| pin.fid());
+        let mut held = Vec::new();
+        for pin in objects {
+            held.push(self.alone(&pin.inode).await);
+        }
+        let op = Op::Rename {
+            from: from.fid(),
+            name: old.clone(),
+            to: to.fid(),
+            new: new.clone(),
+            no_replace: false,
+            exchange: false,
+        };
+        let reply = self.ask(Call::Op(op), Vec::new()).await;
+        let keys = [(from.fid(), old.clone()), (to.fid(), new.clone())];
+        match &reply.done {
+            Done::Nothing => {
+                source.inode.valid.set(false);
+                self.dir_changed(&from.inode);
+                self.dir_changed(&to.inode);
+                if let Some(target) = &target {
+                    self.unlinked(&target.inode);
+                }
+                self.move_dentry(&keys[0], &keys[1]);
+                Ok(Renamed::Moved)
+            }
+            _ => self.not_renamed(&keys, &reply),
+        }
+    }
+
+    fn not_renamed(&self, keys: &[(Fid, Name); 2], reply: &Reply) -> Result<Renamed> {
+        if matches!(
+            reply.done,
+            Done::Refused(Refusal::NotFound | Refusal::Interrupted)
+        ) {
+            self.drop_dentry(&keys[0]);
+            self.drop_dentry(&keys[1]);
+        }
+        super::refused(&self.world, reply)
+    }
+}
+
+/// What rename(2) did, as far as the kernel knows.
+pub(crate) enum Renamed {
+    /// Both names named this object: nothing.
+    Nothing(Fid),
+    /// The daemon moved what had the old name.
+    Moved,
+}

@@ -1,0 +1,309 @@
+//! Open files and their bytes: the page cache, direct reads and writes, mappings.
+
+use super::{Handle, Inode, Kernel, PAGE, PAGE_UNITS, Page, Pin, Result, refused};
+use crate::disk::{UNIT, Units};
+use crate::exec::Signal;
+use logic::client::{Call, Done, How};
+use std::rc::Rc;
+use wire::Access;
+
+/// What a read returned.
+pub(crate) struct Bytes {
+    pub(crate) units: Units,
+    /// Fewer than asked for: the end of the file was seen.
+    pub(crate) ended: bool,
+    /// Since when that may have been so, if that is before the call.
+    pub(crate) since: u64,
+}
+
+impl Kernel {
+    /// open(2) of a file that was found.
+    pub(crate) async fn open(
+        self: &Rc<Self>,
+        pin: Pin,
+        (access, append): (Access, bool),
+    ) -> Result<Handle> {
+        let call = Call::Open {
+            fid: pin.fid(),
+            access,
+            append,
+        };
+        let reply = self.ask(call, Units::new()).await;
+        let Done::Opened { cached } = reply.done else {
+            return refused(&self.world, &reply);
+        };
+        if cached && access.write {
+            self.world
+                .fail("an open for writing was answered as cached".into());
+        }
+        if !cached {
+            self.drop_pages(&pin.inode, (0, u64::MAX)).await;
+        }
+        Ok(Handle {
+            pin,
+            access,
+            append,
+            cached,
+        })
+    }
+
+    /// close(2): the daemon is told later.
+    pub(crate) fn close(self: &Rc<Self>, handle: Handle) {
+        let call = Call::Release {
+            fid: handle.pin.fid(),
+            access: handle.access,
+        };
+        let kernel = Rc::clone(self);
+        self.world.sched.spawn(self.host(), async move {
+            kernel.ask(call, Units::new()).await;
+            drop(handle);
+        });
+    }
+
+    /// read(2).
+    pub(crate) async fn read(&self, handle: &Handle, offset: u64, len: u64) -> Result<Bytes> {
+        if handle.cached {
+            return self.read_cached(&handle.pin, offset, len).await;
+        }
+        let fid = handle.pin.fid();
+        let pages = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
+        let call = Call::Read {
+            fid,
+            offset,
+            len: len as u32,
+            pages,
+        };
+        let reply = self.ask(call, Units::new()).await;
+        if !matches!(reply.done, Done::Read { .. }) {
+            return refused(&self.world, &reply);
+        }
+        let ended = (reply.units.len() as u64) < len / UNIT;
+        Ok(Bytes {
+            units: reply.units,
+            ended,
+            since: u64::MAX,
+        })
+    }
+
+    async fn read_cached(&self, pin: &Pin, offset: u64, len: u64) -> Result<Bytes> {
+        let inode = &pin.inode;
+        let end = offset + len;
+        let since = self.since(inode);
+        let mut doubtful = inode.unstable.get();
+        if end > inode.size.get() && !inode.valid.get() {
+            doubtful |= self.ask_attr(inode).await?.1;
+        }
+        let mut units = Units::new();
+        let mut at = offset;
+        while at < end {
+            if at >= inode.size.get() {
+                break;
+            }
+            let page = at / PAGE;
+            self.page(pin, page, (end - 1) / PAGE).await?;
+            let upto = end.min((page + 1) * PAGE).min(inode.size.get());
+            if at >= upto {
+                break;
+            }
+            let Some(content) = self.content(inode, page) else {
+                continue;
+            };
+            let from = (at % PAGE / UNIT) as usize;
+            units.extend(&content[from..from + ((upto - at) / UNIT) as usize]);
+            at = upto;
+        }
+        // While a truncate(2) of this machine is under way the kernel keeps no answer about the
+        // size (FUSE_I_SIZE_UNSTABLE), nor one that a write of this machine has overtaken: the end
+        // that it shows then may be outdated. No file system can help that.
+        doubtful |= inode.unstable.get();
+        let ended = (units.len() as u64) < len / UNIT && !doubtful;
+        Ok(Bytes {
+            units,
+            ended,
+            since,
+        })
+    }
+
+    fn content(&self, inode: &Inode, page: u64) -> Option<[u64; PAGE_UNITS as usize]> {
+        inode.pages.borrow().get(&page).and_then(|page| page.units)
+    }
+
+    /// A load from a private mapping: one page, or nothing beyond the end of the file.
+    pub(crate) async fn load(&self, handle: &Handle, page: u64) -> Result<Option<(Units, u64)>> {
+        let inode = &handle.pin.inode;
+        let since = self.since(inode);
+        loop {
+            if page * PAGE >= inode.size.get() {
+                return Ok(None);
+            }
+            self.page(&handle.pin, page, page).await?;
+            if page * PAGE >= inode.size.get() {
+                return Ok(None);
+            }
+            if let Some(content) = self.content(inode, page) {
+                return Ok(Some((content.to_vec(), since)));
+            }
+        }
+    }
+
+    /// Returns when the page has content, or had a moment ago; reads it, and absent ones that
+    /// follow up to `last`, if it is absent.
+    async fn page(&self, pin: &Pin, page: u64, last: u64) -> Result<()> {
+        let inode = &pin.inode;
+        self.unlocked(inode, page).await;
+        if inode.pages.borrow().contains_key(&page) {
+            return Ok(());
+        }
+        let beyond = inode.size.get().div_ceil(PAGE).max(page + 1);
+        let mut count = 0;
+        while page + count <= last && page + count < beyond {
+            if inode.pages.borrow().contains_key(&(page + count)) {
+                break;
+            }
+            let locked = Page {
+                units: None,
+                waiters: Vec::new(),
+            };
+            inode.pages.borrow_mut().insert(page + count, locked);
+            count += 1;
+        }
+        let (fid, offset, len) = (pin.fid(), page * PAGE, (count * PAGE) as u32);
+        let version = self.attr_version.get();
+        // Read-ahead is digested when the answer is written, a plain read by its waiting caller.
+        let late = self.world.rng.borrow_mut().chance(500);
+        let call = Call::Read {
+            fid,
+            offset,
+            len,
+            pages: true,
+        };
+        let reply = self.ask_with(call, Units::new(), late).await;
+        let read = matches!(reply.done, Done::Read { .. });
+        let short = reply.units.len() as u64 * UNIT;
+        if read && short < u64::from(len) {
+            self.saw_end(inode, offset + short, version);
+        }
+        for index in 0..count {
+            let from = (index * PAGE_UNITS) as usize;
+            let mut content = [0; PAGE_UNITS as usize];
+            for (unit, &value) in content.iter_mut().zip(reply.units.iter().skip(from)) {
+                *unit = value;
+            }
+            self.unlock(inode, page + index, read.then_some(content));
+        }
+        if read {
+            Ok(())
+        } else {
+            refused(&self.world, &reply)
+        }
+    }
+
+    /// A short read: the file ends earlier than the kernel thought, if nothing happened since.
+    fn saw_end(&self, inode: &Inode, size: u64, version: u64) {
+        let fresh = version >= inode.version.get() && !inode.unstable.get();
+        if fresh && size < inode.size.get() {
+            self.touch(inode);
+            inode.size.set(size);
+        }
+    }
+
+    fn unlock(&self, inode: &Inode, index: u64, content: Option<[u64; PAGE_UNITS as usize]>) {
+        let waiters = {
+            let mut pages = inode.pages.borrow_mut();
+            let Some(page) = pages.get_mut(&index) else {
+                return;
+            };
+            let waiters = std::mem::take(&mut page.waiters);
+            page.units = content;
+            if content.is_none() {
+                pages.remove(&index);
+            }
+            waiters
+        };
+        for waiter in waiters {
+            waiter.set(());
+        }
+    }
+
+    /// Waits until the page is not being read.
+    pub(super) async fn unlocked(&self, inode: &Inode, index: u64) {
+        loop {
+            let signal = {
+                let mut pages = inode.pages.borrow_mut();
+                match pages.get_mut(&index) {
+                    Some(page) if page.units.is_none() => {
+                        let signal = Signal::new(&self.world.sched);
+                        page.waiters.push(signal.clone());
+                        signal
+                    }
+                    _ => return,
+                }
+            };
+            signal.wait().await;
+        }
+    }
+
+    /// Drops pages from the first to before the last, in order; waits for each that is being read.
+    pub(super) async fn drop_pages(&self, inode: &Inode, (first, upto): (u64, u64)) {
+        let mut at = first;
+        while at < upto {
+            let next = inode
+                .pages
+                .borrow()
+                .range(at..upto)
+                .next()
+                .map(|(index, _)| *index);
+            let Some(index) = next else { return };
+            self.unlocked(inode, index).await;
+            inode.pages.borrow_mut().remove(&index);
+            at = index + 1;
+        }
+    }
+
+    /// write(2), always direct: how many units were written.
+    pub(crate) async fn write(&self, handle: &Handle, offset: u64, units: Units) -> Result<u64> {
+        let inode = &handle.pin.inode;
+        let _alone = inode.lock.lock(&self.world.sched, true).await;
+        let _change = self.change(inode);
+        let len = units.len() as u64 * UNIT;
+        let (how, offset) = if handle.append {
+            (How::Append, inode.size.get())
+        } else {
+            (How::Direct, offset)
+        };
+        let range = (offset / PAGE, (offset + len).div_ceil(PAGE));
+        self.drop_pages(inode, range).await;
+        let call = Call::Write {
+            fid: inode.fid,
+            offset,
+            len: len as u32,
+            how,
+        };
+        let reply = self.ask(call, units).await;
+        let Done::Written { len } = reply.done else {
+            return refused(&self.world, &reply);
+        };
+        self.touch(inode);
+        let end = offset + u64::from(len);
+        inode.size.set(inode.size.get().max(end));
+        inode.valid.set(false);
+        Ok(u64::from(len) / UNIT)
+    }
+
+    /// fsync(2).
+    pub(crate) async fn sync(&self, handle: &Handle) -> Result<()> {
+        let inode = &handle.pin.inode;
+        let _alone = inode.lock.lock(&self.world.sched, true).await;
+        let reply = self.ask(Call::Sync { fid: inode.fid }, Units::new()).await;
+        match reply.done {
+            Done::Nothing => Ok(()),
+            _ => refused(&self.world, &reply),
+        }
+    }
+}
+
+impl Handle {
+    pub(crate) fn may(&self, access: Access) -> bool {
+        (self.access.read || !access.read) && (self.access.write || !access.write)
+    }
+}

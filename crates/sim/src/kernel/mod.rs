@@ -1,0 +1,257 @@
+//! A model of the kernel of one machine: what Linux 6.18 caches of a FUSE mount, when it asks, and
+//! what it waits for.
+//!
+//! It is as exact as the questions asked of it need: names with lifetimes and the epoch of all
+//! names; attributes with the rule that an answer begun before a change or a notification is not
+//! kept; pages that are locked while they are read, and notifications that wait for such locks; the
+//! directory's lock around look-ups and changes; direct writes that drop their own pages before
+//! they are sent, and never after; forgetting under memory pressure. An answer is digested some
+//! time after it was written, so that a notification written later may be digested earlier.
+
+mod attrs;
+mod change;
+mod file;
+mod listing;
+mod names;
+mod notify;
+
+use crate::disk::Units;
+use crate::exec::{Lock, Signal};
+use crate::room::{Reply, Room};
+use crate::world::World;
+use listing::Rdc;
+use logic::client::{Call, Done, Input};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use wire::{Access, Attr, Fid, Kind, Name, Refusal, Time};
+
+pub(crate) use change::Renamed;
+pub(crate) use file::Bytes;
+
+/// Units of a page.
+pub(crate) const PAGE_UNITS: u64 = 8;
+/// Bytes of a page.
+pub(crate) const PAGE: u64 = 4096;
+
+/// What a system call comes to.
+pub(crate) type Result<T> = std::result::Result<T, Refusal>;
+
+/// What the kernel knows of a name.
+struct Dentry {
+    id: u64,
+    target: Option<Fid>,
+    /// Its lifetime has not ended.
+    valid: bool,
+    epoch: u64,
+}
+
+/// What the kernel knows of an object.
+pub(crate) struct Inode {
+    pub(crate) fid: Fid,
+    pub(crate) kind: Kind,
+    lookups: Cell<u64>,
+    /// System calls and open files that use it.
+    pins: Cell<u32>,
+    /// Names that the kernel knows of it.
+    names: Cell<u32>,
+    attr: RefCell<Attr>,
+    valid: Cell<bool>,
+    version: Cell<u64>,
+    /// The version when something of this machine last changed the attributes.
+    touched: Cell<u64>,
+    /// When the daemon asked for the last notification.
+    notified: Cell<Time>,
+    size: Cell<u64>,
+    /// When the changes of this machine began that are under way.
+    changing: RefCell<Vec<u64>>,
+    /// A change of the size is under way: answers about attributes are not kept.
+    unstable: Cell<bool>,
+    pages: RefCell<BTreeMap<u64, Page>>,
+    lock: Rc<Lock>,
+    iversion: Cell<u64>,
+    rdc: RefCell<Rdc>,
+}
+
+/// A page of the page cache; locked while it has no content.
+struct Page {
+    units: Option<[u64; PAGE_UNITS as usize]>,
+    waiters: Vec<Signal<()>>,
+}
+
+/// Keeps an inode in memory.
+pub(crate) struct Pin {
+    kernel: Rc<Kernel>,
+    pub(crate) inode: Rc<Inode>,
+}
+
+/// An open file.
+pub(crate) struct Handle {
+    pub(crate) pin: Pin,
+    pub(crate) access: Access,
+    pub(crate) append: bool,
+    cached: bool,
+}
+
+/// The kernel of one machine.
+pub(crate) struct Kernel {
+    pub(crate) world: Rc<World>,
+    room: Rc<Room>,
+    root: Fid,
+    epoch: Cell<u64>,
+    attr_version: Cell<u64>,
+    evictions: Cell<u64>,
+    last_dentry: Cell<u64>,
+    dentries: RefCell<BTreeMap<(Fid, Name), Dentry>>,
+    inodes: RefCell<BTreeMap<Fid, Rc<Inode>>>,
+    /// Look-ups of one name wait for each other.
+    looking: RefCell<BTreeMap<(Fid, Name), Rc<Lock>>>,
+    /// Renames between directories wait for each other.
+    renaming: Rc<Lock>,
+}
+
+impl Kernel {
+    /// The kernel of a machine at the moment of the mount.
+    pub(crate) fn new(world: &Rc<World>, room: &Rc<Room>, root: Fid, attr: Attr) -> Rc<Self> {
+        let kernel = Rc::new(Self {
+            world: Rc::clone(world),
+            room: Rc::clone(room),
+            root,
+            epoch: Cell::new(1),
+            attr_version: Cell::new(1),
+            evictions: Cell::new(1),
+            last_dentry: Cell::new(0),
+            dentries: RefCell::default(),
+            inodes: RefCell::default(),
+            looking: RefCell::default(),
+            renaming: Rc::default(),
+        });
+        let inode = kernel.new_inode(root, attr);
+        inode.valid.set(false);
+        inode.pins.set(1);
+        kernel
+    }
+
+    fn host(&self) -> u32 {
+        self.room.host
+    }
+
+    /// Asks the daemon and digests the answer after a while.
+    async fn ask(&self, call: Call, units: Units) -> Reply {
+        self.ask_with(call, units, true).await
+    }
+
+    async fn ask_with(&self, call: Call, units: Units, late: bool) -> Reply {
+        let world = &self.world;
+        let delay = world.plan.kernel_delay(&mut world.rng.borrow_mut());
+        world.sched.sleep(delay).await;
+        self.room.call(world, call, units, late).wait().await
+    }
+
+    fn new_inode(&self, fid: Fid, attr: Attr) -> Rc<Inode> {
+        let inode = Rc::new(Inode {
+            fid,
+            kind: attr.kind,
+            lookups: Cell::new(0),
+            pins: Cell::new(0),
+            names: Cell::new(0),
+            valid: Cell::new(false),
+            version: Cell::new(0),
+            touched: Cell::new(0),
+            notified: Cell::new(0),
+            size: Cell::new(attr.size),
+            attr: RefCell::new(attr),
+            changing: RefCell::default(),
+            unstable: Cell::new(false),
+            pages: RefCell::default(),
+            lock: Rc::default(),
+            iversion: Cell::new(1),
+            rdc: RefCell::default(),
+        });
+        self.inodes.borrow_mut().insert(fid, Rc::clone(&inode));
+        inode
+    }
+
+    fn inode(&self, fid: Fid) -> Option<Rc<Inode>> {
+        self.inodes.borrow().get(&fid).cloned()
+    }
+
+    fn pin(self: &Rc<Self>, inode: &Rc<Inode>) -> Pin {
+        inode.pins.set(inode.pins.get() + 1);
+        Pin {
+            kernel: Rc::clone(self),
+            inode: Rc::clone(inode),
+        }
+    }
+
+    /// The root directory.
+    pub(crate) fn root(self: &Rc<Self>) -> Pin {
+        let inode = self.inode(self.root).expect("the root is never forgotten");
+        self.pin(&inode)
+    }
+
+    /// Lets go of an object that nothing uses any more.
+    fn evict_if_unused(&self, fid: Fid) {
+        let Some(inode) = self.inode(fid) else { return };
+        if inode.pins.get() > 0 || inode.names.get() > 0 {
+            return;
+        }
+        self.drop_children(fid);
+        self.inodes.borrow_mut().remove(&fid);
+        self.evictions.set(self.evictions.get() + 1);
+        self.forget(fid, inode.lookups.get());
+    }
+
+    fn forget(&self, fid: Fid, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let world = Rc::clone(&self.world);
+        let room = Rc::clone(&self.room);
+        let delay = world.plan.kernel_delay(&mut world.rng.borrow_mut());
+        self.world.sched.at(world.sched.now() + delay, move || {
+            room.input(&world, Input::Forget { fid, count }, Vec::new());
+        });
+    }
+
+    fn bump(&self, inode: &Inode) {
+        self.attr_version.set(self.attr_version.get() + 1);
+        inode.version.set(self.attr_version.get());
+    }
+
+    /// The same, by something that this machine did itself.
+    fn touch(&self, inode: &Inode) {
+        self.bump(inode);
+        inode.touched.set(inode.version.get());
+    }
+
+    /// The directory was changed through this kernel.
+    fn dir_changed(&self, dir: &Inode) {
+        dir.valid.set(false);
+        dir.iversion.set(dir.iversion.get() + 1);
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.inode.pins.set(self.inode.pins.get() - 1);
+        self.kernel.evict_if_unused(self.inode.fid);
+    }
+}
+
+impl Pin {
+    pub(crate) fn fid(&self) -> Fid {
+        self.inode.fid
+    }
+}
+
+/// What a refusal says, or that the answer made no sense.
+fn refused<T>(world: &World, reply: &Reply) -> Result<T> {
+    match reply.done {
+        Done::Refused(refusal) => Err(refusal),
+        ref other => {
+            world.fail(format!("the kernel does not expect the answer {other:?}"));
+            Err(Refusal::Invalid)
+        }
+    }
+}

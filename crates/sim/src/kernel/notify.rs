@@ -1,0 +1,185 @@
+//! Notifications as the front has them written: each in a thread of its own, some time after it was
+//! asked for; and what memory pressure drops.
+
+use super::{Kernel, PAGE};
+use crate::disk::Units;
+use crate::exec::Signal;
+use logic::client::{Input, Invalidate};
+use std::cell::Cell;
+use std::rc::Rc;
+use wire::{Fid, Kind, Name};
+
+/// How long an inode whose first answer may be on its way is waited for, and how often it is tried.
+const YOUNG_WAIT_NS: u64 = 10_000_000;
+const YOUNG_PAUSE_NS: u64 = 200_000;
+/// How long a name's notification may wait for the directory's lock.
+const LATE_NS: u64 = 1_000_000;
+
+impl Kernel {
+    /// Does what the machine asked for, and tells it.
+    pub(crate) fn invalidate(self: &Rc<Self>, id: u64, what: Invalidate) {
+        let kernel = Rc::clone(self);
+        let (sched, host) = (Rc::clone(&self.world.sched), self.host());
+        if let Invalidate::Inode { fid, .. } = what
+            && let Some(inode) = self.inode(fid)
+        {
+            inode.notified.set(sched.now());
+        }
+        self.world.sched.spawn(host, async move {
+            let delay = {
+                let mut rng = kernel.world.rng.borrow_mut();
+                kernel.world.plan.notify_delay(&mut rng)
+            };
+            sched.sleep(delay).await;
+            match what {
+                Invalidate::Inode { fid, ranges, young } => {
+                    kernel.take_inode(fid, &ranges, young).await;
+                }
+                Invalidate::Name { dir, name, busy } => kernel.take_name(dir, name, busy).await,
+                Invalidate::Names { dir } => {
+                    kernel.raise_epoch();
+                    kernel.inval_inode(dir, Some((0, u64::MAX))).await;
+                }
+                Invalidate::Listing { dir } => {
+                    kernel.inval_inode(dir, Some((0, u64::MAX))).await;
+                }
+            }
+            let world = Rc::clone(&kernel.world);
+            kernel
+                .room
+                .input(&world, Input::Invalidated { id }, Units::new());
+        });
+    }
+
+    async fn take_inode(&self, fid: Fid, ranges: &[(u64, u64)], young: bool) {
+        let sched = &self.world.sched;
+        let give_up = sched.now() + YOUNG_WAIT_NS;
+        let all = ranges.iter().map(|range| Some(*range));
+        let ranges: Vec<_> = if ranges.is_empty() {
+            vec![None]
+        } else {
+            all.collect()
+        };
+        for range in ranges {
+            while !self.inval_inode(fid, range).await {
+                if !young {
+                    break;
+                }
+                if sched.now() >= give_up {
+                    return self.raise_epoch();
+                }
+                sched.sleep(YOUNG_PAUSE_NS).await;
+            }
+        }
+    }
+
+    /// Drops the attributes and a range of pages; false if the kernel does not know the object.
+    async fn inval_inode(&self, fid: Fid, range: Option<(u64, u64)>) -> bool {
+        let Some(inode) = self.inode(fid) else {
+            return false;
+        };
+        self.bump(&inode);
+        inode.valid.set(false);
+        if let Some((from, to)) = range {
+            inode.rdc.borrow_mut().drop_page();
+            let upto = if to == u64::MAX {
+                u64::MAX
+            } else {
+                to.div_ceil(PAGE)
+            };
+            self.drop_pages(&inode, (from / PAGE, upto)).await;
+        }
+        true
+    }
+
+    fn raise_epoch(&self) {
+        self.epoch.set(self.epoch.get() + 1);
+    }
+
+    /// Whoever is first ends it: the notification, which waits for the directory's lock, or the
+    /// watch, which raises the epoch instead.
+    async fn take_name(self: &Rc<Self>, dir: Fid, name: Name, busy: bool) {
+        if busy {
+            self.raise_epoch();
+        } else {
+            let claimed = Rc::new(Cell::new(false));
+            let done: Signal<()> = Signal::new(&self.world.sched);
+            let (kernel, writer, end) = (Rc::clone(self), Rc::clone(&claimed), done.clone());
+            self.world.sched.spawn(self.host(), async move {
+                kernel.inval_entry(dir, name).await;
+                if !writer.replace(true) {
+                    end.set(());
+                }
+            });
+            let (kernel, end) = (Rc::clone(self), done.clone());
+            self.world
+                .sched
+                .at(self.world.sched.now() + LATE_NS, move || {
+                    if !claimed.replace(true) {
+                        kernel.raise_epoch();
+                        end.set(());
+                    }
+                });
+            done.wait().await;
+        }
+        self.inval_inode(dir, Some((0, u64::MAX))).await;
+    }
+
+    async fn inval_entry(&self, dir: Fid, name: Name) {
+        let Some(inode) = self.inode(dir) else { return };
+        let _lock = inode.lock.lock(&self.world.sched, true).await;
+        let key = (dir, name);
+        if self.dentries.borrow().contains_key(&key) {
+            self.dir_changed(&inode);
+            self.drop_dentry(&key);
+        }
+    }
+
+    /// Memory is short: something that nobody uses is dropped.
+    pub(crate) fn press(&self) {
+        let kind = self.world.rng.borrow_mut().below(3);
+        if kind == 0 {
+            self.press_page();
+        } else {
+            self.press_name();
+        }
+    }
+
+    fn press_page(&self) {
+        let files: Vec<_> = self.inodes.borrow().values().cloned().collect();
+        let inode = &files[self.world.rng.borrow_mut().below(files.len() as u64) as usize];
+        let clean = |page: &super::Page| page.units.is_some();
+        let page = {
+            let pages = inode.pages.borrow();
+            pages
+                .iter()
+                .find(|(_, page)| clean(page))
+                .map(|(index, _)| *index)
+        };
+        if let Some(page) = page {
+            inode.pages.borrow_mut().remove(&page);
+        }
+    }
+
+    /// A name goes if the kernel does not use what it names, and nothing below it is known.
+    fn press_name(&self) {
+        let keys: Vec<(Fid, Name)> = self.dentries.borrow().keys().cloned().collect();
+        if keys.is_empty() {
+            return;
+        }
+        let key = self.world.rng.borrow_mut().pick(&keys).clone();
+        let target = self
+            .dentries
+            .borrow()
+            .get(&key)
+            .and_then(|dentry| dentry.target);
+        let free = target.and_then(|fid| self.inode(fid)).is_none_or(|inode| {
+            let children = inode.kind == Kind::Directory
+                && self.dentries.borrow().keys().any(|key| key.0 == inode.fid);
+            inode.pins.get() == 0 && !children
+        });
+        if free {
+            self.drop_dentry(&key);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The simulator: the machines of `logic` on virtual time, with a model of the network, of each
+//! machine's kernel and of the programs, all from one seed; and a judge outside the machines.
+//!
+//! Guarantees: the same seed gives the same run, byte for byte of its trace; no clock, no thread
+//! and no randomness but the seed's. What is modelled, what the judge proves and what has not been
+//! shown is in `docs/simulation.md`.
+#![forbid(unsafe_code)]
+
+mod disk;
+mod exec;
+mod history;
+mod host;
+mod judge;
+mod kernel;
+mod network;
+mod plan;
+mod program;
+mod rng;
+mod room;
+mod run;
+mod trace;
+mod world;
+
+pub use run::{Failure, Report, RunOptions, run_seed, run_seeds, run_traced};

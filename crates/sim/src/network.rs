@@ -1,0 +1,279 @@
+//! The network between the clients and the server: delay, loss, repetition, overtaking, links that
+//! break and links that are silent for a while.
+//!
+//! A greeting and its answer stay in order with what follows them, as on any connection; everything
+//! else may be lost, repeated and overtaken where the seed says so. What is under way when a
+//! connection ends is lost.
+
+use crate::disk::Units;
+use crate::world::World;
+use logic::client;
+use logic::server::{self, Conn};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use wire::{Time, ToClient, ToServer};
+
+/// A message and the bytes beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside<M> {
+    pub(crate) message: M,
+    pub(crate) units: Units,
+}
+
+/// What the network does to messages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Weather {
+    pub(crate) base_ns: Time,
+    pub(crate) jitter_ns: Time,
+    pub(crate) loss_permille: u64,
+    pub(crate) repeat_permille: u64,
+    pub(crate) overtakes: bool,
+}
+
+#[derive(Default)]
+struct Link {
+    conn: Option<Conn>,
+    /// Nothing gets through before this time.
+    silent_until: Time,
+    /// No connection is made before this time.
+    down_until: Time,
+    /// Nothing arrives before what must not be overtaken.
+    floor: [Time; 2],
+    last: [Time; 2],
+    wants: bool,
+}
+
+/// All links.
+#[derive(Default)]
+pub(crate) struct Network {
+    links: RefCell<BTreeMap<u32, Link>>,
+    owners: RefCell<BTreeMap<Conn, u32>>,
+    /// Connections that the server has ended: it hears nothing more from them.
+    closed: RefCell<BTreeSet<Conn>>,
+    last_conn: Cell<Conn>,
+    pub(crate) messages: Cell<u64>,
+}
+
+const TO_SERVER: usize = 0;
+const TO_CLIENT: usize = 1;
+
+impl Network {
+    /// A client begins to want a connection.
+    pub(crate) fn join(&self, world: &Rc<World>, host: u32) {
+        let link = Link {
+            wants: true,
+            ..Link::default()
+        };
+        self.links.borrow_mut().insert(host, link);
+        self.connect_later(world, host, 0);
+    }
+
+    /// A client vanishes without a word.
+    pub(crate) fn leave(&self, host: u32) {
+        if let Some(link) = self.links.borrow_mut().remove(&host)
+            && let Some(conn) = link.conn
+        {
+            self.owners.borrow_mut().remove(&conn);
+        }
+    }
+
+    fn connect_later(&self, world: &Rc<World>, host: u32, after: Time) {
+        let delay = after + world.rng.borrow_mut().between(100_000, 3_000_000);
+        let then = Rc::clone(world);
+        world.sched.at(world.sched.now() + delay, move || {
+            then.net.connect(&then, host)
+        });
+    }
+
+    fn connect(&self, world: &Rc<World>, host: u32) {
+        let now = world.sched.now();
+        let retry = {
+            let mut links = self.links.borrow_mut();
+            let Some(link) = links.get_mut(&host).filter(|link| link.wants) else {
+                return;
+            };
+            if link.conn.is_some() {
+                return;
+            }
+            let blocked = link.down_until.max(link.silent_until);
+            if blocked > now {
+                Some(blocked - now)
+            } else if !world.server_up() {
+                Some(5_000_000)
+            } else {
+                self.last_conn.set(self.last_conn.get() + 1);
+                link.conn = Some(self.last_conn.get());
+                self.owners.borrow_mut().insert(self.last_conn.get(), host);
+                None
+            }
+        };
+        match retry {
+            Some(after) => self.connect_later(world, host, after),
+            None => {
+                world.trace(|| format!("h{host} connected"));
+                world.to_room(host, client::Input::Connected, Units::new());
+            }
+        }
+    }
+
+    /// The link of a client breaks; the server hears of it later, the client now.
+    pub(crate) fn hangup(&self, world: &Rc<World>, host: u32) {
+        let conn = {
+            let mut links = self.links.borrow_mut();
+            let Some(link) = links.get_mut(&host) else {
+                return;
+            };
+            let Some(conn) = link.conn.take() else { return };
+            link.floor = [0; 2];
+            conn
+        };
+        self.owners.borrow_mut().remove(&conn);
+        world.trace(|| format!("h{host} disconnected"));
+        let delay = world.rng.borrow_mut().between(0, 2_000_000);
+        let then = Rc::clone(world);
+        world.sched.at(world.sched.now() + delay, move || {
+            then.to_server(server::Input::Gone { conn });
+        });
+        let then = Rc::clone(world);
+        world.sched.at(world.sched.now(), move || {
+            then.to_room(host, client::Input::Gone, Units::new());
+        });
+        self.connect_later(world, host, 0);
+    }
+
+    /// The server ends a connection.
+    pub(crate) fn close(&self, world: &Rc<World>, conn: Conn) {
+        let owner = self.owners.borrow().get(&conn).copied();
+        self.closed.borrow_mut().insert(conn);
+        if let Some(host) = owner {
+            // What was sent before gets there first.
+            let wait = world.plan.weather.base_ns + world.plan.weather.jitter_ns;
+            let then = Rc::clone(world);
+            world.sched.at(world.sched.now() + wait, move || {
+                if then.net.is_open(conn) {
+                    then.net.hangup(&then, host);
+                }
+            });
+        }
+    }
+
+    /// All links break.
+    pub(crate) fn server_died(&self, world: &Rc<World>) {
+        let hosts: Vec<u32> = self.links.borrow().keys().copied().collect();
+        for host in hosts {
+            self.hangup(world, host);
+        }
+    }
+
+    /// Nothing gets through for a while.
+    pub(crate) fn silence(&self, world: &World, host: u32, ns: Time) {
+        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
+            link.silent_until = world.sched.now() + ns;
+        }
+    }
+
+    /// The link breaks and stays so for a while.
+    pub(crate) fn cut(&self, world: &Rc<World>, host: u32, ns: Time) {
+        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
+            link.down_until = world.sched.now() + ns;
+        }
+        self.hangup(world, host);
+    }
+
+    /// Nobody wants a connection any more, once the one that there is has ended.
+    pub(crate) fn stay_apart(&self) {
+        for link in self.links.borrow_mut().values_mut() {
+            link.wants = false;
+        }
+    }
+
+    /// From now on every message arrives.
+    pub(crate) fn heal(&self) {
+        for link in self.links.borrow_mut().values_mut() {
+            link.silent_until = 0;
+            link.down_until = 0;
+        }
+    }
+
+    pub(crate) fn to_server(&self, world: &Rc<World>, host: u32, beside: Beside<ToServer>) {
+        let Some(conn) = self.links.borrow().get(&host).and_then(|link| link.conn) else {
+            return;
+        };
+        let keeps = matches!(beside.message, ToServer::Hello { .. });
+        for at in self.arrivals(world, host, (TO_SERVER, keeps)) {
+            let (then, beside) = (Rc::clone(world), beside.clone());
+            world.sched.at(at, move || {
+                let net = &then.net;
+                let open = net.is_open(conn) && !net.is_closed(conn);
+                if open && !net.is_silent(&then, host) {
+                    then.message_to_server(conn, beside);
+                }
+            });
+        }
+    }
+
+    pub(crate) fn to_client(&self, world: &Rc<World>, conn: Conn, beside: Beside<ToClient>) {
+        let Some(host) = self.owners.borrow().get(&conn).copied() else {
+            return;
+        };
+        let keeps = matches!(beside.message, ToClient::Welcome(_) | ToClient::Lost);
+        for at in self.arrivals(world, host, (TO_CLIENT, keeps)) {
+            let (then, beside) = (Rc::clone(world), beside.clone());
+            world.sched.at(at, move || {
+                if then.net.is_open(conn) && !then.net.is_silent(&then, host) {
+                    let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
+                    let message = beside.message;
+                    let input = client::Input::Message { message, bulk_len };
+                    then.to_room(host, input, beside.units);
+                }
+            });
+        }
+    }
+
+    /// Has the server ended this connection?
+    pub(crate) fn is_closed(&self, conn: Conn) -> bool {
+        self.closed.borrow().contains(&conn)
+    }
+
+    fn is_open(&self, conn: Conn) -> bool {
+        self.owners.borrow().contains_key(&conn)
+    }
+
+    fn is_silent(&self, world: &World, host: u32) -> bool {
+        let links = self.links.borrow();
+        links
+            .get(&host)
+            .is_none_or(|link| link.silent_until > world.sched.now())
+    }
+
+    /// When a message arrives: never, once or twice.
+    fn arrivals(&self, world: &World, host: u32, (way, keeps): (usize, bool)) -> Vec<Time> {
+        self.messages.set(self.messages.get() + 1);
+        let mut links = self.links.borrow_mut();
+        let Some(link) = links.get_mut(&host) else {
+            return Vec::new();
+        };
+        let weather = &world.plan.weather;
+        let rng = &mut world.rng.borrow_mut();
+        let stormy = world.faults_on();
+        if stormy && !keeps && rng.chance(weather.loss_permille) {
+            return Vec::new();
+        }
+        let twice = stormy && !keeps && rng.chance(weather.repeat_permille);
+        let mut arrivals = Vec::new();
+        for _ in 0..1 + u32::from(twice) {
+            let flight = weather.base_ns + rng.below(weather.jitter_ns + 1);
+            let mut at = (world.sched.now() + flight).max(link.floor[way]);
+            if keeps || !weather.overtakes {
+                at = at.max(link.last[way] + 1);
+            }
+            link.last[way] = link.last[way].max(at);
+            if keeps {
+                link.floor[way] = at + 1;
+            }
+            arrivals.push(at);
+        }
+        arrivals
+    }
+}

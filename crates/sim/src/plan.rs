@@ -1,0 +1,223 @@
+//! What a seed draws: sizes, limits, delays, the mix of operations and the faults. Each seed draws
+//! its own, so that small limits and rare mixes are met all the time.
+
+use crate::network::Weather;
+use crate::rng::Rng;
+use wire::Time;
+
+const MS: Time = 1_000_000;
+
+/// Operations that programs do; the weights of a plan are in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Open,
+    Create,
+    Read,
+    Write,
+    Append,
+    Close,
+    Stat,
+    FStat,
+    Unlink,
+    Rename,
+    Link,
+    Mkdir,
+    Rmdir,
+    List,
+    Truncate,
+    Chmod,
+    Sync,
+    Load,
+}
+
+/// All of them.
+pub(crate) const KINDS: [Kind; 18] = [
+    Kind::Open,
+    Kind::Create,
+    Kind::Read,
+    Kind::Write,
+    Kind::Append,
+    Kind::Close,
+    Kind::Stat,
+    Kind::FStat,
+    Kind::Unlink,
+    Kind::Rename,
+    Kind::Link,
+    Kind::Mkdir,
+    Kind::Rmdir,
+    Kind::List,
+    Kind::Truncate,
+    Kind::Chmod,
+    Kind::Sync,
+    Kind::Load,
+];
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Nothing gets through to and from a client for a while.
+    Silence { host: u32, ns: Time },
+    /// A client's link breaks and is made again after a while.
+    Cut { host: u32, ns: Time },
+    /// The server's process dies and is started again after a while.
+    Server { ns: Time },
+    /// A client's machine vanishes; another one takes its place after a while.
+    Client { host: u32, ns: Time },
+}
+
+impl Fault {
+    /// How long it lasts.
+    pub(crate) fn length(self) -> Time {
+        match self {
+            Self::Silence { ns, .. } | Self::Cut { ns, .. } => ns,
+            Self::Server { ns } | Self::Client { ns, .. } => ns + MS,
+        }
+    }
+}
+
+/// Everything that a seed fixes.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) clients: u32,
+    pub(crate) programs: u32,
+    pub(crate) operations: u32,
+    pub(crate) weights: [u64; KINDS.len()],
+    pub(crate) names: u64,
+    pub(crate) dirs: u64,
+    pub(crate) units: u64,
+    pub(crate) think_ns: Time,
+    pub(crate) notify_ns: Time,
+    pub(crate) kernel_ns: Time,
+    pub(crate) press_ns: Time,
+    pub(crate) weather: Weather,
+    pub(crate) client: logic::client::Options,
+    pub(crate) server: logic::server::Options,
+    pub(crate) faults: Vec<(Time, Fault)>,
+    /// May a session end for lack of a word from the client?
+    pub(crate) severe: bool,
+}
+
+impl Plan {
+    /// Draws everything.
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let clients = rng.between(2, 4) as u32;
+        let calm = rng.chance(400);
+        // Everybody wants the same few files.
+        let hot = rng.chance(300);
+        let severe = !calm && rng.chance(400);
+        let resend_ns = rng.between(20, 200) * MS;
+        let lease_ns = rng.between(600, 3_000) * MS;
+        let client = logic::client::Options {
+            slots: rng.between(16, 64) as u32,
+            write_delay_ns: rng.between(5, 1_000) * MS,
+            scan_ns: rng.between(2, 200) * MS,
+            resend_ns,
+            batch_blocks: rng.between(1, 8) as u32,
+            mutant: None,
+        };
+        let server = logic::server::Options {
+            lease_ns,
+            grace_ns: lease_ns,
+            recall_ns: 60_000 * MS,
+            resend_ns: rng.between(20, 200) * MS,
+            linger_ns: rng.between(0, 300) * MS,
+            mutant: None,
+        };
+        let mut plan = Self {
+            clients,
+            programs: rng.between(1, 3) as u32,
+            operations: rng.between(20, 90) as u32,
+            weights: weights(rng),
+            names: if hot { 1 } else { rng.between(1, 3) },
+            dirs: if hot { 0 } else { rng.below(3) },
+            units: rng.between(1, 24),
+            think_ns: *rng.pick(&[0, 20_000, MS, 5 * MS, 20 * MS]),
+            notify_ns: *rng.pick(&[5_000, 50_000, 400_000, 2 * MS]),
+            kernel_ns: *rng.pick(&[2_000, 20_000, 60_000]),
+            press_ns: *rng.pick(&[MS, 10 * MS, 500 * MS]),
+            weather: weather(rng, calm),
+            client,
+            server,
+            faults: Vec::new(),
+            severe,
+        };
+        if !calm {
+            plan.draw_faults(rng);
+        }
+        plan
+    }
+
+    fn draw_faults(&mut self, rng: &mut Rng) {
+        let lease = self.server.lease_ns;
+        let kinds = if self.severe { 4 } else { 3 };
+        for _ in 0..rng.between(0, 3) {
+            let at = rng.between(10, 600) * MS;
+            let host = rng.between(1, u64::from(self.clients)) as u32;
+            let short = rng.between(1, lease / 4);
+            let ns = if self.severe && rng.chance(500) {
+                rng.between(lease / 2, 2 * lease)
+            } else {
+                short
+            };
+            let fault = match rng.below(kinds) {
+                0 => Fault::Silence { host, ns },
+                1 => Fault::Cut { host, ns },
+                2 => Fault::Server { ns: short },
+                _ => Fault::Client { host, ns },
+            };
+            self.faults.push((at, fault));
+        }
+    }
+
+    /// How long the kernel takes to hand a request over or to digest an answer.
+    pub(crate) fn kernel_delay(&self, rng: &mut Rng) -> Time {
+        let most = if rng.chance(50) {
+            3 * self.kernel_ns
+        } else {
+            self.kernel_ns
+        };
+        rng.between(500, most.max(1_000))
+    }
+
+    /// How long it takes until a notification is written.
+    pub(crate) fn notify_delay(&self, rng: &mut Rng) -> Time {
+        rng.between(500, self.notify_ns)
+    }
+}
+
+fn weather(rng: &mut Rng, calm: bool) -> Weather {
+    let mut weather = Weather {
+        base_ns: rng.between(10_000, 300_000),
+        jitter_ns: *rng.pick(&[5_000, 100_000, 2 * MS, 20 * MS]),
+        ..Weather::default()
+    };
+    weather.overtakes = rng.chance(500);
+    if !calm {
+        weather.loss_permille = *rng.pick(&[0, 0, 10, 50, 150]);
+        weather.repeat_permille = *rng.pick(&[0, 0, 20, 200]);
+    }
+    weather
+}
+
+/// Each operation is as likely as any, unless the seed has more or none of it.
+fn weights(rng: &mut Rng) -> [u64; KINDS.len()] {
+    let mut weights = [0; KINDS.len()];
+    for (weight, kind) in weights.iter_mut().zip(KINDS) {
+        let usual = match kind {
+            Kind::Open => 20,
+            Kind::Read | Kind::Write => 25,
+            Kind::Append | Kind::Stat | Kind::Close => 12,
+            Kind::Create => 10,
+            Kind::FStat | Kind::Load => 8,
+            Kind::Mkdir | Kind::Rmdir => 2,
+            _ => 5,
+        };
+        *weight = match rng.below(8) {
+            0 => 0,
+            1 => usual * 5,
+            _ => usual,
+        };
+    }
+    weights[0] = weights[0].max(10);
+    weights
+}

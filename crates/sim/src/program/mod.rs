@@ -1,0 +1,284 @@
+//! The programs: each a loop of random system calls on few names and few blocks, and a record of
+//! what it asked for and what it was shown.
+
+mod files;
+mod names;
+
+use crate::disk::UNIT;
+use crate::history::{Effect, Fate, Seen};
+use crate::kernel::{Handle, Kernel, PAGE, PAGE_UNITS, Pin, Result};
+use crate::plan::{KINDS, Kind};
+use crate::world::World;
+use std::rc::Rc;
+use wire::{Access, Name, Refusal};
+
+/// A path of one or two names.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) dir: Option<Name>,
+    pub(crate) name: Name,
+}
+
+pub(crate) const READ: Access = Access {
+    read: true,
+    write: false,
+};
+pub(crate) const WRITE: Access = Access {
+    read: false,
+    write: true,
+};
+const BOTH: Access = Access {
+    read: true,
+    write: true,
+};
+
+/// The first letter of a name says how files of that name are used.
+pub(crate) const REGISTER: u8 = b'r';
+/// Files that are only appended to.
+pub(crate) const LOG: u8 = b'l';
+
+pub(crate) fn name(letter: u8, number: u64) -> Name {
+    Name::new(format!("{}{number}", letter as char).as_bytes()).expect("a letter and a number")
+}
+
+/// One program of one machine.
+pub(crate) struct Program {
+    world: Rc<World>,
+    kernel: Rc<Kernel>,
+    host: u32,
+    handles: Vec<(Handle, u8)>,
+}
+
+impl Program {
+    pub(crate) fn new(world: &Rc<World>, kernel: &Rc<Kernel>, host: u32) -> Self {
+        Self {
+            world: Rc::clone(world),
+            kernel: Rc::clone(kernel),
+            host,
+            handles: Vec::new(),
+        }
+    }
+
+    pub(crate) fn host(&self) -> u32 {
+        self.host
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        self.world.rng.borrow_mut().below(bound)
+    }
+
+    fn moment(&self) -> u64 {
+        self.world.sched.moment()
+    }
+
+    fn saw(&self, begin: u64, seen: Seen) {
+        let end = self.moment();
+        self.world.trace(|| format!("h{} saw {seen:?}", self.host));
+        self.world.history.saw(self.host, (begin, end), seen);
+    }
+
+    fn begin(&self, effect: Effect) -> usize {
+        self.world.history.begin(self.host, self.moment(), effect)
+    }
+
+    fn end<T>(&self, change: usize, result: &Result<T>) {
+        let fate = match result {
+            Ok(_) => Fate::Done,
+            Err(Refusal::SessionLost | Refusal::Interrupted | Refusal::Disk) => Fate::Open,
+            Err(_) => Fate::Failed,
+        };
+        self.world.history.end(change, self.moment(), fate);
+    }
+
+    /// Makes the directories and some of the files.
+    pub(crate) async fn prepare(&mut self) {
+        for dir in 0..self.world.plan.dirs {
+            self.mkdir(&Path {
+                dir: None,
+                name: name(b'd', dir),
+            })
+            .await;
+        }
+        for letter in [REGISTER, LOG] {
+            let path = Path {
+                dir: None,
+                name: name(letter, 0),
+            };
+            self.create(&path, (BOTH, letter == LOG), true).await;
+        }
+        self.close_all();
+    }
+
+    /// Does as many operations as asked.
+    pub(crate) async fn run(&mut self, operations: u32) {
+        for _ in 0..operations {
+            let think = self.world.plan.think_ns;
+            let pause = self.below(think + 1);
+            if pause > 0 {
+                self.world.sched.sleep(pause).await;
+            }
+            let kind = KINDS[self
+                .world
+                .rng
+                .borrow_mut()
+                .weighted(&self.world.plan.weights)];
+            let world = Rc::clone(&self.world);
+            let call = world
+                .history
+                .call(self.host, format!("{kind:?}"), world.sched.now());
+            world.trace(|| format!("h{} does {kind:?}", self.host));
+            self.operation(kind).await;
+            world.history.returned(call, world.sched.now());
+        }
+        self.close_all();
+    }
+
+    fn close_all(&mut self) {
+        for (handle, _) in self.handles.drain(..) {
+            self.kernel.close(handle);
+        }
+    }
+
+    async fn operation(&mut self, kind: Kind) {
+        let letter = if self.below(4) == 0 { LOG } else { REGISTER };
+        match kind {
+            Kind::Open => self.open(letter).await,
+            Kind::Create => {
+                let exclusive = self.below(2) == 0;
+                let path = self.path(letter);
+                self.create(&path, (BOTH, letter == LOG), exclusive).await;
+            }
+            Kind::Read => self.read().await,
+            Kind::Write => self.write().await,
+            Kind::Append => self.append().await,
+            Kind::Close => {
+                if !self.handles.is_empty() {
+                    let index = self.below(self.handles.len() as u64) as usize;
+                    self.kernel.close(self.handles.swap_remove(index).0);
+                }
+            }
+            Kind::Stat => {
+                let path = self.path(letter);
+                self.stat(&path).await;
+            }
+            Kind::FStat => self.fstat().await,
+            Kind::Unlink => self.remove(letter, false).await,
+            Kind::Rename => self.rename(letter).await,
+            Kind::Link => self.link(letter).await,
+            Kind::Mkdir => {
+                let path = self.dir_path();
+                self.mkdir(&path).await;
+            }
+            Kind::Rmdir => self.remove(b'd', true).await,
+            Kind::List => self.list().await,
+            Kind::Truncate => self.truncate().await,
+            Kind::Chmod => self.chmod(letter).await,
+            Kind::Sync => self.sync().await,
+            Kind::Load => self.load().await,
+        }
+    }
+
+    fn path(&self, letter: u8) -> Path {
+        let (names, dirs) = (self.world.plan.names, self.world.plan.dirs);
+        let dir = self.below(dirs + 1);
+        let dir = (dir > 0).then(|| name(b'd', dir - 1));
+        Path {
+            dir,
+            name: name(letter, self.below(names)),
+        }
+    }
+
+    fn dir_path(&self) -> Path {
+        let dirs = self.world.plan.dirs;
+        Path {
+            dir: None,
+            name: name(b'd', self.below(dirs + 1)),
+        }
+    }
+
+    async fn parent(&self, path: &Path) -> Option<Pin> {
+        self.kernel.parent(path).await.ok().flatten()
+    }
+
+    /// Finds an object and records what its name showed.
+    async fn find(&self, path: &Path) -> Option<Pin> {
+        let dir = self.parent(path).await?;
+        let begin = self.moment();
+        let found = self.kernel.find(&dir, &path.name).await.ok()?;
+        let fid = found.as_ref().map(Pin::fid);
+        self.saw(
+            begin,
+            Seen::Name {
+                dir: dir.fid(),
+                name: path.name.clone(),
+                fid,
+            },
+        );
+        found
+    }
+
+    async fn open(&mut self, letter: u8) {
+        let path = self.path(letter);
+        let access = *self.world.rng.borrow_mut().pick(&[READ, READ, BOTH, WRITE]);
+        let Some(pin) = self.find(&path).await else {
+            return;
+        };
+        self.keep(pin, (access, letter)).await;
+    }
+
+    async fn keep(&mut self, pin: Pin, (access, letter): (Access, u8)) {
+        if let Ok(handle) = self.kernel.open(pin, (access, letter == LOG)).await {
+            self.handles.push((handle, letter));
+            if self.handles.len() > 3 {
+                self.kernel.close(self.handles.remove(0).0);
+            }
+        }
+    }
+
+    /// When all is quiet: looks at everything there is.
+    pub(crate) async fn look_around(&mut self) {
+        let plan = &self.world.plan;
+        let (dirs, names) = (plan.dirs, plan.names);
+        let call = self
+            .world
+            .history
+            .call(self.host, "last look".into(), self.world.sched.now());
+        for dir in 0..=dirs {
+            let dir = (dir > 0).then(|| name(b'd', dir - 1));
+            let first = Path {
+                dir: dir.clone(),
+                name: name(REGISTER, 0),
+            };
+            self.list_dir(&first).await;
+            for letter in [REGISTER, LOG] {
+                for number in 0..names {
+                    let path = Path {
+                        dir: dir.clone(),
+                        name: name(letter, number),
+                    };
+                    self.stat(&path).await;
+                    self.read_all(&path).await;
+                }
+            }
+        }
+        self.world.history.returned(call, self.world.sched.now());
+    }
+
+    async fn read_all(&self, path: &Path) {
+        let Some(pin) = self.find(path).await else {
+            return;
+        };
+        let Ok(handle) = self.kernel.open(pin, (READ, false)).await else {
+            return;
+        };
+        let mut at = 0;
+        while self.read_at(&handle, at, 2 * PAGE_UNITS).await == Some(false) {
+            at += 2 * PAGE_UNITS;
+            if at * UNIT > 1000 * PAGE {
+                self.world.fail("a file has no end".into());
+                break;
+            }
+        }
+        self.kernel.close(handle);
+    }
+}

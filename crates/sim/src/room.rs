@@ -1,0 +1,275 @@
+//! The room of one client machine: carries out what `logic::client::Client` says, in its order, as
+//! the real room does: slots, bytes of calls, messages, answers to the kernel.
+
+use crate::disk::{UNIT, Units};
+use crate::exec::Signal;
+use crate::kernel::Kernel;
+use crate::network::Beside;
+use crate::world::World;
+use logic::client::{Call, Client, Done, Event, Input, Options, Output, Piece};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use wire::limits::BLOCK_BYTES;
+use wire::{Caller, Fid, SessionId, Time};
+
+/// Units of a slot.
+const SLOT_UNITS: usize = BLOCK_BYTES as usize / UNIT as usize;
+
+/// An answer, with the bytes that were read.
+pub(crate) struct Reply {
+    pub(crate) done: Done,
+    pub(crate) units: Units,
+}
+
+struct Waiting {
+    units: Units,
+    reply: Signal<Reply>,
+    late: bool,
+}
+
+/// One client machine's room.
+pub(crate) struct Room {
+    pub(crate) host: u32,
+    machine: RefCell<Client>,
+    slots: RefCell<Vec<u64>>,
+    calls: RefCell<BTreeMap<u64, Waiting>>,
+    last_ticket: Cell<u64>,
+    tick_at: Cell<Option<Time>>,
+    /// Its clock is ahead of the world's by this much.
+    ahead_ns: Time,
+    alive: Cell<bool>,
+    kernel: RefCell<Option<Rc<Kernel>>>,
+}
+
+fn units(bytes: u32) -> usize {
+    debug_assert!(u64::from(bytes) % UNIT == 0);
+    bytes as usize / UNIT as usize
+}
+
+fn place(slot: u32, at: u32) -> usize {
+    slot as usize * SLOT_UNITS + units(at)
+}
+
+impl Room {
+    pub(crate) fn new(host: u32, session: SessionId, options: Options, ahead_ns: Time) -> Rc<Self> {
+        let slots = vec![0; options.slots as usize * SLOT_UNITS];
+        let name = format!("host{host}");
+        Rc::new(Self {
+            host,
+            machine: RefCell::new(Client::new(options, session, name.as_bytes())),
+            slots: RefCell::new(slots),
+            calls: RefCell::default(),
+            last_ticket: Cell::new(0),
+            tick_at: Cell::new(None),
+            ahead_ns,
+            alive: Cell::new(true),
+            kernel: RefCell::new(None),
+        })
+    }
+
+    pub(crate) fn set_kernel(&self, kernel: Option<Rc<Kernel>>) {
+        *self.kernel.borrow_mut() = kernel;
+    }
+
+    pub(crate) fn kernel(&self) -> Option<Rc<Kernel>> {
+        self.kernel.borrow().clone()
+    }
+
+    pub(crate) fn alive(&self) -> bool {
+        self.alive.get()
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        self.machine.borrow().session()
+    }
+
+    pub(crate) fn root(&self) -> Option<Fid> {
+        self.machine.borrow().root()
+    }
+
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&Client) -> T) -> T {
+        look(&self.machine.borrow())
+    }
+
+    /// The machine vanishes: nothing that comes to it is heard any more.
+    pub(crate) fn die(&self) {
+        self.alive.set(false);
+        self.calls.borrow_mut().clear();
+        self.set_kernel(None);
+    }
+
+    /// A call; `late`: the answer is digested some time after it was written.
+    pub(crate) fn call(
+        self: &Rc<Self>,
+        world: &Rc<World>,
+        call: Call,
+        units: Units,
+        late: bool,
+    ) -> Signal<Reply> {
+        self.last_ticket.set(self.last_ticket.get() + 1);
+        let ticket = self.last_ticket.get();
+        let reply = Signal::new(&world.sched);
+        let waiting = Waiting {
+            units,
+            reply: reply.clone(),
+            late,
+        };
+        self.calls.borrow_mut().insert(ticket, waiting);
+        let caller = Caller::default();
+        self.input(
+            world,
+            Input::Call {
+                ticket,
+                caller,
+                call,
+            },
+            Units::new(),
+        );
+        reply
+    }
+
+    /// Gives the machine an input, with the units beside a message, and does what it says.
+    pub(crate) fn input(self: &Rc<Self>, world: &Rc<World>, input: Input, beside: Units) {
+        if !self.alive.get() {
+            return;
+        }
+        world.trace(|| format!("h{} < {}", self.host, brief(&input)));
+        let now = world.sched.now() + self.ahead_ns;
+        let mut outputs = Vec::new();
+        self.machine.borrow_mut().handle(now, input, &mut outputs);
+        for output in outputs {
+            self.output(world, output, &beside);
+        }
+        self.arm(world);
+    }
+
+    fn arm(self: &Rc<Self>, world: &Rc<World>) {
+        let Some(deadline) = self.machine.borrow().deadline() else {
+            return;
+        };
+        // A deadline that has passed comes a moment later, so that time goes on.
+        let at = deadline
+            .saturating_sub(self.ahead_ns)
+            .max(world.sched.now() + 1_000);
+        if self.tick_at.get().is_some_and(|armed| armed <= at) {
+            return;
+        }
+        self.tick_at.set(Some(at));
+        let (room, world_then) = (Rc::clone(self), Rc::clone(world));
+        world.sched.at(at, move || {
+            if room.tick_at.get() == Some(at) {
+                room.tick_at.set(None);
+                room.input(&world_then, Input::Tick, Units::new());
+            }
+        });
+    }
+
+    fn output(self: &Rc<Self>, world: &Rc<World>, output: Output, beside: &Units) {
+        world.trace(|| format!("h{} > {}", self.host, show(&output)));
+        match output {
+            Output::Send { message, bulk } => {
+                let units = self.gather(&bulk, beside);
+                world
+                    .net
+                    .to_server(world, self.host, Beside { message, units });
+            }
+            Output::Done { ticket, done } => self.answer(world, ticket, done, beside),
+            Output::Fill { slot, from, len } => {
+                let mut slots = self.slots.borrow_mut();
+                let to = &mut slots[place(slot, 0)..][..SLOT_UNITS];
+                to.fill(0);
+                if len > 0 {
+                    to[..units(len)].copy_from_slice(&beside[units(from)..][..units(len)]);
+                }
+            }
+            Output::CopyIn {
+                ticket,
+                from,
+                slot,
+                at,
+                len,
+            } => {
+                let calls = self.calls.borrow();
+                let Some(waiting) = calls.get(&ticket) else {
+                    return world.fail(format!("bytes of the unknown call {ticket} are used"));
+                };
+                let from = &waiting.units[units(from)..][..units(len)];
+                self.slots.borrow_mut()[place(slot, at)..][..units(len)].copy_from_slice(from);
+            }
+            Output::Zero { slot, at, len } => {
+                self.slots.borrow_mut()[place(slot, at)..][..units(len)].fill(0);
+            }
+            Output::Invalidate { id, what } => match self.kernel() {
+                Some(kernel) => kernel.invalidate(id, what),
+                None => self.invalidated_later(world, id),
+            },
+            Output::Hangup => world.net.hangup(world, self.host),
+            Output::Event(event) => {
+                if matches!(event, Event::SessionLost | Event::DataLost { .. }) {
+                    world.history.lost(self.host, world.sched.moment());
+                }
+            }
+        }
+    }
+
+    /// There is no kernel before the mount.
+    fn invalidated_later(self: &Rc<Self>, world: &Rc<World>, id: u64) {
+        let (room, world_then) = (Rc::clone(self), Rc::clone(world));
+        world.sched.at(world.sched.now(), move || {
+            room.input(&world_then, Input::Invalidated { id }, Units::new());
+        });
+    }
+
+    fn gather(&self, pieces: &[Piece], beside: &Units) -> Units {
+        let mut all = Units::new();
+        for piece in pieces {
+            match *piece {
+                Piece::Slot { slot, at, len } => {
+                    all.extend(&self.slots.borrow()[place(slot, at)..][..units(len)]);
+                }
+                Piece::Zero { len } => all.extend(std::iter::repeat_n(0, units(len))),
+                Piece::Bulk { from, len } => all.extend(&beside[units(from)..][..units(len)]),
+                Piece::Call { ticket } => {
+                    let calls = self.calls.borrow();
+                    all.extend(calls.get(&ticket).map_or(&[][..], |waiting| &waiting.units));
+                }
+            }
+        }
+        all
+    }
+
+    fn answer(&self, world: &Rc<World>, ticket: u64, done: Done, beside: &Units) {
+        let Some(waiting) = self.calls.borrow_mut().remove(&ticket) else {
+            return world.fail(format!("the call {ticket} is answered twice: {done:?}"));
+        };
+        let units = match &done {
+            Done::Read { pieces } => self.gather(pieces, beside),
+            _ => Units::new(),
+        };
+        let reply = Reply { done, units };
+        if !waiting.late {
+            return waiting.reply.set(reply);
+        }
+        let delay = world.plan.kernel_delay(&mut world.rng.borrow_mut());
+        world
+            .sched
+            .at(world.sched.now() + delay, move || waiting.reply.set(reply));
+    }
+}
+
+fn brief(input: &Input) -> String {
+    match input {
+        Input::Message { message, bulk_len } => format!("{message:?} +{bulk_len}"),
+        Input::Call { ticket, call, .. } => format!("#{ticket} {call:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn show(output: &Output) -> String {
+    match output {
+        Output::Send { message, bulk } => format!("{message:?} {bulk:?}"),
+        Output::Done { ticket, done } => format!("#{ticket} {done:?}"),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,494 @@
+//! The world of one run: virtual time, the machines and what is between them.
+//!
+//! Every run goes through the same stages: the server starts and the machines mount; one of them
+//! prepares a small tree; programs run everywhere, while faults happen; the faults stop and every
+//! call must end; every machine looks at everything once more, writes everything back and says
+//! goodbye; then the judge is asked.
+
+use crate::disk::{DiskRoom, Units};
+use crate::exec::{Sched, Signal};
+use crate::history::History;
+use crate::host::ServerRoom;
+use crate::judge::{self, Case};
+use crate::kernel::Kernel;
+use crate::network::{Beside, Network};
+use crate::plan::{Fault, Plan};
+use crate::program::Program;
+use crate::rng::Rng;
+use crate::room::Room;
+use crate::run::{Report, RunOptions};
+use crate::trace::Trace;
+use logic::client::{self, Call, Done};
+use logic::server::{self, Conn};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use wire::{Attr, Fid, Kind, Name, Right, SessionId, Time, ToClient, ToServer};
+
+const MS: Time = 1_000_000;
+const SECOND: Time = 1_000 * MS;
+/// The time at the beginning; not zero, so that nobody takes zero for a time.
+const START: Time = 1_000 * SECOND;
+/// More happenings than any run has that goes on.
+const STEPS: u64 = 4_000_000;
+/// The longest that a call may take where nothing is lost and nobody dies.
+const PROMPT_NS: Time = SECOND;
+/// The owner of what belongs to no machine.
+const NOBODY: u32 = 0;
+
+/// Everything that exists in a run.
+pub(crate) struct World {
+    pub(crate) sched: Rc<Sched>,
+    pub(crate) rng: RefCell<Rng>,
+    pub(crate) plan: Plan,
+    pub(crate) net: Network,
+    pub(crate) history: History,
+    pub(crate) server: ServerRoom,
+    trace: Trace,
+    rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
+    last_host: Cell<u32>,
+    sessions: RefCell<BTreeMap<SessionId, u32>>,
+    fenced: RefCell<BTreeSet<SessionId>>,
+    /// Programs that run, by machine.
+    running: RefCell<BTreeMap<u32, u32>>,
+    faults_end: Cell<Time>,
+    failure: RefCell<Option<String>>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, options: &RunOptions) -> Rc<Self> {
+        let mut rng = Rng::new(seed);
+        let mut plan = Plan::draw(&mut rng);
+        plan.client.mutant = options.mutant_client;
+        plan.server.mutant = options.mutant_server;
+        let sched = Sched::new(START);
+        let disk = DiskRoom::new(&sched, &mut rng);
+        let trace = Trace::new(options.trace);
+        trace.line(START, || format!("{plan:?}"));
+        Rc::new(Self {
+            server: ServerRoom::new(plan.server.clone(), disk),
+            sched,
+            rng: RefCell::new(rng),
+            plan,
+            net: Network::default(),
+            history: History::default(),
+            trace,
+            rooms: RefCell::default(),
+            last_host: Cell::new(0),
+            sessions: RefCell::default(),
+            fenced: RefCell::default(),
+            running: RefCell::default(),
+            faults_end: Cell::new(Time::MAX),
+            failure: RefCell::new(None),
+        })
+    }
+
+    pub(crate) fn trace(&self, text: impl FnOnce() -> String) {
+        self.trace.line(self.sched.now() - START, text);
+    }
+
+    /// Something is wrong; the first such thing counts.
+    pub(crate) fn fail(&self, what: String) {
+        self.trace(|| format!("FAILURE {what}"));
+        self.failure.borrow_mut().get_or_insert(what);
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.trace.take()
+    }
+
+    pub(crate) fn faults_on(&self) -> bool {
+        self.sched.now() < self.faults_end.get()
+    }
+
+    pub(crate) fn server_up(&self) -> bool {
+        self.server.up()
+    }
+
+    pub(crate) fn to_server(self: &Rc<Self>, input: server::Input) {
+        self.server.input(self, input);
+    }
+
+    pub(crate) fn message_to_server(self: &Rc<Self>, conn: Conn, beside: Beside<ToServer>) {
+        self.server.message(self, conn, beside);
+    }
+
+    pub(crate) fn to_room(self: &Rc<Self>, host: u32, input: client::Input, units: Units) {
+        let room = self.rooms.borrow().get(&host).cloned();
+        let Some(room) = room.filter(|room| room.alive()) else {
+            return;
+        };
+        let grants = matches!(
+            &input,
+            client::Input::Message { message: ToClient::Reply { reply, .. }, .. }
+                if !reply.grants.is_empty()
+        );
+        room.input(self, input, units);
+        self.sessions.borrow_mut().insert(room.session(), host);
+        if grants {
+            self.check_tokens();
+        }
+    }
+
+    /// The server took everything from a session.
+    pub(crate) fn on_fenced(&self, session: SessionId) {
+        self.fenced.borrow_mut().insert(session);
+        if let Some(&host) = self.sessions.borrow().get(&session) {
+            self.history.lost(host, self.sched.moment());
+        }
+        let allowed = self.plan.severe || self.server_was_down();
+        if !allowed {
+            self.fail(format!(
+                "session {session} was fenced, and had not been silent for long"
+            ));
+        }
+    }
+
+    /// A restarted server may have waited in vain for a machine that was cut off meanwhile.
+    fn server_was_down(&self) -> bool {
+        self.plan
+            .faults
+            .iter()
+            .any(|(_, fault)| matches!(fault, Fault::Server { .. }))
+    }
+
+    /// No two machines hold what excludes each other, at this instant.
+    pub(crate) fn check_tokens(&self) {
+        let mut held: BTreeMap<Fid, (u32, Right)> = BTreeMap::new();
+        for room in self.rooms.borrow().values().filter(|room| room.alive()) {
+            if self.fenced.borrow().contains(&room.session()) {
+                continue; // its lease is over: it uses nothing
+            }
+            for token in room.with(client::Client::tokens) {
+                if token.right < Right::Shared {
+                    continue;
+                }
+                let other = held.insert(token.fid, (room.host, token.right));
+                if let Some((host, right)) = other
+                    && right.max(token.right) == Right::Exclusive
+                {
+                    let (a, b) = (room.host, token.right);
+                    self.fail(format!("{}: h{host} has {right:?}, h{a} {b:?}", token.fid));
+                }
+            }
+        }
+    }
+
+    fn failed(&self) -> bool {
+        self.failure.borrow().is_some()
+    }
+
+    /// Lets things happen until this is true; false if something failed or it takes too long.
+    fn until(&self, limit: Time, what: &str, done: impl Fn() -> bool) -> bool {
+        let deadline = self.sched.now() + limit;
+        while !done() {
+            if self.failed() {
+                return false;
+            }
+            let late = self.sched.now() > deadline || self.trace.steps() > STEPS;
+            if late || !self.sched.step() {
+                let open = self.history.unreturned(self.sched.now()).join("; ");
+                self.fail(format!("{what} does not end: {open}"));
+                return false;
+            }
+        }
+        !self.failed()
+    }
+
+    fn add_host(self: &Rc<Self>) -> Rc<Room> {
+        self.last_host.set(self.last_host.get() + 1);
+        let host = self.last_host.get();
+        let (session, ahead) = {
+            let mut rng = self.rng.borrow_mut();
+            (rng.next() | 1, rng.below(10 * SECOND))
+        };
+        let room = Room::new(host, session, self.plan.client.clone(), ahead);
+        self.sessions.borrow_mut().insert(session, host);
+        self.rooms.borrow_mut().insert(host, Rc::clone(&room));
+        self.net.join(self, host);
+        room
+    }
+
+    /// Mounts and starts programs as soon as the server has been heard.
+    fn begin_host(self: &Rc<Self>, room: &Rc<Room>, go: &Signal<()>, first: bool) {
+        let (world, room, go) = (Rc::clone(self), Rc::clone(room), go.clone());
+        let programs = if first { 1 } else { self.plan.programs };
+        *self.running.borrow_mut().entry(room.host).or_default() += programs;
+        self.sched.spawn(room.host, async move {
+            if room.kernel().is_none() {
+                let root = loop {
+                    match room.root() {
+                        Some(root) => break root,
+                        None => world.sched.sleep(MS).await,
+                    }
+                };
+                let kernel = Kernel::new(&world, &room, root, directory());
+                room.set_kernel(Some(kernel));
+            }
+            let Some(kernel) = room.kernel() else { return };
+            if first {
+                Program::new(&world, &kernel, room.host).prepare().await;
+                go.set(());
+                return world.program_ended(room.host);
+            }
+            for _ in 0..world.plan.programs {
+                let mut program = Program::new(&world, &kernel, room.host);
+                let then = Rc::clone(&world);
+                world.sched.spawn(room.host, async move {
+                    let operations = then.plan.operations;
+                    program.run(operations).await;
+                    then.program_ended(program.host());
+                });
+            }
+            world.press(&kernel, room.host);
+        });
+    }
+
+    fn program_ended(&self, host: u32) {
+        if let Some(count) = self.running.borrow_mut().get_mut(&host) {
+            *count -= 1;
+        }
+    }
+
+    /// Memory is short now and then.
+    fn press(self: &Rc<Self>, kernel: &Rc<Kernel>, host: u32) {
+        let (world, kernel) = (Rc::clone(self), Rc::clone(kernel));
+        self.sched.spawn(host, async move {
+            loop {
+                let pause = world.rng.borrow_mut().between(1, 2 * world.plan.press_ns);
+                world.sched.sleep(pause).await;
+                kernel.press();
+            }
+        });
+    }
+
+    fn schedule_faults(self: &Rc<Self>) {
+        let mut end = self.sched.now() + SECOND / 2;
+        for (at, fault) in self.plan.faults.clone() {
+            let at = self.sched.now() + at;
+            let then = Rc::clone(self);
+            self.sched.at(at, move || then.fault(fault));
+            end = end.max(at + fault.length());
+        }
+        self.faults_end.set(end);
+        let then = Rc::clone(self);
+        self.sched.at(end, move || {
+            then.trace(|| "faults stop".into());
+            then.net.heal();
+        });
+    }
+
+    fn fault(self: &Rc<Self>, fault: Fault) {
+        self.trace(|| format!("{fault:?}"));
+        let now = self.sched.now();
+        match fault {
+            Fault::Silence { host, ns } => self.net.silence(self, host, ns),
+            Fault::Cut { host, ns } => self.net.cut(self, host, ns),
+            Fault::Server { ns } => {
+                if self.server.up() {
+                    self.server.die(self);
+                    let then = Rc::clone(self);
+                    self.sched.at(now + ns, move || then.server.start(&then));
+                }
+            }
+            Fault::Client { host, ns } => {
+                let room = self.rooms.borrow().get(&host).cloned();
+                if let Some(room) = room.filter(|room| room.alive()) {
+                    self.client_dies(&room);
+                    let then = Rc::clone(self);
+                    self.sched.at(now + ns, move || then.another_client());
+                }
+            }
+        }
+    }
+
+    fn client_dies(self: &Rc<Self>, room: &Rc<Room>) {
+        self.history.lost(room.host, self.sched.moment());
+        self.history.gone(room.host);
+        self.running.borrow_mut().remove(&room.host);
+        room.die();
+        self.net.leave(room.host);
+        self.sched.kill(room.host);
+    }
+
+    fn another_client(self: &Rc<Self>) {
+        let room = self.add_host();
+        let go = Signal::new(&self.sched);
+        self.begin_host(&room, &go, false);
+    }
+
+    fn alive(&self) -> Vec<Rc<Room>> {
+        self.rooms
+            .borrow()
+            .values()
+            .filter(|room| room.alive())
+            .cloned()
+            .collect()
+    }
+
+    /// One whole run.
+    pub(crate) fn run(self: &Rc<Self>) -> Result<Report, String> {
+        let values = self.stages();
+        self.sched.clear();
+        for room in self.rooms.borrow().values() {
+            room.set_kernel(None);
+        }
+        self.rooms.borrow_mut().clear();
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(Report {
+                calls: self.history.calls(),
+                messages: self.net.messages.get(),
+                values: values.unwrap_or(0),
+                steps: self.trace.steps(),
+                longest_ns: self.history.longest_ns.get(),
+                virtual_ns: self.sched.now() - START,
+            }),
+        }
+    }
+
+    fn stages(self: &Rc<Self>) -> Option<u64> {
+        self.server.start(self);
+        let go = Signal::new(&self.sched);
+        let rooms: Vec<Rc<Room>> = (0..self.plan.clients).map(|_| self.add_host()).collect();
+        self.begin_host(&rooms[0], &go, true);
+        let ended = |world: &Self| world.running.borrow().values().all(|count| *count == 0);
+        if !self.until(30 * SECOND, "the preparation", || ended(self)) {
+            return None;
+        }
+        for room in &rooms {
+            self.begin_host(room, &go, false);
+        }
+        self.schedule_faults();
+        let faults_end = self.faults_end.get();
+        let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
+        let quiet = || ended(self) && self.sched.now() >= faults_end && self.server.up();
+        let wait = faults_end - self.sched.now() + patience;
+        if !self.until(wait, "a call", quiet) {
+            return None;
+        }
+        let undisturbed = self.plan.faults.is_empty() && self.plan.weather.loss_permille == 0;
+        let longest_ns = self.history.longest_ns.get();
+        if undisturbed && longest_ns > PROMPT_NS {
+            self.fail(format!(
+                "a call took {} ms, and nothing was lost",
+                longest_ns / MS
+            ));
+        }
+        self.last_look()?;
+        self.judge()
+    }
+
+    /// Every machine looks at everything, writes everything back and leaves.
+    fn last_look(self: &Rc<Self>) -> Option<()> {
+        self.trace(|| "the last look".into());
+        let left = Rc::new(Cell::new(0));
+        for room in self.alive() {
+            let (world, left) = (Rc::clone(self), Rc::clone(&left));
+            left.set(left.get() + 1);
+            self.sched.spawn(NOBODY, async move {
+                if let Some(kernel) = room.kernel() {
+                    Program::new(&world, &kernel, room.host).look_around().await;
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
+        if !self.until(patience, "the last look", || left.get() == 0) {
+            return None;
+        }
+        self.pass(50 * MS)?; // the last files are closed
+        for room in self.alive() {
+            let (world, left) = (Rc::clone(self), Rc::clone(&left));
+            left.set(left.get() + 1);
+            self.sched.kill(room.host);
+            self.sched.spawn(room.host, async move {
+                let call = world
+                    .history
+                    .call(room.host, "Leave".into(), world.sched.now());
+                let reply = room
+                    .call(&world, Call::Leave, Units::new(), false)
+                    .wait()
+                    .await;
+                if reply.done != Done::Nothing {
+                    world.fail(format!("leaving was answered with {:?}", reply.done));
+                }
+                world.history.returned(call, world.sched.now());
+                left.set(left.get() - 1);
+                if room.with(client::Client::figures).dirty > 0 {
+                    world.fail(format!("h{} left with dirty blocks", room.host));
+                }
+            });
+        }
+        if !self.until(patience, "leaving", || left.get() == 0) {
+            return None;
+        }
+        // The last messages arrive, and nameless objects linger no more.
+        self.net.stay_apart();
+        self.pass(SECOND + self.plan.server.linger_ns)
+    }
+
+    /// Lets time pass.
+    fn pass(&self, ns: Time) -> Option<()> {
+        let end = self.sched.now() + ns;
+        self.sched.at(end, || ());
+        self.until(2 * ns, "nothing", || self.sched.now() >= end)
+            .then_some(())
+    }
+
+    fn judge(self: &Rc<Self>) -> Option<u64> {
+        // Who vanished keeps what it had until somebody wants it.
+        let left_over = self.server.left_over().filter(|_| !self.plan.severe);
+        if let Some(left_over) = left_over {
+            self.fail(format!("the server has something left: {left_over}"));
+        }
+        let mut disk = self.server.disk.borrow_mut();
+        if let Err(what) = disk.check() {
+            self.fail(format!("the disk is damaged: {what}"));
+        }
+        let mut left = BTreeMap::new();
+        let mut names: BTreeMap<(Fid, Name), Fid> = BTreeMap::new();
+        for (fid, attr) in disk.files() {
+            match attr.kind {
+                Kind::File if attr.nlink > 0 => {
+                    left.insert(fid, (attr.mode, disk.content(fid)));
+                }
+                Kind::Directory => names.extend(disk.names(fid)),
+                _ => {}
+            }
+        }
+        let case = Case {
+            history: &self.history,
+            applied: &disk.applied,
+            sessions: &self.sessions.borrow(),
+            left: &left,
+            names: &names,
+            moment: self.sched.moment() + 1,
+        };
+        match judge::judge(&case) {
+            Ok(values) => Some(values),
+            Err(what) => {
+                self.fail(what);
+                None
+            }
+        }
+    }
+}
+
+/// A directory of which nothing is known yet.
+fn directory() -> Attr {
+    Attr {
+        kind: Kind::Directory,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        size: 0,
+        used_bytes: 0,
+        rdev: 0,
+        atime: 0,
+        mtime: 0,
+        ctime: 0,
+        version: 0,
+    }
+}

@@ -1,0 +1,215 @@
+//! The model check: the very machines of `logic`, a few clients, one file or one name, and every
+//! order in which messages, calls, kernels and deadlines can follow each other, with a bounded
+//! number of losses, repetitions and delays. In each state no two rights conflict, the server
+//! believes what is held, and kernels keep only what a right covers; each answer is one that a
+//! single machine could have given; from the end of each way everybody gets an answer. What was
+//! explored, and what that does not show, is in `docs/model.md`.
+//!
+//!     cargo test -p ariel-sim --test model -- --nocapture     with the numbers of states
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod disk;
+mod host;
+mod judge;
+mod search;
+mod world;
+
+use judge::Do::{self, *};
+use logic::{client, server};
+use search::{Explored, explore};
+use world::Scenario;
+
+const PLAIN: Scenario = Scenario {
+    file: true,
+    before: &[(0, Lookup), (1, Lookup)],
+    programs: &[],
+    lose: 0,
+    repeat: 0,
+    delay: 0,
+    ticks: 0,
+    depth: usize::MAX,
+    client_mutant: None,
+    server_mutant: None,
+};
+
+/// One writes, one reads through the page cache.
+const SHARED: Scenario = Scenario {
+    programs: &[
+        &[OpenWrite, Write(1), Close],
+        &[OpenRead, Read, Read, Close],
+    ],
+    ..PLAIN
+};
+/// Both write.
+const WRITERS: Scenario = Scenario {
+    programs: &[
+        &[OpenWrite, Write(1), Read, Close],
+        &[OpenWrite, Write(2), Read, Close],
+    ],
+    ..PLAIN
+};
+/// Both append, and look at the size.
+const APPENDS: Scenario = Scenario {
+    programs: &[
+        &[OpenWrite, Append, Close],
+        &[Stat, OpenWrite, Append, Stat],
+    ],
+    ..PLAIN
+};
+/// A file with changes that are nowhere else is wanted by another machine.
+const DIRTY: Scenario = Scenario {
+    before: &[(0, Lookup), (1, Lookup), (0, OpenWrite), (0, Write(1))],
+    programs: &[&[Write(2), Close], &[OpenRead, Read, Close, Stat]],
+    ..PLAIN
+};
+/// A name comes and goes.
+const NAMES: Scenario = Scenario {
+    file: false,
+    programs: &[&[Create, Unlink], &[Lookup, Create, Lookup]],
+    ..PLAIN
+};
+const ALL_THREE: &[(usize, Do)] = &[(0, Lookup), (1, Lookup), (2, Lookup)];
+const THREE: Scenario = Scenario {
+    before: ALL_THREE,
+    programs: &[&[OpenWrite, Write(1)], &[OpenRead, Read], &[OpenRead, Read]],
+    ..PLAIN
+};
+const THREE_NAMES: Scenario = Scenario {
+    file: false,
+    before: ALL_THREE,
+    programs: &[&[Create], &[Unlink, Lookup], &[Lookup, Lookup]],
+    ..PLAIN
+};
+
+#[track_caller]
+fn sound(what: &str, scenario: &Scenario) -> Explored {
+    let explored = explore(scenario);
+    let (states, depth) = (explored.states, explored.depth);
+    let how = if explored.whole { "whole" } else { "cut" };
+    println!(
+        "{what}: {states} states, depth {depth} ({how}), {} ends",
+        explored.finished
+    );
+    if let Some((wrong, way)) = &explored.wrong {
+        panic!("{what}: {wrong}\n  {}", way.join("\n  "));
+    }
+    explored
+}
+
+/// Everything that can happen with at most one message delayed, and with one repeated; what begins
+/// within `depth` steps with one lost or with two deadlines.
+#[track_caller]
+fn sound_with_faults(what: &str, scenario: &Scenario, depth: usize) {
+    let delayed = Scenario {
+        delay: 1,
+        ..scenario.clone()
+    };
+    let repeated = Scenario {
+        repeat: 1,
+        ..scenario.clone()
+    };
+    assert!(sound(&format!("{what}, one delayed"), &delayed).whole);
+    assert!(sound(&format!("{what}, one repeated"), &repeated).whole);
+    let lost = Scenario {
+        lose: 1,
+        ticks: 1,
+        depth,
+        ..scenario.clone()
+    };
+    let timed = Scenario {
+        ticks: 2,
+        depth,
+        ..scenario.clone()
+    };
+    sound(&format!("{what}, one lost and a deadline"), &lost);
+    sound(&format!("{what}, two deadlines"), &timed);
+}
+
+#[test]
+fn a_reader_and_a_writer() {
+    sound_with_faults("reader and writer", &SHARED, 13);
+}
+
+#[test]
+fn two_writers() {
+    sound_with_faults("two writers", &WRITERS, 12);
+}
+
+#[test]
+fn appends_and_sizes() {
+    sound_with_faults("appends and sizes", &APPENDS, 12);
+}
+
+#[test]
+fn changes_that_are_nowhere_else() {
+    sound_with_faults("changes nowhere else", &DIRTY, 13);
+}
+
+#[test]
+fn a_name_that_comes_and_goes() {
+    sound_with_faults("a name", &NAMES, 12);
+}
+
+#[test]
+fn three_machines() {
+    let some = |scenario: &Scenario| Scenario {
+        delay: 1,
+        depth: 12,
+        ..scenario.clone()
+    };
+    sound("three machines, a file, one delayed", &some(&THREE));
+    sound("three machines, a name, one delayed", &some(&THREE_NAMES));
+}
+
+/// Which scenario finds it, and after how many states.
+fn found(plant: impl Fn(&mut Scenario)) -> Option<(&'static str, usize, usize)> {
+    let all = [
+        ("reader and writer", SHARED),
+        ("changes nowhere else", DIRTY),
+        ("a name", NAMES),
+        ("two writers", WRITERS),
+        ("appends and sizes", APPENDS),
+    ];
+    for (what, mut scenario) in all {
+        plant(&mut scenario);
+        scenario.delay = 1;
+        let explored = explore(&scenario);
+        if explored.wrong.is_some() {
+            return Some((what, explored.states, explored.depth));
+        }
+    }
+    None
+}
+
+#[test]
+fn planted_faults_are_found() {
+    use client::Mutant as C;
+    use server::Mutant as S;
+    let clients = [
+        C::IgnoresEpochs,
+        C::ReturnsBeforeInvalidating,
+        C::ReturnsBeforeWritingBack,
+        C::KeepsNames,
+        C::NamesWithoutToken,
+        C::AttributesWithoutToken,
+        C::IgnoresVersions,
+    ];
+    let servers = [S::IgnoresExclusive, S::ForgetsNames];
+    let mut missed = Vec::new();
+    let mut note = |mutant: String, found: Option<(&str, usize, usize)>| match found {
+        Some((what, states, depth)) => {
+            println!("{mutant}: in \"{what}\", after {states} states, depth {depth}");
+        }
+        None => missed.push(mutant),
+    };
+    for mutant in clients {
+        let found = found(|scenario| scenario.client_mutant = Some(mutant));
+        note(format!("{mutant:?}"), found);
+    }
+    for mutant in servers {
+        let found = found(|scenario| scenario.server_mutant = Some(mutant));
+        note(format!("{mutant:?}"), found);
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

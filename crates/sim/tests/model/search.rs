@@ -1,0 +1,113 @@
+//! Breadth first through all states: what is found wrong first is a shortest way to it.
+
+use super::world::{Act, Scenario, State, Wrong};
+use std::collections::HashMap;
+
+/// What an exploration has seen.
+#[derive(Debug)]
+pub struct Explored {
+    /// Different states.
+    pub states: usize,
+    /// Steps of the longest shortest way.
+    pub depth: usize,
+    /// Is every state explored that can be reached at all?
+    pub whole: bool,
+    /// States that were finished in one fair order.
+    pub finished: usize,
+    /// What is wrong, and the way to it.
+    pub wrong: Option<(Wrong, Vec<String>)>,
+}
+
+/// From each state but the first: the one before it, and the step.
+type Ways = HashMap<u64, (u64, Act)>;
+
+/// Explores all states within the scenario's depth.
+pub fn explore(scenario: &Scenario) -> Explored {
+    let mut ways = Ways::new();
+    let mut explored = Explored {
+        states: 1,
+        depth: 0,
+        whole: true,
+        finished: 0,
+        wrong: None,
+    };
+    let mut first = match State::new(scenario) {
+        Ok(first) => first,
+        Err(wrong) => {
+            explored.wrong = Some((wrong, vec!["before the first step".into()]));
+            return explored;
+        }
+    };
+    let start = first.identity();
+    let mut level = vec![(start, first)];
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for (id, mut state) in level {
+            let acts = state.acts(scenario);
+            let cut = explored.depth == scenario.depth;
+            explored.whole &= acts.is_empty() || !cut;
+            if cut || acts.is_empty() {
+                explored.finished += 1;
+                if let Err(wrong) = state.finish(scenario) {
+                    let way = retrace(scenario, &ways, (start, id), None);
+                    explored.wrong = Some((wrong, way));
+                    return explored;
+                }
+                continue;
+            }
+            for act in acts {
+                let mut after = state.clone();
+                if let Err(wrong) = after.step(scenario, act) {
+                    let way = retrace(scenario, &ways, (start, id), Some(act));
+                    explored.wrong = Some((wrong, way));
+                    return explored;
+                }
+                let reached = after.identity();
+                if reached != start && !ways.contains_key(&reached) {
+                    ways.insert(reached, (id, act));
+                    explored.states += 1;
+                    next.push((reached, after));
+                }
+            }
+        }
+        explored.depth += usize::from(!next.is_empty());
+        level = next;
+    }
+    explored
+}
+
+/// The steps to a state, and one more, told one a line.
+fn retrace(
+    scenario: &Scenario,
+    ways: &Ways,
+    (start, mut id): (u64, u64),
+    last: Option<Act>,
+) -> Vec<String> {
+    let mut acts: Vec<Act> = last.into_iter().collect();
+    while id != start {
+        let (before, act) = ways[&id];
+        acts.push(act);
+        id = before;
+    }
+    acts.reverse();
+    let mut state = State::new(scenario).expect("it was made before");
+    state.told = Some(Vec::new());
+    let mut right = Ok(());
+    for act in acts {
+        let line = state.describe(scenario, act);
+        state
+            .told
+            .iter_mut()
+            .for_each(|told| told.push(line.clone()));
+        right = state.step(scenario, act);
+    }
+    if right.is_ok() {
+        state
+            .told
+            .iter_mut()
+            .for_each(|told| told.push("the rest in one fair order".into()));
+        // What is wrong is known already; this is for the way to it.
+        let _ = state.finish(scenario);
+    }
+    state.told.unwrap_or_default()
+}
