@@ -1,0 +1,133 @@
+//! What is to be done: the options of a run, what each worker is told, and what lies where.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Nanoseconds of a monotonic clock that all processes of the machine share.
+pub type Clock = fn() -> u64;
+
+/// Names in one group of names.
+pub(crate) const NAMES: u8 = 4;
+/// The records of a register file: offset and length. Some share a block of 4 KiB: who takes care
+/// of whole blocks only mixes them up.
+pub(crate) const SLOTS: [(u64, usize); 5] = [
+    (0, 4096),
+    (4096, 2048),
+    (6144, 1024),
+    (7168, 512),
+    (7680, 512),
+];
+/// Length of a register file.
+pub(crate) const REGISTERS_LENGTH: u64 = 8192;
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// After this time, in nanoseconds.
+    Time(u64),
+    /// After about so many operations.
+    Operations(u64),
+}
+
+/// Who is killed, by which command, how often.
+#[derive(Clone, Debug, Default)]
+pub struct Kills {
+    /// Kills and restarts one mount; its path is in `TORTURE_MOUNT`.
+    pub client: Option<String>,
+    /// Kills and restarts the server.
+    pub server: Option<String>,
+    /// Nanoseconds between two.
+    pub every_ns: u64,
+}
+
+impl Kills {
+    /// Is anybody killed at all?
+    pub fn any(&self) -> bool {
+        self.client.is_some() || self.server.is_some()
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directories that show one tree.
+    pub mounts: Vec<PathBuf>,
+    /// When it ends.
+    pub limit: Limit,
+    /// Decides which operations are tried; the schedule is the machine's.
+    pub seed: u64,
+    /// Workers at each mount.
+    pub processes: u32,
+    /// Register files; the other kinds of objects follow from it.
+    pub files: u32,
+    /// A read that sees half of a concurrent write is a violation.
+    pub atomic: bool,
+    /// Crashes.
+    pub kills: Kills,
+    /// How long a worker may take for one round before it counts as hanging.
+    pub hang_ns: u64,
+}
+
+/// What one worker must know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The mount it works through.
+    pub mount: PathBuf,
+    /// The mount's number.
+    pub mount_number: u32,
+    /// Its own number, unique in the run.
+    pub process: u32,
+    /// The run's seed.
+    pub seed: u64,
+    /// The directory in the tree that holds everything.
+    pub dir: String,
+    /// Register files.
+    pub files: u32,
+    /// Crashes happen: changes are made durable before they count, and may fail.
+    pub kills: bool,
+}
+
+impl Plan {
+    pub(crate) fn size_files(&self) -> u32 {
+        self.files.div_ceil(2)
+    }
+
+    pub(crate) fn logs(&self) -> u32 {
+        self.files.div_ceil(4)
+    }
+
+    pub(crate) fn groups(&self) -> u32 {
+        self.files
+    }
+}
+
+/// What a worker is told, one line each.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Make the directory and its files.
+    Setup,
+    /// Find the directory that another worker has made.
+    Find,
+    /// Make the logs of a round.
+    Begin { round: u64 },
+    /// Work.
+    Work {
+        round: u64,
+        operations: u32,
+        links: bool,
+    },
+    /// Read the logs of a round for the last time and remove them.
+    End { round: u64 },
+    /// Remove everything.
+    Clean,
+}
+
+/// What a worker answers, one line each.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) operations: Vec<crate::history::Operation>,
+    /// The order could not be carried out.
+    pub(crate) error: Option<String>,
+    /// The tree knows symbolic links.
+    pub(crate) links: bool,
+}

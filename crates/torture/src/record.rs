@@ -1,0 +1,108 @@
+//! The bytes of records. Each word of 8 bytes says who wrote it, as his how manieth record, and
+//! carries a checksum over that and its place: so every word of a torn or misplaced record tells
+//! where it comes from. Zeros are the value 0.
+
+use crate::history::Run;
+
+/// Bytes of a word.
+pub(crate) const WORD: usize = 8;
+/// Bytes of a record of a log.
+pub(crate) const LOG_RECORD: usize = 64;
+
+fn check(value: u64, place: u64) -> u16 {
+    let mut hash = value ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    // Never 0, so that zeros in the middle of a word cannot pass.
+    ((hash >> 48) as u16) | 1
+}
+
+/// The value of a process's record: unique in a run, never 0 or 1.
+pub(crate) fn value(process: u32, counter: u32) -> u64 {
+    ((u64::from(process) + 1) << 32) | u64::from(counter)
+}
+
+/// A record of `length` bytes at a place (of its file and offset).
+pub(crate) fn encode(value: u64, place: u64, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(length);
+    for at in 0..(length / WORD) as u64 {
+        bytes.extend_from_slice(&(value as u32).to_le_bytes());
+        bytes.extend_from_slice(&((value >> 32) as u16).to_le_bytes());
+        bytes.extend_from_slice(&check(value, place + at).to_le_bytes());
+    }
+    bytes
+}
+
+fn word(bytes: &[u8], place: u64) -> Option<u64> {
+    let word = u64::from_le_bytes(bytes.try_into().ok()?);
+    if word == 0 {
+        return Some(0);
+    }
+    let value = word & 0xffff_ffff_ffff;
+    ((word >> 48) as u16 == check(value, place)).then_some(value)
+}
+
+/// The values in a record, or what is wrong with it.
+pub(crate) fn decode(bytes: &[u8], place: u64) -> Result<Vec<Run>, String> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (at, bytes) in bytes.chunks(WORD).enumerate() {
+        let Some(value) = word(bytes, place + at as u64) else {
+            return Err(format!(
+                "read bytes that nobody wrote there: {bytes:02x?} at byte {} of the record",
+                at * WORD
+            ));
+        };
+        match runs.last_mut() {
+            Some(run) if run.value == value => run.words += 1,
+            _ => runs.push(Run { words: 1, value }),
+        }
+    }
+    Ok(runs)
+}
+
+/// The records of a log, or what is wrong with it.
+pub(crate) fn decode_log(bytes: &[u8], place: u64) -> Result<Vec<u64>, String> {
+    let mut values = Vec::with_capacity(bytes.len() / LOG_RECORD);
+    for (at, record) in bytes.chunks(LOG_RECORD).enumerate() {
+        let runs = match record.len() {
+            LOG_RECORD => decode(record, place)?,
+            _ => Vec::new(),
+        };
+        match runs.as_slice() {
+            [run] if run.value != 0 => values.push(run.value),
+            [_] => return Err(format!("read log: record {at} is a hole of zeros")),
+            _ => return Err(format!("read log: record {at} is torn")),
+        }
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_record_tells_its_value_and_where_it_is_torn() {
+        let (one, two) = (value(0, 7), value(3, 1));
+        let mut bytes = encode(one, 64, 512);
+        let run = |words, value| Run { words, value };
+        assert_eq!(decode(&bytes, 64).unwrap(), [run(64, one)]);
+        bytes[256..].copy_from_slice(&encode(two, 64, 512)[256..]);
+        assert_eq!(decode(&bytes, 64).unwrap(), [run(32, one), run(32, two)]);
+        assert_eq!(decode(&[0; 512], 64).unwrap(), [run(64, 0)]);
+        assert!(decode(&bytes, 65).is_err(), "at another place");
+        bytes[9] ^= 1;
+        assert!(decode(&bytes, 64).unwrap_err().contains("byte 8"));
+    }
+
+    #[test]
+    fn a_log_shows_holes_and_torn_records() {
+        let mut log = encode(value(0, 1), 9, LOG_RECORD);
+        log.extend(encode(value(1, 1), 9, LOG_RECORD));
+        assert_eq!(decode_log(&log, 9).unwrap(), [value(0, 1), value(1, 1)]);
+        assert!(decode_log(&log[..100], 9).unwrap_err().contains("torn"));
+        log[..LOG_RECORD].fill(0);
+        assert!(decode_log(&log, 9).unwrap_err().contains("hole"));
+    }
+}

@@ -1,0 +1,185 @@
+//! The verdict, for people and as JSON.
+
+use crate::history::{Object, Operation};
+use crate::judge::{Judge, Violation};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// What came out of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The run's seed.
+    pub seed: u64,
+    /// Mounts, by their letters.
+    pub mounts: Vec<String>,
+    /// Workers in all.
+    pub processes: u32,
+    /// When it began.
+    pub began_ns: u64,
+    /// How long it took.
+    pub took_ns: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Crashes.
+    pub kills: u64,
+    /// Operations.
+    pub operations: u64,
+    /// Objects with a history.
+    pub objects: u64,
+    /// Operations that may or may not have happened.
+    pub unknown: u64,
+    /// Torn reads.
+    pub torn: u64,
+    /// Objects with too many possibilities.
+    pub undecided: u64,
+    /// What no order explains.
+    pub violations: Vec<Violation>,
+    /// Workers that did not answer: mount and process.
+    pub hanging: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn count(&mut self, judge: &Judge) {
+        self.operations = judge.operations();
+        self.objects = judge.objects();
+        self.unknown = judge.unknown();
+        self.torn = judge.torn();
+        self.undecided = judge.undecided();
+    }
+
+    /// Is all well?
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty() && self.hanging.is_empty()
+    }
+
+    fn line(&self, operation: &Operation, mark: bool) -> String {
+        let ms = |ns: u64| ns.saturating_sub(self.began_ns) as f64 / 1e6;
+        let end = if operation.known {
+            format!("{:.3}", ms(operation.end_ns))
+        } else {
+            "?".to_owned()
+        };
+        let (begin, process) = (ms(operation.begin_ns), operation.process);
+        format!(
+            "  {} {begin:>12.3} .. {end:>12} ms  mount {} p{process:<3} {}",
+            if mark { '>' } else { ' ' },
+            letter(operation.mount),
+            operation.action
+        )
+    }
+
+    fn violation(&self, violation: &Violation) -> String {
+        let mut text = format!("VIOLATION: {}", violation.object);
+        if let Some((from, to)) = violation.words {
+            let _ = write!(text, ", words {from} to {}", to - 1);
+        }
+        let before = violation.before.join(" or ");
+        let _ = writeln!(text, ": not linearizable\n  Before: {before}");
+        for (at, operation) in violation.operations.iter().enumerate() {
+            let _ = writeln!(text, "{}", self.line(operation, at == violation.index));
+        }
+        let possible = violation.possible.join(" or ");
+        let _ = writeln!(
+            text,
+            "  No order of these explains the line with `>`: then there could only be {possible}."
+        );
+        if matches!(violation.object, Object::Log { .. }) {
+            text.push_str("  Lists of records show only what was appended here.\n");
+        }
+        if !violation.origins.is_empty() {
+            text.push_str("  What brought these values, before:\n");
+            for operation in &violation.origins {
+                let _ = writeln!(text, "{}", self.line(operation, false));
+            }
+        }
+        text
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (at, mount) in self.mounts.iter().enumerate() {
+            let _ = writeln!(text, "mount {}: {mount}", letter(at as u32));
+        }
+        for violation in &self.violations {
+            text.push_str(&self.violation(violation));
+        }
+        for hanging in &self.hanging {
+            let _ = writeln!(text, "VIOLATION: {hanging} does not end its operation");
+        }
+        let _ = writeln!(
+            text,
+            "{} operations on {} objects by {} processes in {:.1} s, {} rounds, seed {}",
+            self.operations,
+            self.objects,
+            self.processes,
+            self.took_ns as f64 / 1e9,
+            self.rounds,
+            self.seed
+        );
+        let counts = [
+            (self.kills, "kills"),
+            (self.unknown, "operations that may or may not have happened"),
+            (
+                self.torn,
+                "reads torn by concurrent writes (judged piece by piece)",
+            ),
+            (self.undecided, "objects given up: too many possible orders"),
+        ];
+        for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+            let _ = writeln!(text, "{count} {what}");
+        }
+        let verdict = match (self.is_clean(), self.undecided) {
+            (false, _) => "NOT linearizable",
+            (true, 0) => "linearizable: every answer is one that a single machine could give",
+            (true, _) => "no violation found, but not everything could be judged",
+        };
+        let _ = writeln!(text, "{verdict}");
+        text
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let operation = |operation: &Operation| {
+            json!({
+                "mount": letter(operation.mount).to_string(),
+                "process": operation.process,
+                "begin_ns": operation.begin_ns.saturating_sub(self.began_ns),
+                "end_ns": operation.known.then(|| operation.end_ns.saturating_sub(self.began_ns)),
+                "action": operation.action.to_string(),
+            })
+        };
+        let violation = |violation: &Violation| {
+            json!({
+                "object": violation.object.to_string(),
+                "words": violation.words,
+                "before": violation.before,
+                "operations": violation.operations.iter().map(operation).collect::<Vec<_>>(),
+                "unexplained": violation.index,
+                "possible": violation.possible,
+                "origins": violation.origins.iter().map(operation).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "linearizable": self.is_clean(),
+            "seed": self.seed,
+            "mounts": self.mounts,
+            "processes": self.processes,
+            "took_ns": self.took_ns,
+            "rounds": self.rounds,
+            "kills": self.kills,
+            "operations": self.operations,
+            "objects": self.objects,
+            "unknown": self.unknown,
+            "torn": self.torn,
+            "undecided": self.undecided,
+            "violations": self.violations.iter().map(violation).collect::<Vec<_>>(),
+            "hanging": self.hanging,
+        })
+    }
+}
+
+/// A mount's name: A, B, ...; after Z they begin again.
+fn letter(mount: u32) -> char {
+    char::from(b'A' + (mount % 26) as u8)
+}
