@@ -1,0 +1,376 @@
+//! The command line.
+
+use crate::failure::{Failure, NOT_RUN};
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  ariel up                                   a server and a mount of it, here and now
+  ariel serve --data /srv/a --listen 127.0.0.1:7000
+  ariel mount 127.0.0.1:7000 /mnt/a          any number of mounts of one server
+  ariel status /mnt/a                        how a mount is
+  ariel umount /mnt/a
+  ariel down                                 end what `up` has started
+
+Exit codes: 0 done; 1 failed, or damage was found; 2 wrong command line, or a check could not run.
+The environment variable ARIEL_LOG (error, warn, info, debug, trace) says how much is logged.";
+
+/// Ariel: one file tree for many machines, cached in each as if it were local, exact everywhere.
+#[derive(Debug, Parser)]
+#[command(name = "ariel", version, about, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start a server and mount it, on this machine, as daemons
+    Up(UpArgs),
+    /// Unmount and stop what `up` has started
+    Down(DownArgs),
+    /// Serve a store to the mounts of this machine
+    Serve(ServeArgs),
+    /// Mount a server's tree
+    Mount(MountArgs),
+    /// Write everything back and unmount
+    Umount(UmountArgs),
+    /// Tell how a mount or a server is
+    Status(StatusArgs),
+    /// List the tokens that a mount or a server holds
+    Tokens(TokensArgs),
+    /// Check a store; its server must not run
+    Fsck(FsckArgs),
+    /// Run simulated worlds: random programs, faults and crashes from one seed
+    Sim(SimArgs),
+    /// Judge mounts of any file system: do programs see what they would see on one machine?
+    Torture(TortureArgs),
+    /// One process of `torture`
+    #[command(name = "__torture-worker", hide = true)]
+    TortureWorker(TortureWorkerArgs),
+    /// Remove a mount when its daemon is dead; started by `mount`
+    #[command(name = "__guard", hide = true)]
+    Guard(GuardArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel up
+  ariel up --data ./cell --mount ./tree
+A second `up` says what is up already and starts what is missing.")]
+pub(crate) struct UpArgs {
+    /// Directory of the store [default: $XDG_DATA_HOME/ariel or ~/.local/share/ariel]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where to mount; made if it is not there [default: ~/ariel]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) mount: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  ariel down --data ./cell")]
+pub(crate) struct DownArgs {
+    /// Directory of the store, as given to `up` [default: as of `up`]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel serve --data /srv/a --listen 127.0.0.1:7000
+  ariel serve --data /srv/a --listen 127.0.0.1:0 --daemon --pid-file /run/a.pid
+Prints `listening on ADDR` when it is ready. SIGTERM and SIGINT end it in order.")]
+pub(crate) struct ServeArgs {
+    /// Directory of the store; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Loopback address and port to listen at; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(crate) listen: SocketAddr,
+    /// Return when it is ready and go on in the background; logs to DIR/server.log
+    #[arg(long)]
+    pub(crate) daemon: bool,
+    /// Write the process number to this file when ready, and remove it at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// After a restart, wait so long for the clients of the last run [default: 20]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) grace: Option<u64>,
+    /// This is the background process
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel mount 127.0.0.1:7000 /mnt/a
+  ariel mount 127.0.0.1:7000 /mnt/b -f --opens silent
+Returns when the mount works. With -f it prints `mounted ADDR at DIR` then, stays in the foreground
+and ends when it is unmounted, or unmounts on SIGTERM and SIGINT.")]
+pub(crate) struct MountArgs {
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = address)]
+    pub(crate) server: SocketAddr,
+    /// Where to mount: an empty directory
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Stay in the foreground and log to standard error
+    #[arg(short = 'f', long)]
+    pub(crate) foreground: bool,
+    /// Threads that serve the kernel's requests
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) threads: u32,
+    /// Does the kernel announce each open? `silent`: opens of cached files cost nothing, but
+    /// writes are seen by other machines later
+    #[arg(long, value_enum, default_value_t = Opens::Announced)]
+    pub(crate) opens: Opens,
+    /// Most memory for cached blocks, MiB
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) cache_mib: u32,
+    /// Age at which changed blocks are written back
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub(crate) write_delay: u64,
+    /// Where the background process logs [default: beside its control socket, see the output]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// This is the background process
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+}
+
+/// Does the kernel announce opens and closes?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Opens {
+    /// Each: exact sharing.
+    Announced,
+    /// None.
+    Silent,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  ariel umount /mnt/a")]
+pub(crate) struct UmountArgs {
+    /// Where it is mounted
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel status /mnt/a
+  ariel status --json 127.0.0.1:7000")]
+pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A mount point, or the address of a server on this machine
+    pub(crate) target: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel tokens /mnt/a
+  ariel tokens 127.0.0.1:7000")]
+pub(crate) struct TokensArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A mount point, or the address of a server on this machine
+    pub(crate) target: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  ariel fsck /srv/a
+Exit code: 0 clean, 1 damage was found, 2 it could not be checked.")]
+pub(crate) struct FsckArgs {
+    /// Directory of the store
+    #[arg(value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel sim --count 1000        a thousand worlds
+  ariel sim --seed 7 --trace    one world, told step by step; always the same
+Exit code: 0 all worlds were right, 1 one was not.")]
+pub(crate) struct SimArgs {
+    /// The first seed [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// How many seeds [default: 1 with --seed, 100 without]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Print what happens
+    #[arg(long)]
+    pub(crate) trace: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel torture --mount /mnt/a --mount /mnt/b
+  ariel torture --mount /mnt/a --mount /mnt/b --seconds 600 \\
+      --kill-server 'systemctl kill -s KILL my-server; systemctl start my-server' --every 20
+  ariel torture --local /tmp          two times one directory: tests the judge
+Works in a new directory of the tree and removes it. With kills every change is synced before it
+counts; operations that fail in a crash may have happened or not.
+Exit code: 0 no violation, 1 violation, 2 it could not be run.")]
+pub(crate) struct TortureArgs {
+    /// A mount; give at least two that show one tree
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "local",
+        conflicts_with = "local"
+    )]
+    pub(crate) mount: Vec<PathBuf>,
+    /// Use this local directory as if it were two mounts
+    #[arg(long, value_name = "DIR")]
+    pub(crate) local: Option<PathBuf>,
+    /// How long [default: 10]
+    #[arg(long, value_name = "N", value_parser = seconds, conflicts_with = "operations")]
+    pub(crate) seconds: Option<u64>,
+    /// End after about so many operations
+    #[arg(long, value_name = "N")]
+    pub(crate) operations: Option<u64>,
+    /// Decides what is tried; when, the machine decides
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Processes at each mount
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub(crate) processes: u32,
+    /// Files of each kind: fewer are more contended
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) files: u32,
+    /// A record that is read while it is written must not be torn
+    #[arg(long)]
+    pub(crate) atomic: bool,
+    /// Command that kills the mount $TORTURE_MOUNT and mounts it again
+    #[arg(long, value_name = "CMD")]
+    pub(crate) kill_client: Option<String>,
+    /// Command that kills the server and starts it again
+    #[arg(long, value_name = "CMD")]
+    pub(crate) kill_server: Option<String>,
+    /// About so long between two kills
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    pub(crate) every: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TortureWorkerArgs {
+    /// The plan, as JSON
+    pub(crate) plan: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GuardArgs {
+    /// Number of the kernel's FUSE connection
+    #[arg(long)]
+    pub(crate) connection: u32,
+    /// Where it is mounted
+    #[arg(long)]
+    pub(crate) dir: PathBuf,
+    /// The server
+    #[arg(long)]
+    pub(crate) server: SocketAddr,
+    /// The daemon's session
+    #[arg(long)]
+    pub(crate) session: u64,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "not an address: give a loopback address and a port, such as 127.0.0.1:7000".to_owned()
+    })
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok((seconds * 1e9) as u64),
+        _ => Err("not a number of seconds from 0 to 86400".to_owned()),
+    }
+}
+
+/// What is wrong with a command line, on one line.
+pub(crate) fn failure(error: &clap::Error) -> Failure {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::new(NOT_RUN, "no command: see `ariel --help`");
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let said: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    let said = said.join(" ");
+    Failure::new(
+        NOT_RUN,
+        format_args!("{said}: see `ariel --help` or `ariel COMMAND --help`"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_told_on_one_line_with_the_cure() {
+        for (words, told) in [
+            (&["ariel", "serve"][..], "--data"),
+            (&["ariel", "nonsense"], "nonsense"),
+            (&["ariel"], "no command"),
+            (&["ariel", "mount", "no address", "x"], "127.0.0.1:7000"),
+            (
+                &["ariel", "mount", "127.0.0.1:1", "x", "--opens", "loud"],
+                "silent",
+            ),
+            (
+                &["ariel", "mount", "127.0.0.1:1", "x", "--write-delay", "x"],
+                "write-delay",
+            ),
+        ] {
+            let failure = failure(&Args::try_parse_from(words).unwrap_err());
+            let line = failure.to_string();
+            assert_eq!(failure.code, NOT_RUN);
+            assert!(line.contains(told) && line.contains("--help"), "{line}");
+            assert!(!line.contains('\n') && !line.contains("Usage"), "{line}");
+        }
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction() {
+        assert_eq!(seconds("0.5"), Ok(500_000_000));
+        assert_eq!(seconds("30"), Ok(30_000_000_000));
+        assert!(seconds("NaN").is_err() && seconds("-1").is_err() && seconds("1e9").is_err());
+    }
+}

@@ -1,0 +1,266 @@
+//! The control socket of a server or a mount: one line of JSON asks, one line answers.
+//!
+//! `{"ask":"status"}`, `{"ask":"tokens"}`, `{"ask":"unmount"}` (mounts), `{"ask":"stop"}`
+//! (servers); the answer is an object, `{"error":"..."}` when it was refused. A socket that nobody
+//! answers at is of a process that was killed, and is replaced.
+
+use crate::runtime;
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Most bytes of a question.
+const ASK_BYTES_MAX: u64 = 4096;
+/// How long somebody may take to ask.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an ordinary answer may take.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Answers a question: its word, and the answer.
+pub(crate) type Answerer = dyn Fn(&str) -> Value + Send + Sync;
+
+/// A refusal.
+pub(crate) fn refusal(text: impl std::fmt::Display) -> Value {
+    json!({ "error": text.to_string() })
+}
+
+struct Shared {
+    answer: Box<Answerer>,
+    stopping: AtomicBool,
+    /// Threads that talk to somebody.
+    talks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The listening end. Stopping waits for answers under way and removes the socket.
+pub(crate) struct Listener {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Answers at the socket of this name.
+    pub(crate) fn start(name: &str, answer: Box<Answerer>) -> anyhow::Result<Listener> {
+        let path = runtime::dir()?.join(name).with_extension("sock");
+        let socket = bind(&path)?;
+        let shared = Arc::new(Shared {
+            answer,
+            stopping: AtomicBool::new(false),
+            talks: Mutex::new(Vec::new()),
+        });
+        let thread = {
+            let shared = Arc::clone(&shared);
+            let run = move || accept(&socket, &shared);
+            thread::Builder::new().name("control".into()).spawn(run)?
+        };
+        Ok(Listener {
+            path,
+            shared,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // Wakes accept. If nobody can connect any more, it has ended already.
+        let woken = UnixStream::connect(&self.path);
+        if let Some(thread) = self.thread.take()
+            && woken.is_ok()
+        {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+        let talks = std::mem::take(&mut *lock(&self.shared.talks));
+        for talk in talks {
+            let _ = talk.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bind(path: &Path) -> anyhow::Result<UnixListener> {
+    let failed = || format!("the control socket {} cannot be made", path.display());
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            if UnixStream::connect(path).is_ok() {
+                bail!(
+                    "another process answers at {}: end it first",
+                    path.display()
+                );
+            }
+            std::fs::remove_file(path).with_context(failed)?;
+            UnixListener::bind(path).with_context(failed)
+        }
+        other => other.with_context(failed),
+    }
+}
+
+fn accept(socket: &UnixListener, shared: &Arc<Shared>) {
+    loop {
+        let accepted = socket.accept();
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a question could not be taken");
+                // Out of descriptors, most likely: they come back.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        let talk = {
+            let shared = Arc::clone(shared);
+            let run = move || {
+                if let Err(error) = talk(stream, &*shared.answer) {
+                    tracing::debug!(%error, "a question was not answered");
+                }
+            };
+            thread::Builder::new()
+                .name("control-talk".into())
+                .spawn(run)
+        };
+        match talk {
+            Ok(talk) => {
+                let mut talks = lock(&shared.talks);
+                talks.retain(|talk| !talk.is_finished());
+                talks.push(talk);
+            }
+            Err(error) => tracing::warn!(%error, "a question could not be taken"),
+        }
+    }
+}
+
+fn talk(stream: UnixStream, answer: &Answerer) -> anyhow::Result<()> {
+    stream.set_read_timeout(Some(ASK_TIMEOUT))?;
+    stream.set_write_timeout(Some(ASK_TIMEOUT))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(ASK_BYTES_MAX)).read_line(&mut line)?;
+    let asked: Result<Value, _> = serde_json::from_str(&line);
+    let word = asked.as_ref().ok().and_then(|asked| asked["ask"].as_str());
+    let answered = match word {
+        Some(word) => answer(word),
+        None => refusal("not a question: one line of JSON such as {\"ask\":\"status\"}"),
+    };
+    let mut text = answered.to_string();
+    text.push('\n');
+    (&stream).write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Asks at the socket of this name. `None`: nobody answers there. No timeout: it takes as long
+/// as it takes, and ends with the process asked.
+pub(crate) fn ask(
+    name: &str,
+    word: &str,
+    timeout: Option<Duration>,
+) -> anyhow::Result<Option<Value>> {
+    for dir in runtime::candidates() {
+        let path = dir.join(name).with_extension("sock");
+        match UnixStream::connect(&path) {
+            Ok(stream) => return ask_at(&stream, word, timeout).map(Some),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {}
+                _ => return Err(error).with_context(|| path.display().to_string()),
+            },
+        }
+    }
+    Ok(None)
+}
+
+/// Removes a socket of this name that nobody answers at.
+pub(crate) fn remove_stale(name: &str) {
+    for dir in runtime::candidates() {
+        let path = dir.join(name).with_extension("sock");
+        let connected = UnixStream::connect(&path);
+        if connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            // An error leaves it to whoever takes the name next.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn ask_at(stream: &UnixStream, word: &str, timeout: Option<Duration>) -> anyhow::Result<Value> {
+    stream.set_read_timeout(timeout)?;
+    let mut question = json!({ "ask": word }).to_string();
+    question.push('\n');
+    let mut stream = stream;
+    stream.write_all(question.as_bytes())?;
+    let mut line = String::new();
+    let read = BufReader::new(stream).read_line(&mut line);
+    read.context("no answer in time: is the process stopped, or very busy?")?;
+    if line.is_empty() {
+        bail!("the process ended before it answered: see its log");
+    }
+    serde_json::from_str(&line).context("the answer is not JSON: use the same version of ariel")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn unique(name: &str) -> String {
+        format!("test-{name}-{}", std::process::id())
+    }
+
+    fn ask_now(name: &str, word: &str) -> Option<Value> {
+        ask(name, word, Some(ANSWER_TIMEOUT)).unwrap()
+    }
+
+    #[test]
+    fn questions_are_answered_until_the_end() {
+        let name = unique("answers");
+        assert_eq!(ask_now(&name, "status"), None);
+        let listener = Listener::start(&name, Box::new(|word| json!({ "asked": word }))).unwrap();
+        assert_eq!(ask_now(&name, "status"), Some(json!({ "asked": "status" })));
+        assert_eq!(ask_now(&name, "tokens"), Some(json!({ "asked": "tokens" })));
+        assert!(
+            Listener::start(&name, Box::new(|_| json!({}))).is_err(),
+            "it is in use"
+        );
+        drop(listener);
+        assert_eq!(ask_now(&name, "status"), None);
+    }
+
+    #[test]
+    fn a_socket_left_by_a_killed_process_is_replaced() {
+        let name = unique("stale");
+        let path = runtime::dir().unwrap().join(&name).with_extension("sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        assert_eq!(ask_now(&name, "status"), None);
+        let _listener = Listener::start(&name, Box::new(|_| json!({ "new": 1 }))).unwrap();
+        remove_stale(&name);
+        assert_eq!(ask_now(&name, "status"), Some(json!({ "new": 1 })));
+    }
+
+    #[test]
+    fn rubbish_is_refused_and_harms_nobody() {
+        let name = unique("rubbish");
+        let _listener = Listener::start(&name, Box::new(|_| json!({ "fine": 1 }))).unwrap();
+        let path = runtime::dir().unwrap().join(&name).with_extension("sock");
+        for rubbish in [&b"\xff\xfe\n"[..], b"[1]\n", b"{}\n", &[b'x'; 5000]] {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            // It may be cut off before all was written.
+            let _ = stream.write_all(rubbish);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut answer = String::new();
+            let _ = stream.read_to_string(&mut answer);
+            assert!(answer.is_empty() || answer.contains("error"), "{answer}");
+        }
+        assert_eq!(ask_now(&name, "status"), Some(json!({ "fine": 1 })));
+    }
+}

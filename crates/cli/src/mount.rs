@@ -1,0 +1,206 @@
+//! `ariel mount`: a mount as a process, in the foreground or as a daemon.
+
+use crate::args::{MountArgs, Opens};
+use crate::control::{self, Listener};
+use crate::failure::Failure;
+use crate::guard::Guard;
+use crate::{daemon, log, paths, runtime, show, signals};
+use fuse::front::{Mount, MountOptions};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+/// How long the end may take while not one changed block gets to the server.
+const END_TIME: Duration = Duration::from_secs(25);
+/// How often that is looked at.
+const END_STEP: Duration = Duration::from_millis(500);
+
+/// Why the mount is to end.
+enum End {
+    /// A signal came.
+    Signal,
+    /// Somebody asked at the control socket, and waits for the answer.
+    Asked(Sender<Value>),
+    /// It is unmounted already.
+    Gone,
+}
+
+pub(crate) fn mount(args: MountArgs) -> Result<ExitCode, Failure> {
+    // Where even that fails, mounting says why.
+    let point = paths::mount_point(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    if !args.foreground && !args.detached {
+        let line = daemon::launch(&daemon::own_arguments())?;
+        show::print(&format!(
+            "{line}\nlog: {}",
+            log_file(&args, &point)?.display()
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.detached {
+        daemon::detach()?;
+        log::to_file();
+        let file = log_file(&args, &point)?;
+        log::use_file(&file).map_err(|error| Failure::of(&file.display().to_string(), error))?;
+    } else {
+        log::to_stderr("info");
+    }
+    log::end_on_panic();
+    let (send, receive) = mpsc::channel();
+    let asked = send.clone();
+    signals::on_end(move || drop(asked.send(End::Signal)))
+        .map_err(|error| Failure::of("mount", error))?;
+    let mount = Mount::start(options(&args, &point));
+    let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
+    let guard = start_guard(&mount);
+    let control = listen(&mount, args.server.to_string(), &point, send.clone());
+    watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
+    daemon::ready(&format!(
+        "mounted {} at {}",
+        args.server,
+        args.dir.display()
+    ))?;
+    if args.detached {
+        daemon::let_go()?;
+    }
+    let ended = wait(&mount, receive);
+    if mounted_still(&mount) {
+        // The guard finds this process dead and removes what it could not.
+        std::mem::forget(guard);
+    } else {
+        drop(guard);
+    }
+    drop(control);
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+fn options(args: &MountArgs, point: &Path) -> MountOptions {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    MountOptions {
+        dir: point.to_owned(),
+        server: args.server,
+        threads: args.threads as usize,
+        silent_opens: args.opens == Opens::Silent,
+        cache_mib: args.cache_mib,
+        write_delay_ns: args.write_delay,
+        name: format!("{}:{}", host.trim(), point.display()),
+    }
+}
+
+/// Where the daemon logs.
+fn log_file(args: &MountArgs, point: &Path) -> Result<PathBuf, Failure> {
+    let chosen = args.log.as_deref().map(std::path::absolute).transpose();
+    match chosen.map_err(|error| Failure::of("--log", error))? {
+        Some(file) => Ok(file),
+        None => Ok(runtime::dir()?
+            .join(runtime::of_mount(point))
+            .with_extension("log")),
+    }
+}
+
+/// Without a guard the mount works; only a kill would leave it behind, dead.
+fn start_guard(mount: &Mount) -> Option<Guard> {
+    Guard::start(mount)
+        .inspect_err(|error| tracing::warn!(%error, "no guard: a kill would leave a dead mount"))
+        .ok()
+}
+
+fn mounted_still(mount: &Mount) -> bool {
+    let entry = fuse::mount::find(mount.mount_point());
+    matches!(entry, Ok(Some(entry)) if entry.connection == mount.connection_id())
+}
+
+/// Opens the control socket. Without it the mount works all the same.
+fn listen(mount: &Arc<Mount>, server: String, point: &Path, send: Sender<End>) -> Option<Listener> {
+    let name = runtime::of_mount(point);
+    let (mount, point) = (Arc::clone(mount), point.to_owned());
+    let answer = move |word: &str| match word {
+        "status" => show::mount_status(&mount, &server, &point),
+        "tokens" => show::mount_tokens(&mount.client().tokens()),
+        "unmount" => {
+            let (reply, answer) = mpsc::channel();
+            let sent = send.send(End::Asked(reply));
+            match sent.map(|()| answer.recv()) {
+                Ok(Ok(answer)) => answer,
+                _ => control::refusal("the mount is ending already"),
+            }
+        }
+        other => control::refusal(format_args!("a mount does not know {other:?}")),
+    };
+    match Listener::start(&name, Box::new(answer)) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::warn!("`ariel status` and `ariel umount` will not work: {error:#}");
+            None
+        }
+    }
+}
+
+/// Tells when the mount is gone, whoever unmounted it.
+fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
+    let mount = Arc::clone(mount);
+    let run = move || {
+        mount.wait();
+        // Nobody listens any more if it was unmounted from here.
+        let _ = send.send(End::Gone);
+    };
+    thread::Builder::new().name("unmounted".into()).spawn(run)?;
+    Ok(())
+}
+
+/// Waits for the end of the mount, and brings it about when it is asked for. Takes the questions
+/// with it: who asks later is told that it is ending, and the control socket can be closed.
+fn wait(mount: &Arc<Mount>, ends: Receiver<End>) -> Result<(), Failure> {
+    loop {
+        match ends.recv().unwrap_or(End::Gone) {
+            End::Asked(reply) => {
+                let ended = mount.unmount();
+                let answer = match &ended {
+                    Ok(()) => json!({ "ok": true }),
+                    Err(error) => control::refusal(error),
+                };
+                // Who asked may be gone.
+                let _ = reply.send(answer);
+                if ended.is_ok() {
+                    return Ok(());
+                }
+            }
+            // A process told to end does end, in use or not.
+            End::Signal => return end(mount),
+            // Everything is written back, unless this says what is not.
+            End::Gone => return mount.unmount().map_err(|error| Failure::of("mount", error)),
+        }
+    }
+}
+
+/// Ends the mount, or gives up: a process told to end cannot wait for a server for ever.
+fn end(mount: &Arc<Mount>) -> Result<(), Failure> {
+    let (send, ended) = mpsc::channel();
+    let ending = Arc::clone(mount);
+    let run = move || drop(send.send(ending.end()));
+    let spawned = thread::Builder::new().name("ending".into()).spawn(run);
+    spawned.map_err(|error| Failure::of("mount", error))?;
+    let mut dirty_blocks = mount.client().figures().dirty;
+    let mut idle = Duration::ZERO;
+    while idle < END_TIME {
+        match ended.recv_timeout(END_STEP) {
+            Ok(ended) => return ended.map_err(|error| Failure::of("mount", error)),
+            Err(_) => idle += END_STEP,
+        }
+        let before = std::mem::replace(&mut dirty_blocks, mount.client().figures().dirty);
+        if dirty_blocks < before {
+            idle = Duration::ZERO;
+        }
+    }
+    let server = mount.client().server();
+    Err(Failure::of(
+        "mount",
+        format_args!(
+            "told to end while the server at {server} does not answer: {dirty_blocks} changed \
+             blocks are lost; `ariel umount` would have waited for it"
+        ),
+    ))
+}

@@ -1,0 +1,106 @@
+//! The directory of control sockets and of logs that have no better place.
+//!
+//! Guarantees: what is used belongs to this user and nobody else may look into it, so whoever
+//! answers at a socket in it, or asks there, is this user or root.
+
+use anyhow::{Context, anyhow, bail};
+use rustix::process::geteuid;
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Where such a directory may be, the best place first.
+pub(crate) fn candidates() -> Vec<PathBuf> {
+    let user = geteuid();
+    let mut places = Vec::new();
+    if user.is_root() {
+        places.push(PathBuf::from("/run/ariel"));
+    } else if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
+        && dir.is_absolute()
+    {
+        places.push(dir.join("ariel"));
+    }
+    places.push(PathBuf::from(format!("/tmp/ariel-{}", user.as_raw())));
+    places
+}
+
+/// The directory, made if it is not there.
+pub(crate) fn dir() -> anyhow::Result<PathBuf> {
+    let mut last = anyhow!("no place for control sockets");
+    for place in candidates() {
+        match make(&place) {
+            Ok(()) => return Ok(place),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn make(dir: &Path) -> anyhow::Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(error).with_context(|| format!("{} cannot be made", dir.display()));
+        }
+        _ => {}
+    }
+    // Not followed: a link could lead to where others may write.
+    let found = dir
+        .symlink_metadata()
+        .with_context(|| dir.display().to_string())?;
+    let ours = found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0;
+    if !ours {
+        bail!(
+            "{} is not a directory of this user alone: remove it, or chmod 700 it",
+            dir.display()
+        );
+    }
+    Ok(())
+}
+
+/// Name of the files of a server.
+pub(crate) fn of_server(port: u16) -> String {
+    format!("server-{port}")
+}
+
+/// Name of the files of a mount: paths may be longer than the name of a socket.
+pub(crate) fn of_mount(mount_point: &Path) -> String {
+    format!("mount-{:016x}", hash(mount_point.as_os_str().as_bytes()))
+}
+
+/// FNV-1a: the same in every version of the program, which a hasher of the standard library
+/// does not promise.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_directory_open_to_others_is_not_used() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("ariel");
+        make(&dir).unwrap();
+        make(&dir).unwrap();
+        assert_eq!(dir.metadata().unwrap().mode() & 0o777, 0o700);
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(make(&dir).is_err());
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&dir, &link).unwrap();
+        assert!(make(&link).is_err());
+    }
+
+    #[test]
+    fn a_socket_of_any_mount_point_has_a_name_that_fits() {
+        let long = PathBuf::from(format!("/{}", "x".repeat(4000)));
+        assert!(of_mount(&long).len() < 40);
+        assert_ne!(of_mount(Path::new("/a")), of_mount(Path::new("/b")));
+    }
+}

@@ -1,0 +1,154 @@
+//! `ariel serve`: a server as a process, in the foreground or as a daemon.
+
+use crate::args::ServeArgs;
+use crate::control::{self, Listener};
+use crate::failure::Failure;
+use crate::{daemon, log, runtime, show, signals};
+use rustix::process::{getegid, geteuid};
+use serde_json::{Value, json};
+use server::{MachineOptions, Server, ServerOptions};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+/// Name of the log in the store's directory.
+pub(crate) const LOG: &str = "server.log";
+
+/// Why the server is to end.
+enum End {
+    /// A signal came.
+    Signal,
+    /// Somebody asked at the control socket, and waits for the answer.
+    Asked(Sender<Value>),
+    /// The server cannot go on.
+    Failed,
+}
+
+pub(crate) fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
+    let absolute = |path: &Path| std::path::absolute(path);
+    let data = absolute(&args.data).map_err(|error| Failure::of("serve", error))?;
+    let pid_file = args.pid_file.as_deref().map(absolute).transpose();
+    let pid_file = pid_file.map_err(|error| Failure::of("serve", error))?;
+    if args.daemon && !args.detached {
+        let line = daemon::launch(&daemon::own_arguments())?;
+        show::print(&format!("{line}\nlog: {}", data.join(LOG).display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.detached {
+        daemon::detach()?;
+        log::to_file();
+    } else {
+        log::to_stderr("info");
+    }
+    log::end_on_panic();
+    let (send, receive) = mpsc::channel();
+    let asked = send.clone();
+    signals::on_end(move || drop(asked.send(End::Signal)))
+        .map_err(|error| Failure::of("serve", error))?;
+    let server = start(&args, &data, send.clone())?;
+    let control = listen(&server, send);
+    if args.detached {
+        let log = data.join(LOG);
+        log::use_file(&log).map_err(|error| Failure::of(&log.display().to_string(), error))?;
+    }
+    let pid_file = pid_file.map(PidFile::write).transpose()?;
+    daemon::ready(&format!("listening on {}", server.local_addr()))?;
+    if args.detached {
+        daemon::let_go()?;
+    }
+    let ended = wait(&server, receive);
+    drop(control);
+    drop(pid_file);
+    ended
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(|error| Failure::of("serve", error))
+}
+
+fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Arc<Server>, Failure> {
+    let mut machine = MachineOptions::default();
+    if let Some(grace_ns) = args.grace {
+        machine.grace_ns = grace_ns;
+    }
+    let options = ServerOptions {
+        data: data.to_owned(),
+        // Whoever makes a store may write to it.
+        owner: (geteuid().as_raw(), getegid().as_raw()),
+        listen: args.listen,
+        machine,
+        // The reason is logged, and told again by `Server::stop`.
+        on_failure: Box::new(move |_| drop(send.send(End::Failed))),
+    };
+    let server = Server::start(options).map_err(|error| Failure::of("serve", error))?;
+    Ok(Arc::new(server))
+}
+
+/// Opens the control socket. Without it the server works all the same.
+fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
+    let name = runtime::of_server(server.local_addr().port());
+    let server = Arc::clone(server);
+    let answer = move |word: &str| match word {
+        "status" => show::server_status(&server.status()),
+        "tokens" => show::server_tokens(&server.tokens()),
+        "stop" => {
+            let (reply, answer) = mpsc::channel();
+            let sent = send.send(End::Asked(reply));
+            match sent.map(|()| answer.recv()) {
+                Ok(Ok(answer)) => answer,
+                _ => control::refusal("the server is ending already"),
+            }
+        }
+        other => control::refusal(format_args!("a server does not know {other:?}")),
+    };
+    match Listener::start(&name, Box::new(answer)) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            tracing::warn!("`ariel status` will not work: {error:#}");
+            None
+        }
+    }
+}
+
+/// Waits for the end, and ends the server. Takes the questions with it: who asks later is told that
+/// it is ending, and the control socket can be closed.
+fn wait(server: &Server, ends: Receiver<End>) -> Result<(), server::StopError> {
+    let end = ends.recv().unwrap_or(End::Signal);
+    let ended = server.stop();
+    if let End::Asked(reply) = end {
+        let answer = match &ended {
+            Ok(()) => json!({ "ok": true }),
+            Err(error) => control::refusal(error),
+        };
+        // Who asked may be gone.
+        let _ = reply.send(answer);
+    }
+    ended
+}
+
+/// The file with the process number, removed at the end.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(path: PathBuf) -> Result<PidFile, Failure> {
+        let text = format!("{}\n", std::process::id());
+        let failed = |error| Failure::of(&path.display().to_string(), error);
+        std::fs::write(&path, text).map_err(failed)?;
+        Ok(PidFile(path))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The status of the server at this address, if one answers on this machine.
+pub(crate) fn ask(addr: SocketAddr, word: &str) -> anyhow::Result<Option<Value>> {
+    control::ask(
+        &runtime::of_server(addr.port()),
+        word,
+        Some(control::ANSWER_TIMEOUT),
+    )
+}

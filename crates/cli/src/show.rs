@@ -1,0 +1,245 @@
+//! How servers and mounts are shown: as JSON, and the same as text.
+
+use client::front::{Figures, TokenLine};
+use fuse::front::Mount;
+use serde_json::{Map, Value, json};
+use server::Status;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+/// Prints lines. Whoever closes the pipe has seen enough.
+pub(crate) fn print(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+}
+
+/// Counters by name.
+fn counts(list: &[(&'static str, u64)]) -> Value {
+    let entry = |(name, count): &(&'static str, u64)| ((*name).to_owned(), json!(count));
+    Value::Object(list.iter().map(entry).collect::<Map<_, _>>())
+}
+
+/// How a server is.
+pub(crate) fn server_status(status: &Status) -> Value {
+    let figures = &status.figures;
+    let client = |client: &server::ClientLine| {
+        let session = format!("{:016x}", client.session);
+        json!({ "session": session, "name": client.name })
+    };
+    json!({
+        "kind": "server",
+        "pid": std::process::id(),
+        "addr": status.addr.to_string(),
+        "data": status.data.display().to_string(),
+        "failure": status.failure,
+        "clients": figures.sessions,
+        "connections": status.connections,
+        "sessions": status.clients.iter().map(client).collect::<Vec<_>>(),
+        "grace": figures.grace,
+        "waiting": figures.waiting,
+        "held_bytes": status.held_bytes,
+        "store": status.store.as_ref().map(store_status),
+        "recalls": figures.recalls,
+        "received": counts(&status.received),
+        "sent": counts(&status.sent),
+        "tokens": {
+            "files": figures.files,
+            "shared": figures.shared,
+            "exclusive": figures.exclusive,
+            "transient": figures.transient,
+        },
+    })
+}
+
+fn store_status(stats: &store::Stats) -> Value {
+    json!({
+        "objects": stats.objects,
+        "bytes": stats.bytes,
+        "records": stats.records,
+        "stable_records": stats.stable_records,
+        "log_bytes": stats.log_bytes,
+        "segments": stats.segments,
+        "live_bytes": stats.live_bytes,
+        "cleaned_bytes": stats.cleaned_bytes,
+        "syncs": stats.syncs,
+        "checkpoints": stats.checkpoints,
+        "sessions": stats.sessions,
+        "answers": stats.answers,
+    })
+}
+
+/// The tokens that a server has granted.
+pub(crate) fn server_tokens(tokens: &[server::TokenLine]) -> Value {
+    let line = |token: &server::TokenLine| {
+        json!({
+            "fid": token.fid.to_string(),
+            "right": format!("{:?}", token.right),
+            "epoch": token.epoch,
+            "session": format!("{:016x}", token.session),
+            "open": token.open.0,
+            "open_for_writing": token.open.1,
+        })
+    };
+    json!({ "kind": "server", "tokens": tokens.iter().map(line).collect::<Vec<_>>() })
+}
+
+/// How a mount is.
+pub(crate) fn mount_status(mount: &Mount, server: &str, point: &Path) -> Value {
+    let client = mount.client();
+    let (figures, counters) = (client.figures(), client.counters());
+    json!({
+        "kind": "mount",
+        "pid": std::process::id(),
+        "mount": point.display().to_string(),
+        "server": server,
+        "session": format!("{:016x}", client.session()),
+        "connected": figures.connected,
+        "connections": counters.connections,
+        "sessions_lost": counters.sessions_lost,
+        "lost_bytes": counters.lost_bytes,
+        "refused_write_backs": counters.refused_write_backs,
+        "fuse": {
+            "connection": mount.connection_id(),
+            "requests": counts(&mount.fuse_counters()),
+        },
+        "sent": counts(&counters.sent),
+        "received": counts(&counters.received),
+        "recalls": figures.recalls,
+        "outstanding": figures.outstanding,
+        "nodes": figures.nodes,
+        "tokens": {
+            "shared": figures.shared,
+            "exclusive": figures.exclusive,
+            "transient": figures.transient,
+        },
+        "cache": cache(&figures),
+    })
+}
+
+fn cache(figures: &Figures) -> Value {
+    json!({
+        "slots": figures.slots,
+        "used": figures.used,
+        "dirty": figures.dirty,
+        "hits": figures.hits,
+        "misses": figures.misses,
+    })
+}
+
+/// The tokens that a mount holds.
+pub(crate) fn mount_tokens(tokens: &[TokenLine]) -> Value {
+    let line = |token: &TokenLine| {
+        json!({
+            "fid": token.fid.to_string(),
+            "right": format!("{:?}", token.right),
+            "epoch": token.epoch,
+            "readers": token.opens.0,
+            "writers": token.opens.1,
+            "dirty_blocks": token.dirty,
+        })
+    };
+    json!({ "kind": "mount", "tokens": tokens.iter().map(line).collect::<Vec<_>>() })
+}
+
+/// A status as text: a line for each value, what belongs together on one.
+pub(crate) fn status_text(status: &Value) -> String {
+    let mut text = String::new();
+    let fields = status.as_object().into_iter().flatten();
+    for (name, value) in fields.filter(|(_, value)| !value.is_null()) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:<20} {}", name.replace('_', " "), words(value));
+    }
+    text
+}
+
+/// A value in words.
+fn words(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Array(list) if list.is_empty() => "none".to_owned(),
+        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join("; "),
+        Value::Object(fields) if fields.is_empty() => "none".to_owned(),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| format!("{name} {}", words(value));
+            fields.iter().map(field).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// Tokens as a table.
+pub(crate) fn tokens_text(answer: &Value) -> String {
+    let of_server = answer["kind"] == "server";
+    let columns: &[&str] = if of_server {
+        &[
+            "fid",
+            "right",
+            "epoch",
+            "session",
+            "open",
+            "open_for_writing",
+        ]
+    } else {
+        &[
+            "fid",
+            "right",
+            "epoch",
+            "readers",
+            "writers",
+            "dirty_blocks",
+        ]
+    };
+    let mut rows = vec![
+        columns
+            .iter()
+            .map(|name| name.replace('_', "-"))
+            .collect::<Vec<_>>(),
+    ];
+    let tokens = answer["tokens"].as_array().into_iter().flatten();
+    rows.extend(tokens.map(|token| columns.iter().map(|name| words(&token[*name])).collect()));
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{cell:<width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_told_in_words() {
+        let status = json!({
+            "kind": "server", "grace": false, "failure": null, "lost_bytes": 0,
+            "received": { "Hello": 2, "Lookup": 3 }, "sessions": [],
+        });
+        let text = status_text(&status);
+        assert!(text.contains("Hello 2, Lookup 3"), "{text}");
+        assert!(
+            text.contains("lost bytes") && !text.contains("failure"),
+            "{text}"
+        );
+        assert!(text.contains("none") && text.contains("no\n"), "{text}");
+    }
+
+    #[test]
+    fn tokens_are_a_table_with_a_head() {
+        let answer = json!({ "kind": "mount", "tokens": [
+            { "fid": "1.1.1", "right": "Shared", "epoch": 7, "readers": 1, "writers": 0,
+              "dirty_blocks": 0 },
+        ]});
+        let text = tokens_text(&answer);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.starts_with("fid"), "{text}");
+        assert!(text.contains("1.1.1  Shared  7"), "{text}");
+    }
+}

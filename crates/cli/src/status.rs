@@ -1,0 +1,58 @@
+//! `ariel status` and `ariel tokens`: asks the process behind a mount point or an address.
+
+use crate::args::{StatusArgs, TokensArgs};
+use crate::failure::Failure;
+use crate::{control, paths, runtime, serve, show};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let found = ask("status", &args.target)?;
+    if args.json {
+        show::print(&format!("{found:#}"));
+    } else {
+        show::print(&show::status_text(&found));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn tokens(args: &TokensArgs) -> Result<ExitCode, Failure> {
+    let found = ask("tokens", &args.target)?;
+    if args.json {
+        show::print(&format!("{found:#}"));
+    } else {
+        show::print(&show::tokens_text(&found));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The answer of whoever is behind the target.
+fn ask(word: &str, target: &str) -> Result<Value, Failure> {
+    let failed = |error: anyhow::Error| Failure::of(word, format_args!("{target}: {error:#}"));
+    if let Ok(addr) = target.parse::<SocketAddr>() {
+        return match serve::ask(addr, word).map_err(failed)? {
+            Some(answer) => Ok(answer),
+            None => Err(Failure::of(
+                word,
+                format_args!(
+                    "no server of this user answers at {addr} on this machine: start one with \
+                     `ariel serve --data DIR --listen {addr}`, or name a mount point"
+                ),
+            )),
+        };
+    }
+    let point = paths::mount_point(Path::new(target)).map_err(|error| failed(error.into()))?;
+    let name = runtime::of_mount(&point);
+    match control::ask(&name, word, Some(control::ANSWER_TIMEOUT)).map_err(failed)? {
+        Some(answer) => Ok(answer),
+        None => Err(Failure::of(
+            word,
+            format_args!(
+                "no mount of this user is at {target}: mount it with `ariel mount ADDR {target}`, \
+                 or see the mounts with `findmnt -t fuse.ariel`"
+            ),
+        )),
+    }
+}

@@ -1,0 +1,288 @@
+//! A cell: a server process with its data, and the mounts of it. At its end everything is stopped
+//! in order and `ariel fsck` must find the store clean.
+
+use super::mount::Mount;
+use super::permits::{self, Permits};
+use super::process::{Proc, ariel, run, text};
+use super::scratch::Scratch;
+use super::watchdog::{Watch, WatchId};
+use super::{can_mount, local};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to be ready.
+const READY: Duration = Duration::from_secs(20);
+/// How long it may take to end cleanly.
+const END: Duration = Duration::from_secs(30);
+
+/// How a cell is to be.
+pub struct CellOptions {
+    /// A test that measures time works alone.
+    pub alone: bool,
+    /// Nothing takes longer than this.
+    pub limit: Duration,
+    /// For the server's command line.
+    pub serve_args: Vec<String>,
+}
+
+impl Default for CellOptions {
+    fn default() -> Self {
+        Self {
+            alone: false,
+            limit: Duration::from_secs(240),
+            serve_args: Vec::new(),
+        }
+    }
+}
+
+/// The cell. Declare it before its mounts, so that it is dropped after them.
+pub struct Cell {
+    server: Option<Proc>,
+    addr: String,
+    serve_args: Vec<String>,
+    expect_damage: bool,
+    watch: Watch,
+    scratch: Scratch,
+    _permits: Permits,
+}
+
+impl Cell {
+    /// A fresh cell; `None`, said loudly, where nothing can be mounted.
+    pub fn start(name: &str) -> Option<Self> {
+        Self::start_with(name, CellOptions::default())
+    }
+
+    pub fn start_with(name: &str, options: CellOptions) -> Option<Self> {
+        if !can_mount(name) {
+            return None;
+        }
+        let permits = permits::take(if options.alone { permits::ALL } else { 1 });
+        let scratch = Scratch::new(name);
+        let mut cell = Self {
+            server: None,
+            addr: "127.0.0.1:0".to_owned(),
+            serve_args: options.serve_args,
+            expect_damage: false,
+            watch: Watch::new(name, options.limit),
+            scratch,
+            _permits: permits,
+        };
+        cell.start_server();
+        Some(cell)
+    }
+
+    /// A directory of this test, on the local file system.
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    pub fn watch(&self) -> WatchId {
+        self.watch.id()
+    }
+
+    /// Where the server listens.
+    pub fn addr(&self) -> &str {
+        &self.addr
+    }
+
+    /// The server's data.
+    pub fn data(&self) -> PathBuf {
+        self.scratch.join("data")
+    }
+
+    /// What the server has logged so far.
+    pub fn server_log(&self) -> String {
+        let bytes = std::fs::read(self.scratch.join("server.log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub fn mount(&self) -> Mount {
+        self.mount_with(&[])
+    }
+
+    /// A mount with arguments for its command line.
+    pub fn mount_with(&self, args: &[&str]) -> Mount {
+        Mount::start(self, args)
+    }
+
+    /// Starts the server, at the address of the first time.
+    pub fn start_server(&mut self) {
+        if local() {
+            return;
+        }
+        let end = Instant::now() + READY;
+        loop {
+            match self.try_start() {
+                Ok(addr) => {
+                    self.addr = addr;
+                    return;
+                }
+                // The port may be taken for a moment by a connection of another test.
+                Err(why) if Instant::now() >= end => {
+                    panic!("the server does not start: {why}\n{}", self.server_log())
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+            }
+        }
+    }
+
+    fn try_start(&mut self) -> Result<String, String> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.scratch.join("server.log"));
+        let data = self.data();
+        let mut args = vec![
+            "serve",
+            "--data",
+            data.to_str().unwrap(),
+            "--listen",
+            &self.addr,
+        ];
+        args.extend(self.serve_args.iter().map(String::as_str));
+        let mut command = ariel(&args);
+        command.stdout(Stdio::piped()).stderr(log.unwrap());
+        let mut server = Proc::spawn(&mut command, Some(self.watch.id())).unwrap();
+        let line = first_line(&mut server, READY)?;
+        let addr = line.strip_prefix("listening on ");
+        let addr = addr.ok_or_else(|| format!("the server's first line is {line:?}"))?;
+        self.server = Some(server);
+        Ok(addr.trim().to_owned())
+    }
+
+    /// Ends the server cleanly.
+    pub fn stop_server(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.signal(rustix::process::Signal::TERM);
+            let status = server.wait(END);
+            let status = status.unwrap_or_else(|| panic!("the server goes on after SIGTERM"));
+            assert!(
+                status.success(),
+                "the server ended with {status}\n{}",
+                self.server_log()
+            );
+        }
+    }
+
+    /// Ends the server and starts it again.
+    pub fn restart(&mut self) {
+        self.stop_server();
+        self.start_server();
+    }
+
+    /// Ends the server as a power failure would end it.
+    pub fn kill9(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill9();
+        }
+    }
+
+    /// Is the server still there?
+    pub fn server_runs(&mut self) -> bool {
+        self.server
+            .as_mut()
+            .is_some_and(|server| server.poll().is_none())
+    }
+
+    /// From now on `fsck` is expected to find damage.
+    pub fn expect_damage(&mut self) {
+        self.expect_damage = true;
+    }
+
+    /// Checks the store; its server must not run.
+    pub fn fsck(&self) -> Output {
+        run(&mut ariel(&["fsck", self.data().to_str().unwrap()]))
+    }
+
+    /// The store must be clean.
+    pub fn assert_clean(&self) {
+        if !local() {
+            let output = self.fsck();
+            assert!(output.status.success(), "ariel fsck: {}", text(&output));
+        }
+    }
+
+    /// The last lines of everything that was logged, for a test that fails.
+    fn tell_logs(&self) {
+        let Ok(entries) = std::fs::read_dir(self.scratch.path()) else {
+            return;
+        };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.extension().is_some_and(|e| e == "log") {
+                let bytes = std::fs::read(&path).unwrap_or_default();
+                let log = String::from_utf8_lossy(&bytes);
+                let lines: Vec<&str> = log.lines().collect();
+                let tail = &lines[lines.len().saturating_sub(30)..];
+                println!("--- end of {}\n{}", path.display(), tail.join("\n"));
+            }
+        }
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.tell_logs();
+            self.kill9();
+            if !local() && self.data().exists() {
+                println!("--- ariel fsck: {}", text(&self.fsck()));
+            }
+        } else {
+            self.stop_server();
+            if !self.expect_damage {
+                self.assert_clean();
+            }
+        }
+    }
+}
+
+/// The first line that a child prints, within a limit.
+pub fn first_line(child: &mut Proc, limit: Duration) -> Result<String, String> {
+    let stdout = child.child().stdout.take().expect("its output is a pipe");
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stdout).lines();
+        let _ = send.send(lines.next().transpose());
+        // The pipe stays open and is read, so that the child can go on printing.
+        lines.for_each(drop);
+    });
+    match receive.recv_timeout(limit) {
+        Ok(Ok(Some(line))) => Ok(line),
+        Ok(Ok(None)) => Err("it ended without a word".to_owned()),
+        Ok(Err(e)) => Err(e.to_string()),
+        Err(_) => Err(format!("it said nothing for {limit:?}")),
+    }
+}
+
+/// Two mounts of one cell.
+pub struct Pair {
+    pub a: Mount,
+    pub b: Mount,
+    pub cell: Cell,
+}
+
+impl Pair {
+    pub fn start(name: &str) -> Option<Self> {
+        Self::start_with(name, CellOptions::default(), &[])
+    }
+
+    pub fn start_with(name: &str, options: CellOptions, mount_args: &[&str]) -> Option<Self> {
+        let cell = Cell::start_with(name, options)?;
+        let (a, b) = (cell.mount_with(mount_args), cell.mount_with(mount_args));
+        Some(Self { a, b, cell })
+    }
+
+    /// The two mounts, the other way round in every second round.
+    pub fn sides(&self, round: usize) -> (&Path, &Path) {
+        let (a, b) = (self.a.path(), self.b.path());
+        if round.is_multiple_of(2) {
+            (a, b)
+        } else {
+            (b, a)
+        }
+    }
+}

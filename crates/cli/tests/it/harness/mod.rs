@@ -1,0 +1,121 @@
+//! What the tests stand on: a cell (a server with its data), mounts of it, bounded waiting.
+
+pub mod cell;
+pub mod mount;
+pub mod permits;
+pub mod process;
+pub mod record;
+pub mod scratch;
+pub mod status;
+pub mod watchdog;
+
+pub use cell::{Cell, Pair};
+pub use mount::Mount;
+pub use process::{ariel, run, text};
+pub use scratch::Scratch;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Both "mounts" are one local directory: the check of the tests themselves.
+pub fn local() -> bool {
+    std::env::var_os("ARIEL_IT_LOCAL").is_some()
+}
+
+/// Says something that the test runner does not swallow.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A test cannot run here: said loudly, and a failure where everything must be there.
+pub fn skipped(test: &str, why: &str) {
+    say(&format!("SKIPPED: {test}: {why}"));
+    let ci = std::env::var_os("CI").is_some_and(|v| !v.is_empty());
+    assert!(
+        !ci || local(),
+        "{test} cannot be skipped where CI is set: {why}"
+    );
+}
+
+/// Is there what a mount needs? Says what is missing.
+pub fn can_mount(test: &str) -> bool {
+    if local() {
+        return true;
+    }
+    if !rustix::process::geteuid().is_root() {
+        skipped(test, "mounting needs root; run the tests as root");
+        return false;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        skipped(
+            test,
+            "/dev/fuse is missing; load the module with `modprobe fuse`",
+        );
+        return false;
+    }
+    true
+}
+
+/// For tests of the program itself: false, said loudly, when only the judge is being checked.
+pub fn real_system(test: &str) -> bool {
+    if local() {
+        say(&format!(
+            "SKIPPED: {test}: nothing of the program to test with ARIEL_IT_LOCAL"
+        ));
+        return false;
+    }
+    can_mount(test)
+}
+
+/// Is this program installed? `make test` installs it, so its absence in CI is a failure.
+pub fn has_program(test: &str, program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    if !found {
+        skipped(test, &format!("{program} is missing; run tools/setup"));
+    }
+    found
+}
+
+/// Waits until something is true; false when the limit has passed. For states of which no event
+/// can be awaited: the mount table, the end of somebody else's process, lines of a log.
+pub fn eventually(limit: Duration, mut is_true: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        if is_true() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A seeded generator (SplitMix64): a failing run can be repeated.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Bytes that differ for each seed.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+}

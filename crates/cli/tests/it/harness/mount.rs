@@ -1,0 +1,155 @@
+//! A mount: `ariel mount -f` as a child, unmounted at its end and proved to be gone, also when the
+//! test fails.
+
+use super::cell::{Cell, first_line};
+use super::process::{Proc, ariel, run, text};
+use super::{eventually, local, scratch};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// How long a mount may take to work, and to end.
+const LIMIT: Duration = Duration::from_secs(30);
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The mount.
+pub struct Mount {
+    point: PathBuf,
+    daemon: Option<Proc>,
+    log: PathBuf,
+}
+
+impl Mount {
+    /// Mounts the cell. In local mode every "mount" of a cell is the same directory.
+    pub(super) fn start(cell: &Cell, args: &[&str]) -> Self {
+        if local() {
+            let split = std::env::var_os("ARIEL_IT_LOCAL").is_some_and(|v| v == "split");
+            let number = if split {
+                COUNT.fetch_add(1, Ordering::Relaxed)
+            } else {
+                0
+            };
+            let point = cell.scratch().dir(&format!("local-{number}"));
+            return Self {
+                point,
+                daemon: None,
+                log: PathBuf::new(),
+            };
+        }
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let point = cell.scratch().dir(&format!("mount-{number}"));
+        Self::start_at(cell, point, args)
+    }
+
+    /// Mounts the cell at a directory that is there.
+    pub fn start_at(cell: &Cell, point: PathBuf, args: &[&str]) -> Self {
+        let name = point.file_name().unwrap().to_str().unwrap();
+        let log = cell.scratch().join(&format!("{name}.log"));
+        let mut words = vec!["mount", cell.addr(), point.to_str().unwrap(), "-f"];
+        words.extend(args);
+        let mut command = ariel(&words);
+        let stderr = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
+        command.stdout(Stdio::piped()).stderr(stderr);
+        cell.watch().add_mount(&point);
+        let mut daemon = Proc::spawn(&mut command, Some(cell.watch())).unwrap();
+        let line = first_line(&mut daemon, LIMIT);
+        let mount = Self {
+            point,
+            daemon: Some(daemon),
+            log,
+        };
+        let expected = format!("mounted {} at {}", cell.addr(), mount.point.display());
+        assert_eq!(line.as_deref(), Ok(expected.as_str()), "{}", mount.log());
+        assert!(
+            scratch::is_mounted(&mount.point),
+            "{} is no mount",
+            mount.point.display()
+        );
+        mount
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.point.join(name)
+    }
+
+    /// What the daemon has logged so far.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The daemon's process, unless in local mode.
+    pub fn daemon(&mut self) -> &mut Proc {
+        self.daemon.as_mut().expect("a real mount has a daemon")
+    }
+
+    /// For a mount that has ended by itself: there is nothing to unmount any more.
+    pub fn forget(mut self) {
+        self.daemon = None;
+    }
+
+    /// Ends the daemon as `kill -9` does, and expects its mount to go.
+    pub fn kill9(mut self) {
+        let mut daemon = self.daemon.take().expect("a real mount has a daemon");
+        daemon.signal(rustix::process::Signal::KILL);
+        let gone = eventually(LIMIT, || !scratch::is_mounted(&self.point));
+        if !gone {
+            scratch::force_unmount(&self.point);
+        }
+        let ended = daemon.wait(LIMIT);
+        assert!(
+            gone,
+            "a killed daemon leaves its mount at {}",
+            self.point.display()
+        );
+        assert!(ended.is_some(), "a killed daemon stays");
+    }
+
+    fn end(&mut self, daemon: &mut Proc) -> Result<(), String> {
+        let output = run(&mut ariel(&[Path::new("umount"), &self.point]));
+        if !output.status.success() {
+            return Err(format!("ariel umount: {}", text(&output)));
+        }
+        let status = daemon
+            .wait(LIMIT)
+            .ok_or("the daemon goes on after the unmount")?;
+        if !status.success() {
+            return Err(format!("the daemon ended with {status}"));
+        }
+        if scratch::is_mounted(&self.point) {
+            return Err("the mount is still there".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else {
+            return;
+        };
+        if std::thread::panicking() {
+            // What failed may be the mount itself: nothing is asked of it any more.
+            scratch::force_unmount(&self.point);
+            daemon.wait(Duration::from_secs(5));
+            return;
+        }
+        let result = self.end(&mut daemon);
+        scratch::force_unmount(&self.point);
+        drop(daemon);
+        if let Err(why) = result {
+            panic!("{}: {why}\n{}", self.point.display(), self.log());
+        }
+    }
+}

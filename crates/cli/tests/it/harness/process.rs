@@ -1,0 +1,185 @@
+//! Processes that are always waited for, within a limit, and never outlive their test.
+
+use super::watchdog::WatchId;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+/// The longest that an ordinary command may take.
+pub const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+/// Ends a process group at once.
+pub fn kill_group(group: u32) {
+    let _ = kill_process_group(pid(group), Signal::KILL);
+}
+
+/// A child in a process group of its own; dropping it kills the group.
+pub struct Proc {
+    child: Child,
+    watch: Option<WatchId>,
+    ended: Option<ExitStatus>,
+}
+
+impl Proc {
+    pub fn spawn(command: &mut Command, watch: Option<WatchId>) -> std::io::Result<Self> {
+        let child = command.process_group(0).spawn()?;
+        if let Some(watch) = watch {
+            watch.add_group(child.id());
+        }
+        Ok(Self {
+            child,
+            watch,
+            ended: None,
+        })
+    }
+
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Sends a signal to the process itself; its helpers in the group stay.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.poll().is_none() {
+            kill_process(pid(self.child.id()), signal).unwrap();
+        }
+    }
+
+    /// Has it ended?
+    pub fn poll(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().unwrap();
+            if let (Some(_), Some(watch)) = (self.ended, self.watch) {
+                watch.remove_group(self.child.id());
+            }
+        }
+        self.ended
+    }
+
+    /// Waits for the end, within the limit.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        super::eventually(limit, || self.poll().is_some());
+        self.ended
+    }
+
+    /// Ends it at once, without a chance to clean up.
+    pub fn kill9(&mut self) {
+        self.signal(Signal::KILL);
+        let ended = self.wait(Duration::from_secs(20));
+        assert!(
+            ended.is_some(),
+            "process {} survives SIGKILL",
+            self.child.id()
+        );
+    }
+}
+
+impl Drop for Proc {
+    fn drop(&mut self) {
+        if self.poll().is_none() {
+            kill_group(self.child.id());
+            self.wait(Duration::from_secs(10));
+        }
+    }
+}
+
+/// The program under test.
+pub fn ariel<S: AsRef<OsStr>>(args: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ariel"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end. Its output goes to nameless files, not pipes: a daemon that a command
+/// leaves behind may keep its output open, and must not make the test wait for it.
+pub fn run_within(command: &mut Command, limit: Duration) -> Output {
+    let (mut out, mut err) = (nameless(), nameless());
+    command
+        .stdout(out.try_clone().unwrap())
+        .stderr(err.try_clone().unwrap());
+    command.stdin(Stdio::null());
+    let shown = format!("{command:?}");
+    let started = Proc::spawn(command, None);
+    let mut child = started.unwrap_or_else(|e| panic!("cannot start {shown}: {e}"));
+    let status = child.wait(limit);
+    drop(child);
+    let output = Output {
+        status: status.unwrap_or_default(),
+        stdout: content(&mut out),
+        stderr: content(&mut err),
+    };
+    assert!(
+        status.is_some(),
+        "not done within {limit:?}: {shown}\n{}",
+        text(&output)
+    );
+    output
+}
+
+/// Runs a command to its end, within the usual limit.
+pub fn run(command: &mut Command) -> Output {
+    run_within(command, COMMAND_LIMIT)
+}
+
+/// Runs a line of shell in a directory, with an environment that does not change what is printed.
+pub fn shell(dir: &Path, line: &str) -> Output {
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", line])
+        .current_dir(dir)
+        .envs([("LC_ALL", "C"), ("TZ", "UTC")]);
+    run_within(&mut command, Duration::from_secs(180))
+}
+
+/// Runs a line of shell that must succeed; gives what it printed.
+pub fn shell_ok(dir: &Path, line: &str) -> String {
+    let output = shell(dir, line);
+    assert!(
+        output.status.success(),
+        "in {}: {line}\n{}",
+        dir.display(),
+        text(&output)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// All that a command said and how it ended, to be shown when it should have been otherwise.
+pub fn text(output: &Output) -> String {
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    format!("{}\nstdout: {out}\nstderr: {err}", output.status)
+}
+
+fn nameless() -> File {
+    let name = format!(
+        "ariel-it-out-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    );
+    let path = std::env::temp_dir().join(name);
+    let mut options = File::options();
+    let file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .unwrap();
+    std::fs::remove_file(path).unwrap();
+    file
+}
+
+fn content(file: &mut File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.rewind().unwrap();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}

@@ -1,0 +1,96 @@
+//! What a server or a mount says of itself: `ariel status --json`, and counting messages with it.
+
+use super::process::{ariel, run, text};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::time::Duration;
+
+/// Messages by kind.
+pub type Counts = BTreeMap<String, u64>;
+
+/// Asks for the status.
+pub fn status(target: impl AsRef<OsStr>) -> Value {
+    let args = [OsStr::new("status"), OsStr::new("--json"), target.as_ref()];
+    let output = run(&mut ariel(&args));
+    assert!(
+        output.status.success(),
+        "ariel status --json: {}",
+        text(&output)
+    );
+    serde_json::from_slice(&output.stdout).expect("status --json prints one JSON object")
+}
+
+/// The counters under a path of keys.
+pub fn counts(status: &Value, path: &[&str]) -> Counts {
+    let found = path.iter().try_fold(status, |value, key| value.get(key));
+    let object = found.and_then(Value::as_object);
+    let object = object.unwrap_or_else(|| panic!("no {path:?} in {status:#}"));
+    object
+        .iter()
+        .map(|(kind, n)| (kind.clone(), n.as_u64().unwrap()))
+        .collect()
+}
+
+/// What has come since; kinds that have not changed are left out.
+pub fn since(before: &Counts, after: &Counts) -> Counts {
+    let grown = |(kind, n): (&String, &u64)| {
+        let more = n - before.get(kind).copied().unwrap_or(0);
+        (more > 0).then(|| (kind.clone(), more))
+    };
+    after.iter().filter_map(grown).collect()
+}
+
+/// Requests at the daemon's door (from the kernel).
+pub fn fuse_requests(mount: &Path) -> Counts {
+    counts(&status(mount), &["fuse", "requests"])
+}
+
+/// Messages at the server's door (from all its clients).
+pub fn server_received(addr: &str) -> Counts {
+    counts(&status(addr), &["received"])
+}
+
+/// Messages at both doors while something is done.
+pub struct Doors {
+    pub daemon: Counts,
+    pub server: Counts,
+}
+
+/// Counts what the work costs at both doors. RELEASE comes after close(2) has returned, so the
+/// counters are read when they have come to rest. What asking for the status costs itself is
+/// measured just before, and left out; keep-alives are left out as well.
+pub fn cost_of(mount: &Path, addr: &str, work: impl FnOnce()) -> Doors {
+    let first = server_received(addr);
+    let asking = since(&first, &server_received(addr));
+    let daemon_before = at_rest(mount);
+    let server_before = server_received(addr);
+    work();
+    let daemon = since(&daemon_before, &at_rest(mount));
+    let mut server = since(&server_before, &server_received(addr));
+    server.remove("KeepAlive");
+    for (kind, n) in &asking {
+        if let Some(count) = server.get_mut(kind) {
+            *count = count.saturating_sub(*n);
+        }
+    }
+    server.retain(|_, n| *n > 0);
+    Doors { daemon, server }
+}
+
+fn at_rest(mount: &Path) -> Counts {
+    let mut last = fuse_requests(mount);
+    for _ in 0..50 {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = fuse_requests(mount);
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+    panic!(
+        "requests keep coming to {} while nobody uses it: {last:?}",
+        mount.display()
+    );
+}

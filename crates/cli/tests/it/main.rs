@@ -1,0 +1,31 @@
+//! The whole program at work: a real server, real mounts through the kernel, real programs.
+//!
+//! Guarantees: a test never hangs (a watchdog ends what it started and lets it fail), leaves no
+//! mount and no process behind, and ends with `ariel fsck` clean. Without root or `/dev/fuse` the
+//! tests say `SKIPPED` and pass, except where `CI` is set: there they fail.
+//!
+//! With `ARIEL_IT_LOCAL=1` both "mounts" are one directory of the local file system. What is judged
+//! here is then true by definition, so this is how the tests themselves are checked: the judge
+//! passes on a local file system. Tests of the program itself are skipped in that mode. With
+//! `ARIEL_IT_LOCAL=split` each "mount" is a directory of its own, two that never agree: every test
+//! that compares two mounts must fail then.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod append;
+mod basics;
+mod basics_more;
+mod cli;
+mod cli_daemons;
+mod contention;
+mod damage;
+mod exact;
+mod exact_names;
+mod excl;
+mod harness;
+mod killed;
+mod mmap;
+mod real;
+mod restart;
+mod torture;
+mod warm;

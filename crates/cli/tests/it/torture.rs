@@ -1,0 +1,71 @@
+//! `ariel torture` on real mounts is clean, and tells what cannot be run.
+
+use crate::harness::process::run_within;
+use crate::harness::{Pair, Scratch, ariel, run, text};
+use std::time::Duration;
+
+/// A bounded run takes its time, and the rest of its last round.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// Part of `make soak`, not of `make test`: it still finds the two races that docs/torture.md names
+/// ("What it finds today") in most runs.
+#[test]
+fn two_mounts_are_linearizable() {
+    if std::env::var_os("ARIEL_LONG").is_none() {
+        eprintln!("NOT RUN: two_mounts_are_linearizable is for `make soak` (ARIEL_LONG=1)");
+        return;
+    }
+    let Some(pair) = Pair::start("torture") else {
+        return;
+    };
+    let (a, b) = (pair.a.path(), pair.b.path());
+    let mounts = [
+        "--mount",
+        a.to_str().unwrap(),
+        "--mount",
+        b.to_str().unwrap(),
+    ];
+    let mut args = vec!["torture", "--seconds", "10", "--seed", "7"];
+    args.extend(mounts);
+    let output = run_within(&mut ariel(&args), LIMIT);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("linearizable: every answer"), "{said}");
+    let count = said
+        .lines()
+        .find_map(|line| line.split_once(" operations on "));
+    let count: u64 = count.unwrap().0.parse().unwrap();
+    assert!(count > 1000, "only {count} operations: {said}");
+}
+
+#[test]
+fn a_local_directory_is_linearizable_and_its_report_is_json() {
+    let scratch = Scratch::new("torture-local");
+    let dir = scratch.path().to_str().unwrap();
+    let args = ["torture", "--local", dir, "--operations", "5000", "--json"];
+    let output = run_within(&mut ariel(&args), LIMIT);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["linearizable"], true, "{report}");
+    assert!(report["operations"].as_u64() >= Some(5000), "{report}");
+}
+
+#[test]
+fn what_cannot_be_run_is_told_with_code_2() {
+    let scratch = Scratch::new("torture-refused");
+    let (a, b) = (scratch.join("a"), scratch.join("b"));
+    for dir in [&a, &b] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    for (args, told) in [
+        (vec!["torture"], "--mount"),
+        (vec!["torture", "--mount", "/nowhere/at/all"], "/nowhere"),
+        (vec!["torture", "--mount", a, "--mount", b], "same tree"),
+    ] {
+        let output = run(&mut ariel(&args));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output));
+        assert!(said.contains(told), "{args:?}: {said}");
+    }
+}

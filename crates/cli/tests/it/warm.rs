@@ -1,0 +1,198 @@
+//! What is cached stays in the kernel: messages are counted at the daemon's door and at the
+//! server's while 2,000 files are read and listed a second time.
+//!
+//! Two things are allowed everywhere. KeepAlive to the server, which depends on time alone. STATFS,
+//! at most one for each `find`: the kernel never caches it, and `find` asks once for each file
+//! system that it enters.
+
+use crate::harness::cell::CellOptions;
+use crate::harness::status::{Counts, Doors, cost_of, status};
+use crate::harness::{Cell, Mount, process::shell_ok, real_system};
+use std::fs;
+use std::path::Path;
+
+const FILES: u64 = 2_000;
+
+fn populate(root: &Path) {
+    for d in 0..20 {
+        let dir = root.join(format!("dir-{d}"));
+        fs::create_dir(&dir).unwrap();
+        for f in 0..FILES / 20 {
+            fs::write(
+                dir.join(format!("file-{f}")),
+                format!("file {d} {f}\n").repeat(20),
+            )
+            .unwrap();
+        }
+    }
+}
+
+fn read_all(root: &Path) {
+    let lines = shell_ok(root, "find . -type f -print0 | xargs -0 cat | wc -l");
+    assert_eq!(lines.trim(), (FILES * 20).to_string(), "lines in all files");
+}
+
+fn list_all(root: &Path) {
+    let lines = shell_ok(root, "find . -ls | wc -l");
+    assert_eq!(
+        lines.trim(),
+        (FILES + 20 + 1).to_string(),
+        "lines of find -ls"
+    );
+}
+
+fn look_for_absent(root: &Path) {
+    for n in 0..200 {
+        assert!(fs::metadata(root.join(format!("dir-3/absent-{n}"))).is_err());
+        assert!(fs::metadata(root.join(format!("nowhere-{n}"))).is_err());
+    }
+}
+
+/// Takes away what is allowed of this kind, and gives how many there were.
+fn allow(counts: &mut Counts, kind: &str, most: u64, what: &str) -> u64 {
+    let n = counts.remove(kind).unwrap_or(0);
+    assert!(
+        n <= most,
+        "{what}: {n} messages {kind}, at most {most} are due"
+    );
+    n
+}
+
+fn assert_silent(doors: Doors, finds: u64, what: &str) {
+    let Doors {
+        mut daemon,
+        mut server,
+    } = doors;
+    allow(&mut daemon, "STATFS", finds, what);
+    allow(&mut server, "StatFs", finds, what);
+    assert!(
+        daemon.is_empty(),
+        "{what}: the kernel asked the daemon: {daemon:?}"
+    );
+    assert!(
+        server.is_empty(),
+        "{what}: the server was asked: {server:?}"
+    );
+}
+
+/// What reading everything once more costs. The kernel may take pages from its cache when memory
+/// is short, whatever Ariel does: a pass in which it fetched pages again that it had evicted (it
+/// counts that), and in which the server asked for nothing, says nothing about Ariel and is
+/// repeated.
+fn read_again(root: &Path, addr: &str) -> Doors {
+    for _ in 0..5 {
+        let before = (recalls(root), refaults());
+        let doors = cost_of(root, addr, || read_all(root));
+        let after = (recalls(root), refaults());
+        let reads = doors.daemon.get("READ").copied().unwrap_or(0);
+        if reads == 0 || before.0 != after.0 || before.1 == after.1 {
+            return doors;
+        }
+        eprintln!("the kernel had evicted pages ({reads} reads): once more");
+    }
+    panic!("the kernel evicts pages in each pass: too little memory for this test");
+}
+
+fn recalls(mount: &Path) -> u64 {
+    status(mount)["recalls"]
+        .as_u64()
+        .expect("a mount says how many recalls it had")
+}
+
+/// Pages of files that the kernel had evicted and needed again, since the machine started.
+fn refaults() -> u64 {
+    let counters = fs::read_to_string("/proc/vmstat").unwrap();
+    let line = counters
+        .lines()
+        .find_map(|line| line.strip_prefix("workingset_refault_file "));
+    line.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+fn warm_mount(cell: &Cell, mount: &Mount, silent: bool) {
+    let (root, addr) = (mount.path(), cell.addr());
+    // Twice: the first time fills the caches; after it the kernel has forgotten each file's time of
+    // access (it does so whenever it has read pages), and asks the daemon for it at the next stat.
+    read_all(root);
+    read_all(root);
+    let again = read_again(root, addr);
+    if silent {
+        assert_silent(again, 1, "find | xargs cat again, silent opens");
+    } else {
+        let Doors { mut daemon, server } = again;
+        let opens = allow(&mut daemon, "OPEN", FILES, "find | xargs cat again");
+        let releases = allow(&mut daemon, "RELEASE", FILES, "find | xargs cat again");
+        assert_eq!(
+            (opens, releases),
+            (FILES, FILES),
+            "each open is announced once"
+        );
+        assert_silent(Doors { daemon, server }, 1, "find | xargs cat again");
+    }
+    list_all(root);
+    assert_silent(cost_of(root, addr, || list_all(root)), 1, "find -ls again");
+    look_for_absent(root);
+    let absent = cost_of(root, addr, || look_for_absent(root));
+    assert_silent(absent, 0, "stat of absent names again");
+}
+
+fn cell(name: &str) -> Option<Cell> {
+    if !real_system(name) {
+        return None;
+    }
+    // Alone: memory that other tests need may take pages from the kernel's cache.
+    Cell::start_with(
+        name,
+        CellOptions {
+            alone: true,
+            ..CellOptions::default()
+        },
+    )
+}
+
+#[test]
+fn a_warm_tree_costs_only_announcements() {
+    let Some(cell) = cell("warm") else { return };
+    let (a, b) = (cell.mount(), cell.mount());
+    populate(a.path());
+    // The mount that has only read, then the one that has written.
+    warm_mount(&cell, &b, false);
+    warm_mount(&cell, &a, false);
+}
+
+#[test]
+fn a_warm_tree_costs_nothing_with_silent_opens() {
+    let Some(cell) = cell("warm-silent") else {
+        return;
+    };
+    let writer = cell.mount();
+    populate(writer.path());
+    drop(writer);
+    let mount = cell.mount_with(&["--opens", "silent"]);
+    warm_mount(&cell, &mount, true);
+}
+
+#[test]
+fn opening_again_what_this_mount_writes_costs_the_server_nothing() {
+    let Some(cell) = cell("warm-write") else {
+        return;
+    };
+    let mount = cell.mount();
+    let write = || {
+        for n in 0..50 {
+            let file = fs::File::options()
+                .write(true)
+                .open(mount.join(&format!("f{n}")));
+            std::io::Write::write_all(&mut file.unwrap(), b"over and over").unwrap();
+        }
+    };
+    (0..50).for_each(|n| fs::write(mount.join(&format!("f{n}")), b"first").unwrap());
+    write();
+    let mut cost = cost_of(mount.path(), cell.addr(), write);
+    // The cleaner may write back what has become old in the meantime.
+    cost.server.remove("Write");
+    assert!(
+        cost.server.is_empty(),
+        "the server was asked: {:?}",
+        cost.server
+    );
+}

@@ -1,0 +1,259 @@
+//! Rules for each source file: sizes, how it begins, what it may name.
+
+use super::source::{Line, Source};
+use super::{files, no_complaints, root, shown};
+
+const COLUMNS: usize = 100;
+const FILE_LINES: usize = 500;
+const FILE_LINES_WITH_TESTS: usize = 800;
+const FUNCTION_LINES: usize = 70;
+
+fn sources() -> Vec<Source> {
+    files(&root().join("crates"), ".rs")
+        .iter()
+        .map(|path| Source::read(path))
+        .collect()
+}
+
+/// Complains of each line of which the rule says so.
+fn lines(rule: &str, wrong: impl Fn(&Source, &Line) -> bool) {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        for (at, line) in source.lines.iter().enumerate() {
+            if wrong(&source, line) {
+                let text = line.text.trim();
+                complaints.push(format!("{}:{}: {text}", shown(&source.path), at + 1));
+            }
+        }
+    }
+    no_complaints(rule, complaints);
+}
+
+#[test]
+fn lines_fit() {
+    lines("longer than 100 columns", |_, line| {
+        line.text.chars().count() > COLUMNS
+    });
+    lines("space at the end, or a tab", |_, line| {
+        line.text.ends_with(' ') || (line.text.contains('\t') && line.code.contains('\t'))
+    });
+}
+
+#[test]
+fn files_and_functions_fit() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        let name = shown(&source.path);
+        let all = source.lines.len();
+        let code = source.lines.iter().filter(|line| !line.is_test).count();
+        if all > FILE_LINES_WITH_TESTS {
+            complaints.push(format!(
+                "{name}: {all} lines, {FILE_LINES_WITH_TESTS} with tests"
+            ));
+        }
+        if code > FILE_LINES && !source.is_test_file() {
+            complaints.push(format!(
+                "{name}: {code} lines without tests, at most {FILE_LINES}"
+            ));
+        }
+        for function in source.functions() {
+            let (line, length) = (function.line, function.length);
+            if length > FUNCTION_LINES {
+                let what = format!("{name}:{line}: fn {} has {length} lines", function.name);
+                complaints.push(format!("{what}, at most {FUNCTION_LINES}"));
+            }
+        }
+    }
+    no_complaints("too long", complaints);
+}
+
+#[test]
+fn each_file_begins_with_what_it_is_for() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        let first = source.lines.first().map_or("", |line| line.text.as_str());
+        if !first.starts_with("//! ") {
+            complaints.push(shown(&source.path));
+        }
+    }
+    no_complaints("the first line is no `//!` comment", complaints);
+}
+
+#[test]
+fn unsafe_is_for_the_kernel_boundary_only() {
+    let mut complaints = Vec::new();
+    for source in sources() {
+        let (of, below) = (source.crate_name().unwrap(), source.below_crate().unwrap());
+        let of_fuse = of == "fuse";
+        let in_tests = below.starts_with("tests/") && below.matches('/').count() == 1;
+        let entry = below == "src/lib.rs" || below == "src/main.rs" || in_tests;
+        let entry = entry || (below.starts_with("tests/") && below.ends_with("/main.rs"));
+        let forbids = |line: &Line| line.code.trim() == "#![forbid(unsafe_code)]";
+        if entry && !of_fuse && !source.lines.iter().any(forbids) {
+            complaints.push(format!(
+                "{}: no #![forbid(unsafe_code)]",
+                shown(&source.path)
+            ));
+        }
+        for (at, line) in source.lines.iter().enumerate() {
+            let words: Vec<&str> = line.code.split(|c: char| !is_word(c)).collect();
+            if words.contains(&"unsafe") && !of_fuse {
+                complaints.push(format!("{}:{}: unsafe", shown(&source.path), at + 1));
+            }
+        }
+    }
+    no_complaints("unsafe belongs into crate fuse alone", complaints);
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Crates whose sources may not look at a clock or at randomness, but for one file each of `net`.
+/// `cli` is the program's edge: it sets limits for people's commands.
+fn is_pure(source: &Source) -> bool {
+    source.crate_name().is_some_and(|name| name != "cli") && !source.is_test_file()
+}
+
+fn is(source: &Source, of: &str, below: &str) -> bool {
+    source.crate_name().as_deref() == Some(of) && source.below_crate().as_deref() == Some(below)
+}
+
+#[test]
+fn one_file_reads_the_clock() {
+    let words = [
+        "Instant::now",
+        "SystemTime::now",
+        "UNIX_EPOCH",
+        "clock_gettime",
+    ];
+    lines(
+        "the clock is read in net/src/clock.rs only",
+        |source, line| {
+            let reads = words.iter().any(|word| line.code.contains(word));
+            let clock = is(source, "net", "src/clock.rs");
+            // How long the kernel keeps a notification is no decision of the file system's, and
+            // fuse may not use net: its notifier measures its own waits.
+            let below = source.below_crate().unwrap();
+            let notify = below == "src/notify.rs" || below.starts_with("src/notify/");
+            let notifier = source.crate_name().as_deref() == Some("fuse") && notify;
+            reads && !line.is_test && is_pure(source) && !clock && !notifier
+        },
+    );
+}
+
+#[test]
+fn one_file_reads_randomness() {
+    let words = [
+        "getrandom",
+        "/dev/urandom",
+        "RandomState",
+        "thread_rng",
+        "rand::",
+    ];
+    lines(
+        "randomness is read in net/src/entropy.rs only",
+        |source, line| {
+            // Strings are blanked in `code`; the device's name would be in one.
+            let device = line.text.contains(words[1]) && !line.text.trim().starts_with("//");
+            let reads = device || words.iter().any(|word| line.code.contains(word));
+            reads && !line.is_test && is_pure(source) && !is(source, "net", "src/entropy.rs")
+        },
+    );
+}
+
+#[test]
+fn error_numbers_have_one_file_for_each_front() {
+    // Only names that cannot be anything else; `Errno` itself is what system calls return, and the
+    // crates that make system calls may look at it.
+    let names = [
+        "ENOENT",
+        "EEXIST",
+        "ENOTEMPTY",
+        "EISDIR",
+        "ENOTDIR",
+        "ESTALE",
+        "ENAMETOOLONG",
+    ];
+    lines(
+        "error numbers are chosen in fuse/src/**/errno.rs only",
+        |source, line| {
+            let below = source.below_crate().unwrap();
+            let pure = ["wire", "logic", "server", "client", "sim"];
+            let judged = source
+                .crate_name()
+                .is_some_and(|name| pure.contains(&name.as_str()));
+            let named = line
+                .code
+                .split(|c| !is_word(c))
+                .any(|word| names.contains(&word));
+            named
+                && judged
+                && !line.is_test
+                && !source.is_test_file()
+                && !below.ends_with("errno.rs")
+        },
+    );
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Spelled in parts, so that this file does not complain of itself.
+    let later = [
+        concat!("FIX", "ME"),
+        concat!("XX", "X"),
+        concat!("TO", "DO"),
+    ];
+    let has_later = |text: &str| {
+        text.split(|c| !is_word(c))
+            .any(|word| later.contains(&word))
+    };
+    lines("marks of what is missing", |_, line| has_later(&line.text));
+    let macros = [
+        concat!("to", "do!"),
+        concat!("unimpl", "emented!"),
+        concat!("db", "g!"),
+    ];
+    lines("stubs", |_, line| {
+        macros.iter().any(|word| line.code.contains(word))
+    });
+    let ignored = concat!("#[ign", "ore");
+    lines("tests that nobody runs", |_, line| {
+        line.code.contains(ignored)
+    });
+}
+
+#[test]
+fn every_file_belongs_to_its_crate() {
+    // A module that is in no `mod` is never compiled, and rots.
+    let all = sources();
+    let mut complaints = Vec::new();
+    for source in &all {
+        let below = source.below_crate().unwrap();
+        let entry = ["src/lib.rs", "src/main.rs", "build.rs"].contains(&below.as_str());
+        let direct = !below.starts_with("src/") && below.matches('/').count() == 1;
+        let name = match below.strip_suffix("/mod.rs") {
+            Some(folder) => folder.rsplit('/').next().unwrap(),
+            None => below.rsplit('/').next().unwrap().trim_end_matches(".rs"),
+        };
+        if entry || direct || name == "main" {
+            continue;
+        }
+        let declares = |line: &Line| {
+            let code = line.code.trim();
+            code.ends_with(&format!("mod {name};")) || code.contains(&format!("mod {name} {{"))
+        };
+        let same = |other: &&Source| other.crate_name() == source.crate_name();
+        let named_by_path = |line: &Line| line.text.contains(&format!("{name}.rs\""));
+        let known = all.iter().filter(same).any(|other| {
+            other
+                .lines
+                .iter()
+                .any(|line| declares(line) || named_by_path(line))
+        });
+        if !known {
+            complaints.push(shown(&source.path));
+        }
+    }
+    no_complaints("no `mod` names this file", complaints);
+}
