@@ -1,0 +1,49 @@
+# The commands of this repository. Each needs only what it installs itself, and Rust.
+.PHONY: help up down build test demo soak clean
+
+CARGO = cargo
+ARIEL = target/release/ariel
+CELL = $(CURDIR)/.cell
+
+help:
+	@echo 'make up     build, start a server and mount it at .cell/mount'
+	@echo 'make down   unmount and stop it; the data stays in .cell/data'
+	@echo 'make test   format, lints, all tests (mounting tests need root)'
+	@echo 'make demo   two mounts and real programs: a C build, git, sqlite, tar'
+	@echo 'make soak   the long tests: a minute of contention each, many simulated worlds'
+	@echo 'make clean  take the mount away, then what was built (the data stays)'
+
+build:
+	$(CARGO) build --release --locked
+
+up: build
+	@tools/setup mount
+	@mkdir -p $(CELL)
+	$(ARIEL) up --data $(CELL)/data --mount $(CELL)/mount
+	@echo
+	@echo 'Try it:   echo hello > .cell/mount/hello; ls -l .cell/mount'
+	@echo 'Look:     $(ARIEL) status .cell/mount'
+	@echo 'End it:   make down'
+
+down:
+	$(ARIEL) down --data $(CELL)/data
+
+test:
+	@tools/setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --locked --no-fail-fast
+
+demo: build
+	@tools/setup
+	demo/run
+
+soak: build
+	@tools/setup
+	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- contention two_mounts
+	$(ARIEL) sim --count 100000
+
+clean:
+	@if [ -x $(ARIEL) ] && grep -q ' $(CELL)/mount ' /proc/self/mountinfo; then \
+		$(ARIEL) down --data $(CELL)/data; fi
+	$(CARGO) clean
