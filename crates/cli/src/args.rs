@@ -3,8 +3,10 @@
 use crate::failure::{Failure, NOT_RUN};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,6 +113,7 @@ pub(crate) struct ServeArgs {
 Examples:
   ariel mount 127.0.0.1:7000 /mnt/a
   ariel mount 127.0.0.1:7000 /mnt/b -f --opens silent
+  ariel mount 127.0.0.1:7000 /mnt/c --cache ttl=1s     may show what is a second old
 Returns when the mount works. With -f it prints `mounted ADDR at DIR` then, stays in the foreground
 and ends when it is unmounted, or unmounts on SIGTERM and SIGINT.")]
 pub(crate) struct MountArgs {
@@ -131,6 +134,11 @@ pub(crate) struct MountArgs {
     /// writes are seen by other machines later
     #[arg(long, value_enum, default_value_t = Opens::Announced)]
     pub(crate) opens: Opens,
+    /// For how long the kernel keeps names, attributes and pages: `exact`, until just before they
+    /// become wrong; or `ttl=1s` (any time in s or ms), as other network file systems do: then
+    /// programs may read what is that old. Only to compare with, and to test judges
+    #[arg(long, value_name = "HOW", default_value = "exact", value_parser = cache)]
+    pub(crate) cache: Cache,
     /// Most memory for cached blocks, MiB
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -153,6 +161,24 @@ pub(crate) enum Opens {
     Announced,
     /// None.
     Silent,
+}
+
+/// For how long does the kernel keep what it is given?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// As long as it is true.
+    Exact,
+    /// For this time.
+    Ttl(Duration),
+}
+
+impl fmt::Display for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cache::Exact => f.write_str("exact"),
+            Cache::Ttl(time) => write!(f, "ttl={time:?}"),
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -312,6 +338,29 @@ fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
+/// `exact`, or `ttl=` and a time.
+fn cache(text: &str) -> Result<Cache, String> {
+    let time = match text.strip_prefix("ttl=") {
+        Some(time) => duration(time),
+        None if text == "exact" => return Ok(Cache::Exact),
+        None => None,
+    };
+    let wrong =
+        "neither `exact` nor a lifetime from 1 ms to a day, such as `ttl=1s` or `ttl=200ms`";
+    time.map(Cache::Ttl).ok_or_else(|| wrong.to_owned())
+}
+
+/// A time with its unit, from 1 ms to a day.
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit_s) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s')?, 1.0),
+    };
+    let seconds = number.parse::<f64>().ok()? * unit_s;
+    let fits = (1e-3..=86_400.0).contains(&seconds);
+    fits.then(|| Duration::from_secs_f64(seconds))
+}
+
 /// What is wrong with a command line, on one line.
 pub(crate) fn failure(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -358,12 +407,33 @@ mod tests {
                 &["ariel", "mount", "127.0.0.1:1", "x", "--write-delay", "x"],
                 "write-delay",
             ),
+            (
+                &["ariel", "mount", "127.0.0.1:1", "x", "--cache", "ttl=1"],
+                "ttl=1s",
+            ),
         ] {
             let failure = failure(&Args::try_parse_from(words).unwrap_err());
             let line = failure.to_string();
             assert_eq!(failure.code, NOT_RUN);
             assert!(line.contains(told) && line.contains("--help"), "{line}");
             assert!(!line.contains('\n') && !line.contains("Usage"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_lifetime_has_a_unit() {
+        for (text, told) in [
+            ("exact", "exact"),
+            ("ttl=1s", "ttl=1s"),
+            ("ttl=0.5s", "ttl=500ms"),
+            ("ttl=200ms", "ttl=200ms"),
+        ] {
+            assert_eq!(cache(text).unwrap().to_string(), told);
+        }
+        for wrong in [
+            "", "ttl=", "ttl=1", "ttl=-1s", "ttl=NaNs", "ttl=0s", "ttl=2d", "1s",
+        ] {
+            assert!(cache(wrong).is_err(), "{wrong}");
         }
     }
 

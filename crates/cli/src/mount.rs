@@ -1,11 +1,11 @@
 //! `ariel mount`: a mount as a process, in the foreground or as a daemon.
 
-use crate::args::{MountArgs, Opens};
+use crate::args::{Cache, MountArgs, Opens};
 use crate::control::{self, Listener};
 use crate::failure::Failure;
 use crate::guard::Guard;
 use crate::{daemon, log, paths, runtime, show, signals};
-use fuse::front::{Mount, MountOptions};
+use fuse::front::{Keeping, Mount, MountOptions};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,7 +56,7 @@ pub(crate) fn mount(args: MountArgs) -> Result<ExitCode, Failure> {
     let mount = Mount::start(options(&args, &point));
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let guard = start_guard(&mount);
-    let control = listen(&mount, args.server.to_string(), &point, send.clone());
+    let control = listen(&mount, &args, &point, send.clone());
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
     daemon::ready(&format!(
         "mounted {} at {}",
@@ -84,6 +84,10 @@ fn options(args: &MountArgs, point: &Path) -> MountOptions {
         server: args.server,
         threads: args.threads as usize,
         silent_opens: args.opens == Opens::Silent,
+        keeping: match args.cache {
+            Cache::Exact => Keeping::Exact,
+            Cache::Ttl(time) => Keeping::Timed(time),
+        },
         cache_mib: args.cache_mib,
         write_delay_ns: args.write_delay,
         name: format!("{}:{}", host.trim(), point.display()),
@@ -114,11 +118,17 @@ fn mounted_still(mount: &Mount) -> bool {
 }
 
 /// Opens the control socket. Without it the mount works all the same.
-fn listen(mount: &Arc<Mount>, server: String, point: &Path, send: Sender<End>) -> Option<Listener> {
+fn listen(
+    mount: &Arc<Mount>,
+    args: &MountArgs,
+    point: &Path,
+    send: Sender<End>,
+) -> Option<Listener> {
+    let (server, kept) = (args.server.to_string(), args.cache.to_string());
     let name = runtime::of_mount(point);
     let (mount, point) = (Arc::clone(mount), point.to_owned());
     let answer = move |word: &str| match word {
-        "status" => show::mount_status(&mount, &server, &point),
+        "status" => show::mount_status(&mount, (&server, &kept), &point),
         "tokens" => show::mount_tokens(&mount.client().tokens()),
         "unmount" => {
             let (reply, answer) = mpsc::channel();

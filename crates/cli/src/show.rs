@@ -83,8 +83,8 @@ pub(crate) fn server_tokens(tokens: &[server::TokenLine]) -> Value {
     json!({ "kind": "server", "tokens": tokens.iter().map(line).collect::<Vec<_>>() })
 }
 
-/// How a mount is.
-pub(crate) fn mount_status(mount: &Mount, server: &str, point: &Path) -> Value {
+/// How a mount is; `kept`: for how long its kernel keeps things.
+pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &Path) -> Value {
     let client = mount.client();
     let (figures, counters) = (client.figures(), client.counters());
     json!({
@@ -92,6 +92,7 @@ pub(crate) fn mount_status(mount: &Mount, server: &str, point: &Path) -> Value {
         "pid": std::process::id(),
         "mount": point.display().to_string(),
         "server": server,
+        "kept": kept,
         "session": format!("{:016x}", client.session()),
         "connected": figures.connected,
         "connections": counters.connections,

@@ -42,6 +42,9 @@ pub struct Options {
     pub congestion_threshold: u16,
     /// Let the kernel choose between `READDIR` and `READDIRPLUS`; else always the latter.
     pub readdirplus_auto: bool,
+    /// Let the kernel drop pages when new attributes show another time of change (the inexact way
+    /// of others); else it drops them when it is told to.
+    pub auto_inval: bool,
 }
 
 impl Default for Options {
@@ -53,6 +56,7 @@ impl Default for Options {
             max_background: 64,
             congestion_threshold: 48,
             readdirplus_auto: false,
+            auto_inval: false,
         }
     }
 }
@@ -154,7 +158,10 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
     } else {
         0
     };
-    let flags = (WANTED | auto) & offered;
+    let mut flags = (WANTED | auto) & offered;
+    if options.auto_inval && offered & init::AUTO_INVAL_DATA != 0 {
+        flags = flags & !init::EXPLICIT_INVAL_DATA | init::AUTO_INVAL_DATA;
+    }
     let page = rustix::param::page_size() as u32;
     let max_pages = (options.max_write / page).clamp(1, u32::from(u16::MAX));
     let negotiated = Negotiated {

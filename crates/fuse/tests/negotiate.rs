@@ -61,6 +61,18 @@ fn what_would_break_exactness_is_never_asked_for() {
 }
 
 #[test]
+fn pages_are_compared_by_time_only_where_that_is_asked_for() {
+    let options = Options {
+        auto_inval: true,
+        ..Options::default()
+    };
+    let Ok(Step::Agree(_, negotiated)) = negotiate(&kernel(45), &options) else {
+        panic!("refused");
+    };
+    assert!(negotiated.has(init::AUTO_INVAL_DATA) && !negotiated.has(init::EXPLICIT_INVAL_DATA));
+}
+
+#[test]
 fn old_kernels_get_what_they_know() {
     let old = InitIn {
         flags: !(init::INIT_EXT as u32),

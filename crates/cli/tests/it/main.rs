@@ -27,5 +27,6 @@ mod killed;
 mod mmap;
 mod real;
 mod restart;
+mod timed;
 mod torture;
 mod warm;

@@ -3,9 +3,7 @@
 //! A node id of the kernel is a vnode number: the root is 1 in both, and a vnode number is never
 //! used again within its partition, so nothing needs to be remembered between them.
 
-use std::time::Duration;
-
-use client::front::{How, Lifetime};
+use client::front::How;
 use rustix::fs::{FileType, OFlags, RenameFlags, XattrFlags};
 use wire::{
     Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
@@ -13,7 +11,6 @@ use wire::{
 };
 
 use crate::abi::{self, Kstatfs, SetattrIn, fattr};
-use crate::reply::FOREVER;
 use crate::request::{Header, Write};
 
 /// The permission bits, the set-id bits and the sticky bit of a mode.
@@ -58,14 +55,6 @@ pub(super) const fn fid(root: Fid, nodeid: u64) -> Fid {
         volume: root.volume,
         vnode: nodeid,
         uniq: 1,
-    }
-}
-
-/// How long the kernel keeps something.
-pub(super) const fn lifetime(lifetime: Lifetime) -> Duration {
-    match lifetime {
-        Lifetime::None => Duration::ZERO,
-        Lifetime::Forever => FOREVER,
     }
 }
 

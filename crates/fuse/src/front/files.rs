@@ -45,6 +45,7 @@ impl Tree {
             call,
             move |completion| match completion.done {
                 Done::Opened { cached } => {
+                    let cached = tree.keeping.caches(cached, opening.access);
                     let open = OpenOut::new(opening.handle(), convert::open_flags(cached));
                     if reply.open(&open) == Delivery::Unwanted {
                         tree.close(fid, opening);

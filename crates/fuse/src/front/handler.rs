@@ -12,6 +12,7 @@ use client::front::{Call, Completion, Done, Lifetime};
 use tracing::error;
 use wire::{Attr, Caller, Fid, Name, Op, Refusal};
 
+use super::keeping::Keeping;
 use super::{convert, errno};
 use crate::abi::{AttrOut, EntryOut};
 use crate::notify::Notifier;
@@ -25,6 +26,7 @@ pub(super) struct Tree {
     pub(super) root: Fid,
     /// The kernel does not announce opens and closes.
     pub(super) silent_opens: bool,
+    pub(super) keeping: Keeping,
     /// The kernel can be told to look up all names again. Where it cannot, taking back a name may
     /// wait for a lock that a request holds; so it is given none to keep.
     pub(super) keeps_names: bool,
@@ -115,8 +117,8 @@ impl Tree {
 
     /// How long the kernel may keep a name.
     pub(super) fn name_lifetime(&self, lifetime: Lifetime) -> Duration {
-        if self.keeps_names {
-            convert::lifetime(lifetime)
+        if self.keeps_names || !self.keeping.takes_back() {
+            self.keeping.lifetime(lifetime)
         } else {
             Duration::ZERO
         }
@@ -129,7 +131,7 @@ impl Tree {
             u64::from(found.fid.uniq),
             convert::attr(found.fid, &found.attr),
             self.name_lifetime(found.name_lifetime),
-            convert::lifetime(found.attr_lifetime),
+            self.keeping.lifetime(found.attr_lifetime),
         )
     }
 
@@ -141,14 +143,14 @@ impl Tree {
     }
 
     fn getattr(&self, header: &Header, reply: Reply) {
-        let fid = self.fid(header.nodeid);
+        let (fid, keeping) = (self.fid(header.nodeid), self.keeping);
         self.operate(
             convert::caller(header),
             Op::GetAttr { fid },
             move |completion| match completion.done {
                 Done::Attr { attr, lifetime } => {
-                    let (attr, lifetime) = (convert::attr(fid, &attr), convert::lifetime(lifetime));
-                    reply.attr(&AttrOut::new(attr, lifetime));
+                    let attr = convert::attr(fid, &attr);
+                    reply.attr(&AttrOut::new(attr, keeping.lifetime(lifetime)));
                 }
                 other => refuse_done(reply, &other),
             },

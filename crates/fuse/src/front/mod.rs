@@ -4,9 +4,9 @@
 //! Guarantees: no thread that serves requests ever waits: each request becomes a call whose
 //! callback answers it, so one thread is enough. Every reference that an answer gives to the
 //! kernel is counted in the client, and taken back if the kernel did not take the answer. Nothing
-//! is decided here about what may be cached: lifetimes and the ways of opening are the client's;
-//! what is added is what this kernel needs to be told so that they come true. Error numbers are
-//! chosen in `errno` and nowhere else.
+//! is decided here about what may be cached: lifetimes and the ways of opening are the client's,
+//! unless the mount was asked to be inexact (`keeping`); what is added is what this kernel needs to
+//! be told so that they come true. Error numbers are chosen in `errno` and nowhere else.
 //!
 //! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `listing`)
 //! and `notices`. `convert` holds the pure translations, `mounted` puts it all together.
@@ -15,10 +15,12 @@ mod convert;
 mod errno;
 mod files;
 mod handler;
+mod keeping;
 mod listing;
 mod mounted;
 mod names;
 mod notices;
 mod unmount;
 
+pub use keeping::Keeping;
 pub use mounted::{Mount, MountError, MountOptions};

@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 use wire::{Fid, limits};
 
 use super::handler::{Translator, Tree};
+use super::keeping::Keeping;
 use super::notices::Notices;
 use super::unmount::{self, Attempt};
 use crate::init::Options;
@@ -45,6 +46,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// Opens and closes are not announced: faster, and less exact for writers.
     pub silent_opens: bool,
+    /// For how long the kernel keeps what it is given.
+    pub keeping: Keeping,
     /// Memory for blocks, MiB.
     pub cache_mib: u32,
     /// Age at which changed blocks are written back, ns.
@@ -94,7 +97,7 @@ impl Mount {
     /// # Errors
     /// The server cannot be reached or the kernel cannot mount; nothing is mounted then.
     pub fn start(options: MountOptions) -> Result<Mount, MountError> {
-        let notices = Arc::new(Notices::default());
+        let notices = Arc::new(Notices::new(options.keeping));
         let front = Arc::clone(&notices) as Arc<dyn client::front::Front>;
         let client = Arc::new(Client::start(client_options(&options), front)?);
         match mount_and_serve(&options, &client, &notices) {
@@ -273,6 +276,7 @@ fn mount_and_serve(
     } = mount::mount(&options.dir, &as_mounted)?;
     let session_options = Options {
         threads: options.threads,
+        auto_inval: options.keeping.compares_times(),
         ..Options::default()
     };
     let read_ahead = session_options.max_readahead;
@@ -310,6 +314,7 @@ fn serve(
         client: Arc::clone(client),
         root,
         silent_opens: options.silent_opens,
+        keeping: options.keeping,
         keeps_names: session.negotiated().inc_epoch,
         notifier,
     };

@@ -308,7 +308,7 @@ impl Tree {
 
     /// Answers with a file and a handle. If the kernel does not take it, both go back.
     fn give_created(&self, creation: Creation, found: &Found, cached: bool) {
-        let cached = cached || self.silent_opens;
+        let cached = self.keeping.caches(cached, creation.opening.access) || self.silent_opens;
         let open = OpenOut::new(creation.opening.handle(), convert::open_flags(cached));
         let taken = creation.reply.create(&self.entry(found), &open);
         if taken == Delivery::Unwanted {

@@ -3,6 +3,7 @@
 //! thread of the caller waits.
 //!
 //! Until the mount is served the kernel caches nothing, so whatever is to be dropped is dropped.
+//! Where the kernel keeps things for a fixed time, it is told nothing and all is reported at once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,6 +13,7 @@ use client::front::{Front, Invalidate};
 use parking_lot::Mutex;
 use tracing::error;
 
+use super::keeping::Keeping;
 use crate::notify::{Job, Kind, Notifier, Outcome};
 
 /// Offset that means the attributes alone.
@@ -20,8 +22,8 @@ const ATTRIBUTES: (i64, i64) = (-1, 0);
 const EVERYTHING: (i64, i64) = (0, 0);
 
 /// Takes the client's invalidations.
-#[derive(Default)]
 pub(super) struct Notices {
+    keeping: Keeping,
     /// There as soon as the mount is served.
     link: OnceLock<Arc<Link>>,
     /// Invalidations that came before.
@@ -35,6 +37,15 @@ struct Link {
 }
 
 impl Notices {
+    /// Notices of a mount that keeps things for so long.
+    pub(super) fn new(keeping: Keeping) -> Notices {
+        Notices {
+            keeping,
+            link: OnceLock::new(),
+            early: Mutex::new(Vec::new()),
+        }
+    }
+
     /// From now on the kernel may cache something.
     pub(super) fn connect(&self, notifier: Notifier, client: &Arc<Client>) {
         let early = {
@@ -62,7 +73,10 @@ impl Notices {
 impl Front for Notices {
     fn invalidate(&self, id: u64, what: Invalidate) {
         if let Some(link) = self.link(id) {
-            let jobs = jobs(what, link.notifier.has_epoch());
+            let jobs = match self.keeping.takes_back() {
+                true => jobs(what, link.notifier.has_epoch()),
+                false => VecDeque::new(),
+            };
             link.run(id, jobs);
         }
     }
