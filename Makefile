@@ -10,7 +10,8 @@ help:
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
 	@echo 'make demo   two mounts and real programs: a C build, git, sqlite, tar'
-	@echo 'make soak   the long tests: a minute of contention each, many simulated worlds'
+	@echo 'make soak   the long tests: a minute of contention each, then simulated worlds until'
+	@echo '           Ctrl-C (make soak FIRST=N: from seed N on; else from a random one)'
 	@echo 'make clean  take the mount away, then what was built (the data stays)'
 
 build:
@@ -41,7 +42,7 @@ demo: build
 soak: build
 	@tools/setup
 	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- contention two_mounts
-	$(ARIEL) sim --count 100000
+	$(ARIEL) sim --forever $(if $(FIRST),--seed $(FIRST))
 
 clean:
 	@if [ -x $(ARIEL) ] && grep -q ' $(CELL)/mount ' /proc/self/mountinfo; then \

@@ -1,5 +1,9 @@
 //! The command line.
 
+mod sim;
+
+pub(crate) use sim::SimArgs;
+
 use crate::failure::{Failure, NOT_RUN};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -227,24 +231,6 @@ pub(crate) struct FsckArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  ariel sim --count 1000        a thousand worlds
-  ariel sim --seed 7 --trace    one world, told step by step; always the same
-Exit code: 0 all worlds were right, 1 one was not.")]
-pub(crate) struct SimArgs {
-    /// The first seed [default: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
-    /// How many seeds [default: 1 with --seed, 100 without]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
-    /// Print what happens
-    #[arg(long)]
-    pub(crate) trace: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -21,4 +21,4 @@ mod run;
 mod trace;
 mod world;
 
-pub use run::{Failure, Report, RunOptions, run_seed, run_seeds, run_traced};
+pub use run::{Failure, Report, RunOptions, Summary, run_seed, run_traced};

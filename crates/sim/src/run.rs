@@ -1,4 +1,4 @@
-//! Runs of seeds: one, or many with a line for each that fails.
+//! The run of one seed, and what many of them came to.
 
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +29,46 @@ pub struct Report {
     pub longest_ns: u64,
     /// Virtual time in all, ns.
     pub virtual_ns: u64,
+}
+
+/// What many runs came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Those that failed.
+    pub failures: u64,
+    /// What the others reported, added up; of the longest call, the longest.
+    pub all: Report,
+}
+
+impl Summary {
+    /// Takes up the outcome of a seed.
+    pub fn add(&mut self, outcome: &Result<Report, Failure>) {
+        self.seeds += 1;
+        match outcome {
+            Ok(report) => self.all.add(report),
+            Err(_) => self.failures += 1,
+        }
+    }
+
+    /// Takes up what another one knows.
+    pub fn merge(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.failures += other.failures;
+        self.all.add(&other.all);
+    }
+}
+
+impl Report {
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.messages += other.messages;
+        self.values += other.values;
+        self.steps += other.steps;
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.virtual_ns += other.virtual_ns;
+    }
 }
 
 /// A run that showed something wrong.
@@ -72,45 +112,4 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("?")
         .to_owned()
-}
-
-/// Runs `count` seeds from `first` on, and says what happened line by line; returns how many
-/// failed.
-pub fn run_seeds(first: u64, count: u64, trace: bool, out: &mut dyn FnMut(&str)) -> u64 {
-    let options = RunOptions {
-        trace,
-        ..RunOptions::default()
-    };
-    let mut failures = 0;
-    let mut all = Report::default();
-    for seed in first..first.saturating_add(count) {
-        let (outcome, lines) = run_traced(seed, &options);
-        for line in &lines {
-            out(line);
-        }
-        match outcome {
-            Ok(report) => {
-                all.calls += report.calls;
-                all.messages += report.messages;
-                all.values += report.values;
-                all.longest_ns = all.longest_ns.max(report.longest_ns);
-            }
-            Err(failure) => {
-                failures += 1;
-                out(&format!("seed {seed} FAILED: {}", failure.what));
-                out(&format!(
-                    "  again, with all that happened: ariel sim --seed {seed} --trace"
-                ));
-            }
-        }
-    }
-    out(&format!(
-        "{count} seeds, {failures} failed; {} calls, {} messages, {} values judged, longest call \
-         {} ms of virtual time",
-        all.calls,
-        all.messages,
-        all.values,
-        all.longest_ns / 1_000_000
-    ));
-    failures
 }

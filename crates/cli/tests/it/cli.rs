@@ -1,7 +1,9 @@
 //! The command line: help, exit codes, and messages that name the cure.
 
 use crate::harness::{Cell, Scratch, ariel, real_system, run, say, text};
-use std::process::Output;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
 
 /// 0 fine, 1 found or failed, 2 could not be tried.
 #[track_caller]
@@ -90,7 +92,10 @@ fn help_names_the_options() {
         ),
         ("status", &["--json"]),
         ("fsck", &["--json"]),
-        ("sim", &["--seed", "--count", "--trace"]),
+        (
+            "sim",
+            &["--seed", "--count", "--forever", "--jobs", "--trace"],
+        ),
     ];
     for (command, names) in options {
         let output = run(&mut ariel(&[command, "--help"]));
@@ -285,4 +290,27 @@ fn the_simulator_repeats_a_seed_exactly() {
     assert!(first == second, "two runs of one seed differ");
     let output = run(&mut ariel(&["sim", "--seed", "1", "--count", "20"]));
     assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn the_simulator_runs_until_it_is_told_to_end() {
+    if !program_only("sim-forever") {
+        return;
+    }
+    let mut child = ariel(&["sim", "--forever", "--seed", "1", "--jobs", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Said when the signals are waited for; the first seed is there to be repeated.
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.starts_with("seeds from 1 on"), "{first}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{rest:?} {told}");
+    assert!(rest[0].contains("0 failed"), "{rest:?}");
+    assert!(told.contains("seeds/s"), "{told}");
 }

@@ -1,0 +1,27 @@
+//! The command line of `ariel sim`.
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel sim --count 1000        a thousand worlds, on all cores
+  ariel sim --forever           worlds from a random seed on, until Ctrl-C
+  ariel sim --seed 7 --trace    one world, told step by step; always the same
+A world that is wrong is told at once. How it goes is told on standard error.
+Exit code: 0 all worlds were right, 1 one was not.")]
+pub(crate) struct SimArgs {
+    /// The first seed [default: 1; a random one with --forever]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// How many seeds [default: 1 with --seed, 100 without]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Seed after seed until SIGINT or SIGTERM
+    #[arg(long, conflicts_with_all = ["count", "trace"])]
+    pub(crate) forever: bool,
+    /// How many at once [default: one for each core; 1 with --trace]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
+    /// Print what happens
+    #[arg(long)]
+    pub(crate) trace: bool,
+}

@@ -1,0 +1,136 @@
+//! `ariel sim`: simulated worlds from seeds, on all cores.
+
+mod fleet;
+mod progress;
+
+use crate::args::SimArgs;
+use crate::failure::{FAILED, Failure};
+use crate::signals;
+use fleet::News;
+use progress::Progress;
+use sim::{RunOptions, Summary};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::thread;
+
+/// Worlds, where neither a seed nor a count is given.
+const DEFAULT_COUNT: u64 = 100;
+/// Random first seeds are below this, so that people can type them.
+const RANDOM_SEEDS: u64 = 1_000_000_000_000;
+/// Failures that are told in full; the others in one line.
+const TOLD_IN_FULL: u64 = 10;
+
+pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
+    let (first, end) = range(args);
+    let options = RunOptions {
+        trace: args.trace,
+        ..RunOptions::default()
+    };
+    let jobs = args.jobs.unwrap_or(if args.trace { 1 } else { cores() });
+    let mut out = Lines::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    signals::on_end(move || asked.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::of("sim: signals", error))?;
+    if args.forever {
+        out.line(&format!("seeds from {first} on, on {jobs} threads"));
+    }
+    let mut progress = Progress::new();
+    let news = fleet::start(first..end, jobs, options, stop)
+        .map_err(|error| Failure::of("sim: threads", error))?;
+    let mut all = Summary::default();
+    loop {
+        match news.recv_timeout(progress.patience()) {
+            Ok(news) => {
+                all.merge(&news.summary);
+                if !news.trace.is_empty() || news.failure.is_some() {
+                    progress.clear();
+                    show(&news, all.failures, &mut out);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        progress.tell(&all);
+    }
+    progress.conclude(&all);
+    conclude(first, &all, &mut out)
+}
+
+/// The first seed, and the one after the last.
+fn range(args: &SimArgs) -> (u64, u64) {
+    if args.forever {
+        let first = args
+            .seed
+            .unwrap_or_else(|| net::entropy::seed() % RANDOM_SEEDS);
+        return (first, u64::MAX);
+    }
+    let first = args.seed.unwrap_or(1);
+    let one = args.seed.is_some();
+    let count = args.count.unwrap_or(if one { 1 } else { DEFAULT_COUNT });
+    (first, first.saturating_add(count))
+}
+
+fn cores() -> u16 {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    u16::try_from(cores).unwrap_or(u16::MAX)
+}
+
+fn show(news: &News, failures: u64, out: &mut Lines) {
+    for line in &news.trace {
+        out.line(line);
+    }
+    let Some(failure) = &news.failure else { return };
+    let (seed, what) = (failure.seed, failure.what.as_str());
+    let first = what.lines().next().unwrap_or_default();
+    let told = if failures <= TOLD_IN_FULL {
+        what
+    } else {
+        first
+    };
+    out.line(&format!("seed {seed} FAILED: {told}"));
+    out.line(&format!(
+        "  again, with all that happened: ariel sim --seed {seed} --trace"
+    ));
+}
+
+/// The same seeds give the same lines: what depends on the machine is on standard error.
+fn conclude(first: u64, all: &Summary, out: &mut Lines) -> Result<ExitCode, Failure> {
+    let Summary {
+        seeds, failures, ..
+    } = *all;
+    let sum = &all.all;
+    out.line(&format!("{seeds} seeds from {first} on, {failures} failed"));
+    out.line(&format!(
+        "{} calls, {} messages, {} values judged; longest call {} ms of virtual time",
+        sum.calls,
+        sum.messages,
+        sum.values,
+        sum.longest_ns / 1_000_000
+    ));
+    if failures == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::new(
+        FAILED,
+        format_args!(
+            "sim: {failures} of {seeds} seeds failed: see above, and replay one with \
+             `ariel sim --seed N --trace`"
+        ),
+    ))
+}
+
+/// Lines on standard output. Whoever closes the pipe has seen enough; the exit code still tells.
+#[derive(Default)]
+struct Lines {
+    lost: bool,
+}
+
+impl Lines {
+    fn line(&mut self, line: &str) {
+        self.lost = self.lost || writeln!(std::io::stdout(), "{line}").is_err();
+    }
+}
