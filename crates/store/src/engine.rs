@@ -36,11 +36,13 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
 impl Engine for MemoryDisk {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.index_get(key))
+        self.index_get(key)
+            .map_err(|e| StoreError::io("read the index", e))
     }
 
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError> {
-        Ok(self.index_scan(from, to, limit))
+        self.index_scan(from, to, limit)
+            .map_err(|e| StoreError::io("read the index", e))
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StoreError> {

@@ -31,6 +31,7 @@ mod permission;
 mod reading;
 mod record;
 mod report;
+mod roll;
 mod state;
 mod store;
 mod sync;
@@ -39,7 +40,7 @@ mod value;
 
 pub use error::StoreError;
 pub use fsck::{fsck, fsck_memory};
-pub use memory::{Fault, Keep, MemoryDisk};
+pub use memory::{Failure, Fault, Keep, MemoryDisk, Verb};
 pub use options::Options;
 pub use report::{Damage, Report};
 pub use store::{Apply, Stats, Store};

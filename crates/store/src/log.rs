@@ -36,6 +36,9 @@ pub(crate) struct End {
     pub(crate) sequence: u64,
 }
 
+/// A segment's number and its file.
+pub(crate) type Segment = (u32, Arc<dyn Disk>);
+
 /// The log.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -137,16 +140,21 @@ impl Log {
     }
 
     /// A log that goes on at this place, which nothing may follow, with the record of this number.
+    /// `unsure`: the segments that the next sync has to sync.
     pub(crate) fn resume(
         files: Arc<dyn Files>,
         segment_bytes: u64,
         end: End,
+        unsure: &[Segment],
     ) -> Result<Self, StoreError> {
         let syncer = Syncer::new(files.clone());
         let disk = files
             .open(&segment_name(end.id.number), false)
             .map_err(|e| StoreError::io("open the log", e))?;
         syncer.made();
+        for (segment, disk) in unsure {
+            syncer.wrote(*segment, disk, end.sequence - 1);
+        }
         syncer.wrote(end.id.number, &disk, end.sequence - 1);
         Ok(Self::at(files, syncer, segment_bytes, end, disk))
     }

@@ -1,10 +1,4 @@
-//! Creating and opening a partition: recovery by rolling the log forward from the last checkpoint.
-//!
-//! The end of the log after a crash may be torn, and only the end: it is cut off. Whether something
-//! that does not read is a torn end or damage is told by the records behind it: each says up to
-//! which record everything was on stable storage when it was made. If one says so of the record
-//! that does not read, that was damaged later; without any such record nobody was ever told that
-//! it is stable.
+//! Creating and opening a partition.
 
 use crate::answers::Answers;
 use crate::checkpoint::Checkpoints;
@@ -14,10 +8,11 @@ use crate::engine::{Engine, INDEX, Redb};
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::key;
-use crate::log::{self, End, Log, segment_name};
+use crate::log::{self, Log, segment_name};
 use crate::memory::MemoryDisk;
 use crate::options::Options;
-use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId};
+use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
+use crate::roll::Roll;
 use crate::state::{Core, Root};
 use crate::store::Store;
 use crate::value::Counters;
@@ -226,10 +221,12 @@ pub(crate) fn open(
             );
         }
     }
+    let mut unsure = Vec::new();
     if purpose == Purpose::Use {
         roll.cut(&*files)?;
+        unsure = roll.write_again(&*files)?;
     }
-    let log = Log::resume(files, options.segment_bytes, roll.end)?;
+    let log = Log::resume(files, options.segment_bytes, roll.end, &unsure)?;
     let mut store = Store {
         core,
         log,
@@ -252,177 +249,5 @@ impl Store {
         self.core.index.counters.boot = count;
         self.log.write_out()?;
         self.log.syncer().sync()
-    }
-}
-
-/// Rolling the log forward.
-struct Roll<'a> {
-    files: &'a dyn Files,
-    core: &'a mut Core,
-    segments: &'a [u32],
-    at: End,
-}
-
-/// What rolling forward found.
-struct Rolled {
-    end: End,
-    /// Length of the segment that the log ends in, if it is longer than the log.
-    torn: Option<u64>,
-    /// Segments behind it.
-    beyond: Vec<u32>,
-}
-
-fn lost(segment: u32, at: usize) -> StoreError {
-    let name = segment_name(segment);
-    StoreError::Damaged(format!(
-        "the log does not read in {name} at byte {at}, where it was on stable storage"
-    ))
-}
-
-impl<'a> Roll<'a> {
-    fn new(files: &'a dyn Files, core: &'a mut Core, segments: &'a [u32]) -> Self {
-        let counters = &core.index.counters;
-        Self {
-            at: End {
-                id: SegmentId {
-                    number: counters.segment,
-                    identity: 0,
-                },
-                offset: counters.offset,
-                sequence: counters.sequence,
-            },
-            files,
-            core,
-            segments,
-        }
-    }
-
-    fn run(mut self) -> Result<Rolled, StoreError> {
-        let number = self.at.id.number;
-        let mut bytes = log::load(self.files, number)?;
-        match record::parse_segment_header(number, &bytes) {
-            SegmentHead::First(id, _) => self.at.id = id,
-            SegmentHead::Format(found) => {
-                return Err(StoreError::Format {
-                    found,
-                    known: FORMAT,
-                });
-            }
-            SegmentHead::Bad if self.at.sequence == 1 => {
-                return Err(StoreError::NotAPartition(PathBuf::new()));
-            }
-            SegmentHead::Bad => return Err(lost(number, 0)),
-        }
-        if (bytes.len() as u64) < self.at.offset {
-            return Err(lost(number, bytes.len()));
-        }
-        while self.roll_segment(&bytes)? {
-            let next = SegmentId {
-                number: self.at.id.number + 1,
-                ..self.at.id
-            };
-            if !self.segments.contains(&next.number) {
-                break;
-            }
-            let following = log::load(self.files, next.number)?;
-            let head = record::parse_segment_header(next.number, &following);
-            if head != SegmentHead::First(next, self.at.sequence) {
-                break;
-            }
-            bytes = following;
-            self.at.id = next;
-            self.at.offset = SEGMENT_HEADER_BYTES as u64;
-        }
-        self.end_here(&bytes)
-    }
-
-    /// Applies the records of a segment. Did all of it read?
-    fn roll_segment(&mut self, bytes: &[u8]) -> Result<bool, StoreError> {
-        let segment = self.at.id;
-        while (self.at.offset as usize) < bytes.len() {
-            let at = self.at.offset as usize;
-            let record = record::parse(segment, bytes, at);
-            let Some(record) = record.filter(|r| r.stamp.sequence == self.at.sequence) else {
-                return Ok(false);
-            };
-            let sound = record.data_is_sound();
-            if !sound {
-                if !self.was_stable(bytes, record.next)? {
-                    return Ok(false);
-                }
-                // Only these bytes are lost: reading them will say so.
-                let file = record.happened.fid().map(|fid| self.core.describe(fid));
-                tracing::error!(
-                    "bytes of {} are damaged in {} behind byte {at}",
-                    file.unwrap_or_default(),
-                    segment_name(segment.number),
-                );
-            }
-            self.core.replay(&record, sound)?;
-            self.at.offset = record.next as u64;
-            self.at.sequence += 1;
-        }
-        Ok(true)
-    }
-
-    /// Does a record behind this place say that the one at hand was on stable storage?
-    fn was_stable(&self, bytes: &[u8], from: usize) -> Result<bool, StoreError> {
-        let says = |number: u32, bytes: &[u8], from: usize| {
-            let mut at = from;
-            let id = SegmentId {
-                number,
-                ..self.at.id
-            };
-            while let Some(record) = record::find(id, bytes, at) {
-                if record.stamp.stable >= self.at.sequence {
-                    return true;
-                }
-                at = record.next;
-            }
-            false
-        };
-        if says(self.at.id.number, bytes, from) {
-            return Ok(true);
-        }
-        for segment in self.segments.iter().filter(|s| **s > self.at.id.number) {
-            let bytes = log::load(self.files, *segment)?;
-            if says(*segment, &bytes, SEGMENT_HEADER_BYTES) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The log ends where rolling forward came to, if that is possible.
-    fn end_here(self, bytes: &[u8]) -> Result<Rolled, StoreError> {
-        let at = self.at.offset as usize;
-        if self.was_stable(bytes, at + 1)? {
-            return Err(lost(self.at.id.number, at));
-        }
-        let beyond = self.segments.iter().filter(|s| **s > self.at.id.number);
-        Ok(Rolled {
-            end: self.at,
-            torn: (bytes.len() > at).then_some(bytes.len() as u64),
-            beyond: beyond.copied().collect(),
-        })
-    }
-}
-
-impl Rolled {
-    /// Cuts off what was torn, so that nothing follows the end of the log.
-    fn cut(&self, files: &dyn Files) -> Result<(), StoreError> {
-        let io = |e| StoreError::io("cut off the torn end of the log", e);
-        for segment in self.beyond.iter().rev() {
-            tracing::warn!("{} was torn and is removed", segment_name(*segment));
-            files.remove(&segment_name(*segment)).map_err(io)?;
-        }
-        if let Some(len) = self.torn {
-            let name = segment_name(self.end.id.number);
-            let torn = len - self.end.offset;
-            tracing::warn!("the last {torn} bytes of {name} were torn and are cut off");
-            let disk = files.open(&name, false).map_err(io)?;
-            disk.resize(self.end.offset).map_err(io)?;
-        }
-        Ok(())
     }
 }

@@ -2,7 +2,9 @@
 //! operations, with nothing missing that was promised.
 
 use crate::world::*;
-use ariel_store::{Apply, Fault, Keep, MemoryDisk, Options, Store, StoreError, fsck_memory};
+use ariel_store::{
+    Apply, Failure, Fault, Keep, MemoryDisk, Options, Store, StoreError, Verb, fsck_memory,
+};
 use std::collections::BTreeMap;
 use wire::*;
 
@@ -294,4 +296,57 @@ fn an_operation_of_which_the_record_is_torn_did_not_happen() {
     disk.crash(Keep::Written);
     let mut store = Store::open_in_memory(&disk, &small()).unwrap();
     assert_eq!(read_all(&mut store, fid), b"again");
+}
+
+/// A log of several segments, written out and never synced by the process that wrote it.
+fn written_and_not_synced(disk: &MemoryDisk) -> Store {
+    let mut store = Store::create_in_memory(disk, &options()).unwrap();
+    let fid = make(&mut store, root(), "a");
+    for i in 0..12 {
+        written(write(&mut store, fid, i * 3_000, &bytes(i, 3_000)));
+        store.write_out().unwrap();
+    }
+    assert!(store.stats().segments > 0 && disk.files().len() > 2);
+    store
+}
+
+#[test]
+fn what_an_opening_recovered_of_another_process_survives_the_machine() {
+    let disk = MemoryDisk::new();
+    let options = Options {
+        checkpoint_bytes: 1 << 20,
+        ..options()
+    };
+    let before = picture(&mut written_and_not_synced(&disk));
+    disk.crash(Keep::Written);
+    let mut store = Store::open_in_memory(&disk, &options).unwrap();
+    assert_eq!(picture(&mut store), before);
+    drop(store);
+    disk.crash(Keep::Synced);
+    let mut store = Store::open_in_memory(&disk, &options).unwrap();
+    assert_eq!(picture(&mut store), before);
+}
+
+#[test]
+fn what_an_opening_found_after_a_failed_sync_is_on_the_disk_then() {
+    let disk = MemoryDisk::new();
+    let mut store = written_and_not_synced(&disk);
+    let before = picture(&mut store);
+    // As Linux does it: the bytes are read as before, and no later sync writes them.
+    disk.fail(Failure {
+        verb: Some(Verb::Sync),
+        at: 1,
+        fault: Fault::Drop,
+        lasting: true,
+    });
+    let error = store.sync_handle().sync().unwrap_err();
+    assert!(error.to_string().contains("sync the log"), "{error}");
+    drop(store);
+    disk.crash(Keep::Written);
+    let mut store = Store::open_in_memory(&disk, &options()).unwrap();
+    assert_eq!(picture(&mut store), before);
+    drop(store);
+    disk.crash(Keep::Synced);
+    let mut store = Store::open_in_memory(&disk, &options()).unwrap();
+    assert_eq!(picture(&mut store), before);
 }

@@ -1,0 +1,252 @@
+//! Recovery: rolling the log forward from the last checkpoint.
+//!
+//! The end of the log after a crash may be torn, and only the end: it is cut off. Whether something
+//! that does not read is a torn end or damage is told by the records behind it: each says up to
+//! which record everything was on stable storage when it was made. If one says so of the record
+//! that does not read, that was damaged later; without any such record nobody was ever told that
+//! it is stable. What was read and is not known to be stable is written again.
+
+use crate::disk::Files;
+use crate::error::StoreError;
+use crate::log::{self, End, Place, Segment, segment_name};
+use crate::record::{self, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
+use crate::state::Core;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+/// Most bytes that are written again at once.
+const PART_BYTES: usize = 1 << 20;
+
+/// Rolling the log forward.
+pub(crate) struct Roll<'a> {
+    files: &'a dyn Files,
+    core: &'a mut Core,
+    segments: &'a [u32],
+    at: End,
+    /// Up to this record all were on stable storage when one of those read was made.
+    stable: u64,
+    /// Behind it: the records of which none says so, with where they begin, oldest first.
+    unsure: VecDeque<(u64, Place)>,
+}
+
+/// What rolling forward found.
+pub(crate) struct Rolled {
+    pub(crate) end: End,
+    /// Length of the segment that the log ends in, if it is longer than the log.
+    torn: Option<u64>,
+    /// Segments behind it.
+    beyond: Vec<u32>,
+    /// Where that part of the log begins of which nothing says that it is on stable storage.
+    unsure: Place,
+}
+
+fn lost(segment: u32, at: usize) -> StoreError {
+    let name = segment_name(segment);
+    StoreError::Damaged(format!(
+        "the log does not read in {name} at byte {at}, where it was on stable storage"
+    ))
+}
+
+impl<'a> Roll<'a> {
+    pub(crate) fn new(files: &'a dyn Files, core: &'a mut Core, segments: &'a [u32]) -> Self {
+        let counters = &core.index.counters;
+        Self {
+            at: End {
+                id: SegmentId {
+                    number: counters.segment,
+                    identity: 0,
+                },
+                offset: counters.offset,
+                sequence: counters.sequence,
+            },
+            files,
+            core,
+            segments,
+            stable: 0,
+            unsure: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<Rolled, StoreError> {
+        let number = self.at.id.number;
+        let mut bytes = log::load(self.files, number)?;
+        match record::parse_segment_header(number, &bytes) {
+            SegmentHead::First(id, _) => self.at.id = id,
+            SegmentHead::Format(found) => {
+                return Err(StoreError::Format {
+                    found,
+                    known: FORMAT,
+                });
+            }
+            SegmentHead::Bad if self.at.sequence == 1 => {
+                return Err(StoreError::NotAPartition(PathBuf::new()));
+            }
+            SegmentHead::Bad => return Err(lost(number, 0)),
+        }
+        if (bytes.len() as u64) < self.at.offset {
+            return Err(lost(number, bytes.len()));
+        }
+        while self.roll_segment(&bytes)? {
+            let next = SegmentId {
+                number: self.at.id.number + 1,
+                ..self.at.id
+            };
+            if !self.segments.contains(&next.number) {
+                break;
+            }
+            let following = log::load(self.files, next.number)?;
+            let head = record::parse_segment_header(next.number, &following);
+            if head != SegmentHead::First(next, self.at.sequence) {
+                break;
+            }
+            bytes = following;
+            self.at.id = next;
+            self.at.offset = SEGMENT_HEADER_BYTES as u64;
+        }
+        self.end_here(&bytes)
+    }
+
+    /// Applies the records of a segment. Did all of it read?
+    fn roll_segment(&mut self, bytes: &[u8]) -> Result<bool, StoreError> {
+        let segment = self.at.id;
+        while (self.at.offset as usize) < bytes.len() {
+            let at = self.at.offset as usize;
+            let record = record::parse(segment, bytes, at);
+            let Some(record) = record.filter(|r| r.stamp.sequence == self.at.sequence) else {
+                return Ok(false);
+            };
+            let sound = record.data_is_sound();
+            if !sound {
+                if !self.was_stable(bytes, record.next)? {
+                    return Ok(false);
+                }
+                // Only these bytes are lost: reading them will say so.
+                let file = record.happened.fid().map(|fid| self.core.describe(fid));
+                tracing::error!(
+                    "bytes of {} are damaged in {} behind byte {at}",
+                    file.unwrap_or_default(),
+                    segment_name(segment.number),
+                );
+            }
+            self.core.replay(&record, sound)?;
+            self.note(record.stamp);
+            self.at.offset = record.next as u64;
+            self.at.sequence += 1;
+        }
+        Ok(true)
+    }
+
+    /// Notes what the record at hand says is on stable storage; itself is not among that.
+    fn note(&mut self, stamp: Stamp) {
+        let place = Place {
+            segment: stamp.segment.number,
+            offset: self.at.offset,
+        };
+        self.unsure.push_back((stamp.sequence, place));
+        self.stable = self.stable.max(stamp.stable);
+        let stable = self.stable;
+        while self.unsure.front().is_some_and(|(of, _)| *of <= stable) {
+            self.unsure.pop_front();
+        }
+    }
+
+    /// Does a record behind this place say that the one at hand was on stable storage?
+    fn was_stable(&self, bytes: &[u8], from: usize) -> Result<bool, StoreError> {
+        let says = |number: u32, bytes: &[u8], from: usize| {
+            let mut at = from;
+            let id = SegmentId {
+                number,
+                ..self.at.id
+            };
+            while let Some(record) = record::find(id, bytes, at) {
+                if record.stamp.stable >= self.at.sequence {
+                    return true;
+                }
+                at = record.next;
+            }
+            false
+        };
+        if says(self.at.id.number, bytes, from) {
+            return Ok(true);
+        }
+        for segment in self.segments.iter().filter(|s| **s > self.at.id.number) {
+            let bytes = log::load(self.files, *segment)?;
+            if says(*segment, &bytes, SEGMENT_HEADER_BYTES) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The log ends where rolling forward came to, if that is possible.
+    fn end_here(self, bytes: &[u8]) -> Result<Rolled, StoreError> {
+        let at = self.at.offset as usize;
+        if self.was_stable(bytes, at + 1)? {
+            return Err(lost(self.at.id.number, at));
+        }
+        let end = Place {
+            segment: self.at.id.number,
+            offset: self.at.offset,
+        };
+        let beyond = self.segments.iter().filter(|s| **s > self.at.id.number);
+        Ok(Rolled {
+            end: self.at,
+            torn: (bytes.len() > at).then_some(bytes.len() as u64),
+            beyond: beyond.copied().collect(),
+            unsure: self.unsure.front().map_or(end, |(_, place)| *place),
+        })
+    }
+}
+
+impl Rolled {
+    /// Cuts off what was torn, so that nothing follows the end of the log.
+    pub(crate) fn cut(&self, files: &dyn Files) -> Result<(), StoreError> {
+        let io = |e| StoreError::io("cut off the torn end of the log", e);
+        for segment in self.beyond.iter().rev() {
+            tracing::warn!("{} was torn and is removed", segment_name(*segment));
+            files.remove(&segment_name(*segment)).map_err(io)?;
+        }
+        if let Some(len) = self.torn {
+            let name = segment_name(self.end.id.number);
+            let torn = len - self.end.offset;
+            tracing::warn!("the last {torn} bytes of {name} were torn and are cut off");
+            let disk = files.open(&name, false).map_err(io)?;
+            disk.resize(self.end.offset).map_err(io)?;
+            // What was cut off must not come back behind what is appended now.
+            disk.sync().map_err(io)?;
+        }
+        if !self.beyond.is_empty() {
+            files.sync().map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// Writes again what nothing says is on stable storage, so that the next sync puts it there:
+    /// the process that wrote it may have died before its sync, or with a sync that failed, after
+    /// which the operating system reads what is not on the disk, and does not write it by itself.
+    /// Returns the segments concerned.
+    pub(crate) fn write_again(&self, files: &dyn Files) -> Result<Vec<Segment>, StoreError> {
+        let last = self.end.id.number;
+        let mut written = Vec::new();
+        for segment in self.unsure.segment..=last {
+            let name = segment_name(segment);
+            let io = |e| StoreError::io(format!("write {name} again"), e);
+            let mut bytes = log::load(files, segment)?;
+            if segment == last {
+                bytes.truncate(self.end.offset as usize);
+            }
+            let from = match self.unsure.offset as usize {
+                // Its header is no older than its first record.
+                from if segment == self.unsure.segment && from > SEGMENT_HEADER_BYTES => from,
+                _ => 0,
+            };
+            let disk = files.open(&name, false).map_err(io)?;
+            for (i, part) in bytes[from..].chunks(PART_BYTES).enumerate() {
+                let at = from + i * PART_BYTES;
+                disk.write_at(at as u64, part).map_err(io)?;
+            }
+            written.push((segment, disk));
+        }
+        Ok(written)
+    }
+}
