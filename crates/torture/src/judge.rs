@@ -7,18 +7,24 @@
 
 use crate::checker::{Checker, Stop};
 use crate::history::{Action, Object, Operation, Run};
+use crate::kind::{Kind, kind};
 use crate::model::{State, oracle};
 use crate::shrink::{Shrunk, shrink, whole};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Changes of one object that are remembered, to say where a value comes from.
 const REMEMBERED: usize = 1024;
+/// Most of them that are told with a violation, and most of them about its names.
+const TOLD: usize = 4;
+const NAMES_TOLD: usize = 2;
 
 /// A history that no single machine could have had.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// Whose.
     pub object: Object,
+    /// What is wrong.
+    pub kind: Kind,
     /// The words of the record, where it was judged piece by piece.
     pub words: Option<(u32, u32)>,
     /// How the object could be before.
@@ -143,13 +149,15 @@ impl Judge {
         let mut all: Option<Checker> = None;
         for piece in pieces {
             let projected: Vec<Operation> = history.iter().map(|one| project(one, piece)).collect();
-            let mut after = part(track, object, &projected, Some(piece))?;
+            let mut after = part(track, object, &projected, Some(piece))
+                .map_err(|fault| name_torn(fault, history))?;
             if let Some(all) = &all
                 && !after.keep(&all.states())
             {
-                let before = shown(&all.states());
+                let before = shown(&all.states(), &[]);
                 return Err(Fault::Violation(Box::new(Violation {
                     object,
+                    kind: Kind::TornRecord,
                     words: Some(piece),
                     possible: before.clone(),
                     before,
@@ -167,6 +175,19 @@ impl Judge {
 
 fn is_torn(operation: &Operation) -> bool {
     matches!(&operation.action, Action::Read(runs) if runs.len() > 1)
+}
+
+/// A piece that nothing explains, of a record that was read torn, is no stale read.
+fn name_torn(fault: Fault, history: &[Operation]) -> Fault {
+    let Fault::Violation(mut violation) = fault else {
+        return fault;
+    };
+    let failed = &violation.operations[violation.index];
+    let same = |one: &&Operation| one.process == failed.process && one.begin_ns == failed.begin_ns;
+    if history.iter().find(same).is_some_and(is_torn) {
+        violation.kind = Kind::TornRecord;
+    }
+    Fault::Violation(violation)
 }
 
 /// Leaves out what was only looked at through a mount while a change through the same mount was
@@ -253,46 +274,67 @@ fn tell(
     start: &Checker,
     shrunk: Shrunk,
 ) -> Violation {
+    let mut names: Vec<u8> = shrunk
+        .operations
+        .iter()
+        .flat_map(|one| one.action.names())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    Violation {
+        object,
+        kind: kind(start, &shrunk, track.changes.iter()),
+        words,
+        before: shown(&start.states(), &names),
+        index: shrunk.index,
+        possible: shown(&shrunk.possible, &names),
+        origins: origins(track, start, &shrunk),
+        operations: shrunk.operations,
+    }
+}
+
+/// The last changes that brought what was seen, or what should have been seen.
+fn origins(track: &Track, start: &Checker, shrunk: &Shrunk) -> Vec<Operation> {
     let failed = &shrunk.operations[shrunk.index];
     let mut values = failed.action.values();
     if matches!(failed.action, Action::ReadLog(_)) {
         values.clear();
     }
     for state in start.states().iter().chain(&shrunk.possible) {
-        match state {
-            State::Value(value) | State::Size(value) => values.push(*value),
-            State::Records(_) | State::Names(_) => {}
+        if let State::Value(value) | State::Size(value) = state {
+            values.push(*value);
         }
     }
     let names = failed.action.names();
-    let told = |one: &&Operation| {
-        let of_values = one
-            .action
-            .values()
-            .iter()
-            .any(|value| values.contains(value));
-        let of_names = one.action.names().iter().any(|name| names.contains(name));
-        (of_values || of_names) && !shrunk.operations.contains(one)
-    };
     let before = track
         .changes
         .iter()
-        .filter(|one| one.begin_ns < failed.end_ns);
-    let mut origins: Vec<Operation> = before.filter(told).cloned().collect();
-    origins.sort_by_key(|one| one.begin_ns);
-    let surplus = origins.len().saturating_sub(6);
-    origins.drain(..surplus);
-    Violation {
-        object,
-        words,
-        before: shown(&start.states()),
-        index: shrunk.index,
-        possible: shown(&shrunk.possible),
-        origins,
-        operations: shrunk.operations,
+        .filter(|one| one.begin_ns < failed.end_ns && !shrunk.operations.contains(one));
+    let mut before: Vec<&Operation> = before.collect();
+    before.sort_by_key(|one| one.begin_ns);
+    let (mut told, mut of_names) = (Vec::new(), 0);
+    for one in before.into_iter().rev() {
+        let of_value = one.action.values();
+        let brings = of_value.iter().any(|value| values.contains(value));
+        let renames = one.action.names().iter().any(|name| names.contains(name));
+        if brings {
+            values.retain(|value| !of_value.contains(value));
+        } else if !renames || of_names >= NAMES_TOLD {
+            continue;
+        }
+        of_names += usize::from(renames);
+        told.push(one.clone());
+        if told.len() == TOLD {
+            break;
+        }
     }
+    told.reverse();
+    told
 }
 
-fn shown(states: &[State]) -> Vec<String> {
-    states.iter().map(State::to_string).collect()
+fn shown(states: &[State], names: &[u8]) -> Vec<String> {
+    let mut shown: Vec<String> = states.iter().map(|state| state.told(names)).collect();
+    shown.sort();
+    shown.dedup();
+    shown
 }

@@ -15,6 +15,7 @@ mod checker;
 mod files;
 mod history;
 mod judge;
+mod kind;
 mod model;
 mod plan;
 mod random;
@@ -26,6 +27,7 @@ mod worker;
 
 pub use history::{Action, Object, Operation, Run};
 pub use judge::{Judge, Violation};
+pub use kind::Kind;
 pub use plan::{Clock, Kills, Limit, Options, Plan};
 pub use report::Report;
 pub use run::{Link, run};

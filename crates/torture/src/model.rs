@@ -3,7 +3,6 @@
 
 use crate::history::{Action, Object, Operation, shown};
 use crate::plan::NAMES;
-use std::fmt;
 
 /// How an object is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,24 +29,27 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            State::Value(value) => f.write_str(&shown(*value)),
-            State::Size(n) => write!(f, "size {n}"),
-            State::Records(n) => write!(f, "{n} records"),
-            State::Names(names) => {
-                let there = names.iter().enumerate().filter_map(|(n, id)| {
-                    let id = (*id)?;
-                    Some(if id == 1 {
-                        format!("n{n}")
-                    } else {
-                        format!("n{n}={}", shown(id))
-                    })
-                });
-                let there: Vec<String> = there.collect();
-                write!(f, "{{{}}}", there.join(", "))
-            }
+impl State {
+    /// For people; of names only these.
+    pub(crate) fn told(&self, about: &[u8]) -> String {
+        let names = match self {
+            State::Value(value) => return shown(*value),
+            State::Size(n) => return format!("size {n}"),
+            State::Records(n) => return format!("{n} records"),
+            State::Names(names) => names,
+        };
+        let tell = |(n, id): (u8, &Option<u64>)| {
+            let id = (*id).filter(|_| about.contains(&n))?;
+            Some(match id {
+                1 => format!("n{n}"),
+                id => format!("n{n}={}", shown(id)),
+            })
+        };
+        let there: Vec<String> = (0..).zip(names).filter_map(tell).collect();
+        if there.is_empty() {
+            "no such name".to_owned()
+        } else {
+            there.join(", ")
         }
     }
 }

@@ -69,19 +69,19 @@ impl Report {
     }
 
     fn violation(&self, violation: &Violation) -> String {
-        let mut text = format!("VIOLATION: {}", violation.object);
+        let mut text = format!("VIOLATION, {}: {}", violation.kind, violation.object);
         if let Some((from, to)) = violation.words {
             let _ = write!(text, ", words {from} to {}", to - 1);
         }
         let before = violation.before.join(" or ");
-        let _ = writeln!(text, ": not linearizable\n  Before: {before}");
+        let _ = writeln!(text, "\n  Before: {before}");
         for (at, operation) in violation.operations.iter().enumerate() {
             let _ = writeln!(text, "{}", self.line(operation, at == violation.index));
         }
         let possible = violation.possible.join(" or ");
         let _ = writeln!(
             text,
-            "  No order of these explains the line with `>`: then there could only be {possible}."
+            "  No order of these explains the line with `>`: then it could only be: {possible}."
         );
         if matches!(violation.object, Object::Log { .. }) {
             text.push_str("  Lists of records show only what was appended here.\n");
@@ -151,6 +151,7 @@ impl Report {
         };
         let violation = |violation: &Violation| {
             json!({
+                "kind": violation.kind.to_string(),
                 "object": violation.object.to_string(),
                 "words": violation.words,
                 "before": violation.before,

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use ariel_torture::{Action, Judge, Object, Operation, Run, Violation};
+use ariel_torture::{Action, Judge, Kind, Object, Operation, Run, Violation};
 
 const RECORD: Object = Object::Register { file: 0, slot: 0 };
 const SIZE: Object = Object::Size { file: 0 };
@@ -89,6 +89,7 @@ fn a_stale_read_is_found_with_what_brought_its_value() {
         op(RECORD, 1, (11, 12), read(200)),
     ]);
     assert_eq!(found.operations, [op(RECORD, 1, (9, 10), read(100))]);
+    assert_eq!(found.kind, Kind::StaleRead);
     let actions: Vec<_> = found.origins.iter().map(|one| one.action.clone()).collect();
     assert_eq!(actions, [Action::Write(100), Action::Write(200)]);
 }
@@ -139,6 +140,7 @@ fn a_torn_record_is_judged_piece_by_piece_unless_atomicity_is_demanded() {
         op(RECORD, 1, (5, 6), torn(200, 100)),
     ]);
     assert_eq!(after.words, Some((32, 64)));
+    assert_eq!(after.kind, Kind::TornRecord);
     // Two concurrent writes that left half of each.
     violation(vec![
         op(RECORD, 0, (1, 9), Action::Write(100)),
@@ -146,7 +148,8 @@ fn a_torn_record_is_judged_piece_by_piece_unless_atomicity_is_demanded() {
         op(RECORD, 2, (10, 11), torn(100, 200)),
     ]);
     let wrong = Action::Wrong("read bytes that nobody wrote".to_owned());
-    violation(vec![op(RECORD, 0, (1, 2), wrong)]);
+    let found = violation(vec![op(RECORD, 0, (1, 2), wrong)]);
+    assert_eq!(found.kind, Kind::WrongAnswer);
 }
 
 #[test]
@@ -169,17 +172,19 @@ fn a_lost_append_is_found() {
     assert_eq!(found.operations.len(), 2, "{found:#?}");
     let appended = |one: &Operation| one.action == Action::Append(100);
     assert!(found.operations.iter().any(appended), "{found:#?}");
+    assert_eq!(found.kind, Kind::StaleLog);
     violation(history(&[100, 200, 200]));
     violation(history(&[100, 200, 300]));
 }
 
 #[test]
 fn appends_that_change_places_are_found() {
-    violation(vec![
+    let found = violation(vec![
         op(LOG, 0, (1, 2), Action::Append(100)),
         op(LOG, 1, (3, 4), Action::Append(200)),
         op(LOG, 2, (5, 6), Action::ReadLog(vec![200, 100])),
     ]);
+    assert_eq!(found.kind, Kind::NoOrder);
 }
 
 #[test]
@@ -194,6 +199,7 @@ fn two_exclusive_creators_are_found() {
         op(NAMES, 1, (1, 4), create(1, 300, true)),
     ]);
     assert_eq!(found.operations.len(), 2, "{found:#?}");
+    assert_eq!(found.kind, Kind::WrongSuccess);
 }
 
 #[test]
@@ -214,7 +220,8 @@ fn a_name_back_from_the_dead_is_found() {
     history.push(op(NAMES, 0, (9, 10), create(0, 200, true)));
     let found = violation(history);
     assert_eq!(found.operations.len(), 1);
-    assert_eq!(found.possible, ["{}"]);
+    assert_eq!(found.possible, ["no such name"]);
+    assert_eq!(found.kind, Kind::StaleName);
     assert_eq!(found.origins.len(), 2);
 }
 
@@ -251,7 +258,8 @@ fn sizes_are_exact() {
     };
     clean(history(20));
     clean(history(30));
-    violation(history(10));
+    assert_eq!(violation(history(10)).kind, Kind::StaleSize);
+    assert_eq!(violation(history(40)).kind, Kind::NoOrder);
 }
 
 #[test]
