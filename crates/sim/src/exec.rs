@@ -7,15 +7,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use wire::Time;
 
-/// Numbers a task; never reused.
-pub(crate) type TaskId = u64;
+/// Numbers a task from 1 on; never reused.
+pub(crate) type TaskId = usize;
 
 type Body = Pin<Box<dyn Future<Output = ()>>>;
 type Action = Box<dyn FnOnce()>;
@@ -53,9 +53,9 @@ pub(crate) struct Sched {
     moments: Cell<u64>,
     queue: RefCell<BinaryHeap<Reverse<Entry>>>,
     ready: RefCell<VecDeque<TaskId>>,
-    tasks: RefCell<BTreeMap<TaskId, (u32, Body)>>,
+    /// Whose, and what is left to do, by number; nothing of those that have ended.
+    tasks: RefCell<Vec<Option<(u32, Body)>>>,
     current: Cell<TaskId>,
-    last_task: Cell<TaskId>,
 }
 
 impl Sched {
@@ -65,9 +65,8 @@ impl Sched {
             moments: Cell::new(0),
             queue: RefCell::default(),
             ready: RefCell::default(),
-            tasks: RefCell::default(),
+            tasks: RefCell::new(vec![None]), // nobody is number 0
             current: Cell::new(0),
-            last_task: Cell::new(0),
         })
     }
 
@@ -93,9 +92,11 @@ impl Sched {
 
     /// Begins a task of a machine.
     pub(crate) fn spawn(&self, owner: u32, body: impl Future<Output = ()> + 'static) {
-        self.last_task.set(self.last_task.get() + 1);
-        let id = self.last_task.get();
-        self.tasks.borrow_mut().insert(id, (owner, Box::pin(body)));
+        let id = {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.push(Some((owner, Box::pin(body))));
+            tasks.len() - 1
+        };
         self.wake(id);
     }
 
@@ -105,17 +106,13 @@ impl Sched {
 
     /// Ends all tasks of a machine where they are.
     pub(crate) fn kill(&self, owner: u32) {
-        let dead: Vec<TaskId> = {
-            let tasks = self.tasks.borrow();
-            tasks
-                .iter()
-                .filter(|(_, task)| task.0 == owner)
-                .map(|(id, _)| *id)
-                .collect()
-        };
-        for id in dead {
-            let task = self.tasks.borrow_mut().remove(&id);
-            drop(task); // only now, since dropping it may wake others
+        let tasks = self.tasks.borrow().len();
+        for id in 0..tasks {
+            let dead = {
+                let task = &mut self.tasks.borrow_mut()[id];
+                task.take_if(|(of, _)| *of == owner)
+            };
+            drop(dead); // only now, since dropping it may wake others
         }
     }
 
@@ -146,13 +143,14 @@ impl Sched {
     }
 
     fn poll(&self, id: TaskId) {
-        let Some((owner, mut body)) = self.tasks.borrow_mut().remove(&id) else {
+        let task = self.tasks.borrow_mut().get_mut(id).and_then(Option::take);
+        let Some((owner, mut body)) = task else {
             return;
         };
         self.current.set(id);
         let mut context = Context::from_waker(Waker::noop());
         if body.as_mut().poll(&mut context).is_pending() {
-            self.tasks.borrow_mut().insert(id, (owner, body));
+            self.tasks.borrow_mut()[id] = Some((owner, body));
         }
         self.current.set(0);
     }

@@ -12,6 +12,8 @@ use wire::{Fid, Time, ToServer};
 pub(crate) struct ServerRoom {
     options: Options,
     machine: RefCell<Option<Server>>,
+    /// The room of the last outputs, to be used again.
+    outputs: RefCell<Vec<Output>>,
     pub(crate) disk: RefCell<DiskRoom>,
     boots: Cell<u64>,
     tick_at: Cell<Option<Time>>,
@@ -22,6 +24,7 @@ impl ServerRoom {
         Self {
             options,
             machine: RefCell::new(None),
+            outputs: RefCell::default(),
             disk: RefCell::new(disk),
             boots: Cell::new(0),
             tick_at: Cell::new(None),
@@ -81,7 +84,7 @@ impl ServerRoom {
     }
 
     pub(crate) fn input(&self, world: &Rc<World>, input: Input) {
-        let mut outputs = Vec::new();
+        let mut outputs = self.outputs.take();
         {
             let mut machine = self.machine.borrow_mut();
             let Some(server) = machine.as_mut() else {
@@ -94,9 +97,10 @@ impl ServerRoom {
                 world.fail(what);
             }
         }
-        for output in outputs {
+        for output in outputs.drain(..) {
             self.output(world, output);
         }
+        self.outputs.replace(outputs);
         self.arm(world);
     }
 

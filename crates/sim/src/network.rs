@@ -201,16 +201,20 @@ impl Network {
             return;
         };
         let keeps = matches!(beside.message, ToServer::Hello { .. });
-        for at in self.arrivals(world, host, (TO_SERVER, keeps)) {
-            let (then, beside) = (Rc::clone(world), beside.clone());
-            world.sched.at(at, move || {
-                let net = &then.net;
-                let open = net.is_open(conn) && !net.is_closed(conn);
-                if open && !net.is_silent(&then, host) {
-                    then.message_to_server(conn, beside);
-                }
-            });
-        }
+        each(
+            self.arrivals(world, host, (TO_SERVER, keeps)),
+            beside,
+            |at, beside| {
+                let then = Rc::clone(world);
+                world.sched.at(at, move || {
+                    let net = &then.net;
+                    let open = net.is_open(conn) && !net.is_closed(conn);
+                    if open && !net.is_silent(&then, host) {
+                        then.message_to_server(conn, beside);
+                    }
+                });
+            },
+        );
     }
 
     pub(crate) fn to_client(&self, world: &Rc<World>, conn: Conn, beside: Beside<ToClient>) {
@@ -218,17 +222,21 @@ impl Network {
             return;
         };
         let keeps = matches!(beside.message, ToClient::Welcome(_) | ToClient::Lost);
-        for at in self.arrivals(world, host, (TO_CLIENT, keeps)) {
-            let (then, beside) = (Rc::clone(world), beside.clone());
-            world.sched.at(at, move || {
-                if then.net.is_open(conn) && !then.net.is_silent(&then, host) {
-                    let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
-                    let message = beside.message;
-                    let input = client::Input::Message { message, bulk_len };
-                    then.to_room(host, input, beside.units);
-                }
-            });
-        }
+        each(
+            self.arrivals(world, host, (TO_CLIENT, keeps)),
+            beside,
+            |at, beside| {
+                let then = Rc::clone(world);
+                world.sched.at(at, move || {
+                    if then.net.is_open(conn) && !then.net.is_silent(&then, host) {
+                        let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
+                        let message = beside.message;
+                        let input = client::Input::Message { message, bulk_len };
+                        then.to_room(host, input, beside.units);
+                    }
+                });
+            },
+        );
     }
 
     /// Has the server ended this connection?
@@ -248,21 +256,21 @@ impl Network {
     }
 
     /// When a message arrives: never, once or twice.
-    fn arrivals(&self, world: &World, host: u32, (way, keeps): (usize, bool)) -> Vec<Time> {
+    fn arrivals(&self, world: &World, host: u32, (way, keeps): (usize, bool)) -> [Option<Time>; 2] {
         self.messages.set(self.messages.get() + 1);
+        let mut arrivals = [None; 2];
         let mut links = self.links.borrow_mut();
         let Some(link) = links.get_mut(&host) else {
-            return Vec::new();
+            return arrivals;
         };
         let weather = &world.plan.weather;
         let rng = &mut world.rng.borrow_mut();
         let stormy = world.faults_on();
         if stormy && !keeps && rng.chance(weather.loss_permille) {
-            return Vec::new();
+            return arrivals;
         }
         let twice = stormy && !keeps && rng.chance(weather.repeat_permille);
-        let mut arrivals = Vec::new();
-        for _ in 0..1 + u32::from(twice) {
+        for arrival in &mut arrivals[..1 + usize::from(twice)] {
             let flight = weather.base_ns + rng.below(weather.jitter_ns + 1);
             let mut at = (world.sched.now() + flight).max(link.floor[way]);
             if keeps || !weather.overtakes {
@@ -272,8 +280,25 @@ impl Network {
             if keeps {
                 link.floor[way] = at + 1;
             }
-            arrivals.push(at);
+            *arrival = Some(at);
         }
         arrivals
+    }
+}
+
+/// Sends a message off for each time at which it arrives.
+fn each<M: Clone>(
+    arrivals: [Option<Time>; 2],
+    beside: Beside<M>,
+    mut send: impl FnMut(Time, Beside<M>),
+) {
+    let [first, second] = arrivals;
+    // Most messages arrive once, and need no copy.
+    let copy = second.map(|at| (at, beside.clone()));
+    if let Some(at) = first {
+        send(at, beside);
+    }
+    if let Some((at, copy)) = copy {
+        send(at, copy);
     }
 }

@@ -32,6 +32,8 @@ struct Waiting {
 pub(crate) struct Room {
     pub(crate) host: u32,
     machine: RefCell<Client>,
+    /// The room of the last outputs, to be used again.
+    outputs: RefCell<Vec<Output>>,
     slots: RefCell<Vec<u64>>,
     calls: RefCell<BTreeMap<u64, Waiting>>,
     last_ticket: Cell<u64>,
@@ -58,6 +60,7 @@ impl Room {
         Rc::new(Self {
             host,
             machine: RefCell::new(Client::new(options, session, name.as_bytes())),
+            outputs: RefCell::default(),
             slots: RefCell::new(slots),
             calls: RefCell::default(),
             last_ticket: Cell::new(0),
@@ -136,11 +139,12 @@ impl Room {
         }
         world.trace(|| format!("h{} < {}", self.host, brief(&input)));
         let now = world.sched.now() + self.ahead_ns;
-        let mut outputs = Vec::new();
+        let mut outputs = self.outputs.take();
         self.machine.borrow_mut().handle(now, input, &mut outputs);
-        for output in outputs {
+        for output in outputs.drain(..) {
             self.output(world, output, &beside);
         }
+        self.outputs.replace(outputs);
         self.arm(world);
     }
 

@@ -1,14 +1,30 @@
 //! Names in a directory: 1 to 255 bytes, any bytes but `/` and zero, not `.` or `..`. A [`Name`]
 //! that exists has been checked.
+//!
+//! Short names, which most are, live in the value itself: they are copied at every step of a
+//! request, and an allocation for each copy would be a good part of its cost.
 
 use crate::limits::NAME_BYTES;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::hash::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 
 /// A name in a directory. Ordered and compared as bytes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
-pub struct Name(Vec<u8>);
+pub struct Name(Bytes);
+
+/// Longest name that needs no allocation: the value is as large as a `Vec`.
+const SHORT: usize = 22;
+
+#[derive(Clone)]
+enum Bytes {
+    /// How many of these.
+    Short(u8, [u8; SHORT]),
+    Long(Box<[u8]>),
+}
 
 /// Why bytes are not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +54,46 @@ impl Name {
         if reserved || bytes.iter().any(|&b| b == b'/' || b == 0) {
             return Err(NameError::Invalid);
         }
-        Ok(Self(bytes.to_vec()))
+        if bytes.len() > SHORT {
+            return Ok(Self(Bytes::Long(bytes.into())));
+        }
+        let mut short = [0; SHORT];
+        short[..bytes.len()].copy_from_slice(bytes);
+        Ok(Self(Bytes::Short(bytes.len() as u8, short)))
     }
 
     /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Bytes::Short(len, short) => &short[..usize::from(*len)],
+            Bytes::Long(long) => long,
+        }
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 
@@ -56,18 +106,42 @@ impl TryFrom<Vec<u8>> for Name {
 
 impl From<Name> for Vec<u8> {
     fn from(name: Name) -> Self {
-        name.0
+        name.as_bytes().to_vec()
     }
 }
 
 impl core::fmt::Display for Name {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{}", alloc::string::String::from_utf8_lossy(&self.0))
+        write!(
+            f,
+            "{}",
+            alloc::string::String::from_utf8_lossy(self.as_bytes())
+        )
     }
 }
 
 impl core::fmt::Debug for Name {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn short_and_long_names_are_names_alike() {
+        assert_eq!(size_of::<Name>(), size_of::<Vec<u8>>());
+        let names: Vec<Name> = (1..=2 * SHORT)
+            .map(|len| Name::new(&vec![b'x'; len]).expect("letters"))
+            .collect();
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(name.as_bytes(), vec![b'x'; at + 1]);
+            assert_eq!(*name, name.clone());
+        }
+        assert!(names.is_sorted(), "ordered as bytes");
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

@@ -6,7 +6,6 @@
 use super::Server;
 use super::api::{Disk, Mutant};
 use super::table::{File, Holder, Waiting};
-use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Fid, Name, Op, RequestId, Right, SessionId, What, WriteMode};
@@ -17,6 +16,9 @@ pub(super) struct Need {
     pub(super) fid: Fid,
     pub(super) what: What,
 }
+
+/// What must be given up or said, and the changes that must be confirmed.
+pub(super) type Needs = (Vec<Need>, Vec<(SessionId, RequestId)>);
 
 /// What a request looks at, of one object.
 pub(super) enum View {
@@ -44,11 +46,14 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn fids(&self) -> BTreeSet<Fid> {
-        let mut fids: BTreeSet<Fid> = self.views.iter().map(|(fid, _)| *fid).collect();
+    /// All that it is about, in order, each once.
+    pub(super) fn fids(&self) -> Vec<Fid> {
+        let mut fids: Vec<Fid> = self.views.iter().map(|(fid, _)| *fid).collect();
         fids.extend(self.names.iter().map(|(fid, _)| *fid));
         fids.extend(self.changes.iter().chain(&self.shows));
         fids.extend(self.uses.map(|(fid, _)| fid));
+        fids.sort_unstable();
+        fids.dedup();
         fids
     }
 
@@ -149,11 +154,7 @@ impl Server {
     }
 
     /// Who must be asked for what, and whose changes must be confirmed, before the request is done.
-    pub(super) fn needs(
-        &self,
-        waiting: &Waiting,
-        plan: &Plan,
-    ) -> (Vec<Need>, Vec<(SessionId, RequestId)>) {
+    pub(super) fn needs(&self, waiting: &Waiting, plan: &Plan) -> Needs {
         let mut needs = Vec::new();
         for (dir, names) in &plan.names {
             self.need_names(waiting, (*dir, names), &mut needs);

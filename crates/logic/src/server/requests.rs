@@ -5,6 +5,7 @@
 //! two requests can wait for each other.
 
 use super::api::{Bulk, Conn, Disk, Output};
+use super::needs::{Needs, Plan};
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -112,8 +113,14 @@ impl Server {
             dropped: BTreeMap::new(),
             attrs: BTreeMap::new(),
         };
+        // Most requests wait for nothing, and are never entered as waiting.
+        let plan = self.plan(step.disk, &waiting);
+        let needs = self.needs(&waiting, &plan);
+        if needs.0.is_empty() && needs.1.is_empty() {
+            return self.execute(step, waiting, &plan);
+        }
         self.waiting.insert(self.last_seq, waiting);
-        self.judge(step, self.last_seq);
+        self.wait(step, self.last_seq, &plan, needs);
     }
 
     /// Does a request if nothing stands in its way, or asks for what does.
@@ -122,12 +129,22 @@ impl Server {
             return;
         };
         let plan = self.plan(step.disk, waiting);
-        let (needs, confirms) = self.needs(waiting, &plan);
-        let session = waiting.session;
-        if needs.is_empty() && confirms.is_empty() {
+        let needs = self.needs(waiting, &plan);
+        if needs.0.is_empty() && needs.1.is_empty() {
             let waiting = self.take_waiting(seq);
             return self.execute(step, waiting, &plan);
         }
+        self.wait(step, seq, &plan, needs);
+    }
+
+    /// Enters a request as waiting where it is about something, and asks for what it waits for.
+    fn wait(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        seq: Seq,
+        plan: &Plan,
+        (needs, confirms): Needs,
+    ) {
         let fids = plan.fids();
         for &fid in &fids {
             self.files.entry(fid).or_default().waiting.insert(seq);
@@ -140,7 +157,11 @@ impl Server {
             }
         }
         for confirm in confirms {
-            debug_assert!(confirm.0 != session);
+            debug_assert!(
+                self.waiting
+                    .get(&seq)
+                    .is_none_or(|waiting| waiting.session != confirm.0)
+            );
             self.ask_confirm(step, confirm);
         }
     }

@@ -66,20 +66,25 @@ impl Act {
         )
     }
 
-    fn turns(&self, value: u64) -> Vec<u64> {
-        match self {
-            Self::Maybe(values) => values.to_vec(),
-            act => act.turn(value).into_iter().collect(),
-        }
+    fn turns(&self, value: u64) -> impl Iterator<Item = u64> + '_ {
+        let (many, one) = match self {
+            Self::Maybe(values) => (values.as_slice(), None),
+            act => (&[][..], act.turn(value)),
+        };
+        many.iter().copied().chain(one)
     }
 }
 
+/// The value, and which of the open calls have had their turn.
 type State = (u64, u64);
 
 struct Search<'a> {
     turns: &'a [Turn],
-    open: [Option<usize>; 64],
-    states: BTreeSet<State>,
+    /// The calls open now, in the order of their beginnings, each with its bit in a state.
+    open: Vec<(u64, usize)>,
+    /// In ascending order, each once.
+    states: Vec<State>,
+    work: Vec<State>,
 }
 
 /// What was found.
@@ -105,15 +110,17 @@ pub(crate) fn judge(start: u64, turns: &[Turn]) -> Verdict {
     events.sort_unstable();
     let mut search = Search {
         turns,
-        open: [None; 64],
-        states: BTreeSet::from([(start, 0)]),
+        open: Vec::new(),
+        states: vec![(start, 0)],
+        work: Vec::new(),
     };
     for (_, ends, index) in events {
         if !ends {
-            let Some(free) = search.open.iter().position(Option::is_none) else {
+            let taken = search.open.iter().fold(0, |taken, (bit, _)| taken | bit);
+            if taken == u64::MAX {
                 return Verdict::Unknown;
-            };
-            search.open[free] = Some(index);
+            }
+            search.open.push((1 << (!taken).trailing_zeros(), index));
         } else if !search.end(index) {
             return Verdict::Impossible(index);
         }
@@ -127,43 +134,64 @@ pub(crate) fn judge(start: u64, turns: &[Turn]) -> Verdict {
 impl Search<'_> {
     /// The call must have had its turn by now.
     fn end(&mut self, index: usize) -> bool {
-        let slot = self.open.iter().position(|&open| open == Some(index));
-        let slot = slot.expect("it began before it ended");
-        let bit = 1 << slot;
-        let mut work: Vec<State> = std::mem::take(&mut self.states).into_iter().collect();
-        let mut met: BTreeSet<State> = work.iter().copied().collect();
-        while let Some(state) = work.pop() {
+        let at = self.open.iter().position(|(_, open)| *open == index);
+        let at = at.expect("it began before it ended");
+        if self.open.len() == 1 {
+            self.open.clear();
+            return self.end_alone(index);
+        }
+        let bit = self.open[at].0;
+        self.work.clone_from(&self.states);
+        let mut met: BTreeSet<State> = self.states.drain(..).collect();
+        while let Some(state) = self.work.pop() {
             let state = self.look(state);
             if state.1 & bit != 0 {
-                self.states.insert((state.0, state.1 & !bit));
+                self.states.push((state.0, state.1 & !bit));
                 continue;
             }
-            for (slot, open) in self.open.iter().enumerate() {
-                let Some(index) = *open else { continue };
+            for &(bit, index) in &self.open {
                 let act = &self.turns[index].act;
-                if state.1 & 1 << slot != 0 || act.looks() {
+                if state.1 & bit != 0 || act.looks() {
                     continue;
                 }
                 for value in act.turns(state.0) {
-                    let next = (value, state.1 | 1 << slot);
+                    let next = (value, state.1 | bit);
                     if met.insert(next) {
-                        work.push(next);
+                        self.work.push(next);
                     }
                 }
             }
         }
-        self.open[slot] = None;
+        self.open.remove(at);
+        self.settle()
+    }
+
+    /// The same, where no other call is open: most calls end so.
+    fn end_alone(&mut self, index: usize) -> bool {
+        let act = &self.turns[index].act;
+        for (value, had) in std::mem::take(&mut self.states) {
+            if had != 0 {
+                self.states.push((value, 0));
+            } else {
+                let turns = act.turns(value);
+                self.states.extend(turns.map(|value| (value, 0)));
+            }
+        }
+        self.settle()
+    }
+
+    fn settle(&mut self) -> bool {
+        self.states.sort_unstable();
+        self.states.dedup();
         !self.states.is_empty()
     }
 
     /// Those that only look have their turn where they fit.
     fn look(&self, (value, mut had): State) -> State {
-        for (slot, open) in self.open.iter().enumerate() {
-            if let Some(index) = *open {
-                let act = &self.turns[index].act;
-                if act.looks() && act.turn(value).is_some() {
-                    had |= 1 << slot;
-                }
+        for &(bit, index) in &self.open {
+            let act = &self.turns[index].act;
+            if act.looks() && act.turn(value).is_some() {
+                had |= bit;
             }
         }
         (value, had)

@@ -146,8 +146,12 @@ impl Kernel {
     }
 
     fn press_page(&self) {
-        let files: Vec<_> = self.inodes.borrow().values().cloned().collect();
-        let inode = &files[self.world.rng.borrow_mut().below(files.len() as u64) as usize];
+        let inode = {
+            let inodes = self.inodes.borrow();
+            let index = self.world.rng.borrow_mut().below(inodes.len() as u64);
+            inodes.values().nth(index as usize).cloned()
+        };
+        let Some(inode) = inode else { return };
         let clean = |page: &super::Page| page.units.is_some();
         let page = {
             let pages = inode.pages.borrow();
@@ -163,16 +167,16 @@ impl Kernel {
 
     /// A name goes if the kernel does not use what it names, and nothing below it is known.
     fn press_name(&self) {
-        let keys: Vec<(Fid, Name)> = self.dentries.borrow().keys().cloned().collect();
-        if keys.is_empty() {
-            return;
-        }
-        let key = self.world.rng.borrow_mut().pick(&keys).clone();
-        let target = self
-            .dentries
-            .borrow()
-            .get(&key)
-            .and_then(|dentry| dentry.target);
+        let found = {
+            let dentries = self.dentries.borrow();
+            if dentries.is_empty() {
+                return;
+            }
+            let index = self.world.rng.borrow_mut().below(dentries.len() as u64);
+            let found = dentries.iter().nth(index as usize);
+            found.map(|(key, dentry)| (key.clone(), dentry.target))
+        };
+        let Some((key, target)) = found else { return };
         let free = target.and_then(|fid| self.inode(fid)).is_none_or(|inode| {
             let children = inode.kind == Kind::Directory
                 && self.dentries.borrow().keys().any(|key| key.0 == inode.fid);
