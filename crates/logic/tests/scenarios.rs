@@ -6,7 +6,8 @@
 //! `want`, `state`, `stored` and `gone` are checked in either case, and the tokens of all machines
 //! are compared after every step.
 //!
-//!     cell A B                    a server and connected clients
+//!     cell A B                    a server and connected clients (`in parts of 1`: a restarted
+//!                                 server is told one thing a message)
 //!     disk f "ab"                 a file that nobody has asked for yet (`"a*9"`: nine times a)
 //!     quiet / trace               what follows is not traced / is traced
 //!     A open f r|w|rw|a           `a`: for appending; `A close f r` as it was opened

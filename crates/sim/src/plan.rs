@@ -113,6 +113,7 @@ impl Plan {
             scan_ns: rng.between(2, 200) * MS,
             resend_ns,
             batch_blocks: rng.between(1, 8) as u32,
+            part: 1000,
             mutant: None,
         };
         let server = logic::server::Options {

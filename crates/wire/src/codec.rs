@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,7 @@ impl Bounded for ToServer {
                 let groups = request.caller.groups.as_ref().map_or(0, Vec::len);
                 request.id != 0 && groups <= limits::GROUPS && request.op.within_bounds()
             }
+            Self::Reassert { part, .. } => part.0 < part.1,
             _ => true,
         }
     }

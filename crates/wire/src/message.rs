@@ -47,6 +47,18 @@ pub struct Holding {
     pub hold: Hold,
 }
 
+/// A change that a client has asked for and whose caller has not been answered, told to a restarted
+/// server: if it was applied before, others are shown it only when the caller has been answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// Which request.
+    pub request: RequestId,
+    /// The names that it changes.
+    pub names: Vec<(Fid, Name)>,
+    /// The objects that it changes, as far as the client knows them.
+    pub fids: Vec<Fid>,
+}
+
 /// Makes an operation the same one when it is repeated, also over a restart of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Origin {
@@ -164,14 +176,16 @@ pub enum ToServer {
         /// Which.
         request: RequestId,
     },
-    /// After a restart of the server: what the client holds. `last` ends the list.
+    /// After a restart of the server: what the client holds and waits for, in parts.
     Reassert {
         /// The run of the server that it is meant for.
         boot: Epoch,
-        /// Part of the list.
+        /// Which part this is, from 0 on, and of how many.
+        part: (u32, u32),
+        /// What it holds.
         holdings: Vec<Holding>,
-        /// Nothing follows.
-        last: bool,
+        /// Changes that its callers have not seen answered.
+        unseen: Vec<Unseen>,
     },
     /// Renews the lease.
     KeepAlive {
@@ -216,7 +230,7 @@ pub enum ToClient {
         /// The statement's stamp.
         stamp: u64,
     },
-    /// Answers the last part of `Reassert`, which is repeated until this comes.
+    /// All parts of `Reassert`, which are repeated until this comes, have come.
     Reasserted {
         /// The run of the server.
         boot: Epoch,

@@ -276,8 +276,9 @@ fn a_claimed_length_is_not_allocated() {
     // Lists of structures: the count stands right behind the kind of the message.
     let reassert = ToServer::Reassert {
         boot: 1,
+        part: (0, 1),
         holdings: vec![],
-        last: true,
+        unseen: vec![],
     };
     let mut bytes = encode(&reassert);
     let at = bytes.len() - 2;

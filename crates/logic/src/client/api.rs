@@ -22,6 +22,8 @@ pub struct Options {
     pub resend_ns: Time,
     /// Most blocks of one write-back request.
     pub batch_blocks: u32,
+    /// Most holdings, and most changes, of one part of what a restarted server is told.
+    pub part: usize,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<Mutant>,
 }
@@ -34,6 +36,7 @@ impl Default for Options {
             scan_ns: 5_000_000_000,
             resend_ns: 10_000_000_000,
             batch_blocks: 256,
+            part: 1000,
             mutant: None,
         }
     }

@@ -17,6 +17,7 @@ mod names;
 mod node;
 mod recall;
 mod replies;
+mod restart;
 mod session;
 mod writeback;
 
@@ -82,7 +83,7 @@ pub struct Client {
     requests: BTreeMap<RequestId, Sent>,
     /// What was said about opens and tokens given back, until the server has noted it.
     statements: BTreeMap<Fid, Statement>,
-    /// Parts of `Reassert`, until the server has noted the last.
+    /// Parts of `Reassert`, until the server has noted all.
     reasserting: Vec<ToServer>,
     /// Objects asked for that were not known, while a file was being made and opened.
     guessed: BTreeSet<Fid>,

@@ -8,12 +8,8 @@ use super::{Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
-    Caller, Epoch, Fid, Hold, Holding, Op, Request, RequestId, Right, Time, ToClient, ToServer,
-    VERSION, Welcome,
+    Caller, Fid, Hold, Op, Request, RequestId, Right, Time, ToClient, ToServer, VERSION, Welcome,
 };
-
-/// Most holdings of one part of `Reassert`.
-const HOLDINGS: usize = 1000;
 
 /// Is there a connection, and does the server know us on it?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,43 +197,6 @@ impl Client {
         self.next_keepalive = step.now + self.lease_ns / 4;
         self.repeat(step, true);
         self.wake_up(step);
-    }
-
-    fn reassert(&mut self, step: &mut Step<'_>, boot: Epoch) {
-        let stamp = self.stamp();
-        for node in self.nodes.values_mut() {
-            // The restarted server counts what is reasserted as granted at its start.
-            node.seen = node.seen.max(boot);
-        }
-        let all: Vec<Holding> = self
-            .nodes
-            .iter()
-            .map(|(&fid, node)| Holding {
-                fid,
-                right: node.right,
-                hold: node.hold(stamp),
-            })
-            .filter(|holding| holding.right > Right::None || holding.hold.open)
-            .collect();
-        let parts = all.len().div_ceil(HOLDINGS).max(1);
-        self.reasserting = (0..parts)
-            .map(|part| {
-                let holdings = all
-                    .iter()
-                    .skip(part * HOLDINGS)
-                    .take(HOLDINGS)
-                    .cloned()
-                    .collect();
-                ToServer::Reassert {
-                    boot,
-                    holdings,
-                    last: part + 1 == parts,
-                }
-            })
-            .collect();
-        for part in self.reasserting.clone() {
-            self.say(step, part);
-        }
     }
 
     /// Sends again what is not answered: everything on a new connection, else what is due.

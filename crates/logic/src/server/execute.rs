@@ -7,7 +7,8 @@ use super::table::{Unconfirmed, Waiting};
 use super::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, Right, SessionId, Time,
+    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, RequestId, Right, SessionId,
+    Time,
 };
 use wire::{What, WriteMode};
 
@@ -54,7 +55,10 @@ impl Server {
         let (session, op) = (waiting.session, &waiting.request.op);
         let (mut outcome, repeated) = self.apply_once(step, waiting);
         if !matches!(outcome, Outcome::Refused(_)) {
-            self.note_changes(step.now, waiting, plan, &outcome);
+            self.note_objects(step.now, waiting, &outcome);
+            if !repeated {
+                self.note_changes(waiting, plan);
+            }
         }
         show_held(waiting, &mut outcome);
         self.withhold(session, &mut outcome);
@@ -79,6 +83,14 @@ impl Server {
             Reply { outcome, grants },
             0,
         );
+    }
+
+    /// Was it applied by an earlier run of the server? Then nothing stands in its way, and what its
+    /// caller has not seen was entered when the client came back.
+    pub(super) fn applied_before(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
+        let twice = self.options.mutant == Some(Mutant::AppliesTwice);
+        let changes = waiting.request.op.changes() && !twice;
+        changes && disk.answer(Self::origin(waiting)).is_some()
     }
 
     /// The outcome, and whether it is that of an earlier run of the server: then it says how things
@@ -119,8 +131,8 @@ impl Server {
         (outcome, false)
     }
 
-    /// Enters what is open, what is nameless now, and what the caller's machine must confirm.
-    fn note_changes(&mut self, now: Time, waiting: &Waiting, plan: &Plan, outcome: &Outcome) {
+    /// Enters what is open and what is nameless now.
+    fn note_objects(&mut self, now: Time, waiting: &Waiting, outcome: &Outcome) {
         let session = waiting.session;
         match (&waiting.request.op, outcome) {
             (Op::Open { fid, .. }, _) => self.declare(session, *fid, waiting.request.hold),
@@ -142,13 +154,19 @@ impl Server {
             self.files.entry(fid).or_default().orphan = Some(until);
             self.lingering.insert((until, fid));
         }
+    }
+
+    /// Enters what the caller's machine must confirm before others are shown it.
+    fn note_changes(&mut self, waiting: &Waiting, plan: &Plan) {
+        let session = waiting.session;
+        let change = (session, waiting.request.id);
         for (dir, names) in &plan.names {
             for name in names {
-                self.unconfirm(waiting, *dir, Some(name.clone()));
+                self.unconfirm(change, *dir, Some(name.clone()));
             }
         }
         for fid in &plan.changes {
-            self.unconfirm(waiting, *fid, None);
+            self.unconfirm(change, *fid, None);
         }
         if let Op::Write {
             fid,
@@ -161,7 +179,7 @@ impl Server {
                 .get(fid)
                 .and_then(|file| file.holders.get(&session));
             if caches.is_some_and(|holder| holder.right != Right::None) {
-                self.unconfirm(waiting, *fid, None);
+                self.unconfirm(change, *fid, None);
             }
         }
     }
@@ -180,8 +198,12 @@ impl Server {
         }
     }
 
-    fn unconfirm(&mut self, waiting: &Waiting, fid: Fid, name: Option<Name>) {
-        let (session, request) = (waiting.session, waiting.request.id);
+    pub(super) fn unconfirm(
+        &mut self,
+        (session, request): (SessionId, RequestId),
+        fid: Fid,
+        name: Option<Name>,
+    ) {
         let Some(state) = self.sessions.get_mut(&session) else {
             return;
         };

@@ -227,10 +227,11 @@ impl Server {
             ToServer::Confirmed { request } => self.on_confirmed(step, session, request),
             ToServer::Reassert {
                 boot,
+                part,
                 holdings,
-                last,
+                unseen,
             } => {
-                self.on_reassert(step, session, (boot, last), holdings);
+                self.on_reassert(step, session, (boot, part), (holdings, unseen));
             }
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);

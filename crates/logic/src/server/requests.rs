@@ -116,7 +116,8 @@ impl Server {
         // Most requests wait for nothing, and are never entered as waiting.
         let plan = self.plan(step.disk, &waiting);
         let needs = self.needs(&waiting, &plan);
-        if needs.0.is_empty() && needs.1.is_empty() {
+        let free = needs.0.is_empty() && needs.1.is_empty();
+        if free || self.applied_before(step.disk, &waiting) {
             return self.execute(step, waiting, &plan);
         }
         self.waiting.insert(self.last_seq, waiting);

@@ -151,6 +151,9 @@ impl Server {
         (right, hold): (Right, Hold),
     ) {
         let stamp = hold.stamp;
+        if self.awaits(session) {
+            return;
+        }
         if let Some(holder) = self
             .files
             .get_mut(&fid)
@@ -171,6 +174,9 @@ impl Server {
         hold: Hold,
     ) {
         let stamp = hold.stamp;
+        if self.awaits(session) {
+            return;
+        }
         let Some(state) = self.sessions.get_mut(&session) else {
             return;
         };

@@ -7,8 +7,12 @@
 use super::api::{Conn, Disk, Event, Output};
 use super::table::Holder;
 use super::{Server, Step};
+use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Holding, Op, Right, SessionId, ToClient, VERSION, Violation, Welcome};
+use wire::{
+    Epoch, Fid, Holding, Op, Origin, Outcome, Right, SessionId, ToClient, Unseen, VERSION,
+    Violation, Welcome,
+};
 
 impl Server {
     pub(super) fn on_hello(
@@ -32,6 +36,8 @@ impl Server {
         }
         let session = self.sessions.entry(id).or_default();
         session.heard = step.now;
+        // Who comes for the first time has nothing to say after a restart, and is not waited for.
+        session.reasserted |= !resumed;
         if let Some(old) = session.conn.replace(from).filter(|&old| old != from) {
             self.conns.remove(&old);
             step.out.push(Output::Close {
@@ -183,27 +189,61 @@ impl Server {
         &mut self,
         step: &mut Step<'_, impl Disk>,
         id: SessionId,
-        (boot, last): (Epoch, bool),
-        holdings: Vec<Holding>,
+        (boot, (part, parts)): (Epoch, (u32, u32)),
+        (holdings, unseen): (Vec<Holding>, Vec<Unseen>),
     ) {
-        let known = self
-            .sessions
-            .get(&id)
-            .is_some_and(|session| session.reasserted);
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
         if boot != self.boot {
             return;
         }
-        if self.grace_until.is_some() && !known {
+        let news = self.grace_until.is_some() && !session.reasserted && session.parts.insert(part);
+        session.reasserted |= session.parts.len() as u64 >= u64::from(parts);
+        let all = session.reasserted;
+        if news {
             for holding in holdings {
                 self.reassert(id, &holding);
             }
-        }
-        if last {
-            if let Some(session) = self.sessions.get_mut(&id) {
-                session.reasserted = true;
+            for change in unseen {
+                self.note_unseen(step, id, change);
             }
+        }
+        if all {
             self.send(step, id, ToClient::Reasserted { boot });
             self.grace_if_complete(step);
+        }
+    }
+
+    /// Is this session still to say what it held when it came back? What it says has changed since
+    /// then is not heard before, and so said again.
+    pub(super) fn awaits(&self, id: SessionId) -> bool {
+        let session = self.sessions.get(&id);
+        self.grace_until.is_some() && session.is_some_and(|session| !session.reasserted)
+    }
+
+    /// A change that the last run has applied if the store knows its answer: others are not shown
+    /// it before the caller has been answered.
+    fn note_unseen(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, change: Unseen) {
+        let Unseen {
+            request,
+            names,
+            fids,
+        } = change;
+        let named = match step.disk.answer(Origin { session, request }) {
+            None | Some(Outcome::Refused(_)) => return,
+            Some(Outcome::Removed { fid, .. }) => vec![fid],
+            Some(Outcome::Renamed { fid, victim, .. }) => {
+                let victim = victim.map(|(fid, _)| fid);
+                victim.into_iter().chain([fid]).collect()
+            }
+            Some(_) => vec![],
+        };
+        for (dir, name) in names {
+            self.unconfirm((session, request), dir, Some(name));
+        }
+        for fid in fids.into_iter().chain(named) {
+            self.unconfirm((session, request), fid, None);
         }
     }
 

@@ -146,6 +146,7 @@ pub(super) struct Session {
     pub(super) fids: BTreeSet<Fid>,
     /// The latest stamp of what it said to have open.
     pub(super) stamp: u64,
-    /// Has it said after a restart what it holds?
+    /// Has it said after a restart all that it holds? And which parts of that.
     pub(super) reasserted: bool,
+    pub(super) parts: BTreeSet<u32>,
 }

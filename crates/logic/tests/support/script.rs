@@ -1,7 +1,7 @@
 //! Reads a scenario's commands, runs them and writes the trace between them.
 
 use super::world::{SERVER, World};
-use logic::client::{Call, How, Input};
+use logic::client::{self, Call, How, Input};
 use std::fmt::Write;
 use wire::{Access, Fid, Make, Name, Op, Set};
 
@@ -67,8 +67,12 @@ pub fn run(text: &str) -> String {
         let words = words(command);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         if let ["cell", names @ ..] = words.as_slice() {
+            let (names, part) = match names {
+                [names @ .., "in", "parts", "of", part] => (names, number(part)),
+                names => (names, client::Options::default().part),
+            };
             let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
-            world = Some(World::new(&names));
+            world = Some(World::new(&names, part));
             continue;
         }
         let world = world.as_mut().expect("a scenario begins with `cell`");

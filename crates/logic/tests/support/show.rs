@@ -229,18 +229,28 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
         ToServer::Confirmed { request } => format!("Confirmed #{request}"),
         ToServer::Reassert {
             boot,
+            part,
             holdings,
-            last,
+            unseen,
         } => {
-            let one = |holding: &wire::Holding| {
+            let held = holdings.iter().map(|holding| {
                 let fid = name(disk, holding.fid);
-                format!(" {fid} {:?} {},", holding.right, hold(holding.hold))
+                format!("{fid} {:?} {}", holding.right, hold(holding.hold))
+            });
+            let unseen = unseen
+                .iter()
+                .map(|change| format!("unseen #{}", change.request));
+            let all: Vec<String> = held.chain(unseen).collect();
+            let all = if all.is_empty() {
+                "nothing".to_owned()
+            } else {
+                all.join(", ")
             };
-            let all: String = holdings.iter().map(one).collect();
-            format!(
-                "Reassert for @{boot}:{all}{}",
-                if *last { " last" } else { "" }
-            )
+            let of = match part {
+                (0, 1) => String::new(),
+                (part, parts) => format!(", part {} of {parts}", part + 1),
+            };
+            format!("Reassert for @{boot}{of}: {all}")
         }
         ToServer::KeepAlive { .. } => "KeepAlive".into(),
         ToServer::Goodbye => "Goodbye".into(),

@@ -56,8 +56,8 @@ pub struct World {
 }
 
 impl World {
-    /// A server and connected clients.
-    pub fn new(names: &[char]) -> Self {
+    /// A server and connected clients, that tell a restarted server this much in one message.
+    pub fn new(names: &[char], part: usize) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
         let options = server::Options::default();
         let server = Server::new(options, now, boot, Fid::root(1), vec![]);
@@ -84,6 +84,7 @@ impl World {
         for (at, name) in names.iter().enumerate() {
             let options = client::Options {
                 slots: SLOTS,
+                part,
                 ..Default::default()
             };
             let client = Client::new(options, at as u64 + 1, name.to_string().as_bytes());

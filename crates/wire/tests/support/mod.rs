@@ -270,6 +270,11 @@ pub fn to_server() -> Vec<ToServer> {
         right: Right::Transient,
         hold,
     };
+    let unseen = Unseen {
+        request: 149,
+        names: vec![(fid, name("old")), (fid, name("new"))],
+        fids: vec![fid],
+    };
     all.extend([
         ToServer::Hello {
             version: VERSION,
@@ -294,8 +299,9 @@ pub fn to_server() -> Vec<ToServer> {
         ToServer::Confirmed { request: 12 },
         ToServer::Reassert {
             boot: 1 << 40,
+            part: (1, 3),
             holdings: vec![holding],
-            last: true,
+            unseen: vec![unseen],
         },
         ToServer::KeepAlive {
             sent: 99,
