@@ -41,7 +41,7 @@ demo: build
 
 soak: build
 	@tools/setup
-	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- contention two_mounts
+	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- contention torture
 	$(ARIEL) sim --forever $(if $(FIRST),--seed $(FIRST))
 
 clean:

@@ -182,6 +182,7 @@ impl fmt::Display for Action {
         match self {
             Action::Write(value) => write!(f, "write {}", shown(*value)),
             Action::Read(runs) => match runs.as_slice() {
+                [] => f.write_str("read"),
                 [run] => write!(f, "read: {}", shown(run.value)),
                 runs => {
                     let part = |run: &Run| format!("{} words {}", run.words, shown(run.value));

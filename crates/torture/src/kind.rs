@@ -62,8 +62,22 @@ pub(crate) fn kind<'a>(
         _ => return Kind::NoOrder,
     };
     let mut earlier = earlier.filter(|one| one.begin_ns < failed.begin_ns);
-    let was_right = right_if_earlier(start, shrunk) || earlier.any(|one| made(one, &failed.action));
+    let was_right = right_at_first(&failed.action)
+        || right_if_earlier(start, shrunk)
+        || earlier.any(|one| made(one, &failed.action));
     if was_right { stale } else { Kind::NoOrder }
+}
+
+/// Is it what everything begins with?
+fn right_at_first(seen: &Action) -> bool {
+    match seen {
+        Action::Read(runs) => runs.iter().all(|run| run.value == 0),
+        Action::Size(size) => *size == 0,
+        Action::Look { found, .. } => found.is_none(),
+        Action::Listed { present, .. } => !present,
+        Action::Remove { done, .. } | Action::Rename { done, .. } => !done,
+        _ => false,
+    }
 }
 
 /// Would all be well if the operation had begun at the beginning of this history?
@@ -88,7 +102,6 @@ fn made(change: &Operation, seen: &Action) -> bool {
                     of == name && there.is_none_or(|it| it == id)
                 }
                 Action::Rename { from, to, .. } => [from, to].contains(&name),
-                Action::Remove { name: of, .. } => of == name && there.is_none(),
                 _ => false,
             }
         }

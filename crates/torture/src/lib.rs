@@ -12,9 +12,11 @@
 #![forbid(unsafe_code)]
 
 mod checker;
+mod crew;
 mod files;
 mod history;
 mod judge;
+mod kill;
 mod kind;
 mod model;
 mod plan;
@@ -25,10 +27,12 @@ mod run;
 mod shrink;
 mod worker;
 
+pub use crew::Link;
 pub use history::{Action, Object, Operation, Run};
 pub use judge::{Judge, Violation};
+pub use kill::{Hook, Kills, command};
 pub use kind::Kind;
-pub use plan::{Clock, Kills, Limit, Options, Plan};
+pub use plan::{Clock, Limit, Options, Plan};
 pub use report::Report;
-pub use run::{Link, run};
+pub use run::{Outside, Progress, run};
 pub use worker::work;

@@ -35,6 +35,7 @@ impl State {
         let names = match self {
             State::Value(value) => return shown(*value),
             State::Size(n) => return format!("size {n}"),
+            State::Records(1) => return "1 record".to_owned(),
             State::Records(n) => return format!("{n} records"),
             State::Names(names) => names,
         };

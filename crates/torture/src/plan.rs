@@ -29,24 +29,6 @@ pub enum Limit {
     Operations(u64),
 }
 
-/// Who is killed, by which command, how often.
-#[derive(Clone, Debug, Default)]
-pub struct Kills {
-    /// Kills and restarts one mount; its path is in `TORTURE_MOUNT`.
-    pub client: Option<String>,
-    /// Kills and restarts the server.
-    pub server: Option<String>,
-    /// Nanoseconds between two.
-    pub every_ns: u64,
-}
-
-impl Kills {
-    /// Is anybody killed at all?
-    pub fn any(&self) -> bool {
-        self.client.is_some() || self.server.is_some()
-    }
-}
-
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -62,8 +44,6 @@ pub struct Options {
     pub files: u32,
     /// A read that sees half of a concurrent write is a violation.
     pub atomic: bool,
-    /// Crashes.
-    pub kills: Kills,
     /// How long a worker may take for one round before it counts as hanging.
     pub hang_ns: u64,
 }

@@ -2,8 +2,11 @@
 
 use crate::history::{Object, Operation};
 use crate::judge::{Judge, Violation};
+use crate::kind::Kind;
+use crate::plan::Options;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// What came out of a run.
 #[derive(Clone, Debug)]
@@ -34,11 +37,34 @@ pub struct Report {
     pub undecided: u64,
     /// What no order explains.
     pub violations: Vec<Violation>,
-    /// Workers that did not answer: mount and process.
-    pub hanging: Vec<String>,
+    /// What else is wrong: workers that did not answer, whatever the caller adds.
+    pub faults: Vec<String>,
+    /// What the caller adds that is right.
+    pub notes: Vec<String>,
 }
 
 impl Report {
+    pub(crate) fn new(options: &Options, began_ns: u64) -> Report {
+        let shown = |mount: &PathBuf| mount.display().to_string();
+        Report {
+            seed: options.seed,
+            mounts: options.mounts.iter().map(shown).collect(),
+            processes: options.processes * options.mounts.len() as u32,
+            began_ns,
+            took_ns: 0,
+            rounds: 0,
+            kills: 0,
+            operations: 0,
+            objects: 0,
+            unknown: 0,
+            torn: 0,
+            undecided: 0,
+            violations: Vec::new(),
+            faults: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     pub(crate) fn count(&mut self, judge: &Judge) {
         self.operations = judge.operations();
         self.objects = judge.objects();
@@ -49,7 +75,7 @@ impl Report {
 
     /// Is all well?
     pub fn is_clean(&self) -> bool {
-        self.violations.is_empty() && self.hanging.is_empty()
+        self.violations.is_empty() && self.faults.is_empty()
     }
 
     fn line(&self, operation: &Operation, mark: bool) -> String {
@@ -73,8 +99,14 @@ impl Report {
         if let Some((from, to)) = violation.words {
             let _ = write!(text, ", words {from} to {}", to - 1);
         }
+        text.push('\n');
+        if violation.kind == Kind::WrongAnswer {
+            let _ = writeln!(text, "{}", self.line(&violation.operations[0], true));
+            text.push_str("  No file system may answer so, whatever went before.\n");
+            return text;
+        }
         let before = violation.before.join(" or ");
-        let _ = writeln!(text, "\n  Before: {before}");
+        let _ = writeln!(text, "  Before: {before}");
         for (at, operation) in violation.operations.iter().enumerate() {
             let _ = writeln!(text, "{}", self.line(operation, at == violation.index));
         }
@@ -104,8 +136,8 @@ impl Report {
         for violation in &self.violations {
             text.push_str(&self.violation(violation));
         }
-        for hanging in &self.hanging {
-            let _ = writeln!(text, "VIOLATION: {hanging} does not end its operation");
+        for fault in &self.faults {
+            let _ = writeln!(text, "VIOLATION: {fault}");
         }
         let _ = writeln!(
             text,
@@ -128,6 +160,9 @@ impl Report {
         ];
         for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
             let _ = writeln!(text, "{count} {what}");
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "{note}");
         }
         let verdict = match (self.is_clean(), self.undecided) {
             (false, _) => "NOT linearizable",
@@ -175,7 +210,8 @@ impl Report {
             "torn": self.torn,
             "undecided": self.undecided,
             "violations": self.violations.iter().map(violation).collect::<Vec<_>>(),
-            "hanging": self.hanging,
+            "faults": self.faults,
+            "notes": self.notes,
         })
     }
 }

@@ -4,259 +4,77 @@
 //!
 //! This process never touches the mounts itself: one that hangs holds up a worker, not the verdict.
 
+use crate::crew::{Crew, End, Link};
 use crate::history::Operation;
 use crate::judge::Judge;
-use crate::plan::{Clock, Kills, Limit, Options, Order, Plan, Reply};
+use crate::kill::{Killer, Kills};
+use crate::plan::{Clock, Limit, Options, Order, Plan};
 use crate::random::Random;
 use crate::report::Report;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// A worker's two ends.
-pub struct Link {
-    /// What it reads.
-    pub input: Box<dyn Write + Send>,
-    /// What it writes.
-    pub output: Box<dyn Read + Send>,
-    /// Its process, when it is one.
-    pub child: Option<Child>,
+/// Most violations that are told: one is bad enough, and a run ends with the first round that has.
+const VIOLATIONS: usize = 3;
+
+/// What a run needs of the world around it.
+pub struct Outside<'a> {
+    /// Stamps of all processes.
+    pub clock: Clock,
+    /// Starts a worker that does `work`.
+    pub launch: &'a mut dyn FnMut(&Plan) -> std::io::Result<Link>,
+    /// Crashes.
+    pub kills: Kills,
+    /// Told after each round; says whether to go on.
+    pub progress: &'a mut dyn FnMut(&Progress) -> bool,
 }
 
-struct Crew {
-    plans: Vec<Plan>,
-    inputs: Vec<Box<dyn Write + Send>>,
-    children: Vec<Option<Child>>,
-    replies: Receiver<(usize, Result<Reply, String>)>,
-    hang: Duration,
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Time since it began.
+    pub elapsed_ns: u64,
+    /// Rounds that were judged.
+    pub rounds: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Crashes so far.
+    pub kills: u64,
 }
 
-/// Why a run ends early.
-enum End {
-    /// It could not be run.
-    Failed(String),
-    /// These workers did not answer.
-    Hanging(Vec<usize>),
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.inputs.clear();
-        for child in self.children.iter_mut().flatten() {
-            // A worker ends with its input; one that hangs in the kernel is not waited for.
-            let _ = child.kill();
-            let _ = child.try_wait();
-        }
-    }
-}
-
-impl Crew {
-    fn start(
-        options: &Options,
-        dir: &str,
-        launch: &mut dyn FnMut(&Plan) -> std::io::Result<Link>,
-    ) -> Result<Crew, String> {
-        let (send, replies) = channel();
-        let mut crew = Crew {
-            plans: Vec::new(),
-            inputs: Vec::new(),
-            children: Vec::new(),
-            replies,
-            hang: Duration::from_nanos(options.hang_ns),
-        };
-        for _ in 0..options.processes {
-            for (number, mount) in options.mounts.iter().enumerate() {
-                let plan = Plan {
-                    mount: mount.clone(),
-                    mount_number: number as u32,
-                    process: crew.plans.len() as u32,
-                    seed: options.seed,
-                    dir: dir.to_owned(),
-                    files: options.files,
-                    kills: options.kills.any(),
-                };
-                let link = launch(&plan).map_err(|error| format!("a worker: {error}"))?;
-                listen(crew.plans.len(), link.output, send.clone());
-                crew.plans.push(plan);
-                crew.inputs.push(link.input);
-                crew.children.push(link.child);
-            }
-        }
-        Ok(crew)
-    }
-
-    fn name(&self, worker: usize) -> String {
-        let plan = &self.plans[worker];
-        format!("process p{} at {}", plan.process, plan.mount.display())
-    }
-
-    /// Gives an order to some workers and waits for all their replies.
-    fn order(&mut self, workers: &[usize], order: Order) -> Result<Vec<Reply>, End> {
-        let mut line = serde_json::to_vec(&order).map_err(|e| End::Failed(e.to_string()))?;
-        line.push(b'\n');
-        for worker in workers {
-            let input = &mut self.inputs[*worker];
-            let sent = input.write_all(&line).and_then(|()| input.flush());
-            sent.map_err(|e| End::Failed(format!("{}: {e}", self.name(*worker))))?;
-        }
-        let (mut waiting, mut replies) = (workers.to_vec(), Vec::new());
-        while !waiting.is_empty() {
-            match self.replies.recv_timeout(self.hang) {
-                Ok((worker, Ok(reply))) => {
-                    waiting.retain(|one| *one != worker);
-                    if let Some(error) = reply.error {
-                        return Err(End::Failed(error));
-                    }
-                    replies.push(reply);
-                }
-                Ok((worker, Err(error))) => {
-                    return Err(End::Failed(format!("{}: {error}", self.name(worker))));
-                }
-                Err(_) => return Err(End::Hanging(waiting)),
-            }
-        }
-        Ok(replies)
-    }
-}
-
-/// Reads a worker's answers in a thread of their own.
-fn listen(
-    worker: usize,
-    output: Box<dyn Read + Send>,
-    send: Sender<(usize, Result<Reply, String>)>,
-) {
-    std::thread::spawn(move || {
-        for line in BufReader::new(output).lines() {
-            let reply = line.map_err(|error| error.to_string());
-            let reply = reply.and_then(|line| {
-                serde_json::from_str(&line).map_err(|error| format!("its answer: {error}"))
-            });
-            let failed = reply.is_err();
-            if send.send((worker, reply)).is_err() || failed {
-                return;
-            }
-        }
-        let _ = send.send((worker, Err("it ended unexpectedly".to_owned())));
-    });
-}
-
-/// Kills at intervals until it is told to stop; the number of kills, or why one failed.
-struct Killer {
-    stop: Sender<()>,
-    thread: JoinHandle<Result<u64, String>>,
-}
-
-impl Killer {
-    fn start(kills: &Kills, mounts: &[PathBuf], seed: u64) -> Killer {
-        let (stop, stopped) = channel();
-        let (kills, mounts) = (kills.clone(), mounts.to_vec());
-        let thread = std::thread::spawn(move || {
-            let mut random = Random::of(seed, u64::MAX);
-            let mut count = 0;
-            loop {
-                // From half to one and a half of the interval.
-                let every_ns = kills.every_ns / 2 + random.below(kills.every_ns.max(1));
-                match stopped.recv_timeout(Duration::from_nanos(every_ns)) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    _ => return Ok(count),
-                }
-                let mount = &mounts[random.below(mounts.len() as u64) as usize];
-                let both = [&kills.client, &kills.server];
-                let commands: Vec<&String> = both.into_iter().flatten().collect();
-                if commands.is_empty() {
-                    continue;
-                }
-                kill(
-                    commands[random.below(commands.len() as u64) as usize],
-                    mount,
-                )?;
-                count += 1;
-            }
-        });
-        Killer { stop, thread }
-    }
-
-    fn end(self) -> Result<u64, String> {
-        let _ = self.stop.send(());
-        let ended = self.thread.join();
-        ended.map_err(|_| "the thread that kills has panicked".to_owned())?
-    }
-
-    fn has_failed(&self) -> bool {
-        self.thread.is_finished()
-    }
-}
-
-fn kill(command: &str, mount: &Path) -> Result<(), String> {
-    let status = Command::new("/bin/sh")
-        .args(["-c", command])
-        .env("TORTURE_MOUNT", mount)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("`{command}`: {status}: it must end with 0")),
-        Err(error) => Err(format!("`{command}`: {error}")),
-    }
-}
-
-/// Runs; `launch` starts a worker that does `work`. An error says why it could not be run.
-pub fn run(
-    options: &Options,
-    clock: Clock,
-    launch: &mut dyn FnMut(&Plan) -> std::io::Result<Link>,
-) -> Result<Report, String> {
+/// Runs. An error says why it could not be run.
+pub fn run(options: &Options, outside: Outside<'_>) -> Result<Report, String> {
     let dir = format!(".torture-{}-{}", options.seed, std::process::id());
-    let mut report = Report {
-        seed: options.seed,
-        mounts: options
-            .mounts
-            .iter()
-            .map(|mount| mount.display().to_string())
-            .collect(),
-        processes: options.processes * options.mounts.len() as u32,
-        began_ns: clock(),
-        took_ns: 0,
-        rounds: 0,
-        kills: 0,
-        operations: 0,
-        objects: 0,
-        unknown: 0,
-        torn: 0,
-        undecided: 0,
-        violations: Vec::new(),
-        hanging: Vec::new(),
-    };
-    let mut crew = Crew::start(options, &dir, launch)?;
+    let mut report = Report::new(options, (outside.clock)());
+    let kills = outside.kills.any();
+    let mut crew = Crew::start(options, (&dir, kills), outside.launch)?;
     let all: Vec<usize> = (0..crew.plans.len()).collect();
     let links = match set_up(&mut crew, &all) {
         Ok(links) => links,
         Err(end) => return Err(told(&crew, end)),
     };
-    let killer = options
-        .kills
-        .any()
-        .then(|| Killer::start(&options.kills, &options.mounts, options.seed));
-    let mut judge = Judge::new(options.atomic);
-    let ended = rounds(
+    let killer = kills.then(|| Killer::start(outside.kills, &options.mounts, options.seed));
+    let mut rounds = Rounds {
         options,
-        clock,
-        &mut crew,
-        (&mut judge, &mut report, links, killer.as_ref()),
-    );
-    report.took_ns = clock().saturating_sub(report.began_ns);
-    report.count(&judge);
-    if let Some(killer) = killer {
-        report.kills = killer.end()?;
+        links,
+        clock: outside.clock,
+        killer,
+        judge: Judge::new(options.atomic),
+        random: Random::of(options.seed, 0),
+    };
+    let ended = rounds.run(&mut crew, &mut report, outside.progress);
+    report.took_ns = (outside.clock)().saturating_sub(report.began_ns);
+    report.count(&rounds.judge);
+    if let Some(killer) = rounds.killer {
+        report.kills = killer.count();
+        killer.end()?;
     }
     match ended {
         Ok(()) => {}
         Err(End::Hanging(workers)) => {
-            report.hanging = workers.iter().map(|worker| crew.name(*worker)).collect();
+            let hangs = |worker: &usize| {
+                let name = crew.name(*worker);
+                format!("{name} does not end its operation")
+            };
+            report.faults.extend(workers.iter().map(hangs));
             return Ok(report);
         }
         Err(end) => return Err(told(&crew, end)),
@@ -289,37 +107,59 @@ fn set_up(crew: &mut Crew, all: &[usize]) -> Result<bool, End> {
     Ok(links)
 }
 
-fn rounds(
-    options: &Options,
+/// The rounds of a run.
+struct Rounds<'a> {
+    options: &'a Options,
+    links: bool,
     clock: Clock,
-    crew: &mut Crew,
-    (judge, report, links, killer): (&mut Judge, &mut Report, bool, Option<&Killer>),
-) -> Result<(), End> {
-    let all: Vec<usize> = (0..crew.plans.len()).collect();
-    let mut random = Random::of(options.seed, 0);
-    loop {
-        let ended = match options.limit {
-            Limit::Time(ns) => clock().saturating_sub(report.began_ns) >= ns,
-            Limit::Operations(count) => judge.operations() >= count,
-        };
-        if ended || !report.violations.is_empty() || killer.is_some_and(Killer::has_failed) {
-            return Ok(());
+    killer: Option<Killer>,
+    judge: Judge,
+    random: Random,
+}
+
+impl Rounds<'_> {
+    fn run(
+        &mut self,
+        crew: &mut Crew,
+        report: &mut Report,
+        progress: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<(), End> {
+        loop {
+            let elapsed_ns = (self.clock)().saturating_sub(report.began_ns);
+            let goes_on = progress(&Progress {
+                elapsed_ns,
+                rounds: report.rounds,
+                operations: self.judge.operations(),
+                kills: self.killer.as_ref().map_or(0, Killer::count),
+            });
+            let over = match self.options.limit {
+                Limit::Time(ns) => elapsed_ns >= ns,
+                Limit::Operations(count) => self.judge.operations() >= count,
+            };
+            let failed = self.killer.as_ref().is_some_and(Killer::has_failed);
+            if !goes_on || over || failed || !report.violations.is_empty() {
+                return Ok(());
+            }
+            let seen = self.round(crew, report.rounds)?;
+            report.rounds += 1;
+            report.violations = self.judge.round(seen);
+            report.violations.sort_by_key(|one| one.operations.len());
+            report.violations.truncate(VIOLATIONS);
         }
-        let round = report.rounds;
-        report.rounds += 1;
+    }
+
+    /// One round: what all workers have seen in it.
+    fn round(&mut self, crew: &mut Crew, round: u64) -> Result<Vec<Operation>, End> {
+        let all: Vec<usize> = (0..crew.plans.len()).collect();
         let of = |salt: u64| [((round + salt) % all.len() as u64) as usize];
         crew.order(&of(0), Order::Begin { round })?;
-        let operations = 20 + random.below(180) as u32;
         let work = Order::Work {
             round,
-            operations,
-            links,
+            operations: 20 + self.random.below(180) as u32,
+            links: self.links,
         };
         let mut replies = crew.order(&all, work)?;
         replies.extend(crew.order(&of(1), Order::End { round })?);
-        let seen: Vec<Operation> = replies.into_iter().flat_map(|one| one.operations).collect();
-        report.violations = judge.round(seen);
-        report.violations.sort_by_key(|one| one.operations.len());
-        report.violations.truncate(3);
+        Ok(replies.into_iter().flat_map(|one| one.operations).collect())
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use ariel_torture::{Kills, Limit, Link, Options, Plan, Report};
+use ariel_torture::{Kills, Limit, Link, Options, Outside, Plan, Report};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -37,10 +37,15 @@ fn run(mounts: &[&Path], seed: u64) -> Result<Report, String> {
         processes: 2,
         files: 4,
         atomic: false,
-        kills: Kills::default(),
         hang_ns: 60_000_000_000,
     };
-    ariel_torture::run(&options, clock, &mut |plan| launch(plan))
+    let outside = Outside {
+        clock,
+        launch: &mut |plan| launch(plan),
+        kills: Kills::default(),
+        progress: &mut |_| true,
+    };
+    ariel_torture::run(&options, outside)
 }
 
 #[test]

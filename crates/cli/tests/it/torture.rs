@@ -2,41 +2,71 @@
 
 use crate::harness::cell::CellOptions;
 use crate::harness::process::run_within;
-use crate::harness::{Pair, Scratch, ariel, real_system, run, text};
+use crate::harness::{Cell, Pair, Scratch, ariel, real_system, run, say, text};
+use std::fs;
 use std::time::{Duration, Instant};
 
 /// A bounded run takes its time, and the rest of its last round.
 const LIMIT: Duration = Duration::from_secs(150);
 
-/// Part of `make soak`, not of `make test`: it still finds the two races that docs/torture.md names
-/// ("What it finds today") in most runs.
+/// Tests that find the races that docs/torture.md names ("What it finds today") in most runs are
+/// part of `make soak`, not of `make test`.
+fn is_soak(test: &str) -> bool {
+    let soak = std::env::var_os("ARIEL_LONG").is_some();
+    if !soak {
+        say(&format!(
+            "NOT RUN: {test} is for `make soak` (ARIEL_LONG=1)"
+        ));
+    }
+    soak && real_system(test)
+}
+
+/// Runs `ariel torture` on a cell of its own, which must be found clean; its report.
+fn clean_cell(cell: &Cell, args: &[&str]) -> serde_json::Value {
+    let mut words = vec!["torture", "--json", "--seconds", "60"];
+    words.extend(args);
+    let mut command = ariel(&words);
+    let output = run_within(command.env("TMPDIR", cell.scratch().path()), LIMIT);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["linearizable"], true, "{report}");
+    assert_eq!(report["undecided"], 0, "{report}");
+    let left = fs::read_dir(cell.scratch().path()).unwrap();
+    let left = left.filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(
+        left.count(),
+        1,
+        "only the data of the test's own server stays"
+    );
+    report
+}
+
 #[test]
-fn two_mounts_are_linearizable() {
-    if std::env::var_os("ARIEL_LONG").is_none() {
-        eprintln!("NOT RUN: two_mounts_are_linearizable is for `make soak` (ARIEL_LONG=1)");
+fn three_mounts_are_linearizable_for_a_minute() {
+    if !is_soak("torture-three") {
         return;
     }
-    let Some(pair) = Pair::start("torture") else {
+    let Some(cell) = Cell::start("torture-three") else {
         return;
     };
-    let (a, b) = (pair.a.path(), pair.b.path());
-    let mounts = [
-        "--mount",
-        a.to_str().unwrap(),
-        "--mount",
-        b.to_str().unwrap(),
-    ];
-    let mut args = vec!["torture", "--seconds", "10", "--seed", "7"];
-    args.extend(mounts);
-    let output = run_within(&mut ariel(&args), LIMIT);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("linearizable: every answer"), "{said}");
-    let count = said
-        .lines()
-        .find_map(|line| line.split_once(" operations on "));
-    let count: u64 = count.unwrap().0.parse().unwrap();
-    assert!(count > 1000, "only {count} operations: {said}");
+    let report = clean_cell(&cell, &["--cell", "3", "--seed", "7"]);
+    assert!(report["operations"].as_u64() > Some(10_000), "{report}");
+    assert_eq!(report["mounts"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn mounts_and_servers_killed_for_a_minute_are_linearizable() {
+    if !is_soak("torture-killed") {
+        return;
+    }
+    let Some(cell) = Cell::start("torture-killed") else {
+        return;
+    };
+    let kills = ["--kill", "server,client", "--every", "5"];
+    let report = clean_cell(&cell, &[&["--cell", "2"], &kills[..]].concat());
+    assert!(report["operations"].as_u64() > Some(1000), "{report}");
+    assert!(report["kills"].as_u64() >= Some(6), "{report}");
+    assert_eq!(report["notes"][0], "the server's store is whole");
 }
 
 /// Torture of two mounts whose kernels keep things for a second: exit code 1, and what it said.
@@ -107,7 +137,7 @@ fn what_cannot_be_run_is_told_with_code_2() {
     let scratch = Scratch::new("torture-refused");
     let (a, b) = (scratch.join("a"), scratch.join("b"));
     for dir in [&a, &b] {
-        std::fs::create_dir(dir).unwrap();
+        fs::create_dir(dir).unwrap();
     }
     let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
     for (args, told) in [

@@ -1,0 +1,260 @@
+//! A cell to torture: a server and its mounts, in a directory of their own, that can be killed.
+//!
+//! Guarantees: what is started here is ended here, in order, whatever comes out; a kill is over
+//! when what was killed works again; nothing is removed through a mount. Who ends the cell
+//! also has its store checked.
+
+use crate::args::Cache;
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a server or a mount may take to work.
+const READY: Duration = Duration::from_secs(60);
+/// How long one may take to end, and a dead mount to go.
+const END: Duration = Duration::from_secs(60);
+/// How often that is looked at: nothing tells of it.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits until something is there; `None` when it took too long.
+fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + END;
+    loop {
+        let found = look();
+        if found.is_some() || Instant::now() >= end {
+            return found;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// A server or a mount in the foreground. In a process group of its own: a Ctrl-C at the terminal
+/// is for who started them, and he ends them.
+struct Daemon {
+    what: String,
+    child: Child,
+}
+
+impl Daemon {
+    /// Starts one; gives what it says when it works.
+    fn start(what: &str, arguments: &[OsString], log: &Path) -> Result<(Daemon, String), String> {
+        let cannot = |error: std::io::Error| format!("{what} cannot be started: {error}");
+        let append = File::options().create(true).append(true).open(log);
+        let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(append.map_err(cannot)?)
+            .process_group(0)
+            .spawn()
+            .map_err(cannot)?;
+        let stdout = child.stdout.take();
+        let daemon = Daemon {
+            what: what.to_owned(),
+            child,
+        };
+        let (send, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut lines = stdout
+                .into_iter()
+                .flat_map(|out| BufReader::new(out).lines());
+            let _ = send.send(lines.next());
+            lines.for_each(drop);
+        });
+        match said.recv_timeout(READY) {
+            Ok(Some(Ok(line))) => Ok((daemon, line)),
+            _ => {
+                let log = std::fs::read_to_string(log).unwrap_or_default();
+                let last = log.lines().last().unwrap_or("it said nothing").to_owned();
+                Err(format!("{what} does not start: {last}"))
+            }
+        }
+    }
+
+    fn kill(&mut self) -> Result<(), String> {
+        let killed = self.child.kill().and_then(|()| self.child.wait());
+        killed
+            .map(drop)
+            .map_err(|error| format!("{}: {error}", self.what))
+    }
+
+    /// Asks for the end and waits for it; an error when it was not a clean one.
+    fn stop(&mut self) -> Result<(), String> {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32)
+            && matches!(self.child.try_wait(), Ok(None))
+        {
+            // Fails only if it has just ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        match eventually(|| self.child.try_wait().transpose()) {
+            Some(Ok(status)) if status.success() => Ok(()),
+            Some(Ok(status)) => Err(format!("{} ended with {status}", self.what)),
+            Some(Err(error)) => Err(format!("{}: {error}", self.what)),
+            None => Err(format!("{} does not end", self.what)),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            // In an orderly end there is nothing left to kill.
+            let _ = self.kill();
+        }
+    }
+}
+
+/// The cell.
+pub(super) struct Cell {
+    dir: PathBuf,
+    cache: Cache,
+    addr: String,
+    server: Daemon,
+    mounts: Vec<(PathBuf, Daemon)>,
+}
+
+impl Cell {
+    /// Starts a server and so many mounts, below a directory that is made for them.
+    pub(super) fn start(dir: &Path, count: u32, cache: Cache) -> Result<Cell, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+        std::fs::create_dir(dir).map_err(failed)?;
+        let (server, addr) = serve(dir, "127.0.0.1:0")?;
+        let mut cell = Cell {
+            dir: dir.to_owned(),
+            cache,
+            addr,
+            server,
+            mounts: Vec::new(),
+        };
+        for number in 1..=count {
+            let point = dir.join(format!("mount-{number}"));
+            std::fs::create_dir(&point).map_err(failed)?;
+            let mount = cell.mount(&point)?;
+            cell.mounts.push((point, mount));
+        }
+        Ok(cell)
+    }
+
+    /// The mount points.
+    pub(super) fn mounts(&self) -> Vec<PathBuf> {
+        self.mounts.iter().map(|(point, _)| point.clone()).collect()
+    }
+
+    fn mount(&self, point: &Path) -> Result<Daemon, String> {
+        let arguments: Vec<OsString> = vec![
+            "mount".into(),
+            self.addr.as_str().into(),
+            point.into(),
+            "--foreground".into(),
+            "--cache".into(),
+            self.cache.to_string().into(),
+        ];
+        let what = format!("the mount at {}", point.display());
+        let log = point.with_extension("log");
+        Daemon::start(&what, &arguments, &log).map(|(daemon, _)| daemon)
+    }
+
+    /// Kills the server and starts it again.
+    pub(super) fn kill_server(&mut self) -> Result<(), String> {
+        self.server.kill()?;
+        self.server = serve(&self.dir, &self.addr)?.0;
+        Ok(())
+    }
+
+    /// Kills the client behind a mount point and mounts again.
+    pub(super) fn kill_client(&mut self, point: &Path) -> Result<(), String> {
+        let known = self.mounts.iter().position(|(known, _)| known == point);
+        let at = known.ok_or_else(|| format!("{} is no mount of the cell", point.display()))?;
+        self.mounts[at].1.kill()?;
+        // Its guard takes it away.
+        eventually(|| matches!(fuse::mount::find(point), Ok(None)).then_some(()))
+            .ok_or_else(|| format!("{} stays mounted after a kill", point.display()))?;
+        self.mounts[at].1 = self.mount(point)?;
+        Ok(())
+    }
+
+    /// Ends everything in order and checks the store; all that was not in order.
+    pub(super) fn end(mut self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (_, mount) in &mut self.mounts {
+            faults.extend(mount.stop().err());
+        }
+        faults.extend(self.server.stop().err());
+        match store::fsck(&self.data()) {
+            Ok(report) => {
+                let told = |damage: &store::Damage| format!("the store is damaged: {damage}");
+                faults.extend(report.damages.iter().map(told));
+            }
+            Err(error) => faults.push(format!("the store cannot be checked: {error}")),
+        }
+        faults
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+}
+
+/// Removes the directory of a cell that has ended, unless something is still mounted in it.
+pub(super) fn remove(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_none() && !path.ends_with("data") {
+            // A mount point; fails for one in use.
+            std::fs::remove_dir(path)?;
+        }
+    }
+    std::fs::remove_dir_all(dir)
+}
+
+/// The cell as several threads see it: who kills, who ends it, and who was asked to end early.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<Option<Cell>>>);
+
+impl Shared {
+    pub(super) fn new(cell: Cell) -> Shared {
+        Shared(Arc::new(Mutex::new(Some(cell))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Cell>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something to the cell while it lives.
+    pub(super) fn with(
+        &self,
+        work: impl FnOnce(&mut Cell) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut cell = self.lock();
+        work(cell.as_mut().ok_or("the cell has been ended")?)
+    }
+
+    /// Ends the cell, or waits until somebody else has.
+    pub(super) fn end(&self) -> Vec<String> {
+        let mut cell = self.lock();
+        cell.take().map(Cell::end).unwrap_or_default()
+    }
+}
+
+/// Starts the server; it and its address.
+fn serve(dir: &Path, addr: &str) -> Result<(Daemon, String), String> {
+    let arguments: Vec<OsString> = vec![
+        "serve".into(),
+        "--data".into(),
+        dir.join("data").into(),
+        "--listen".into(),
+        addr.into(),
+    ];
+    let (server, line) = Daemon::start("the server", &arguments, &dir.join("server.log"))?;
+    match line.strip_prefix("listening on ") {
+        Some(addr) => Ok((server, addr.to_owned())),
+        None => Err(format!("the server says {line:?}")),
+    }
+}
