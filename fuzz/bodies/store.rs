@@ -106,7 +106,7 @@ pub fn run(bytes: &[u8]) {
         return;
     };
     for text in NAMES {
-        let Some(fid) = store.lookup(Fid::root(1), &name(text)) else {
+        let Ok(Some(fid)) = store.lookup(Fid::root(1), &name(text)) else {
             continue;
         };
         let mut got = Vec::new();

@@ -18,6 +18,7 @@
 //!     A cut / A connect           the connection ends, what is on its way is lost / a new one
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
 //!     slow store / synced         the same for the store's syncs
+//!     blind store / seeing store  looking a name up fails, and works again
 //!     hold S>A                    messages of that direction wait (shown as `S .. A`)
 //!     deliver|drop|repeat S>A 2   the second of them arrives now / is lost / is there twice
 //!     free S>A                    they arrive

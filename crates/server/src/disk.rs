@@ -3,7 +3,7 @@
 use crate::bulks::Bulks;
 use logic::server::{Bulk, Disk};
 use store::{Apply, Store};
-use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, RequestId, SessionId, Time};
+use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
 
 /// The store, the bytes beside messages, and whether something was applied.
 pub(crate) struct StoreDisk<'a> {
@@ -46,11 +46,11 @@ impl Disk for StoreDisk<'_> {
         self.store.answer(origin)
     }
 
-    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal> {
         self.store.lookup(dir, name)
     }
 
-    fn attr(&self, fid: Fid) -> Option<Attr> {
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
         self.store.attr(fid)
     }
 

@@ -3,6 +3,7 @@
 //!
 //! Nothing is changed. What is damaged is reported and passed over.
 
+use crate::error::StoreError;
 use crate::index::Index;
 use crate::key::{self, Parts};
 use crate::reading::read_extent;
@@ -48,6 +49,8 @@ struct Walk<'a> {
     volume: u32,
     seen: HashMap<u64, Seen>,
     live: BTreeMap<u32, u64>,
+    /// Not everything could be read.
+    partial: bool,
     report: Report,
 }
 
@@ -65,12 +68,15 @@ impl Store {
             volume: self.core.index.counters.volume,
             seen: HashMap::new(),
             live: BTreeMap::new(),
+            partial: false,
             report: Report::default(),
         };
         walk.keys();
-        walk.objects();
-        walk.reach();
-        walk.counts();
+        if !walk.partial {
+            walk.objects();
+            walk.reach();
+            walk.counts();
+        }
         walk.report
     }
 }
@@ -108,6 +114,26 @@ impl Walk<'_> {
         });
     }
 
+    /// Something could not be read: what was not seen is not known to be missing.
+    fn unread(&mut self, error: &StoreError) {
+        let what = error.to_string();
+        self.partial = true;
+        self.damage(Damage::Engine { what });
+    }
+
+    /// What the index has under a key, `Some(None)`: nothing, or something damaged, which is
+    /// reported where it is met; `None`: the disk could not say.
+    fn known<T>(&mut self, got: Result<Option<T>, StoreError>) -> Option<Option<T>> {
+        match got {
+            Ok(found) => Some(found),
+            Err(StoreError::Damaged(_)) => Some(None),
+            Err(error) => {
+                self.unread(&error);
+                None
+            }
+        }
+    }
+
     /// Reads every key of the partition and of its volume.
     fn keys(&mut self) {
         let ranges = [key::partition(), key::volume(self.volume)];
@@ -116,8 +142,7 @@ impl Walk<'_> {
                 let part = match self.index().scan_all(&from, &to, 1024) {
                     Ok(part) => part,
                     Err(error) => {
-                        let what = error.to_string();
-                        self.damage(Damage::Engine { what });
+                        self.unread(&error);
                         break;
                     }
                 };
@@ -173,15 +198,20 @@ impl Walk<'_> {
         let entry: Named = value::decode(value)?;
         let dir = self.fid(parts.vnode);
         let key = key::position(dir, entry.position);
-        let placed: Option<Placed> = self.index().get_as(&key).ok().flatten();
-        let agrees = placed.is_some_and(|placed| {
-            placed.name.as_bytes() == parts.detail
-                && placed.fid == entry.fid
-                && placed.kind == entry.kind
+        let placed: Option<Option<Placed>> = self.known(self.index().get_as(&key));
+        let agrees = placed.is_none_or(|placed| {
+            placed.is_some_and(|placed| {
+                placed.name.as_bytes() == parts.detail
+                    && placed.fid == entry.fid
+                    && placed.kind == entry.kind
+            })
         });
-        let target = self.index().object(entry.fid).ok().flatten();
-        let there = target
-            .is_some_and(|object| object.uniq == entry.fid.uniq && object.attr.kind == entry.kind);
+        let there = self.known(self.index().object(entry.fid));
+        let there = there.is_none_or(|object| {
+            object.is_some_and(|object| {
+                object.uniq == entry.fid.uniq && object.attr.kind == entry.kind
+            })
+        });
         let name = String::from_utf8_lossy(parts.detail).into_owned();
         if !agrees {
             self.object_damage(parts.vnode, format!("{name} is not at its position"));
@@ -207,8 +237,11 @@ impl Walk<'_> {
         let position = parts.number()?;
         let dir = self.fid(parts.vnode);
         let key = key::name(dir, placed.name.as_bytes());
-        let entry: Option<Named> = self.index().get_as(&key).ok().flatten();
-        if entry.is_none_or(|entry| entry.position != position || entry.fid != placed.fid) {
+        let entry: Option<Option<Named>> = self.known(self.index().get_as(&key));
+        let elsewhere = entry.is_some_and(|entry| {
+            entry.is_none_or(|entry| entry.position != position || entry.fid != placed.fid)
+        });
+        if elsewhere {
             let what = format!("position {position} has a name that is elsewhere");
             self.object_damage(parts.vnode, what);
         }

@@ -158,9 +158,18 @@ impl Store {
         match object {
             Some(object) if object.uniq == fid.uniq && object.attr.kind == Kind::File => {
                 let extents = extents_of(&self.core.index, fid, from, to);
-                extents.map_err(|_| StoreError::Damaged(self.core.describe(fid)))
+                extents.map_err(|refusal| self.uncleaned(fid, refusal))
             }
             _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Why a file's bytes cannot be moved: only damage is a reason to give the segment up.
+    fn uncleaned(&self, fid: Fid, refusal: Refusal) -> StoreError {
+        let file = self.core.describe(fid);
+        match refusal {
+            Refusal::Disk => StoreError::unreadable(format!("move bytes of {file}")),
+            other => StoreError::Damaged(format!("{file}: {other:?}")),
         }
     }
 
@@ -189,9 +198,7 @@ impl Store {
             inline_bytes: 0,
         };
         let planned = self.core.plan_move(context, fid, begin);
-        let changes = planned.map_err(|refusal: Refusal| {
-            StoreError::Damaged(format!("{}: {refusal:?}", self.core.describe(fid)))
-        })?;
+        let changes = planned.map_err(|refusal| self.uncleaned(fid, refusal))?;
         self.log.append(&data, &meta);
         self.core.index.commit(changes);
         Ok(data.len() as u64)

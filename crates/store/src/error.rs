@@ -79,6 +79,12 @@ impl StoreError {
         }
     }
 
+    /// What was attempted could not be, since something of the index could not be read: the log
+    /// says why.
+    pub(crate) fn unreadable(doing: impl Into<String>) -> Self {
+        Self::io(doing, io::Error::other("the index could not be read"))
+    }
+
     /// What a caller is told of it.
     pub(crate) fn refusal(&self) -> Refusal {
         match self {

@@ -22,6 +22,16 @@ pub fn fsck(dir: &Path) -> Result<Report, StoreError> {
     if log::segments(&*files)?.is_empty() {
         return Err(StoreError::NotAPartition(dir.to_owned()));
     }
+    with_engine(files)
+}
+
+/// Checks the partition, whose index engine is the one that directories have, on a disk in memory
+/// that no store has open.
+pub fn fsck_memory_with_engine(disk: &MemoryDisk) -> Result<Report, StoreError> {
+    with_engine(Arc::new(disk.clone()))
+}
+
+fn with_engine(files: Arc<dyn Files>) -> Result<Report, StoreError> {
     let options = Options::default();
     let mut damages = Vec::new();
     let engine = match Redb::new(files.clone(), options.index_cache_bytes) {
@@ -29,10 +39,10 @@ pub fn fsck(dir: &Path) -> Result<Report, StoreError> {
         Err(StoreError::Damaged(what)) => return Ok(unreadable(Damage::Engine { what })),
         Err(other) => return Err(other),
     };
-    if let Err(error) = engine.sound() {
-        damages.push(Damage::Engine {
-            what: error.to_string(),
-        });
+    match engine.sound() {
+        Ok(()) => {}
+        Err(StoreError::Damaged(what)) => damages.push(Damage::Engine { what }),
+        Err(other) => return Err(other),
     }
     check_all(files, engine, None, damages)
 }

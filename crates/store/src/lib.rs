@@ -39,7 +39,7 @@ mod txn;
 mod value;
 
 pub use error::StoreError;
-pub use fsck::{fsck, fsck_memory};
+pub use fsck::{fsck, fsck_memory, fsck_memory_with_engine};
 pub use memory::{Failure, Fault, Keep, MemoryDisk, Verb};
 pub use options::Options;
 pub use report::{Damage, Report};

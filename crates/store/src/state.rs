@@ -98,6 +98,13 @@ impl Core {
             );
             StoreError::Damaged(text)
         };
+        let refused = |refusal| match refusal {
+            Refusal::Disk => StoreError::unreadable(format!(
+                "apply record {} of the log again",
+                record.stamp.sequence
+            )),
+            other => diverges(&format!("{other:?}")),
+        };
         let nobody = Caller::default();
         let mut context = Context {
             caller: &nobody,
@@ -125,17 +132,14 @@ impl Core {
                 }
                 context.caller = caller;
                 context.now = *now;
-                let planned = self.plan(context, op);
-                let (outcome, changes) =
-                    planned.map_err(|refusal| diverges(&format!("{refusal:?}")))?;
+                let (outcome, changes) = self.plan(context, op).map_err(refused)?;
                 self.index.commit(changes);
                 if let Some(origin) = origin {
                     self.answers.put(*origin, outcome);
                 }
             }
             Happened::Move { fid, offset, .. } => {
-                let planned = self.plan_move(context, *fid, *offset);
-                let changes = planned.map_err(|refusal| diverges(&format!("{refusal:?}")))?;
+                let changes = self.plan_move(context, *fid, *offset).map_err(refused)?;
                 self.index.commit(changes);
             }
             other => self.replay_note(other)?,

@@ -268,17 +268,23 @@ impl Store {
         }
     }
 
-    /// The attributes of an object, if it exists.
-    pub fn attr(&self, fid: Fid) -> Option<Attr> {
-        self.core.object(fid).ok().map(|object| object.attr)
+    /// The attributes of an object, if it exists; refused if the disk cannot say.
+    pub fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
+        match self.core.object(fid) {
+            Ok(object) => Ok(Some(object.attr)),
+            Err(Refusal::Stale) => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
     }
 
-    /// What a name in a directory names.
-    pub fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
-        self.core.object(dir).ok()?;
+    /// What a name in a directory names; refused if the disk cannot say.
+    pub fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal> {
+        if self.attr(dir)?.is_none() {
+            return Ok(None);
+        }
         let key = key::name(dir, name.as_bytes());
         let entry = self.core.index.get_as::<value::Named>(&key);
-        entry.map_err(trouble).ok()?.map(|entry| entry.fid)
+        Ok(entry.map_err(trouble)?.map(|entry| entry.fid))
     }
 
     /// A path of an object, for messages: of a file with several names one of them, or none.

@@ -3,8 +3,8 @@
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
-    Attr, Caller, Epoch, Fid, Name, Op, Origin, Outcome, RequestId, Right, SessionId, Time,
-    ToClient, ToServer, Violation,
+    Attr, Caller, Epoch, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
+    Time, ToClient, ToServer, Violation,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -69,10 +69,10 @@ pub trait Disk {
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk);
     /// The outcome kept with a change of this origin.
     fn answer(&self, origin: Origin) -> Option<Outcome>;
-    /// What a name names.
-    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid>;
-    /// The attributes of an object.
-    fn attr(&self, fid: Fid) -> Option<Attr>;
+    /// What a name names; refused if the disk cannot say.
+    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
+    /// The attributes of an object; refused if the disk cannot say.
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
     /// Objects without a name.
     fn orphans(&self) -> Vec<Fid>;
     /// Remembers a session over restarts.

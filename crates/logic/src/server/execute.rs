@@ -333,7 +333,9 @@ impl Server {
 
     /// Is a waiting request about to change this object?
     pub(super) fn disturbs(&self, disk: &impl Disk, waiting: &Waiting, fid: Fid) -> bool {
-        self.plan(disk, waiting).disturbs(fid)
+        // It will be refused, or the disk can say again by then.
+        self.plan(disk, waiting)
+            .is_ok_and(|plan| plan.disturbs(fid))
     }
 }
 

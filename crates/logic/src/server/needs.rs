@@ -8,7 +8,7 @@ use super::api::{Disk, Mutant};
 use super::table::{File, Holder, Waiting};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Fid, Name, Op, RequestId, Right, SessionId, What, WriteMode};
+use wire::{Fid, Name, Op, Refusal, RequestId, Right, SessionId, What, WriteMode};
 
 /// Something that a client must be asked for.
 pub(super) struct Need {
@@ -68,13 +68,14 @@ impl Plan {
 }
 
 impl Server {
-    /// What a request looks at and changes, as things are now.
-    pub(super) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Plan {
+    /// What a request looks at and changes, as things are now; refused if the disk cannot say.
+    /// What is not known must not be taken for what is not there: somebody may cache it.
+    pub(super) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
         match &waiting.request.op {
             Op::Lookup { dir, name } => {
                 plan.views.push((*dir, View::Name(name.clone())));
-                if let Some(child) = disk.lookup(*dir, name) {
+                if let Some(child) = disk.lookup(*dir, name)? {
                     plan.views.push((child, View::Whole));
                     plan.shows.push(child);
                 }
@@ -97,11 +98,11 @@ impl Server {
             }
             Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
                 plan.name(*dir, name);
-                if let Some(child) = disk.lookup(*dir, name) {
+                if let Some(child) = disk.lookup(*dir, name)? {
                     plan.change(child);
                 }
             }
-            Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan),
+            Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan)?,
             Op::Open { fid, access } => {
                 plan.views.push((*fid, View::Whole));
                 let keep = if access.write {
@@ -126,10 +127,10 @@ impl Server {
             }
             Op::Write { .. } | Op::Sync { .. } | Op::StatFs | Op::Reap { .. } => {}
         }
-        plan
+        Ok(plan)
     }
 
-    fn plan_rename(&self, disk: &impl Disk, op: &Op, plan: &mut Plan) {
+    fn plan_rename(&self, disk: &impl Disk, op: &Op, plan: &mut Plan) -> Result<(), Refusal> {
         let Op::Rename {
             from,
             name,
@@ -138,12 +139,12 @@ impl Server {
             ..
         } = op
         else {
-            return;
+            return Ok(());
         };
         plan.name(*from, name);
         plan.name(*to, new);
-        let moved = disk.lookup(*from, name);
-        let victim = disk.lookup(*to, new);
+        let moved = disk.lookup(*from, name)?;
+        let victim = disk.lookup(*to, new)?;
         if let Some(moved) = moved {
             plan.change(moved);
         }
@@ -151,6 +152,7 @@ impl Server {
         if let Some(victim) = victim.filter(|_| victim != moved) {
             plan.change(victim);
         }
+        Ok(())
     }
 
     /// Who must be asked for what, and whose changes must be confirmed, before the request is done.

@@ -114,7 +114,10 @@ impl Server {
             attrs: BTreeMap::new(),
         };
         // Most requests wait for nothing, and are never entered as waiting.
-        let plan = self.plan(step.disk, &waiting);
+        let plan = match self.plan(step.disk, &waiting) {
+            Ok(plan) => plan,
+            Err(refusal) => return self.refuse(step, &waiting, refusal),
+        };
         let needs = self.needs(&waiting, &plan);
         let free = needs.0.is_empty() && needs.1.is_empty();
         if free || self.applied_before(step.disk, &waiting) {
@@ -129,13 +132,29 @@ impl Server {
         let Some(waiting) = self.waiting.get(&seq) else {
             return;
         };
-        let plan = self.plan(step.disk, waiting);
+        let plan = match self.plan(step.disk, waiting) {
+            Ok(plan) => plan,
+            Err(refusal) => {
+                let waiting = self.take_waiting(seq);
+                return self.refuse(step, &waiting, refusal);
+            }
+        };
         let needs = self.needs(waiting, &plan);
         if needs.0.is_empty() && needs.1.is_empty() {
             let waiting = self.take_waiting(seq);
             return self.execute(step, waiting, &plan);
         }
         self.wait(step, seq, &plan, needs);
+    }
+
+    /// The disk cannot say what the request is about: nothing happens.
+    fn refuse(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, refusal: Refusal) {
+        step.discard(waiting.bulk);
+        let reply = Reply {
+            outcome: Outcome::Refused(refusal),
+            grants: Vec::new(),
+        };
+        self.answer(step, (waiting.session, &waiting.request), reply, 0);
     }
 
     /// Enters a request as waiting where it is about something, and asks for what it waits for.

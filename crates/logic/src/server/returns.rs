@@ -184,7 +184,7 @@ impl Server {
         // been overtaken by the close.
         let latest = stamp > state.stamp;
         state.stamp = state.stamp.max(stamp);
-        if latest && hold.open && step.disk.attr(fid).is_some() {
+        if latest && hold.open && step.disk.attr(fid) != Ok(None) {
             state.fids.insert(fid);
             self.files
                 .entry(fid)

@@ -28,6 +28,8 @@ pub struct MemoryDisk {
     pub bulks: BTreeMap<Bulk, Vec<u8>>,
     /// What traces call an object.
     pub labels: BTreeMap<Fid, String>,
+    /// It cannot say what names name.
+    pub blind: bool,
     last: u64,
 }
 
@@ -58,6 +60,7 @@ impl MemoryDisk {
             sessions: BTreeSet::new(),
             bulks: BTreeMap::new(),
             labels: BTreeMap::new(),
+            blind: false,
             last: 1,
         };
         let root = Fid::root(1);
@@ -413,12 +416,15 @@ impl Disk for MemoryDisk {
         self.answers.get(&origin).cloned()
     }
 
-    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
-        self.child(dir, name).ok()
+    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>> {
+        match self.blind {
+            true => Err(Refusal::Disk),
+            false => Ok(self.child(dir, name).ok()),
+        }
     }
 
-    fn attr(&self, fid: Fid) -> Option<Attr> {
-        self.get(fid).ok().map(|object| object.attr.clone())
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>> {
+        Ok(self.get(fid).ok().map(|object| object.attr.clone()))
     }
 
     fn orphans(&self) -> Vec<Fid> {

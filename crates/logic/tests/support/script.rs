@@ -118,6 +118,8 @@ fn step(world: &mut World, words: &[&str]) {
             world.disk.put(world.now, (dir, &name), bytes(what));
         }
         ["slow", "store"] => world.slow_disk = true,
+        ["blind", "store"] => world.disk.blind = true,
+        ["seeing", "store"] => world.disk.blind = false,
         ["synced"] => assert!(world.finish_sync(), "a sync was asked for"),
         [machine, "want", what] => {
             let machine = machine.chars().next().expect("a machine is one letter");
@@ -142,7 +144,7 @@ fn step(world: &mut World, words: &[&str]) {
             world.note(text);
         }
         ["gone", name] => {
-            let gone = logic::server::Disk::attr(&world.disk, fid(world, name)).is_none();
+            let gone = logic::server::Disk::attr(&world.disk, fid(world, name)) == Ok(None);
             assert!(gone, "{name} is not in the store any more");
         }
         ["stored", name, what] => {

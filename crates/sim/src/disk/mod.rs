@@ -14,7 +14,7 @@ use reference::Reference;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use stored::Stored;
-use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, RequestId, SessionId, Time};
+use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
 
 /// Bytes of a unit.
 pub(crate) const UNIT: u64 = 512;
@@ -51,8 +51,8 @@ trait Volume {
     fn apply(&mut self, change: Change<'_>) -> Outcome;
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units);
     fn answer(&self, origin: Origin) -> Option<Outcome>;
-    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid>;
-    fn attr(&self, fid: Fid) -> Option<Attr>;
+    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
     fn orphans(&self) -> Vec<Fid>;
     fn open_session(&mut self, session: SessionId, now: Time);
     fn close_session(&mut self, session: SessionId);
@@ -158,7 +158,8 @@ impl DiskRoom {
 
     /// The content of a file.
     pub(crate) fn content(&mut self, fid: Fid) -> Units {
-        let size = self.attr(fid).map_or(0, |attr| attr.size);
+        let attr = self.attr(fid).ok().flatten();
+        let size = attr.map_or(0, |attr| attr.size);
         self.volume.read(fid, 0, size as u32).1
     }
 }
@@ -174,8 +175,8 @@ impl Disk for DiskRoom {
                 new,
                 ..
             } => (
-                self.volume.lookup(*from, name),
-                self.volume.lookup(*to, new),
+                self.volume.lookup(*from, name).ok().flatten(),
+                self.volume.lookup(*to, new).ok().flatten(),
             ),
             _ => (None, None),
         };
@@ -210,11 +211,11 @@ impl Disk for DiskRoom {
         self.volume.answer(origin)
     }
 
-    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal> {
         self.volume.lookup(dir, name)
     }
 
-    fn attr(&self, fid: Fid) -> Option<Attr> {
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
         self.volume.attr(fid)
     }
 

@@ -5,7 +5,9 @@ use super::{Change, UNIT, Units, Volume};
 use crate::rng::Rng;
 use std::cell::RefCell;
 use store::{Apply, Keep, MemoryDisk, Options, Store, fsck_memory};
-use wire::{Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, RequestId, SessionId, Time};
+use wire::{
+    Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
+};
 
 /// A unit whose bytes are not one stamp over and over.
 const TORN: u64 = u64::MAX;
@@ -115,11 +117,11 @@ impl Volume for Stored {
         self.store.borrow().answer(origin)
     }
 
-    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
+    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal> {
         self.store.borrow().lookup(dir, name)
     }
 
-    fn attr(&self, fid: Fid) -> Option<Attr> {
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
         self.store.borrow().attr(fid)
     }
 
@@ -151,7 +153,9 @@ impl Volume for Stored {
         let mut found = Vec::new();
         let mut fids = vec![self.store.borrow().root()];
         while let Some(fid) = fids.pop() {
-            let Some(attr) = self.attr(fid) else { continue };
+            let Ok(Some(attr)) = self.attr(fid) else {
+                continue;
+            };
             if attr.kind == Kind::Directory {
                 fids.extend(self.list(fid).into_iter().map(|(_, fid)| fid));
             }

@@ -199,12 +199,12 @@ impl Disk for TinyDisk {
         self.answers.get(&origin).cloned()
     }
 
-    fn lookup(&self, _dir: Fid, _name: &Name) -> Option<Fid> {
-        self.name
+    fn lookup(&self, _dir: Fid, _name: &Name) -> Result<Option<Fid>, Refusal> {
+        Ok(self.name)
     }
 
-    fn attr(&self, fid: Fid) -> Option<Attr> {
-        self.get(fid).ok().map(|object| object.attr.clone())
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
+        Ok(self.get(fid).ok().map(|object| object.attr.clone()))
     }
 
     fn orphans(&self) -> Vec<Fid> {

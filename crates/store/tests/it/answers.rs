@@ -68,7 +68,7 @@ fn refusals_are_not_kept() {
     });
     assert_eq!(outcome, Outcome::Refused(Refusal::NotFound));
     assert_eq!(store.answer(origin(1)), None);
-    assert!(store.attr(fid).is_some());
+    assert!(store.attr(fid).unwrap().is_some());
 }
 
 #[test]

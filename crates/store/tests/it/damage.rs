@@ -40,7 +40,7 @@ fn texts(report: &Report) -> Vec<String> {
 fn a_sound_partition_has_no_damage_and_its_orphans_are_none() {
     let (disk, large, _) = closed();
     let mut store = Store::open_in_memory(&disk, &small()).unwrap();
-    let dir = store.lookup(root(), &name("dir")).unwrap();
+    let dir = store.lookup(root(), &name("dir")).unwrap().unwrap();
     let unlink = Op::Unlink {
         dir,
         name: name("large"),
@@ -138,7 +138,7 @@ fn damaged_bytes_in_the_middle_of_the_log_cost_only_themselves() {
     let (file, at) = find(&disk, &data[..64]);
     disk.flip(&file, at + 10);
     let mut store = Store::open_in_memory(&disk, &small()).unwrap();
-    assert!(store.lookup(root(), &name("late")).is_some());
+    assert!(store.lookup(root(), &name("late")).unwrap().is_some());
     let mut got = Vec::new();
     let outcome = store.read(fid, 0, 100, &mut got);
     assert_eq!(outcome, Outcome::Refused(Refusal::Damaged));
@@ -189,7 +189,7 @@ fn a_flipped_byte_of_every_kind_of_index_entry_is_found() {
         let mut store = Store::open_in_memory(&disk, &small()).unwrap();
         // It may refuse; it must not say what is not so.
         let dir = store.lookup(root(), &name("dir"));
-        if let Some(dir) = dir {
+        if let Ok(Some(dir)) = dir {
             run(
                 &mut store,
                 &Op::ReadDir {

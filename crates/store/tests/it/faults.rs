@@ -133,7 +133,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
     };
     assert_eq!(refused, Outcome::Refused(Refusal::NoSpace));
     assert_eq!(read_all(&mut store, fid), content);
-    assert_eq!(store.attr(fid).unwrap().size, content.len() as u64);
+    assert_eq!(store.attr(fid).unwrap().unwrap().size, content.len() as u64);
     disk.set_capacity(1 << 30);
     let data = bytes(1, 5_000);
     written(write(&mut store, fid, content.len() as u64, &data));

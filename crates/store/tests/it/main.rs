@@ -9,6 +9,7 @@ mod directory;
 mod faults;
 mod generated;
 mod model;
+mod nth;
 mod rules;
 mod speed;
 mod world;

@@ -161,7 +161,7 @@ pub fn picture(store: &mut Store) -> BTreeMap<String, Seen> {
         open.push((format!("orphan {fid}"), fid));
     }
     while let Some((path, fid)) = open.pop() {
-        let attr = store.attr(fid).unwrap();
+        let attr = store.attr(fid).unwrap().unwrap();
         let bytes = match attr.kind {
             Kind::File => read_all(store, fid),
             Kind::Symlink => match run(store, &Op::ReadLink { fid }) {
@@ -172,7 +172,7 @@ pub fn picture(store: &mut Store) -> BTreeMap<String, Seen> {
         };
         if attr.kind == Kind::Directory {
             for entry in list(store, fid, 3) {
-                assert_eq!(store.attr(entry.fid), entry.attr);
+                assert_eq!(store.attr(entry.fid).unwrap(), entry.attr);
                 open.push((format!("{path}/{}", entry.name), entry.fid));
             }
         }

@@ -310,12 +310,12 @@ impl Volume for Reference {
         self.answers.get(&origin).cloned()
     }
 
-    fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
-        Reference::lookup(self, dir, name)
+    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>> {
+        Ok(Reference::lookup(self, dir, name))
     }
 
-    fn attr(&self, fid: Fid) -> Option<Attr> {
-        self.objects.get(&fid).map(|object| object.attr.clone())
+    fn attr(&self, fid: Fid) -> Result<Option<Attr>> {
+        Ok(self.objects.get(&fid).map(|object| object.attr.clone()))
     }
 
     fn orphans(&self) -> Vec<Fid> {
