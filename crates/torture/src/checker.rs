@@ -22,6 +22,8 @@ use std::collections::HashSet;
 
 /// Configurations of one step after which the search gives up.
 const MOST: usize = 400_000;
+/// The same while a history is made smaller, where giving up only leaves it larger.
+const MOST_SHRINKING: usize = 20_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Config {
@@ -89,6 +91,7 @@ pub(crate) enum Stop {
 pub(crate) struct Checker {
     configs: HashSet<Config>,
     open: Vec<Open>,
+    most: usize,
 }
 
 impl Checker {
@@ -100,6 +103,7 @@ impl Checker {
         Checker {
             configs: HashSet::from([config]),
             open: Vec::new(),
+            most: MOST,
         }
     }
 
@@ -182,12 +186,15 @@ impl Checker {
         held.into_iter().map(with).collect()
     }
 
-    /// An operation has ended: only configurations in which it has taken effect remain. On failure,
-    /// the states that were possible.
-    fn end(&mut self, slot: u32, oracle: &[u64]) -> Result<(), Option<Vec<State>>> {
+    /// An operation has ended: only configurations in which it has taken effect remain; where it is
+    /// optional, those in which it has not as well. On failure, the states that were possible.
+    fn end(&mut self, slot: u32, optional: bool, oracle: &[u64]) -> Result<(), Option<Vec<State>>> {
         let bit = 1_u128 << slot;
         let (mut kept, mut seen) = (HashSet::new(), HashSet::new());
         let mut stack: Vec<Config> = self.configs.iter().cloned().collect();
+        if optional {
+            kept.extend(stack.iter().filter(|one| one.done & bit == 0).cloned());
+        }
         while let Some(config) = stack.pop() {
             if config.done & bit != 0 {
                 kept.insert(Config {
@@ -199,7 +206,7 @@ impl Checker {
             if !seen.insert(config.clone()) {
                 continue;
             }
-            if seen.len() + kept.len() > MOST {
+            if seen.len() + kept.len() > self.most {
                 return Err(None);
             }
             for open in &self.open {
@@ -260,6 +267,18 @@ impl Checker {
         oracle: &[u64],
         quiet: &mut dyn FnMut(&Checker, u64),
     ) -> Result<(), Stop> {
+        self.walk(operations, operations.len(), oracle, quiet)
+    }
+
+    /// The same; from index `optional` on they may or may not have happened between their begin and
+    /// their end.
+    fn walk(
+        &mut self,
+        operations: &[Operation],
+        optional: usize,
+        oracle: &[u64],
+        quiet: &mut dyn FnMut(&Checker, u64),
+    ) -> Result<(), Stop> {
         // Where a begin and an end have one stamp, the two overlap.
         let mut events: Vec<(u64, bool, usize)> = Vec::new();
         for (index, operation) in operations.iter().enumerate() {
@@ -279,11 +298,12 @@ impl Checker {
                 slots[index] = self.call(operation, unread[index], oracle)?;
                 continue;
             }
-            self.end(slots[index], oracle)
-                .map_err(|possible| match possible {
+            self.end(slots[index], index >= optional, oracle).map_err(
+                |possible| match possible {
                     Some(possible) => Stop::Violation { index, possible },
                     None => Stop::Undecided,
-                })?;
+                },
+            )?;
             if self.is_quiet() {
                 quiet(self, time_ns);
             }
@@ -291,8 +311,17 @@ impl Checker {
         Ok(())
     }
 
-    /// The same, where nobody wants to know of quiet moments.
-    pub(crate) fn check(&mut self, operations: &[Operation], oracle: &[u64]) -> Result<(), Stop> {
-        self.go_on(operations, oracle, &mut |_, _| ())
+    /// Is there an order for these operations, if each of the `hidden` ones may be left out? For
+    /// histories that are being made smaller.
+    pub(crate) fn check(
+        &self,
+        operations: &[Operation],
+        hidden: &[Operation],
+        oracle: &[u64],
+    ) -> Result<(), Stop> {
+        let mut checker = self.clone();
+        checker.most = MOST_SHRINKING;
+        let all = [operations, hidden].concat();
+        checker.walk(&all, operations.len(), oracle, &mut |_, _| ())
     }
 }

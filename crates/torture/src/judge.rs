@@ -31,6 +31,8 @@ pub struct Violation {
     pub before: Vec<String>,
     /// The smallest part of the history that shows it.
     pub operations: Vec<Operation>,
+    /// Changes meanwhile that were left out: it makes no difference whether they happened.
+    pub left_out: u64,
     /// The one among them whose outcome nothing explains.
     pub index: usize,
     /// How the object could be then.
@@ -162,6 +164,7 @@ impl Judge {
                     possible: before.clone(),
                     before,
                     operations: history.iter().filter(|one| is_torn(one)).cloned().collect(),
+                    left_out: 0,
                     index: 0,
                     origins: Vec::new(),
                 })));
@@ -286,6 +289,7 @@ fn tell(
         kind: kind(start, &shrunk, track.changes.iter()),
         words,
         before: shown(&start.states(), &names),
+        left_out: shrunk.hidden.len() as u64,
         index: shrunk.index,
         possible: shown(&shrunk.possible, &names),
         origins: origins(track, start, &shrunk),

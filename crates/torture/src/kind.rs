@@ -84,7 +84,7 @@ fn right_at_first(seen: &Action) -> bool {
 fn right_if_earlier(start: &Checker, shrunk: &Shrunk) -> bool {
     let mut operations = shrunk.operations.clone();
     operations[shrunk.index].begin_ns = 0;
-    let checked = start.clone().check(&operations, &oracle(&operations));
+    let checked = start.check(&operations, &shrunk.hidden, &oracle(&operations));
     checked.is_ok()
 }
 

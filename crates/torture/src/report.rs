@@ -105,16 +105,23 @@ impl Report {
             text.push_str("  No file system may answer so, whatever went before.\n");
             return text;
         }
-        let before = violation.before.join(" or ");
+        let before = either(&violation.before);
         let _ = writeln!(text, "  Before: {before}");
         for (at, operation) in violation.operations.iter().enumerate() {
             let _ = writeln!(text, "{}", self.line(operation, at == violation.index));
         }
-        let possible = violation.possible.join(" or ");
+        let possible = either(&violation.possible);
         let _ = writeln!(
             text,
             "  No order of these explains the line with `>`: then it could only be: {possible}."
         );
+        if violation.left_out > 0 {
+            let _ = writeln!(
+                text,
+                "  With or without {} other changes meanwhile.",
+                violation.left_out
+            );
+        }
         if matches!(violation.object, Object::Log { .. }) {
             text.push_str("  Lists of records show only what was appended here.\n");
         }
@@ -191,6 +198,7 @@ impl Report {
                 "words": violation.words,
                 "before": violation.before,
                 "operations": violation.operations.iter().map(operation).collect::<Vec<_>>(),
+                "left_out": violation.left_out,
                 "unexplained": violation.index,
                 "possible": violation.possible,
                 "origins": violation.origins.iter().map(operation).collect::<Vec<_>>(),
@@ -214,6 +222,16 @@ impl Report {
             "notes": self.notes,
         })
     }
+}
+
+/// States of which one must have been.
+fn either(states: &[String]) -> String {
+    const TOLD: usize = 4;
+    let mut told = states[..states.len().min(TOLD)].join(", or ");
+    if states.len() > TOLD {
+        let _ = write!(told, ", or one of {} more", states.len() - TOLD);
+    }
+    told
 }
 
 /// A mount's name: A, B, ...; after Z they begin again.

@@ -3,57 +3,64 @@
 //! Guarantees: what is left is still not linearizable, and nothing was removed without which even a
 //! right file system could not have given the rest: an operation that only looked; a write whose
 //! value nobody is left to have read; a record together with every sight of it; names that nothing
-//! connects with the others. (Removing a write and leaving its reader would "find" a violation.)
+//! connects with the others; a change of names or of a size when there is no order whether or not
+//! it happened.
+//! (Removing a write and leaving its reader would "find" a violation.)
 
 use crate::checker::{Checker, Stop};
 use crate::history::{Action, Object, Operation};
 use crate::model::{State, oracle};
 
-/// A violation: the operations, the index of the one whose end nothing explains, the states that
-/// were possible then.
+/// A violation.
 pub(crate) struct Shrunk {
+    /// What is needed to see it.
     pub(crate) operations: Vec<Operation>,
+    /// Changes that may or may not have happened without making a difference.
+    pub(crate) hidden: Vec<Operation>,
+    /// The operation whose end nothing explains.
     pub(crate) index: usize,
+    /// The states that were possible then.
     pub(crate) possible: Vec<State>,
 }
 
-fn fails(start: &Checker, operations: &[Operation]) -> Option<(usize, Vec<State>)> {
-    match start.clone().check(operations, &oracle(operations)) {
-        Err(Stop::Violation { index, possible }) => Some((index, possible)),
-        _ => None,
+impl Shrunk {
+    /// The history with its failure, if it is one.
+    fn of(start: &Checker, operations: Vec<Operation>, hidden: Vec<Operation>) -> Option<Shrunk> {
+        match start.check(&operations, &hidden, &oracle(&operations)) {
+            Err(Stop::Violation { index, possible }) => Some(Shrunk {
+                operations,
+                hidden,
+                index,
+                possible,
+            }),
+            _ => None,
+        }
     }
 }
 
 /// Shrinks a history that fails from `start` on; `None` when it does not fail.
 pub(crate) fn shrink(start: &Checker, operations: Vec<Operation>) -> Option<Shrunk> {
-    let (mut index, mut possible) = fails(start, &operations)?;
-    let mut left = operations;
+    let mut shrunk = Shrunk::of(start, operations, Vec::new())?;
     for smaller in [prefix, connected] {
-        let smaller = smaller(&left, index);
-        if let Some(failure) = fails(start, &smaller) {
-            (left, (index, possible)) = (smaller, failure);
-        }
+        let smaller = smaller(&shrunk.operations, shrunk.index);
+        shrunk = Shrunk::of(start, smaller, Vec::new()).unwrap_or(shrunk);
     }
     let mut again = true;
     while again {
         again = false;
-        let mut at = left.len();
+        let mut at = shrunk.operations.len();
         while at > 0 {
             at -= 1;
-            let Some(smaller) = without(&left, at) else {
-                continue;
-            };
-            if let Some(failure) = fails(start, &smaller) {
-                (left, (index, possible)) = (smaller, failure);
+            let smaller = without(&shrunk, at);
+            if let Some((operations, hidden)) = smaller
+                && let Some(smaller) = Shrunk::of(start, operations, hidden)
+            {
+                shrunk = smaller;
                 again = true;
             }
         }
     }
-    Some(Shrunk {
-        operations: left,
-        index,
-        possible,
-    })
+    Some(shrunk)
 }
 
 /// What had begun when the operation ended; what had not ended may or may not have happened.
@@ -95,24 +102,20 @@ fn connected(operations: &[Operation], index: usize) -> Vec<Operation> {
     operations.iter().filter(about).cloned().collect()
 }
 
-/// The history without one operation, where that is fair.
-fn without(operations: &[Operation], at: usize) -> Option<Vec<Operation>> {
-    let mut left = operations.to_vec();
+/// The history without one operation, and what is hidden of it then, where that is fair.
+fn without(shrunk: &Shrunk, at: usize) -> Option<(Vec<Operation>, Vec<Operation>)> {
+    let (mut left, mut hidden) = (shrunk.operations.clone(), shrunk.hidden.clone());
     let gone = left.remove(at);
-    let any = |is: fn(&Action) -> bool| left.iter().any(|one| is(&one.action));
     match &gone.action {
-        action if action.observes() => Some(left),
+        action if action.observes() => {}
         Action::Write(value) => {
-            let read = left.iter().any(|one| one.action.values().contains(value));
-            (!read).then_some(left)
-        }
-        Action::SetSize(value) => {
-            let seen = left.iter().any(|one| one.action == Action::Size(*value));
-            let grown = any(|action| matches!(action, Action::GrowTo(_)));
-            (!seen && !grown).then_some(left)
+            if left.iter().any(|one| one.action.values().contains(value)) {
+                return None;
+            }
         }
         Action::Append(value) => {
-            if any(|action| matches!(action, Action::LogLength(_))) {
+            let counted = |one: &Operation| matches!(one.action, Action::LogLength(_));
+            if left.iter().any(counted) {
                 return None;
             }
             for one in &mut left {
@@ -120,11 +123,11 @@ fn without(operations: &[Operation], at: usize) -> Option<Vec<Operation>> {
                     list.retain(|record| record != value);
                 }
             }
-            Some(left)
         }
-        // A change of names shows in all that comes later.
-        _ => None,
+        // A change of a size or of names shows in all that comes later.
+        _ => hidden.push(gone),
     }
+    Some((left, hidden))
 }
 
 /// Is this object's history judged as a whole? A log's is: what a later sight lacks, convicts an

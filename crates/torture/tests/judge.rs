@@ -226,6 +226,34 @@ fn a_name_back_from_the_dead_is_found() {
 }
 
 #[test]
+fn changes_that_make_no_difference_are_left_out() {
+    let mut history = vec![op(NAMES, 9, (1, 200), create(3, 900, true))];
+    // The name comes and goes, all the time with something under way.
+    for n in 0..8 {
+        let at = 10 + 10 * n;
+        let remove = Action::Remove {
+            name: 0,
+            done: true,
+        };
+        history.push(op(NAMES, 0, (at, at + 4), create(0, 100 + n, true)));
+        history.push(op(NAMES, 1, (at + 5, at + 9), remove));
+    }
+    clean(history.clone());
+    let rename = Action::Rename {
+        from: 0,
+        to: 1,
+        done: true,
+    };
+    history.push(op(NAMES, 0, (90, 92), create(0, 300, true)));
+    history.push(op(NAMES, 1, (94, 99), rename.clone()));
+    history.push(op(NAMES, 2, (94, 98), rename));
+    let found = violation(history);
+    assert_eq!(found.kind, Kind::WrongSuccess);
+    let shown: Vec<u64> = found.operations.iter().map(|one| one.begin_ns).collect();
+    assert_eq!((shown, found.left_out), (vec![94, 94], 17));
+}
+
+#[test]
 fn a_rename_is_one_step() {
     let rename = Action::Rename {
         from: 0,
