@@ -1,8 +1,9 @@
 //! The room of the server: carries out what `logic::server::Server` says, and survives its death.
 
+use crate::clock::Clock;
 use crate::disk::{DiskRoom, UNIT, Units};
 use crate::network::Beside;
-use crate::world::World;
+use crate::world::{NOBODY, World};
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use wire::{Fid, Time, ToServer};
 /// The server's machine and disk.
 pub(crate) struct ServerRoom {
     options: Options,
+    clock: Clock,
     machine: RefCell<Option<Server>>,
     /// The room of the last outputs, to be used again.
     outputs: RefCell<Vec<Output>>,
@@ -20,9 +22,10 @@ pub(crate) struct ServerRoom {
 }
 
 impl ServerRoom {
-    pub(crate) fn new(options: Options, disk: DiskRoom) -> Self {
+    pub(crate) fn new(options: Options, clock: Clock, disk: DiskRoom) -> Self {
         Self {
             options,
+            clock,
             machine: RefCell::new(None),
             outputs: RefCell::default(),
             disk: RefCell::new(disk),
@@ -42,7 +45,8 @@ impl ServerRoom {
         let epoch = self.boots.get() << 40;
         let root = Fid::root(1);
         world.trace(|| format!("server starts, knows {known:?}"));
-        let server = Server::new(self.options.clone(), world.sched.now(), epoch, root, known);
+        let now = self.clock.shows(world.sched.now());
+        let server = Server::new(self.options.clone(), now, epoch, root, known);
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
     }
@@ -92,7 +96,8 @@ impl ServerRoom {
             };
             world.trace(|| format!("server < {input:?}"));
             let disk = &mut *self.disk.borrow_mut();
-            server.handle(world.sched.now(), input, disk, &mut outputs);
+            let now = self.clock.shows(world.sched.now());
+            server.handle(now, input, disk, &mut outputs);
             if let Err(what) = disk.write_out() {
                 world.fail(what);
             }
@@ -116,7 +121,8 @@ impl ServerRoom {
             }
             Output::Sync { ticket } => {
                 let (then, boot) = (Rc::clone(world), self.boots.get());
-                let delay = world.rng.borrow_mut().between(50_000, 3_000_000);
+                let delay =
+                    world.rng.borrow_mut().between(50_000, 3_000_000) + world.late_ns(NOBODY);
                 world.sched.at(world.sched.now() + delay, move || {
                     let server = &then.server;
                     if server.boots.get() == boot && server.up() {
@@ -142,7 +148,8 @@ impl ServerRoom {
     fn arm(&self, world: &Rc<World>) {
         let deadline = self.machine.borrow().as_ref().and_then(Server::deadline);
         let Some(deadline) = deadline else { return };
-        let at = deadline.max(world.sched.now() + 1_000);
+        let due = self.clock.reaches(deadline) + world.late_ns(NOBODY);
+        let at = due.max(world.sched.now() + 1_000);
         if self.tick_at.get().is_some_and(|armed| armed <= at) {
             return;
         }

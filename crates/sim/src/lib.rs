@@ -6,8 +6,11 @@
 //! shown is in `docs/simulation.md`.
 #![forbid(unsafe_code)]
 
+mod atlas;
+mod clock;
 mod disk;
 mod exec;
+mod faults;
 mod history;
 mod host;
 mod judge;

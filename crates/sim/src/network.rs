@@ -5,8 +5,9 @@
 //! else may be lost, repeated and overtaken where the seed says so. What is under way when a
 //! connection ends is lost.
 
+use crate::atlas::Ways;
 use crate::disk::Units;
-use crate::world::World;
+use crate::world::{NOBODY, World};
 use logic::client;
 use logic::server::{self, Conn};
 use std::cell::{Cell, RefCell};
@@ -34,8 +35,8 @@ pub(crate) struct Weather {
 #[derive(Default)]
 struct Link {
     conn: Option<Conn>,
-    /// Nothing gets through before this time.
-    silent_until: Time,
+    /// Nothing gets through before this time, by way.
+    silent_until: [Time; 2],
     /// No connection is made before this time.
     down_until: Time,
     /// Nothing arrives before what must not be overtaken.
@@ -96,7 +97,10 @@ impl Network {
             if link.conn.is_some() {
                 return;
             }
-            let blocked = link.down_until.max(link.silent_until);
+            let blocked = link
+                .silent_until
+                .iter()
+                .fold(link.down_until, |a, &b| a.max(b));
             if blocked > now {
                 Some(blocked - now)
             } else if !world.server_up() {
@@ -166,10 +170,12 @@ impl Network {
         }
     }
 
-    /// Nothing gets through for a while.
-    pub(crate) fn silence(&self, world: &World, host: u32, ns: Time) {
+    /// Nothing gets through on these ways for a while.
+    pub(crate) fn silence(&self, world: &World, host: u32, (ways, ns): (Ways, Time)) {
         if let Some(link) = self.links.borrow_mut().get_mut(&host) {
-            link.silent_until = world.sched.now() + ns;
+            for (until, _) in link.silent_until.iter_mut().zip(ways).filter(|(_, on)| *on) {
+                *until = (*until).max(world.sched.now() + ns);
+            }
         }
     }
 
@@ -191,7 +197,7 @@ impl Network {
     /// From now on every message arrives.
     pub(crate) fn heal(&self) {
         for link in self.links.borrow_mut().values_mut() {
-            link.silent_until = 0;
+            link.silent_until = [0; 2];
             link.down_until = 0;
         }
     }
@@ -209,7 +215,7 @@ impl Network {
                 world.sched.at(at, move || {
                     let net = &then.net;
                     let open = net.is_open(conn) && !net.is_closed(conn);
-                    if open && !net.is_silent(&then, host) {
+                    if open && !net.is_silent(&then, host, TO_SERVER) {
                         then.message_to_server(conn, beside);
                     }
                 });
@@ -228,7 +234,7 @@ impl Network {
             |at, beside| {
                 let then = Rc::clone(world);
                 world.sched.at(at, move || {
-                    if then.net.is_open(conn) && !then.net.is_silent(&then, host) {
+                    if then.net.is_open(conn) && !then.net.is_silent(&then, host, TO_CLIENT) {
                         let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
                         let message = beside.message;
                         let input = client::Input::Message { message, bulk_len };
@@ -248,11 +254,11 @@ impl Network {
         self.owners.borrow().contains_key(&conn)
     }
 
-    fn is_silent(&self, world: &World, host: u32) -> bool {
+    fn is_silent(&self, world: &World, host: u32, way: usize) -> bool {
         let links = self.links.borrow();
         links
             .get(&host)
-            .is_none_or(|link| link.silent_until > world.sched.now())
+            .is_none_or(|link| link.silent_until[way] > world.sched.now())
     }
 
     /// When a message arrives: never, once or twice.
@@ -265,13 +271,15 @@ impl Network {
         };
         let weather = &world.plan.weather;
         let rng = &mut world.rng.borrow_mut();
+        // At both ends it is the machine that is slow, not the network.
+        let late_ns = world.late_ns(host) + world.late_ns(NOBODY);
         let stormy = world.faults_on();
         if stormy && !keeps && rng.chance(weather.loss_permille) {
             return arrivals;
         }
         let twice = stormy && !keeps && rng.chance(weather.repeat_permille);
         for arrival in &mut arrivals[..1 + usize::from(twice)] {
-            let flight = weather.base_ns + rng.below(weather.jitter_ns + 1);
+            let flight = weather.base_ns + rng.below(weather.jitter_ns + 1) + late_ns;
             let mut at = (world.sched.now() + flight).max(link.floor[way]);
             if keeps || !weather.overtakes {
                 at = at.max(link.last[way] + 1);

@@ -1,6 +1,7 @@
 //! What a seed draws: sizes, limits, delays, the mix of operations and the faults. Each seed draws
 //! its own, so that small limits and rare mixes are met all the time.
 
+use crate::atlas::Fault;
 use crate::network::Weather;
 use crate::rng::Rng;
 use wire::Time;
@@ -52,29 +53,6 @@ pub(crate) const KINDS: [Kind; 18] = [
     Kind::Load,
 ];
 
-/// Something that goes wrong.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    /// Nothing gets through to and from a client for a while.
-    Silence { host: u32, ns: Time },
-    /// A client's link breaks and is made again after a while.
-    Cut { host: u32, ns: Time },
-    /// The server's process dies and is started again after a while.
-    Server { ns: Time },
-    /// A client's machine vanishes; another one takes its place after a while.
-    Client { host: u32, ns: Time },
-}
-
-impl Fault {
-    /// How long it lasts.
-    pub(crate) fn length(self) -> Time {
-        match self {
-            Self::Silence { ns, .. } | Self::Cut { ns, .. } => ns,
-            Self::Server { ns } | Self::Client { ns, .. } => ns + MS,
-        }
-    }
-}
-
 /// Everything that a seed fixes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -93,13 +71,30 @@ pub(crate) struct Plan {
     pub(crate) client: logic::client::Options,
     pub(crate) server: logic::server::Options,
     pub(crate) faults: Vec<(Time, Fault)>,
-    /// May a session end for lack of a word from the client?
+    /// Do long silences and vanishing machines belong to this world?
     pub(crate) severe: bool,
+    /// How much faster than the world's the clocks run, millionths: the server's, the clients'.
+    pub(crate) drift_ppm: [i64; CLOCKS],
 }
 
+/// Clocks of a world; machines beyond these share them.
+pub(crate) const CLOCKS: usize = 6;
+
 impl Plan {
-    /// Draws everything.
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    /// Draws everything that a seed fixes beforehand.
+    #[cfg(test)]
+    pub(crate) fn draw(seed: u64) -> Self {
+        Self::draw_with(seed, &mut Rng::new(seed))
+    }
+
+    /// The same; what is left of the sequence is for the run.
+    pub(crate) fn draw_with(seed: u64, rng: &mut Rng) -> Self {
+        let mut plan = Self::draw_usual(rng);
+        plan.draw_rarities(&mut Rng::new(!seed));
+        plan
+    }
+
+    fn draw_usual(rng: &mut Rng) -> Self {
         let clients = rng.between(2, 4) as u32;
         let calm = rng.chance(400);
         // Everybody wants the same few files.
@@ -141,6 +136,7 @@ impl Plan {
             server,
             faults: Vec::new(),
             severe,
+            drift_ppm: [0; CLOCKS],
         };
         if !calm {
             plan.draw_faults(rng);
@@ -148,26 +144,9 @@ impl Plan {
         plan
     }
 
-    fn draw_faults(&mut self, rng: &mut Rng) {
-        let lease = self.server.lease_ns;
-        let kinds = if self.severe { 4 } else { 3 };
-        for _ in 0..rng.between(0, 3) {
-            let at = rng.between(10, 600) * MS;
-            let host = rng.between(1, u64::from(self.clients)) as u32;
-            let short = rng.between(1, lease / 4);
-            let ns = if self.severe && rng.chance(500) {
-                rng.between(lease / 2, 2 * lease)
-            } else {
-                short
-            };
-            let fault = match rng.below(kinds) {
-                0 => Fault::Silence { host, ns },
-                1 => Fault::Cut { host, ns },
-                2 => Fault::Server { ns: short },
-                _ => Fault::Client { host, ns },
-            };
-            self.faults.push((at, fault));
-        }
+    /// How much faster than the world's a machine's clock runs, millionths; 0: the server's.
+    pub(crate) fn drift(&self, machine: u32) -> i64 {
+        self.drift_ppm[machine as usize % CLOCKS]
     }
 
     /// How long the kernel takes to hand a request over or to digest an answer.

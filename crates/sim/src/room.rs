@@ -1,6 +1,7 @@
 //! The room of one client machine: carries out what `logic::client::Client` says, in its order, as
 //! the real room does: slots, bytes of calls, messages, answers to the kernel.
 
+use crate::clock::Clock;
 use crate::disk::{UNIT, Units};
 use crate::exec::Signal;
 use crate::kernel::Kernel;
@@ -38,8 +39,7 @@ pub(crate) struct Room {
     calls: RefCell<BTreeMap<u64, Waiting>>,
     last_ticket: Cell<u64>,
     tick_at: Cell<Option<Time>>,
-    /// Its clock is ahead of the world's by this much.
-    ahead_ns: Time,
+    clock: Clock,
     alive: Cell<bool>,
     kernel: RefCell<Option<Rc<Kernel>>>,
 }
@@ -54,7 +54,7 @@ fn place(slot: u32, at: u32) -> usize {
 }
 
 impl Room {
-    pub(crate) fn new(host: u32, session: SessionId, options: Options, ahead_ns: Time) -> Rc<Self> {
+    pub(crate) fn new(host: u32, session: SessionId, options: Options, clock: Clock) -> Rc<Self> {
         let slots = vec![0; options.slots as usize * SLOT_UNITS];
         let name = format!("host{host}");
         Rc::new(Self {
@@ -65,7 +65,7 @@ impl Room {
             calls: RefCell::default(),
             last_ticket: Cell::new(0),
             tick_at: Cell::new(None),
-            ahead_ns,
+            clock,
             alive: Cell::new(true),
             kernel: RefCell::new(None),
         })
@@ -138,7 +138,7 @@ impl Room {
             return;
         }
         world.trace(|| format!("h{} < {}", self.host, brief(&input)));
-        let now = world.sched.now() + self.ahead_ns;
+        let now = self.clock.shows(world.sched.now());
         let mut outputs = self.outputs.take();
         self.machine.borrow_mut().handle(now, input, &mut outputs);
         for output in outputs.drain(..) {
@@ -153,9 +153,8 @@ impl Room {
             return;
         };
         // A deadline that has passed comes a moment later, so that time goes on.
-        let at = deadline
-            .saturating_sub(self.ahead_ns)
-            .max(world.sched.now() + 1_000);
+        let due = self.clock.reaches(deadline) + world.late_ns(self.host);
+        let at = due.max(world.sched.now() + 1_000);
         if self.tick_at.get().is_some_and(|armed| armed <= at) {
             return;
         }

@@ -5,6 +5,7 @@
 //! call must end; every machine looks at everything once more, writes everything back and says
 //! goodbye; then the judge is asked.
 
+use crate::clock::Clock;
 use crate::disk::{DiskRoom, Units};
 use crate::exec::{Sched, Signal};
 use crate::history::History;
@@ -12,7 +13,7 @@ use crate::host::ServerRoom;
 use crate::judge::{self, Case};
 use crate::kernel::Kernel;
 use crate::network::{Beside, Network};
-use crate::plan::{Fault, Plan};
+use crate::plan::Plan;
 use crate::program::Program;
 use crate::rng::Rng;
 use crate::room::Room;
@@ -23,10 +24,10 @@ use logic::server::{self, Conn};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use wire::{Attr, Fid, Kind, Name, Right, SessionId, Time, ToClient, ToServer};
+use wire::{Attr, Fid, Kind, Name, SessionId, Time, ToClient, ToServer};
 
 const MS: Time = 1_000_000;
-const SECOND: Time = 1_000 * MS;
+pub(crate) const SECOND: Time = 1_000 * MS;
 /// The time at the beginning; not zero, so that nobody takes zero for a time.
 const START: Time = 1_000 * SECOND;
 /// More happenings than any run has that goes on.
@@ -34,7 +35,7 @@ const STEPS: u64 = 4_000_000;
 /// The longest that a call may take where nothing is lost and nobody dies.
 const PROMPT_NS: Time = SECOND;
 /// The owner of what belongs to no machine.
-const NOBODY: u32 = 0;
+pub(crate) const NOBODY: u32 = 0;
 
 /// Everything that exists in a run.
 pub(crate) struct World {
@@ -45,20 +46,22 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) server: ServerRoom,
     trace: Trace,
-    rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
+    pub(crate) rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
     last_host: Cell<u32>,
-    sessions: RefCell<BTreeMap<SessionId, u32>>,
-    fenced: RefCell<BTreeSet<SessionId>>,
+    pub(crate) sessions: RefCell<BTreeMap<SessionId, u32>>,
+    pub(crate) fenced: RefCell<BTreeSet<SessionId>>,
+    /// Machines that are slow: until when, by how much.
+    pub(crate) slow: RefCell<BTreeMap<u32, (Time, Time)>>,
     /// Programs that run, by machine.
-    running: RefCell<BTreeMap<u32, u32>>,
-    faults_end: Cell<Time>,
+    pub(crate) running: RefCell<BTreeMap<u32, u32>>,
+    pub(crate) faults_end: Cell<Time>,
     failure: RefCell<Option<String>>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, options: &RunOptions) -> Rc<Self> {
         let mut rng = Rng::new(seed);
-        let mut plan = Plan::draw(&mut rng);
+        let mut plan = Plan::draw_with(seed, &mut rng);
         plan.client.mutant = options.mutant_client;
         plan.server.mutant = options.mutant_server;
         let sched = Sched::new(START);
@@ -66,7 +69,11 @@ impl World {
         let trace = Trace::new(options.trace);
         trace.line(START, || format!("{plan:?}"));
         Rc::new(Self {
-            server: ServerRoom::new(plan.server.clone(), disk),
+            server: ServerRoom::new(
+                plan.server.clone(),
+                Clock::new(START, 0, plan.drift(NOBODY)),
+                disk,
+            ),
             sched,
             rng: RefCell::new(rng),
             plan,
@@ -77,6 +84,7 @@ impl World {
             last_host: Cell::new(0),
             sessions: RefCell::default(),
             fenced: RefCell::default(),
+            slow: RefCell::default(),
             running: RefCell::default(),
             faults_end: Cell::new(Time::MAX),
             failure: RefCell::new(None),
@@ -130,50 +138,6 @@ impl World {
         }
     }
 
-    /// The server took everything from a session.
-    pub(crate) fn on_fenced(&self, session: SessionId) {
-        self.fenced.borrow_mut().insert(session);
-        if let Some(&host) = self.sessions.borrow().get(&session) {
-            self.history.lost(host, self.sched.moment());
-        }
-        let allowed = self.plan.severe || self.server_was_down();
-        if !allowed {
-            self.fail(format!(
-                "session {session} was fenced, and had not been silent for long"
-            ));
-        }
-    }
-
-    /// A restarted server may have waited in vain for a machine that was cut off meanwhile.
-    fn server_was_down(&self) -> bool {
-        self.plan
-            .faults
-            .iter()
-            .any(|(_, fault)| matches!(fault, Fault::Server { .. }))
-    }
-
-    /// No two machines hold what excludes each other, at this instant.
-    pub(crate) fn check_tokens(&self) {
-        let mut held: BTreeMap<Fid, (u32, Right)> = BTreeMap::new();
-        for room in self.rooms.borrow().values().filter(|room| room.alive()) {
-            if self.fenced.borrow().contains(&room.session()) {
-                continue; // its lease is over: it uses nothing
-            }
-            for token in room.with(client::Client::tokens) {
-                if token.right < Right::Shared {
-                    continue;
-                }
-                let other = held.insert(token.fid, (room.host, token.right));
-                if let Some((host, right)) = other
-                    && right.max(token.right) == Right::Exclusive
-                {
-                    let (a, b) = (room.host, token.right);
-                    self.fail(format!("{}: h{host} has {right:?}, h{a} {b:?}", token.fid));
-                }
-            }
-        }
-    }
-
     fn failed(&self) -> bool {
         self.failure.borrow().is_some()
     }
@@ -195,14 +159,15 @@ impl World {
         !self.failed()
     }
 
-    fn add_host(self: &Rc<Self>) -> Rc<Room> {
+    pub(crate) fn add_host(self: &Rc<Self>) -> Rc<Room> {
         self.last_host.set(self.last_host.get() + 1);
         let host = self.last_host.get();
         let (session, ahead) = {
             let mut rng = self.rng.borrow_mut();
             (rng.next() | 1, rng.below(10 * SECOND))
         };
-        let room = Room::new(host, session, self.plan.client.clone(), ahead);
+        let clock = Clock::new(START, ahead, self.plan.drift(host));
+        let room = Room::new(host, session, self.plan.client.clone(), clock);
         self.sessions.borrow_mut().insert(session, host);
         self.rooms.borrow_mut().insert(host, Rc::clone(&room));
         self.net.join(self, host);
@@ -210,7 +175,7 @@ impl World {
     }
 
     /// Mounts and starts programs as soon as the server has been heard.
-    fn begin_host(self: &Rc<Self>, room: &Rc<Room>, go: &Signal<()>, first: bool) {
+    pub(crate) fn begin_host(self: &Rc<Self>, room: &Rc<Room>, go: &Signal<()>, first: bool) {
         let (world, room, go) = (Rc::clone(self), Rc::clone(room), go.clone());
         let programs = if first { 1 } else { self.plan.programs };
         *self.running.borrow_mut().entry(room.host).or_default() += programs;
@@ -260,61 +225,6 @@ impl World {
                 kernel.press();
             }
         });
-    }
-
-    fn schedule_faults(self: &Rc<Self>) {
-        let mut end = self.sched.now() + SECOND / 2;
-        for (at, fault) in self.plan.faults.clone() {
-            let at = self.sched.now() + at;
-            let then = Rc::clone(self);
-            self.sched.at(at, move || then.fault(fault));
-            end = end.max(at + fault.length());
-        }
-        self.faults_end.set(end);
-        let then = Rc::clone(self);
-        self.sched.at(end, move || {
-            then.trace(|| "faults stop".into());
-            then.net.heal();
-        });
-    }
-
-    fn fault(self: &Rc<Self>, fault: Fault) {
-        self.trace(|| format!("{fault:?}"));
-        let now = self.sched.now();
-        match fault {
-            Fault::Silence { host, ns } => self.net.silence(self, host, ns),
-            Fault::Cut { host, ns } => self.net.cut(self, host, ns),
-            Fault::Server { ns } => {
-                if self.server.up() {
-                    self.server.die(self);
-                    let then = Rc::clone(self);
-                    self.sched.at(now + ns, move || then.server.start(&then));
-                }
-            }
-            Fault::Client { host, ns } => {
-                let room = self.rooms.borrow().get(&host).cloned();
-                if let Some(room) = room.filter(|room| room.alive()) {
-                    self.client_dies(&room);
-                    let then = Rc::clone(self);
-                    self.sched.at(now + ns, move || then.another_client());
-                }
-            }
-        }
-    }
-
-    fn client_dies(self: &Rc<Self>, room: &Rc<Room>) {
-        self.history.lost(room.host, self.sched.moment());
-        self.history.gone(room.host);
-        self.running.borrow_mut().remove(&room.host);
-        room.die();
-        self.net.leave(room.host);
-        self.sched.kill(room.host);
-    }
-
-    fn another_client(self: &Rc<Self>) {
-        let room = self.add_host();
-        let go = Signal::new(&self.sched);
-        self.begin_host(&room, &go, false);
     }
 
     fn alive(&self) -> Vec<Rc<Room>> {
@@ -367,7 +277,7 @@ impl World {
         if !self.until(wait, "a call", quiet) {
             return None;
         }
-        let undisturbed = self.plan.faults.is_empty() && self.plan.weather.loss_permille == 0;
+        let undisturbed = !self.plan.costs().late;
         let longest_ns = self.history.longest_ns.get();
         if undisturbed && longest_ns > PROMPT_NS {
             self.fail(format!(
@@ -438,7 +348,10 @@ impl World {
 
     fn judge(self: &Rc<Self>) -> Option<u64> {
         // Who vanished keeps what it had until somebody wants it.
-        let left_over = self.server.left_over().filter(|_| !self.plan.severe);
+        let left_over = self
+            .server
+            .left_over()
+            .filter(|_| !self.plan.costs().session);
         if let Some(left_over) = left_over {
             self.fail(format!("the server has something left: {left_over}"));
         }

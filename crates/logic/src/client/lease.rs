@@ -13,7 +13,12 @@ use alloc::vec::Vec;
 use wire::{Fid, Right, Time};
 
 impl Client {
+    /// The server has heard us since then. Not that it counts while a restarted server has not
+    /// noted what we hold: it may end the session for that, whatever else it heard.
     pub(super) fn renew(&mut self, step: &mut Step<'_>, sent: Time) {
+        if !self.reasserting.is_empty() {
+            return;
+        }
         self.leased = self.leased.max(sent.min(step.now));
         self.wake_up(step);
     }
@@ -27,13 +32,20 @@ impl Client {
         }
     }
 
-    /// Until when the caches may be used: the clocks of two machines may differ by a quarter.
+    /// Until when the caches may be used: each clock's rate may be off by a twentieth, and the
+    /// kernel takes its time to drop everything.
     pub(super) fn lease_end(&self) -> Time {
         self.leased + self.lease_ns / 4 * 3
     }
 
+    pub(super) fn suspend_if_due(&mut self, step: &mut Step<'_>) {
+        if self.serves() && step.now >= self.lease_end() {
+            self.suspend(step);
+        }
+    }
+
     /// The lease is near its end: the kernel drops everything, and nothing is served.
-    pub(super) fn suspend(&mut self, step: &mut Step<'_>) {
+    fn suspend(&mut self, step: &mut Step<'_>) {
         self.suspended = true;
         self.drop_everything(step);
     }

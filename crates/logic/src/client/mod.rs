@@ -85,6 +85,8 @@ pub struct Client {
     statements: BTreeMap<Fid, Statement>,
     /// Parts of `Reassert`, until the server has noted all.
     reasserting: Vec<ToServer>,
+    /// When the greeting was sent that this followed.
+    reassert_since: Time,
     /// Objects asked for that were not known, while a file was being made and opened.
     guessed: BTreeSet<Fid>,
     /// Requests whose answer the server wants to be told of.
@@ -148,6 +150,7 @@ impl Client {
             requests: BTreeMap::new(),
             statements: BTreeMap::new(),
             reasserting: Vec::new(),
+            reassert_since: 0,
             guessed: BTreeSet::new(),
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
@@ -179,6 +182,8 @@ impl Client {
                 call,
             } => {
                 self.calls.insert(ticket, Running { caller, call });
+                // Whatever kept the tick: a machine that was stopped for a while, for instance.
+                self.suspend_if_due(step);
                 self.start(step, ticket);
             }
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
@@ -195,6 +200,11 @@ impl Client {
     /// Its session; another one after a loss.
     pub fn session(&self) -> SessionId {
         self.session
+    }
+
+    /// May it use what it holds? Not before it knows a server, nor near the end of its lease.
+    pub fn serves(&self) -> bool {
+        self.root.is_some() && !self.suspended
     }
 
     /// Figures.

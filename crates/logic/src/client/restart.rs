@@ -16,6 +16,7 @@ impl Client {
     /// Says in parts what a restarted server does not know; they are repeated until it has all.
     pub(super) fn reassert(&mut self, step: &mut Step<'_>, boot: Epoch) {
         let stamp = self.stamp();
+        self.reassert_since = self.greeted;
         for node in self.nodes.values_mut() {
             // The restarted server counts what is reasserted as granted at its start.
             node.seen = node.seen.max(boot);

@@ -165,8 +165,9 @@ impl Client {
                 }
             }
             ToClient::Reasserted { boot } => {
-                if boot == self.boot {
+                if boot == self.boot && !self.reasserting.is_empty() {
                     self.reasserting.clear();
+                    self.renew(step, self.reassert_since);
                 }
             }
             ToClient::Lost => self.lose(step),
@@ -193,7 +194,7 @@ impl Client {
             self.reassert(step, welcome.boot);
         }
         self.boot = welcome.boot;
-        self.leased = self.greeted;
+        self.renew(step, self.greeted);
         self.next_keepalive = step.now + self.lease_ns / 4;
         self.repeat(step, true);
         self.wake_up(step);
@@ -301,9 +302,7 @@ impl Client {
                 _ => self.repeat(step, false),
             }
         }
-        if self.root.is_some() && !self.suspended && now >= self.lease_end() {
-            self.suspend(step);
-        }
+        self.suspend_if_due(step);
         if now >= self.next_scan {
             self.next_scan = now + self.options.scan_ns;
             self.scan(step);

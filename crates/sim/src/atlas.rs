@@ -1,0 +1,256 @@
+//! The fault atlas: what goes wrong in a world, what may come together, and what it may cost.
+//!
+//! One table, [`ATLAS`], from which worlds draw and by which the judge excuses. What is not in it
+//! does not happen; what a line does not allow to be lost, may not be lost. `docs/simulation.md`
+//! shows the same table.
+
+use crate::plan::Plan;
+use crate::rng::Rng;
+use wire::Time;
+
+const MS: Time = 1_000_000;
+
+/// What of a link is silent: to the server, to the client.
+pub(crate) type Ways = [bool; 2];
+
+/// Something that goes wrong at some time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Nothing gets through on these ways of a client's link for a while.
+    Silence { host: u32, ways: Ways, ns: Time },
+    /// A client's link breaks and is made again after a while.
+    Cut { host: u32, ns: Time },
+    /// The server's process dies and is started again after a while.
+    Server { ns: Time },
+    /// A client's machine vanishes; another one takes its place after a while.
+    Client { host: u32, ns: Time },
+    /// A client is slow for a while: what it is told and when it wakes comes later by this.
+    SlowClient { host: u32, by_ns: Time, ns: Time },
+    /// So is the server.
+    SlowServer { by_ns: Time, ns: Time },
+}
+
+/// A line of the atlas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Loss,
+    Repetition,
+    Silence,
+    LongSilence,
+    OneWay,
+    Cut,
+    Restart,
+    Vanish,
+    SlowClient,
+    SlowServer,
+    Drift,
+}
+
+/// What a fault may cost. What it may not: anything that a fsync had answered for, a change made
+/// twice or in part, an answer that was never true.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Costs {
+    /// Calls may take longer than the bound for quiet worlds.
+    pub(crate) late: bool,
+    /// A session may end: what its machine had not written back and made stable may be gone.
+    pub(crate) session: bool,
+}
+
+/// What the atlas says of a kind.
+pub(crate) struct Line {
+    pub(crate) kind: Kind,
+    pub(crate) costs: Costs,
+}
+
+const FREE: Costs = Costs {
+    late: false,
+    session: false,
+};
+const LATE: Costs = Costs { late: true, ..FREE };
+const SESSION: Costs = Costs {
+    late: true,
+    session: true,
+};
+
+const fn line(kind: Kind, costs: Costs) -> Line {
+    Line { kind, costs }
+}
+
+/// Everything that is survived, and its price.
+pub(crate) const ATLAS: [Line; 11] = [
+    line(Kind::Loss, LATE),
+    line(Kind::Repetition, FREE),
+    line(Kind::Silence, LATE),
+    line(Kind::LongSilence, SESSION),
+    line(Kind::OneWay, LATE),
+    line(Kind::Cut, LATE),
+    // A restarted server may wait in vain for a machine that is cut off meanwhile.
+    line(Kind::Restart, SESSION),
+    line(Kind::Vanish, SESSION),
+    line(Kind::SlowClient, LATE),
+    line(Kind::SlowServer, LATE),
+    line(Kind::Drift, FREE),
+];
+
+impl Fault {
+    /// How long it lasts.
+    pub(crate) fn length(self) -> Time {
+        match self {
+            Self::Silence { ns, .. }
+            | Self::Cut { ns, .. }
+            | Self::SlowClient { ns, .. }
+            | Self::SlowServer { ns, .. } => ns,
+            Self::Server { ns } | Self::Client { ns, .. } => ns + MS,
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::Silence { ways, .. } if ways != [true, true] => Kind::OneWay,
+            Self::Silence { .. } => Kind::Silence,
+            Self::Cut { .. } => Kind::Cut,
+            Self::Server { .. } => Kind::Restart,
+            Self::Client { .. } => Kind::Vanish,
+            Self::SlowClient { .. } => Kind::SlowClient,
+            Self::SlowServer { .. } => Kind::SlowServer,
+        }
+    }
+
+    /// May the server hear nothing of a client meanwhile?
+    fn hushes(self) -> bool {
+        matches!(self, Self::Silence { .. } | Self::Cut { .. })
+    }
+}
+
+impl Plan {
+    /// Which lines of the atlas this world is about.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        let mut kinds: Vec<Kind> = self.faults.iter().map(|(_, fault)| fault.kind()).collect();
+        let hushed: Time = self
+            .faults
+            .iter()
+            .filter(|(_, fault)| fault.hushes())
+            .map(|(_, fault)| fault.length())
+            .sum();
+        // A client is heard of every quarter of its lease at the latest.
+        if hushed > self.server.lease_ns / 2 {
+            kinds.push(Kind::LongSilence);
+        }
+        if self.weather.loss_permille > 0 {
+            kinds.push(Kind::Loss);
+        }
+        if self.weather.repeat_permille > 0 {
+            kinds.push(Kind::Repetition);
+        }
+        if self.drift_ppm.iter().any(|&ppm| ppm != 0) {
+            kinds.push(Kind::Drift);
+        }
+        kinds
+    }
+
+    /// What all of it together may cost.
+    pub(crate) fn costs(&self) -> Costs {
+        let kinds = self.kinds();
+        let mut all = Costs::default();
+        for line in ATLAS.iter().filter(|line| kinds.contains(&line.kind)) {
+            all.late |= line.costs.late;
+            all.session |= line.costs.session;
+        }
+        all
+    }
+
+    pub(crate) fn draw_faults(&mut self, rng: &mut Rng) {
+        let lease = self.server.lease_ns;
+        let kinds = if self.severe { 4 } else { 3 };
+        for _ in 0..rng.between(0, 3) {
+            let at = rng.between(10, 600) * MS;
+            let host = rng.between(1, u64::from(self.clients)) as u32;
+            let short = rng.between(1, lease / 4);
+            let ns = if self.severe && rng.chance(500) {
+                rng.between(lease / 2, 2 * lease)
+            } else {
+                short
+            };
+            let ways = [true, true];
+            let fault = match rng.below(kinds) {
+                0 => Fault::Silence { host, ways, ns },
+                1 => Fault::Cut { host, ns },
+                2 => Fault::Server { ns: short },
+                _ => Fault::Client { host, ns },
+            };
+            self.faults.push((at, fault));
+        }
+    }
+
+    /// Rarer faults, drawn from a sequence of their own, so that other worlds stay as they are.
+    pub(crate) fn draw_rarities(&mut self, rng: &mut Rng) {
+        if rng.chance(RARE_PERMILLE) {
+            let most = i64::from(DRIFT_PPM);
+            let rate = |rng: &mut Rng| rng.below(2 * most as u64 + 1) as i64 - most;
+            let extreme = rng.chance(300);
+            for ppm in &mut self.drift_ppm {
+                *ppm = match (extreme, rng.below(2)) {
+                    (false, _) => rate(rng),
+                    (true, 0) => most,
+                    (true, _) => -most,
+                };
+            }
+        }
+        if !rng.chance(2 * RARE_PERMILLE) {
+            return;
+        }
+        for _ in 0..rng.between(1, 2) {
+            let at = rng.between(10, 600) * MS;
+            let fault = self.rarity(rng);
+            self.faults.push((at, fault));
+        }
+    }
+
+    fn rarity(&self, rng: &mut Rng) -> Fault {
+        let lease = self.server.lease_ns;
+        let host = rng.between(1, u64::from(self.clients)) as u32;
+        let most = if self.severe { 2 * lease } else { lease / 4 };
+        let ns = rng.between(1, most);
+        let by_ns = rng.between(MS, lease / SLOW);
+        match rng.below(4) {
+            0 => Fault::SlowClient { host, by_ns, ns },
+            1 => Fault::SlowServer { by_ns, ns },
+            way => Fault::Silence {
+                host,
+                ways: [way == 2, way == 3],
+                ns,
+            },
+        }
+    }
+}
+
+/// How many worlds of a thousand have a rare fault of one sort.
+const RARE_PERMILLE: u64 = 100;
+/// How far a clock's rate may be off, millionths; see "Leases" in `docs/protocol.md`.
+pub(crate) const DRIFT_PPM: u32 = 50_000;
+/// A slow machine is late by this part of the lease at most.
+const SLOW: u64 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_line_and_every_line_is_drawn() {
+        let mut drawn = Vec::new();
+        for seed in 0..3_000 {
+            let plan = Plan::draw(seed);
+            for kind in plan.kinds() {
+                assert!(ATLAS.iter().any(|line| line.kind == kind), "{kind:?}");
+                drawn.push(kind);
+            }
+        }
+        for line in &ATLAS {
+            assert!(
+                drawn.contains(&line.kind),
+                "{:?} was never drawn",
+                line.kind
+            );
+        }
+    }
+}

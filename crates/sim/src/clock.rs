@@ -1,0 +1,57 @@
+//! The clock of one machine: set differently from the world's, and running at a rate of its own.
+
+use wire::Time;
+
+const MILLION: i128 = 1_000_000;
+
+/// A machine's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Time,
+    /// What it showed at the world's start, beyond the world's time.
+    ahead_ns: Time,
+    /// How much faster than the world's it runs, millionths.
+    ppm: i64,
+}
+
+impl Clock {
+    pub(crate) fn new(start: Time, ahead_ns: Time, ppm: i64) -> Self {
+        Self {
+            start,
+            ahead_ns,
+            ppm,
+        }
+    }
+
+    /// What it shows at a time of the world.
+    pub(crate) fn shows(&self, at: Time) -> Time {
+        let passed = i128::from(at.saturating_sub(self.start));
+        let gained = passed * i128::from(self.ppm) / MILLION;
+        (i128::from(at + self.ahead_ns) + gained) as Time
+    }
+
+    /// The time of the world by which it shows this at least.
+    pub(crate) fn reaches(&self, shown: Time) -> Time {
+        let passed = i128::from(shown.saturating_sub(self.start + self.ahead_ns));
+        let rate = MILLION + i128::from(self.ppm);
+        let exact = (passed * MILLION + rate - 1) / rate;
+        self.start + exact as Time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_reaches_it_shows() {
+        for ppm in [-50_000, -7, 0, 3, 50_000] {
+            let clock = Clock::new(1_000, 77, ppm);
+            for shown in [1_077, 1_078, 5_000_000_007, 123_456_789_123] {
+                let at = clock.reaches(shown);
+                assert!(clock.shows(at) >= shown, "{ppm} {shown}");
+                assert!(clock.shows(at) <= shown + 2, "{ppm} {shown}");
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Faults as they happen, and what is watched while they do: who is fenced, and who uses what.
+
+use crate::atlas::Fault;
+use crate::exec::Signal;
+use crate::room::Room;
+use crate::world::{NOBODY, SECOND, World};
+use logic::client::Client;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use wire::{Fid, Right, SessionId, Time};
+
+impl World {
+    /// The server took everything from a session. Its machine uses nothing any more, whether it
+    /// has heard of that or not: its lease is over.
+    pub(crate) fn on_fenced(&self, session: SessionId) {
+        self.fenced.borrow_mut().insert(session);
+        let host = self.sessions.borrow().get(&session).copied();
+        if let Some(host) = host {
+            self.history.lost(host, self.sched.moment());
+            self.check_idle(host, session);
+        }
+        if !self.plan.costs().session {
+            self.fail(format!(
+                "session {session} was fenced, and had not been silent for long"
+            ));
+        }
+    }
+
+    fn check_idle(&self, host: u32, session: SessionId) {
+        let room = self.rooms.borrow().get(&host).cloned();
+        let room = room.filter(|room| room.alive() && room.session() == session);
+        if room.is_some_and(|room| room.with(Client::serves)) {
+            self.fail(format!(
+                "h{host} was fenced while it still used what it had: its lease was not over"
+            ));
+        }
+    }
+
+    /// No two machines hold what excludes each other, at this instant.
+    pub(crate) fn check_tokens(&self) {
+        let mut held: BTreeMap<Fid, (u32, Right)> = BTreeMap::new();
+        for room in self.rooms.borrow().values().filter(|room| room.alive()) {
+            if self.fenced.borrow().contains(&room.session()) {
+                continue; // its lease is over: it uses nothing
+            }
+            for token in room.with(Client::tokens) {
+                if token.right < Right::Shared {
+                    continue;
+                }
+                let other = held.insert(token.fid, (room.host, token.right));
+                if let Some((host, right)) = other
+                    && right.max(token.right) == Right::Exclusive
+                {
+                    let (a, b) = (room.host, token.right);
+                    self.fail(format!("{}: h{host} has {right:?}, h{a} {b:?}", token.fid));
+                }
+            }
+        }
+    }
+
+    /// How much later than usual this machine does what it does now (the server: `NOBODY`).
+    pub(crate) fn late_ns(&self, host: u32) -> Time {
+        let slow = self.slow.borrow();
+        let slow = slow
+            .get(&host)
+            .filter(|(until, _)| *until > self.sched.now());
+        slow.map_or(0, |(_, by_ns)| *by_ns)
+    }
+
+    pub(crate) fn schedule_faults(self: &Rc<Self>) {
+        let mut end = self.sched.now() + SECOND / 2;
+        for (at, fault) in self.plan.faults.clone() {
+            let at = self.sched.now() + at;
+            let then = Rc::clone(self);
+            self.sched.at(at, move || then.fault(fault));
+            end = end.max(at + fault.length());
+        }
+        self.faults_end.set(end);
+        let then = Rc::clone(self);
+        self.sched.at(end, move || {
+            then.trace(|| "faults stop".into());
+            then.slow.borrow_mut().clear();
+            then.net.heal();
+        });
+    }
+
+    fn fault(self: &Rc<Self>, fault: Fault) {
+        self.trace(|| format!("{fault:?}"));
+        let now = self.sched.now();
+        match fault {
+            Fault::Silence { host, ways, ns } => self.net.silence(self, host, (ways, ns)),
+            Fault::Cut { host, ns } => self.net.cut(self, host, ns),
+            Fault::Server { ns } => {
+                if self.server.up() {
+                    self.server.die(self);
+                    let then = Rc::clone(self);
+                    self.sched.at(now + ns, move || then.server.start(&then));
+                }
+            }
+            Fault::SlowClient { host, by_ns, ns } => {
+                self.slow.borrow_mut().insert(host, (now + ns, by_ns));
+            }
+            Fault::SlowServer { by_ns, ns } => {
+                self.slow.borrow_mut().insert(NOBODY, (now + ns, by_ns));
+            }
+            Fault::Client { host, ns } => {
+                let room = self.rooms.borrow().get(&host).cloned();
+                if let Some(room) = room.filter(|room| room.alive()) {
+                    self.client_dies(&room);
+                    let then = Rc::clone(self);
+                    self.sched.at(now + ns, move || then.another_client());
+                }
+            }
+        }
+    }
+
+    fn client_dies(self: &Rc<Self>, room: &Rc<Room>) {
+        self.history.lost(room.host, self.sched.moment());
+        self.history.gone(room.host);
+        self.running.borrow_mut().remove(&room.host);
+        room.die();
+        self.net.leave(room.host);
+        self.sched.kill(room.host);
+    }
+
+    fn another_client(self: &Rc<Self>) {
+        let room = self.add_host();
+        let go = Signal::new(&self.sched);
+        self.begin_host(&room, &go, false);
+    }
+}
