@@ -2,12 +2,13 @@
 //! where a mount has died and left an empty directory in its place, nothing of the run is found
 //! there, and no answer comes from the wrong file system.
 
-use crate::history::{Action, Object};
-use crate::plan::{NAMES, Plan, REGISTERS_LENGTH, SLOTS};
-use crate::record::{LOG_RECORD, WORD, decode, decode_log, encode};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, SeekFrom};
-use rustix::fs::{fstat, fsync, ftruncate, mkdirat, openat, readlinkat, renameat, seek, statat};
-use rustix::fs::{symlinkat, unlinkat};
+use crate::history::{Action, Object, Run};
+use crate::names::directories;
+use crate::plan::{Abilities, Plan, REGISTERS_LENGTH, SLOTS, XATTR};
+use crate::record::{LOG_RECORD, WORD, decode, decode_log, encode, of_seconds, seconds};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{fgetxattr, fsetxattr, fstat, fsync, ftruncate, futimens, linkat, mkdirat};
+use rustix::fs::{openat, renameat_with, seek, statat, symlinkat, unlinkat, utimensat};
 use rustix::io::{Errno, pread, pwrite, write};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -40,15 +41,6 @@ pub(crate) enum Want {
     List,
 }
 
-/// What the names of a group are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// They say what they stand for, and are made with it in one step.
-    Link,
-    File,
-    Dir,
-}
-
 /// How an operation goes about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
@@ -56,15 +48,17 @@ pub(crate) struct Way {
     pub(crate) long: bool,
     /// Some number, to choose between equal system calls.
     pub(crate) choice: u64,
-    /// The tree knows symbolic links.
-    pub(crate) links: bool,
+    /// What the tree can do.
+    pub(crate) can: Abilities,
 }
 
 /// The hands of one worker.
 pub(crate) struct Files {
-    base: OwnedFd,
+    pub(crate) base: OwnedFd,
     open: HashMap<(String, bool), Rc<OwnedFd>>,
-    sync: bool,
+    pub(crate) sync: bool,
+    /// A name in the run's directory that nobody else uses.
+    pub(crate) own: String,
 }
 
 /// The place of a record, for its checksum.
@@ -85,11 +79,12 @@ impl Files {
             base,
             open: HashMap::new(),
             sync: plan.kills,
+            own: format!("own-{}", plan.process),
         })
     }
 
-    /// Makes the run's directory and what is in it. Tells whether the tree knows symbolic links.
-    pub(crate) fn set_up(plan: &Plan) -> Result<bool, Errno> {
+    /// Makes the run's directory and what is in it. Tells what the tree can do.
+    pub(crate) fn set_up(plan: &Plan) -> Result<Abilities, Errno> {
         rustix::fs::mkdir(plan.mount.join(&plan.dir), Mode::from_raw_mode(0o755))?;
         let files = Files::find(plan)?;
         for file in 0..plan.files {
@@ -100,15 +95,41 @@ impl Files {
         for file in 0..plan.size_files() {
             fsync(files.make(&format!("s{file}"))?)?;
         }
-        for group in 0..plan.groups() {
-            mkdirat(&files.base, format!("d{group}"), Mode::from_raw_mode(0o755))?;
+        for file in 0..plan.attribute_files() {
+            let made = files.make(&format!("a{file}"))?;
+            futimens(&made, &times(0))?;
+            fsync(&made)?;
         }
-        let links = symlinkat("target", &files.base, "link").is_ok();
+        for group in 0..plan.groups() {
+            for dir in directories(group) {
+                mkdirat(&files.base, dir, Mode::from_raw_mode(0o755))?;
+            }
+        }
+        let can = files.abilities()?;
         fsync(&files.base)?;
-        Ok(links)
+        Ok(can)
     }
 
-    fn make(&self, name: &str) -> Result<OwnedFd, Errno> {
+    /// Tries what not every file system can.
+    fn abilities(&self) -> Result<Abilities, Errno> {
+        let (base, flags) = (&self.base, RenameFlags::EXCHANGE);
+        let tried = self.make("tried")?;
+        let links = linkat(base, "tried", base, "tried-link", AtFlags::empty()).is_ok();
+        let symlinks = symlinkat("tried", base, "tried-symlink").is_ok();
+        let exchange = links && renameat_with(base, "tried", base, "tried-link", flags).is_ok();
+        let xattrs = fsetxattr(&tried, XATTR, b"0", XattrFlags::empty()).is_ok();
+        for name in ["tried", "tried-link", "tried-symlink"] {
+            let _ = unlinkat(base, name, AtFlags::empty());
+        }
+        Ok(Abilities {
+            symlinks,
+            links,
+            exchange,
+            xattrs,
+        })
+    }
+
+    pub(crate) fn make(&self, name: &str) -> Result<OwnedFd, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         openat(&self.base, name, flags, Mode::from_raw_mode(0o644))
     }
@@ -166,7 +187,7 @@ impl Files {
         }
     }
 
-    fn durable(&self, file: &OwnedFd) -> Result<(), Errno> {
+    pub(crate) fn durable(&self, file: &OwnedFd) -> Result<(), Errno> {
         if self.sync { fsync(file) } else { Ok(()) }
     }
 
@@ -184,6 +205,8 @@ impl Files {
                 self.register(file, slot, action, way)?
             }
             (Object::Size { file }, Want::Do(action)) => self.size(file, action, way)?,
+            (Object::Time { file }, Want::Do(action)) => self.time(file, action, way)?,
+            (Object::Xattr { file }, Want::Do(action)) => self.xattr(file, action, way)?,
             (Object::Log { round, file }, Want::Do(action)) => {
                 self.log(round, file, action, way)?
             }
@@ -259,6 +282,58 @@ impl Files {
         Ok(action.clone())
     }
 
+    fn time(&mut self, file: u32, action: &Action, way: Way) -> Result<Action, Trouble> {
+        let name = format!("a{file}");
+        let by_name = way.choice.is_multiple_of(2);
+        if let Action::Write(value) = action {
+            let Some(seconds) = seconds(*value) else {
+                return Err(Trouble::Wrong(format!("{action}: no time")));
+            };
+            let fd = self.file(name.clone(), true, way)?;
+            if by_name {
+                utimensat(&self.base, name, &times(seconds), AtFlags::empty())?;
+            } else {
+                futimens(&*fd, &times(seconds))?;
+            }
+            self.durable(&fd)?;
+            return Ok(action.clone());
+        }
+        let stat = if by_name {
+            statat(&self.base, name, AtFlags::empty())?
+        } else {
+            fstat(&*self.file(name, false, way)?)?
+        };
+        match of_seconds(stat.st_mtime) {
+            Some(value) => Ok(read_one(value)),
+            None => Err(Trouble::Wrong(format!(
+                "time of change is {}, which nobody set",
+                stat.st_mtime
+            ))),
+        }
+    }
+
+    fn xattr(&mut self, file: u32, action: &Action, way: Way) -> Result<Action, Trouble> {
+        let fd = self.file(format!("a{file}"), matches!(action, Action::Write(_)), way)?;
+        if let Action::Write(value) = action {
+            let text = value.to_string();
+            fsetxattr(&*fd, XATTR, text.as_bytes(), XattrFlags::empty())?;
+            self.durable(&fd)?;
+            return Ok(action.clone());
+        }
+        let mut bytes = [0; 32];
+        let length = match fgetxattr(&*fd, XATTR, &mut bytes[..]) {
+            Err(Errno::NODATA) => return Ok(read_one(0)),
+            length => length?,
+        };
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        match text.parse() {
+            Ok(value) => Ok(read_one(value)),
+            Err(_) => Err(Trouble::Wrong(format!(
+                "attribute is {text:?}, which nobody set"
+            ))),
+        }
+    }
+
     fn log(&mut self, round: u64, file: u32, action: &Action, way: Way) -> Result<Action, Trouble> {
         let (name, place) = (format!("l{round}-{file}"), log_place(round, file));
         match action {
@@ -291,97 +366,28 @@ impl Files {
             }
         }
     }
-
-    fn name(&mut self, group: u32, action: &Action, way: Way) -> Result<Action, Trouble> {
-        let kind = match group % 3 {
-            0 if way.links => Kind::Link,
-            2 => Kind::Dir,
-            _ => Kind::File,
-        };
-        let path = |name: u8| format!("d{group}/n{name}");
-        let (outcome, done) = match *action {
-            Action::Create { name, id, .. } => {
-                let done = happened(self.create(&path(name), id, kind), Errno::EXIST)?;
-                let id = if kind == Kind::Link { id } else { 1 };
-                (Action::Create { name, id, done }, done)
-            }
-            Action::Remove { name, .. } => {
-                let flags = match kind {
-                    Kind::Dir => AtFlags::REMOVEDIR,
-                    _ => AtFlags::empty(),
-                };
-                let done = happened(unlinkat(&self.base, path(name), flags), Errno::NOENT)?;
-                (Action::Remove { name, done }, done)
-            }
-            Action::Rename { from, to, .. } => {
-                let renamed = renameat(&self.base, path(from), &self.base, path(to));
-                let done = happened(renamed, Errno::NOENT)?;
-                (Action::Rename { from, to, done }, done)
-            }
-            Action::Look { name, .. } => {
-                let found = self.look(&path(name), kind, way)?;
-                (Action::Look { name, found }, false)
-            }
-            _ => return Err(Trouble::Wrong(format!("{action}: not for a directory"))),
-        };
-        if done && self.sync {
-            fsync(self.directory(group)?)?;
-        }
-        Ok(outcome)
-    }
-
-    fn create(&self, path: &str, id: u64, kind: Kind) -> Result<(), Errno> {
-        match kind {
-            Kind::Link => symlinkat(id.to_string(), &self.base, path),
-            Kind::File => self.make(path).map(drop),
-            Kind::Dir => mkdirat(&self.base, path, Mode::from_raw_mode(0o755)),
-        }
-    }
-
-    fn look(&self, path: &str, kind: Kind, way: Way) -> Result<Option<u64>, Trouble> {
-        if kind == Kind::Link {
-            return match readlinkat(&self.base, path, Vec::new()) {
-                Ok(target) => match target.to_str().ok().and_then(|id| id.parse().ok()) {
-                    Some(id) => Ok(Some(id)),
-                    None => Err(Trouble::Wrong(format!("{path} leads to {target:?}"))),
-                },
-                Err(Errno::NOENT) => Ok(None),
-                Err(error) => Err(error.into()),
-            };
-        }
-        let looked = if way.choice.is_multiple_of(2) {
-            statat(&self.base, path, AtFlags::SYMLINK_NOFOLLOW).map(drop)
-        } else {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            openat(&self.base, path, flags, Mode::empty()).map(drop)
-        };
-        Ok(happened(looked, Errno::NOENT)?.then_some(1))
-    }
-
-    fn directory(&self, group: u32) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat(&self.base, format!("d{group}"), flags, Mode::empty())
-    }
-
-    fn list(&self, group: u32) -> Result<Vec<Action>, Errno> {
-        let mut present = [false; NAMES as usize];
-        for entry in Dir::new(self.directory(group)?)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            for (n, present) in present.iter_mut().enumerate() {
-                *present |= name == format!("n{n}").as_bytes();
-            }
-        }
-        let listed = |(name, present)| Action::Listed { name, present };
-        Ok((0..NAMES).zip(present).map(listed).collect())
-    }
 }
 
 /// Did it happen, or was it refused for the one reason that a model knows?
-fn happened(result: Result<(), Errno>, refusal: Errno) -> Result<bool, Errno> {
+pub(crate) fn happened(result: Result<(), Errno>, refusal: Errno) -> Result<bool, Errno> {
     match result {
         Ok(()) => Ok(true),
         Err(error) if error == refusal => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+fn times(seconds: i64) -> Timestamps {
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: 0,
+    };
+    Timestamps {
+        last_access: time,
+        last_modification: time,
+    }
+}
+
+fn read_one(value: u64) -> Action {
+    Action::Read(vec![Run { words: 1, value }])
 }

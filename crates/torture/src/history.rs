@@ -1,6 +1,7 @@
 //! What was seen: an operation, when it began and ended, and what came out of it. Histories hold
 //! nothing else; a judge who trusts the file system's own counters would judge nothing.
 
+use crate::plan::XATTR;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,10 +27,20 @@ pub enum Object {
         /// Number of the log.
         file: u32,
     },
-    /// A directory with few names.
+    /// A few names, in one directory or in two.
     Names {
         /// Number of the directory.
         group: u32,
+    },
+    /// The time of change of a file, set by programs.
+    Time {
+        /// Number of the file.
+        file: u32,
+    },
+    /// An extended attribute of a file.
+    Xattr {
+        /// Number of the file.
+        file: u32,
     },
 }
 
@@ -40,6 +51,8 @@ impl fmt::Display for Object {
             Object::Size { file } => write!(f, "size of file s{file}"),
             Object::Log { round, file } => write!(f, "log l{round}-{file}"),
             Object::Names { group } => write!(f, "directory d{group}"),
+            Object::Time { file } => write!(f, "time of change of file a{file}"),
+            Object::Xattr { file } => write!(f, "attribute {XATTR} of file a{file}"),
         }
     }
 }
@@ -51,6 +64,17 @@ pub struct Run {
     pub words: u32,
     /// The value they hold.
     pub value: u64,
+}
+
+/// What came out of a renaming that does not replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Moved {
+    /// It was done.
+    Done,
+    /// The old name was not there.
+    Missing,
+    /// The new name was there.
+    Taken,
 }
 
 /// What was asked and what came out. Values are unique in a run; 0 is how a record begins.
@@ -97,6 +121,24 @@ pub enum Action {
         /// It was renamed.
         done: bool,
     },
+    /// Renaming, which does not replace.
+    Move {
+        /// The old name.
+        from: u8,
+        /// The new name.
+        to: u8,
+        /// What came out.
+        moved: Moved,
+    },
+    /// Two names change places; not done: one of them was not there.
+    Exchange {
+        /// The one.
+        from: u8,
+        /// The other.
+        to: u8,
+        /// They have changed.
+        done: bool,
+    },
     /// A name was looked up.
     Look {
         /// The name.
@@ -129,7 +171,9 @@ impl Action {
             | Action::Wrong(_) => true,
             Action::Create { done, .. }
             | Action::Remove { done, .. }
-            | Action::Rename { done, .. } => !done,
+            | Action::Rename { done, .. }
+            | Action::Exchange { done, .. } => !done,
+            Action::Move { moved, .. } => *moved != Moved::Done,
             Action::Write(_) | Action::SetSize(_) | Action::GrowTo(_) | Action::Append(_) => false,
         }
     }
@@ -141,7 +185,9 @@ impl Action {
             | Action::Remove { name, .. }
             | Action::Look { name, .. }
             | Action::Listed { name, .. } => vec![*name],
-            Action::Rename { from, to, .. } => vec![*from, *to],
+            Action::Rename { from, to, .. }
+            | Action::Move { from, to, .. }
+            | Action::Exchange { from, to, .. } => vec![*from, *to],
             _ => Vec::new(),
         }
     }
@@ -210,6 +256,18 @@ impl fmt::Display for Action {
             Action::Rename { from, to, done } => {
                 let what = if *done { "done" } else { "does not exist" };
                 write!(f, "rename n{from} to n{to}: {what}")
+            }
+            Action::Move { from, to, moved } => {
+                let what = match moved {
+                    Moved::Done => "done",
+                    Moved::Missing => "does not exist",
+                    Moved::Taken => "exists already",
+                };
+                write!(f, "rename n{from} to n{to}, not replacing: {what}")
+            }
+            Action::Exchange { from, to, done } => {
+                let what = if *done { "done" } else { "does not exist" };
+                write!(f, "exchange n{from} and n{to}: {what}")
             }
             Action::Look { name, found } => match found {
                 Some(id) => write!(f, "look up n{name}: {}", shown(*id)),

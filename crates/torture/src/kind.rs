@@ -1,7 +1,7 @@
 //! What kind of fault a violation is, as far as that can be said for certain.
 
 use crate::checker::Checker;
-use crate::history::{Action, Operation};
+use crate::history::{Action, Moved, Operation};
 use crate::model::oracle;
 use crate::shrink::Shrunk;
 use std::fmt;
@@ -53,7 +53,11 @@ pub(crate) fn kind<'a>(
         Action::Wrong(_) => return Kind::WrongAnswer,
         Action::Create { done: true, .. }
         | Action::Remove { done: true, .. }
-        | Action::Rename { done: true, .. } => return Kind::WrongSuccess,
+        | Action::Rename { done: true, .. }
+        | Action::Exchange { done: true, .. }
+        | Action::Move {
+            moved: Moved::Done, ..
+        } => return Kind::WrongSuccess,
         Action::Read(runs) if runs.len() > 1 => return Kind::TornRecord,
         Action::Read(_) => Kind::StaleRead,
         Action::Size(_) => Kind::StaleSize,
@@ -75,7 +79,10 @@ fn right_at_first(seen: &Action) -> bool {
         Action::Size(size) => *size == 0,
         Action::Look { found, .. } => found.is_none(),
         Action::Listed { present, .. } => !present,
-        Action::Remove { done, .. } | Action::Rename { done, .. } => !done,
+        Action::Remove { done, .. }
+        | Action::Rename { done, .. }
+        | Action::Exchange { done, .. } => !done,
+        Action::Move { moved, .. } => *moved == Moved::Missing,
         _ => false,
     }
 }
@@ -101,7 +108,9 @@ fn made(change: &Operation, seen: &Action) -> bool {
                 Action::Create { name: of, id, .. } => {
                     of == name && there.is_none_or(|it| it == id)
                 }
-                Action::Rename { from, to, .. } => [from, to].contains(&name),
+                Action::Rename { from, to, .. }
+                | Action::Move { from, to, .. }
+                | Action::Exchange { from, to, .. } => [from, to].contains(&name),
                 _ => false,
             }
         }
@@ -116,6 +125,7 @@ fn sight(seen: &Action) -> Option<(u8, Option<u64>)> {
         | Action::Create { name, .. }
         | Action::Remove { name, .. }
         | Action::Rename { from: name, .. } => Some((name, None)),
+        Action::Move { to, .. } => Some((to, None)),
         _ => None,
     }
 }

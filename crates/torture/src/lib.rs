@@ -19,6 +19,7 @@ mod judge;
 mod kill;
 mod kind;
 mod model;
+mod names;
 mod plan;
 mod random;
 mod record;
@@ -28,7 +29,7 @@ mod shrink;
 mod worker;
 
 pub use crew::Link;
-pub use history::{Action, Object, Operation, Run};
+pub use history::{Action, Moved, Object, Operation, Run};
 pub use judge::{Judge, Violation};
 pub use kill::{Hook, Kills, command};
 pub use kind::Kind;

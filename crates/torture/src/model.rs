@@ -1,7 +1,7 @@
 //! What one machine would answer: for each kind of object its states, and what an operation makes
 //! of a state.
 
-use crate::history::{Action, Object, Operation, shown};
+use crate::history::{Action, Moved, Object, Operation, shown};
 use crate::plan::NAMES;
 
 /// How an object is.
@@ -21,7 +21,7 @@ impl State {
     /// How an object begins.
     pub(crate) fn initial(object: Object) -> State {
         match object {
-            Object::Register { .. } => State::Value(0),
+            Object::Register { .. } | Object::Time { .. } | Object::Xattr { .. } => State::Value(0),
             Object::Size { .. } => State::Size(0),
             Object::Log { .. } => State::Records(0),
             Object::Names { .. } => State::Names(vec![None; usize::from(NAMES)]),
@@ -149,6 +149,17 @@ fn names(now: &[Option<u64>], action: &Action) -> Option<Vec<Option<u64>>> {
                 (None, true) => None,
             }
         }
+        Action::Move { from, to, moved } => match (at(from)?, at(to)?, moved) {
+            (Some(id), None, Moved::Done) => Some(with(&[(from, None), (to, Some(id))])),
+            (_, _, Moved::Done) => None,
+            (there, _, Moved::Missing) => same(there.is_none()),
+            (_, there, Moved::Taken) => same(there.is_some()),
+        },
+        Action::Exchange { from, to, done } => match (at(from)?, at(to)?, done) {
+            (Some(one), Some(other), true) => Some(with(&[(from, Some(other)), (to, Some(one))])),
+            (one, other, false) => same(one.is_none() || other.is_none()),
+            _ => None,
+        },
         Action::Look { name, found } => same(at(name)? == found),
         Action::Listed { name, present } => same(at(name)?.is_some() == present),
         _ => None,

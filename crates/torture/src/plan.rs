@@ -20,6 +20,9 @@ pub(crate) const SLOTS: [(u64, usize); 5] = [
 /// Length of a register file.
 pub(crate) const REGISTERS_LENGTH: u64 = 8192;
 
+/// The extended attribute that is set and read.
+pub(crate) const XATTR: &str = "user.torture";
+
 /// When a run ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
@@ -76,8 +79,39 @@ impl Plan {
         self.files.div_ceil(4)
     }
 
+    pub(crate) fn attribute_files(&self) -> u32 {
+        self.files.div_ceil(4)
+    }
+
     pub(crate) fn groups(&self) -> u32 {
         self.files
+    }
+}
+
+/// What the tree can do, as far as it differs between file systems.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Abilities {
+    /// Symbolic links.
+    pub(crate) symlinks: bool,
+    /// More than one name for a file.
+    pub(crate) links: bool,
+    /// Renaming that does not replace, or exchanges.
+    pub(crate) exchange: bool,
+    /// Extended attributes.
+    pub(crate) xattrs: bool,
+}
+
+impl Abilities {
+    /// What is not tried, since the tree cannot.
+    pub(crate) fn missing(self) -> Vec<String> {
+        let all = [
+            (self.symlinks, "symbolic links"),
+            (self.links, "links"),
+            (self.exchange, "renaming that exchanges or does not replace"),
+            (self.xattrs, "extended attributes"),
+        ];
+        let missing = all.iter().filter(|(can, _)| !can);
+        missing.map(|(_, what)| (*what).to_owned()).collect()
     }
 }
 
@@ -94,7 +128,7 @@ pub(crate) enum Order {
     Work {
         round: u64,
         operations: u32,
-        links: bool,
+        can: Abilities,
     },
     /// Read the logs of a round for the last time and remove them.
     End { round: u64 },
@@ -108,6 +142,6 @@ pub(crate) struct Reply {
     pub(crate) operations: Vec<crate::history::Operation>,
     /// The order could not be carried out.
     pub(crate) error: Option<String>,
-    /// The tree knows symbolic links.
-    pub(crate) links: bool,
+    /// What the tree can do.
+    pub(crate) can: Abilities,
 }

@@ -22,6 +22,23 @@ pub(crate) fn value(process: u32, counter: u32) -> u64 {
     ((u64::from(process) + 1) << 32) | u64::from(counter)
 }
 
+/// Bits of a time that count; the others say whose it is.
+const TIME_BITS: u32 = 20;
+
+/// A value as seconds since the epoch, if it fits into what every file system can keep.
+pub(crate) fn seconds(value: u64) -> Option<i64> {
+    let (process, counter) = (value >> 32, value & u64::from(u32::MAX));
+    let fits = counter < 1 << TIME_BITS && process < 1 << (31 - TIME_BITS);
+    fits.then_some(((process << TIME_BITS) | counter) as i64)
+}
+
+/// The value behind a time.
+pub(crate) fn of_seconds(seconds: i64) -> Option<u64> {
+    let seconds = u64::try_from(seconds).ok()?;
+    let (process, counter) = (seconds >> TIME_BITS, seconds & ((1 << TIME_BITS) - 1));
+    (seconds == 0 || process > 0).then_some((process << 32) | counter)
+}
+
 /// A record of `length` bytes at a place (of its file and offset).
 pub(crate) fn encode(value: u64, place: u64, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length);
@@ -94,6 +111,19 @@ mod tests {
         assert!(decode(&bytes, 65).is_err(), "at another place");
         bytes[9] ^= 1;
         assert!(decode(&bytes, 64).unwrap_err().contains("byte 8"));
+    }
+
+    #[test]
+    fn a_time_tells_its_value() {
+        for (process, counter) in [(0, 1), (5, 77), (2046, (1 << 20) - 1)] {
+            let value = value(process, counter);
+            assert_eq!(of_seconds(seconds(value).unwrap()), Some(value));
+        }
+        assert!(seconds(value(0, 1 << 20)).is_none() && seconds(value(2047, 1)).is_none());
+        assert_eq!(
+            (of_seconds(0), of_seconds(77), of_seconds(-1)),
+            (Some(0), None, None)
+        );
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct Report {
     pub undecided: u64,
     /// What no order explains.
     pub violations: Vec<Violation>,
+    /// What was not tried, since the tree cannot.
+    pub not_tried: Vec<String>,
     /// What else is wrong: workers that did not answer, whatever the caller adds.
     pub faults: Vec<String>,
     /// What the caller adds that is right.
@@ -60,6 +62,7 @@ impl Report {
             torn: 0,
             undecided: 0,
             violations: Vec::new(),
+            not_tried: Vec::new(),
             faults: Vec::new(),
             notes: Vec::new(),
         }
@@ -168,6 +171,10 @@ impl Report {
         for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
             let _ = writeln!(text, "{count} {what}");
         }
+        if !self.not_tried.is_empty() {
+            let list = self.not_tried.join(", ");
+            let _ = writeln!(text, "not tried, since the tree cannot: {list}");
+        }
         for note in &self.notes {
             let _ = writeln!(text, "{note}");
         }
@@ -218,6 +225,7 @@ impl Report {
             "torn": self.torn,
             "undecided": self.undecided,
             "violations": self.violations.iter().map(violation).collect::<Vec<_>>(),
+            "not_tried": self.not_tried,
             "faults": self.faults,
             "notes": self.notes,
         })

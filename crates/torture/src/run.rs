@@ -8,7 +8,7 @@ use crate::crew::{Crew, End, Link};
 use crate::history::Operation;
 use crate::judge::Judge;
 use crate::kill::{Killer, Kills};
-use crate::plan::{Clock, Limit, Options, Order, Plan};
+use crate::plan::{Abilities, Clock, Limit, Options, Order, Plan};
 use crate::random::Random;
 use crate::report::Report;
 
@@ -47,14 +47,15 @@ pub fn run(options: &Options, outside: Outside<'_>) -> Result<Report, String> {
     let kills = outside.kills.any();
     let mut crew = Crew::start(options, (&dir, kills), outside.launch)?;
     let all: Vec<usize> = (0..crew.plans.len()).collect();
-    let links = match set_up(&mut crew, &all) {
-        Ok(links) => links,
+    let can = match set_up(&mut crew, &all) {
+        Ok(can) => can,
         Err(end) => return Err(told(&crew, end)),
     };
+    report.not_tried = can.missing();
     let killer = kills.then(|| Killer::start(outside.kills, &options.mounts, options.seed));
     let mut rounds = Rounds {
         options,
-        links,
+        can,
         clock: outside.clock,
         killer,
         judge: Judge::new(options.atomic),
@@ -94,9 +95,9 @@ fn told(crew: &Crew, end: End) -> String {
     }
 }
 
-fn set_up(crew: &mut Crew, all: &[usize]) -> Result<bool, End> {
+fn set_up(crew: &mut Crew, all: &[usize]) -> Result<Abilities, End> {
     let replies = crew.order(&all[..1], Order::Setup)?;
-    let links = replies.iter().all(|reply| reply.links);
+    let can = replies.first().map(|reply| reply.can).unwrap_or_default();
     crew.order(&all[1..], Order::Find)
         .map_err(|end| match end {
             End::Failed(error) => {
@@ -104,13 +105,13 @@ fn set_up(crew: &mut Crew, all: &[usize]) -> Result<bool, End> {
             }
             end => end,
         })?;
-    Ok(links)
+    Ok(can)
 }
 
 /// The rounds of a run.
 struct Rounds<'a> {
     options: &'a Options,
-    links: bool,
+    can: Abilities,
     clock: Clock,
     killer: Option<Killer>,
     judge: Judge,
@@ -156,7 +157,7 @@ impl Rounds<'_> {
         let work = Order::Work {
             round,
             operations: 20 + self.random.below(180) as u32,
-            links: self.links,
+            can: self.can,
         };
         let mut replies = crew.order(&all, work)?;
         replies.extend(crew.order(&of(1), Order::End { round })?);

@@ -2,10 +2,11 @@
 //! with what it saw; while it works it does nothing else, so that saying does not disturb seeing.
 
 use crate::files::{Files, Trouble, Want, Way};
-use crate::history::{Action, Object, Operation};
-use crate::plan::{Clock, NAMES, Order, Plan, Reply, SLOTS};
+use crate::history::{Action, Moved, Object, Operation};
+use crate::names::identity;
+use crate::plan::{Abilities, Clock, NAMES, Order, Plan, Reply, SLOTS};
 use crate::random::Random;
-use crate::record::value;
+use crate::record::{seconds, value};
 use rustix::io::Errno;
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -72,16 +73,16 @@ impl Worker<'_> {
         let mut reply = Reply::default();
         let result = match order {
             Order::Setup => Files::set_up(self.plan)
-                .map(|links| reply.links = links)
+                .map(|can| reply.can = can)
                 .and_then(|()| self.found().map(drop)),
             Order::Find => self.found().map(drop),
             Order::Begin { round } => self.begin(round),
             Order::Work {
                 round,
                 operations,
-                links,
+                can,
             } => {
-                self.round(round, operations, links, &mut reply.operations);
+                self.round(round, operations, can, &mut reply.operations);
                 Ok(())
             }
             Order::End { round } => {
@@ -136,7 +137,7 @@ impl Worker<'_> {
         let way = Way {
             long: false,
             choice: 1,
-            links: true,
+            can: Abilities::default(),
         };
         for file in 0..self.plan.logs() {
             let object = Object::Log { round, file };
@@ -149,7 +150,7 @@ impl Worker<'_> {
         }
     }
 
-    fn round(&mut self, round: u64, operations: u32, links: bool, seen: &mut Vec<Operation>) {
+    fn round(&mut self, round: u64, operations: u32, can: Abilities, seen: &mut Vec<Operation>) {
         let purpose = (round << 16) | (u64::from(self.plan.process) + 1);
         let mut random = Random::of(self.plan.seed, purpose);
         // All workers of a round prefer the same objects, and go at the same pace.
@@ -158,11 +159,11 @@ impl Worker<'_> {
             files.forget_logs();
         }
         for _ in 0..operations {
-            let (object, want) = self.choose(round, common, &mut random);
+            let (object, want) = self.choose((round, common), can, &mut random);
             let way = Way {
                 long: random.one_in(2),
                 choice: random.next(),
-                links,
+                can,
             };
             if !self.one(object, &want, way, seen) {
                 return;
@@ -208,7 +209,7 @@ impl Worker<'_> {
                 if let Want::Do(action) = want
                     && !action.observes()
                 {
-                    let action = tried(action, object, way.links);
+                    let action = tried(action, object, way.can);
                     seen.push(operation(action, false));
                 }
             }
@@ -224,7 +225,12 @@ impl Worker<'_> {
         true
     }
 
-    fn choose(&mut self, round: u64, common: u64, random: &mut Random) -> (Object, Want) {
+    fn choose(
+        &mut self,
+        (round, common): (u64, u64),
+        can: Abilities,
+        random: &mut Random,
+    ) -> (Object, Want) {
         let hot = !random.one_in(3);
         let mut pick = |count: u32, salt: u32| {
             let any = if hot { common >> salt } else { random.next() };
@@ -235,9 +241,10 @@ impl Worker<'_> {
         let size = pick(self.plan.size_files(), 24);
         let log = pick(self.plan.logs(), 32);
         let group = pick(self.plan.groups(), 40);
+        let file_a = pick(self.plan.attribute_files(), 48);
         let fresh = value(self.plan.process, self.counter);
         self.counter += 1;
-        match random.below(20) {
+        match random.below(22) {
             0..=4 => (
                 Object::Register { file, slot },
                 Want::Do(Action::Read(Vec::new())),
@@ -255,7 +262,8 @@ impl Worker<'_> {
                 };
                 (Object::Log { round, file: log }, Want::Do(action))
             }
-            _ => (Object::Names { group }, choose_name(random, fresh)),
+            15..=19 => (Object::Names { group }, choose_name(random, can, fresh)),
+            _ => choose_attribute(random, can, file_a, fresh),
         }
     }
 
@@ -272,37 +280,54 @@ impl Worker<'_> {
     }
 }
 
-fn choose_name(random: &mut Random, fresh: u64) -> Want {
+fn choose_attribute(random: &mut Random, can: Abilities, file: u32, fresh: u64) -> (Object, Want) {
+    let object = if can.xattrs && random.one_in(2) {
+        Object::Xattr { file }
+    } else {
+        Object::Time { file }
+    };
+    // Of a long run the last values do not fit into a time.
+    let fits = seconds(fresh).is_some();
+    let want = if fits && random.one_in(2) {
+        Action::Write(fresh)
+    } else {
+        Action::Read(Vec::new())
+    };
+    (object, Want::Do(want))
+}
+
+fn choose_name(random: &mut Random, can: Abilities, fresh: u64) -> Want {
     let name = random.below(u64::from(NAMES)) as u8;
     let to = (name + 1 + random.below(u64::from(NAMES) - 1) as u8) % NAMES;
     let done = true;
-    Want::Do(match random.below(10) {
+    let from = name;
+    Want::Do(match random.below(12) {
         0..=2 => Action::Create {
             name,
             id: fresh,
             done,
         },
         3..=4 => Action::Remove { name, done },
-        5 => Action::Rename {
-            from: name,
+        5 if can.exchange => Action::Move {
+            from,
             to,
-            done,
+            moved: Moved::Done,
         },
-        6..=8 => Action::Look { name, found: None },
+        6 if can.exchange => Action::Exchange { from, to, done },
+        5..=7 => Action::Rename { from, to, done },
+        8..=10 => Action::Look { name, found: None },
         _ => return Want::List,
     })
 }
 
 /// What may have happened, when the outcome got lost.
-fn tried(action: &Action, object: Object, links: bool) -> Action {
+fn tried(action: &Action, object: Object, can: Abilities) -> Action {
     match (action, object) {
-        (Action::Create { name, .. }, Object::Names { group }) if group % 3 != 0 || !links => {
-            Action::Create {
-                name: *name,
-                id: 1,
-                done: true,
-            }
-        }
+        (Action::Create { name, id, .. }, Object::Names { group }) => Action::Create {
+            name: *name,
+            id: identity(group, can, *id),
+            done: true,
+        },
         _ => action.clone(),
     }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use ariel_torture::{Action, Judge, Kind, Object, Operation, Run, Violation};
+use ariel_torture::{Action, Judge, Kind, Moved, Object, Operation, Run, Violation};
 
 const RECORD: Object = Object::Register { file: 0, slot: 0 };
 const SIZE: Object = Object::Size { file: 0 };
@@ -223,6 +223,42 @@ fn a_name_back_from_the_dead_is_found() {
     assert_eq!(found.possible, ["no such name"]);
     assert_eq!(found.kind, Kind::StaleName);
     assert_eq!(found.origins.len(), 2);
+}
+
+#[test]
+fn names_change_places_in_one_step_and_are_not_replaced() {
+    let exchange = |done| Action::Exchange {
+        from: 0,
+        to: 1,
+        done,
+    };
+    let history = |seen: [Option<u64>; 2], refused: bool| {
+        let moved = if refused { Moved::Taken } else { Moved::Done };
+        vec![
+            op(NAMES, 0, (1, 2), exchange(false)),
+            op(NAMES, 0, (3, 4), create(0, 100, true)),
+            op(NAMES, 0, (5, 6), create(1, 200, true)),
+            op(NAMES, 0, (7, 20), exchange(true)),
+            op(NAMES, 1, (8, 9), look(0, seen[0])),
+            op(NAMES, 1, (10, 11), look(1, seen[1])),
+            op(
+                NAMES,
+                1,
+                (21, 22),
+                Action::Move {
+                    from: 0,
+                    to: 1,
+                    moved,
+                },
+            ),
+        ]
+    };
+    clean(history([Some(100), Some(200)], true));
+    clean(history([Some(200), Some(100)], true));
+    clean(history([Some(100), Some(100)], true));
+    violation(history([Some(200), Some(200)], true));
+    let found = violation(history([Some(100), Some(200)], false));
+    assert_eq!(found.kind, Kind::WrongSuccess);
 }
 
 #[test]
