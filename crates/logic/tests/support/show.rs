@@ -4,8 +4,8 @@
 use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Kind, Op, Outcome, Recall, Right, Set, ToClient, ToServer,
-    What, WriteMode,
+    Access, Attr, Fid, Grant, Hold, Holding, Kind, Op, Outcome, Recall, Right, Set, ToClient,
+    ToServer, Unseen, What, WriteMode,
 };
 
 /// What a fid is called.
@@ -233,27 +233,31 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
             holdings,
             unseen,
         } => {
-            let held = holdings.iter().map(|holding| {
-                let fid = name(disk, holding.fid);
-                format!("{fid} {:?} {}", holding.right, hold(holding.hold))
-            });
-            let unseen = unseen
-                .iter()
-                .map(|change| format!("unseen #{}", change.request));
-            let all: Vec<String> = held.chain(unseen).collect();
-            let all = if all.is_empty() {
-                "nothing".to_owned()
-            } else {
-                all.join(", ")
-            };
             let of = match part {
                 (0, 1) => String::new(),
                 (part, parts) => format!(", part {} of {parts}", part + 1),
             };
+            let all = reasserted(disk, holdings, unseen);
             format!("Reassert for @{boot}{of}: {all}")
         }
         ToServer::KeepAlive { .. } => "KeepAlive".into(),
         ToServer::Goodbye => "Goodbye".into(),
+    }
+}
+
+fn reasserted(disk: &MemoryDisk, holdings: &[Holding], unseen: &[Unseen]) -> String {
+    let held = holdings.iter().map(|holding| {
+        let fid = name(disk, holding.fid);
+        format!("{fid} {:?} {}", holding.right, hold(holding.hold))
+    });
+    let unseen = unseen
+        .iter()
+        .map(|change| format!("unseen #{}", change.request));
+    let all: Vec<String> = held.chain(unseen).collect();
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
     }
 }
 
