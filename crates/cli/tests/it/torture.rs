@@ -1,8 +1,8 @@
 //! `ariel torture` on real mounts is clean, and tells what cannot be run.
 
 use crate::harness::cell::CellOptions;
-use crate::harness::process::run_within;
-use crate::harness::{Cell, Pair, Scratch, ariel, real_system, run, say, text};
+use crate::harness::process::{Proc, run_within};
+use crate::harness::{Cell, Pair, Scratch, ariel, eventually, real_system, run, say, text};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,12 @@ fn is_soak(test: &str) -> bool {
     soak && real_system(test)
 }
 
+fn directories(cell: &Cell) -> usize {
+    let entries = fs::read_dir(cell.scratch().path()).unwrap();
+    let is_dir = |entry: &std::io::Result<fs::DirEntry>| entry.as_ref().unwrap().path().is_dir();
+    entries.filter(is_dir).count()
+}
+
 /// Runs `ariel torture` on a cell of its own, which must be found clean; its report.
 fn clean_cell(cell: &Cell, args: &[&str]) -> serde_json::Value {
     let mut words = vec!["torture", "--json", "--seconds", "60"];
@@ -31,10 +37,8 @@ fn clean_cell(cell: &Cell, args: &[&str]) -> serde_json::Value {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["linearizable"], true, "{report}");
     assert_eq!(report["undecided"], 0, "{report}");
-    let left = fs::read_dir(cell.scratch().path()).unwrap();
-    let left = left.filter(|entry| entry.as_ref().unwrap().path().is_dir());
     assert_eq!(
-        left.count(),
+        directories(cell),
         1,
         "only the data of the test's own server stays"
     );
@@ -130,6 +134,75 @@ fn a_local_directory_is_linearizable_and_its_report_is_json() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["linearizable"], true, "{report}");
     assert!(report["operations"].as_u64() >= Some(5000), "{report}");
+}
+
+/// Commands that only note that it was their turn; one that fails ends the run as not run.
+#[test]
+fn commands_that_kill_are_run_in_turn_with_the_mount() {
+    let scratch = Scratch::new("torture-hooks");
+    let (dir, notes) = (scratch.dir("tree"), scratch.join("notes"));
+    let note = |what: &str| format!("echo {what} $TORTURE_MOUNT >> {}", notes.display());
+    let torture = |client: &str, seconds: &str| {
+        let mut command = ariel(&["torture", "--json", "--every", "0.1", "--seconds", seconds]);
+        command.arg("--local").arg(&dir);
+        command.args(["--kill-client", client, "--kill-server", &note("server")]);
+        run_within(&mut command, LIMIT)
+    };
+    let output = torture(&note("client"), "3");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = fs::read_to_string(&notes).unwrap();
+    assert_eq!(report["kills"], said.lines().count(), "{report}");
+    for whom in ["client", "server"] {
+        let line = format!("{whom} {}", dir.display());
+        assert!(said.lines().any(|said| said == line), "{whom}: {said}");
+    }
+    let output = torture("exit 3", "20");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("exit 3") && said.contains("must end with 0"),
+        "{said}"
+    );
+}
+
+/// Ctrl-C at a terminal: the run ends with its round, says what it found, and leaves nothing.
+#[test]
+fn a_run_that_is_interrupted_ends_in_order() {
+    let Some(cell) = Cell::start("torture-interrupted") else {
+        return;
+    };
+    if !real_system("torture-interrupted") {
+        return;
+    }
+    let scratch = cell.scratch();
+    let out = scratch.join("out.json");
+    let mut command = ariel(&["torture", "--json", "--seconds", "100", "--cell", "1"]);
+    command
+        .args(["--processes", "1"])
+        .env("TMPDIR", scratch.path());
+    command.stdout(fs::File::create(&out).unwrap());
+    let mut torture = Proc::spawn(&mut command, Some(cell.watch())).unwrap();
+    let works = |dir: fs::DirEntry| {
+        let tree = fs::read_dir(dir.path().join("mount-1"));
+        tree.is_ok_and(|mut tree| tree.next().is_some())
+    };
+    let runs = eventually(Duration::from_secs(60), || {
+        let mut dirs = fs::read_dir(scratch.path()).unwrap();
+        dirs.any(|dir| works(dir.unwrap()))
+    });
+    assert!(runs, "nothing runs");
+    torture.signal(rustix::process::Signal::INT);
+    let status = torture.wait(LIMIT).unwrap();
+    let said = fs::read_to_string(&out).unwrap();
+    assert!(status.success(), "{status}: {said}");
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["notes"][0], "the server's store is whole");
+    assert_eq!(
+        directories(&cell),
+        1,
+        "only the data of the test's own server stays"
+    );
 }
 
 #[test]
