@@ -8,6 +8,7 @@
 
 use crate::error::StoreError;
 use crate::log::{self, Log};
+use crate::options::Mutant;
 use crate::store::Store;
 use std::collections::BTreeSet;
 use std::thread::JoinHandle;
@@ -115,8 +116,15 @@ impl Store {
         };
         let syncer = self.log.syncer().clone();
         let engine = self.core.index.engine().clone();
+        let mutant = self.options.mutant;
+        if mutant == Some(Mutant::RemovesEarly) {
+            let dead = self.checkpoints.dead.iter();
+            dead.for_each(|segment| drop(self.log.remove(*segment)));
+        }
         let work = move || {
-            syncer.sync()?;
+            if mutant != Some(Mutant::CheckpointsUnsynced) {
+                syncer.sync()?;
+            }
             engine.commit(&batch)
         };
         if self.memory.is_some() {

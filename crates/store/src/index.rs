@@ -7,6 +7,7 @@
 use crate::engine::{Batch, Engine};
 use crate::error::StoreError;
 use crate::key::{self, Key};
+use crate::options::Mutant;
 use crate::value::{self, Counters, Object};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -72,6 +73,8 @@ pub(crate) struct Index {
     frozen: Option<Arc<Batch>>,
     cache: Mutex<Cache>,
     pub(crate) counters: Counters,
+    /// A planted fault of what works on the index.
+    pub(crate) mutant: Option<Mutant>,
     /// Bytes in use of each segment.
     live: BTreeMap<u32, u64>,
     /// Segments of which that changed since it was last put into the index.
@@ -93,7 +96,7 @@ fn damaged(key: &[u8]) -> StoreError {
 }
 
 impl Index {
-    pub(crate) fn new(engine: Arc<dyn Engine>, counters: Counters) -> Self {
+    pub(crate) fn new(engine: Arc<dyn Engine>, counters: Counters, mutant: Option<Mutant>) -> Self {
         Self {
             engine,
             active: Batch::new(),
@@ -101,6 +104,7 @@ impl Index {
             frozen: None,
             cache: Mutex::default(),
             counters,
+            mutant,
             live: BTreeMap::new(),
             touched: BTreeSet::new(),
         }

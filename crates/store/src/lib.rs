@@ -41,7 +41,7 @@ mod value;
 pub use error::StoreError;
 pub use fsck::{fsck, fsck_memory, fsck_memory_with_engine};
 pub use memory::{Failure, Fault, Keep, MemoryDisk, Verb};
-pub use options::Options;
+pub use options::{Mutant, Options};
 pub use report::{Damage, Report};
 pub use store::{Apply, Stats, Store};
 pub use sync::Syncer;

@@ -6,6 +6,7 @@
 
 use crate::disk::{Disk, Files};
 use crate::error::StoreError;
+use crate::options::{Mutant, Options};
 use crate::record::{self, SEGMENT_HEADER_BYTES, SegmentId, Stamp};
 use crate::sync::Syncer;
 use parking_lot::Mutex;
@@ -59,6 +60,8 @@ pub(crate) struct Log {
     repeat: bool,
     /// Bytes appended since the store was opened.
     appended: u64,
+    /// A planted fault.
+    pub(crate) mutant: Option<Mutant>,
     open: Mutex<BTreeMap<u32, Arc<dyn Disk>>>,
 }
 
@@ -120,15 +123,11 @@ fn make_segment(
 
 impl Log {
     /// The empty log of a new partition.
-    pub(crate) fn create(
-        files: Arc<dyn Files>,
-        segment_bytes: u64,
-        identity: u64,
-    ) -> Result<Self, StoreError> {
-        let syncer = Syncer::new(files.clone());
+    pub(crate) fn create(files: Arc<dyn Files>, options: &Options) -> Result<Self, StoreError> {
+        let syncer = Syncer::new(files.clone(), options.mutant);
         let id = SegmentId {
             number: 1,
-            identity,
+            identity: options.identity,
         };
         let disk = make_segment(&*files, &syncer, id, 1)?;
         let end = End {
@@ -136,18 +135,18 @@ impl Log {
             offset: SEGMENT_HEADER_BYTES as u64,
             sequence: 1,
         };
-        Ok(Self::at(files, syncer, segment_bytes, end, disk))
+        Ok(Self::at(files, syncer, options, end, disk))
     }
 
     /// A log that goes on at this place, which nothing may follow, with the record of this number.
     /// `unsure`: the segments that the next sync has to sync.
     pub(crate) fn resume(
         files: Arc<dyn Files>,
-        segment_bytes: u64,
+        options: &Options,
         end: End,
         unsure: &[Segment],
     ) -> Result<Self, StoreError> {
-        let syncer = Syncer::new(files.clone());
+        let syncer = Syncer::new(files.clone(), options.mutant);
         let disk = files
             .open(&segment_name(end.id.number), false)
             .map_err(|e| StoreError::io("open the log", e))?;
@@ -156,13 +155,13 @@ impl Log {
             syncer.wrote(*segment, disk, end.sequence - 1);
         }
         syncer.wrote(end.id.number, &disk, end.sequence - 1);
-        Ok(Self::at(files, syncer, segment_bytes, end, disk))
+        Ok(Self::at(files, syncer, options, end, disk))
     }
 
     fn at(
         files: Arc<dyn Files>,
         syncer: Syncer,
-        segment_bytes: u64,
+        options: &Options,
         end: End,
         disk: Arc<dyn Disk>,
     ) -> Self {
@@ -170,7 +169,7 @@ impl Log {
             files,
             syncer,
             // Places within a segment are kept in 32 bits.
-            segment_bytes: segment_bytes.clamp(1 << 12, 1 << 31),
+            segment_bytes: options.segment_bytes.clamp(1 << 12, 1 << 31),
             id: end.id,
             disk,
             written: end.offset,
@@ -179,6 +178,7 @@ impl Log {
             sequence: end.sequence,
             repeat: false,
             appended: 0,
+            mutant: options.mutant,
             open: Mutex::default(),
         }
     }
@@ -235,6 +235,9 @@ impl Log {
     }
 
     fn next_segment(&mut self) -> Result<(), StoreError> {
+        if self.mutant == Some(Mutant::LosesTail) {
+            self.buffer.clear();
+        }
         self.write_out()?;
         self.disk
             .resize(self.written)

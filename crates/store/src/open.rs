@@ -10,7 +10,7 @@ use crate::index::Index;
 use crate::key;
 use crate::log::{self, Log, segment_name};
 use crate::memory::MemoryDisk;
-use crate::options::Options;
+use crate::options::{Mutant, Options};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
 use crate::roll::Roll;
 use crate::state::{Core, Root};
@@ -125,9 +125,11 @@ fn clear_unfinished(files: &dyn Files) -> Result<bool, StoreError> {
             Ok(_) => return Ok(false),
             Err(e) => return Err(io(e)),
         };
-        if let SegmentHead::First(id, _) = record::parse_segment_header(1, &bytes)
-            && record::parse(id, &bytes, SEGMENT_HEADER_BYTES).is_some()
-        {
+        let finished = match record::parse_segment_header(1, &bytes) {
+            SegmentHead::First(id, _) => record::parse(id, &bytes, SEGMENT_HEADER_BYTES).is_some(),
+            _ => record::was_finished(&bytes),
+        };
+        if finished {
             return Ok(false);
         }
         files.remove(&first).map_err(io)?;
@@ -144,7 +146,7 @@ fn create(
     memory: Option<MemoryDisk>,
     options: &Options,
 ) -> Result<Store, StoreError> {
-    let mut log = Log::create(files, options.segment_bytes, options.identity)?;
+    let mut log = Log::create(files, options)?;
     let mut core = new_core(engine, options)?;
     let root = Root {
         volume: options.volume,
@@ -187,7 +189,7 @@ fn new_core(engine: Arc<dyn Engine>, options: &Options) -> Result<Core, StoreErr
         offset: SEGMENT_HEADER_BYTES as u64,
         sequence: 1,
     };
-    let mut index = Index::new(engine, none);
+    let mut index = Index::new(engine, none, options.mutant);
     if let Some(counters) = index.get_as(&key::counters())? {
         index.counters = counters;
     }
@@ -224,9 +226,11 @@ pub(crate) fn open(
     let mut unsure = Vec::new();
     if purpose == Purpose::Use {
         roll.cut(&*files)?;
-        unsure = roll.write_again(&*files)?;
+        if options.mutant != Some(Mutant::LeavesUnsynced) {
+            unsure = roll.write_again(&*files)?;
+        }
     }
-    let log = Log::resume(files, options.segment_bytes, roll.end, &unsure)?;
+    let log = Log::resume(files, options, roll.end, &unsure)?;
     let mut store = Store {
         core,
         log,

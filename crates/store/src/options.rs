@@ -30,6 +30,61 @@ pub struct Options {
     pub root_mode: u16,
     /// For a new partition: the times of the root.
     pub created: Time,
+    /// A planted fault; for tests of the tests.
+    pub mutant: Option<Mutant>,
+}
+
+/// Faults that can be planted, each a line of code: whoever judges the store must notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Bytes of files are shown without a look at their checksums.
+    SkipsChecksums,
+    /// Recovery leaves the last record of the log out.
+    StopsEarly,
+    /// A sync says that it is done, and does nothing.
+    SyncsNothing,
+    /// A sync that failed is forgotten.
+    SyncsAgain,
+    /// A checkpoint names a place up to which the log is not on stable storage.
+    CheckpointsUnsynced,
+    /// A truncation leaves the bytes behind the new end.
+    KeepsCutBytes,
+    /// Recovery brings changes back, and not the answers to them.
+    ForgetsAnswers,
+    /// Recovery applies each write twice.
+    ReplaysTwice,
+    /// What is in the buffer when a segment ends is written nowhere.
+    LosesTail,
+    /// A segment is removed before the index knows that nothing in it is in use.
+    RemovesEarly,
+    /// Recovery takes torn file bytes for sound ones.
+    TrustsTornBytes,
+    /// Recovery takes whatever does not read for the end of the log.
+    TakesDamageForEnd,
+    /// Recovery leaves what it found as little stable as it was.
+    LeavesUnsynced,
+    /// The name of a new segment is not synced.
+    ForgetsNames,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::SkipsChecksums,
+        Self::StopsEarly,
+        Self::SyncsNothing,
+        Self::SyncsAgain,
+        Self::CheckpointsUnsynced,
+        Self::KeepsCutBytes,
+        Self::ForgetsAnswers,
+        Self::ReplaysTwice,
+        Self::LosesTail,
+        Self::RemovesEarly,
+        Self::TrustsTornBytes,
+        Self::TakesDamageForEnd,
+        Self::LeavesUnsynced,
+        Self::ForgetsNames,
+    ];
 }
 
 impl Default for Options {
@@ -46,6 +101,7 @@ impl Default for Options {
             root_gid: 0,
             root_mode: 0o755,
             created: 0,
+            mutant: None,
         }
     }
 }

@@ -177,6 +177,15 @@ pub(crate) fn lengths(header: &[u8]) -> Option<(usize, usize)> {
     (data <= limits::BULK_BYTES as usize && meta <= META_BYTES_MAX).then_some((data, meta))
 }
 
+/// Does anything in the first segment, whose own header does not read, say that the partition was
+/// finished? Its identity is not known then, so nothing can be verified; but no record that creation
+/// writes says that something was stable before it.
+pub(crate) fn was_finished(bytes: &[u8]) -> bool {
+    let places = (0..bytes.len()).step_by(ALIGN_BYTES);
+    let mut headers = places.filter_map(|at| bytes.get(at..at + HEADER_BYTES));
+    headers.any(|header| lengths(header).is_some() && header[16..24] != [0; 8])
+}
+
 /// What happened, from a header and the bytes after the file bytes; `None`: damaged.
 pub(crate) fn happened(
     segment: SegmentId,

@@ -9,6 +9,7 @@
 use crate::disk::Files;
 use crate::error::StoreError;
 use crate::log::{self, End, Place, Segment, segment_name};
+use crate::options::Mutant;
 use crate::record::{self, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
 use crate::state::Core;
 use std::collections::VecDeque;
@@ -78,7 +79,7 @@ impl<'a> Roll<'a> {
                     known: FORMAT,
                 });
             }
-            SegmentHead::Bad if self.at.sequence == 1 => {
+            SegmentHead::Bad if self.at.sequence == 1 && !record::was_finished(&bytes) => {
                 return Err(StoreError::NotAPartition(PathBuf::new()));
             }
             SegmentHead::Bad => return Err(lost(number, 0)),
@@ -115,7 +116,12 @@ impl<'a> Roll<'a> {
             let Some(record) = record.filter(|r| r.stamp.sequence == self.at.sequence) else {
                 return Ok(false);
             };
-            let sound = record.data_is_sound();
+            let mutant = self.core.index.mutant;
+            let last = record.next == bytes.len() && self.segments.last() == Some(&segment.number);
+            if mutant == Some(Mutant::StopsEarly) && last {
+                return Ok(false);
+            }
+            let sound = record.data_is_sound() || mutant == Some(Mutant::TrustsTornBytes);
             if !sound {
                 if !self.was_stable(bytes, record.next)? {
                     return Ok(false);
@@ -129,6 +135,9 @@ impl<'a> Roll<'a> {
                 );
             }
             self.core.replay(&record, sound)?;
+            if mutant == Some(Mutant::ReplaysTwice) && record.happened.fid().is_some() {
+                self.core.replay(&record, sound)?;
+            }
             self.note(record.stamp);
             self.at.offset = record.next as u64;
             self.at.sequence += 1;
@@ -152,6 +161,9 @@ impl<'a> Roll<'a> {
 
     /// Does a record behind this place say that the one at hand was on stable storage?
     fn was_stable(&self, bytes: &[u8], from: usize) -> Result<bool, StoreError> {
+        if self.core.index.mutant == Some(Mutant::TakesDamageForEnd) {
+            return Ok(false);
+        }
         let says = |number: u32, bytes: &[u8], from: usize| {
             let mut at = from;
             let id = SegmentId {

@@ -6,6 +6,7 @@ use crate::apply;
 use crate::error::StoreError;
 use crate::index::{Changes, Index};
 use crate::log::Place;
+use crate::options::Mutant;
 use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record};
 use crate::txn::{Context, Txn, trouble};
 use crate::value::Object;
@@ -134,8 +135,9 @@ impl Core {
                 context.now = *now;
                 let (outcome, changes) = self.plan(context, op).map_err(refused)?;
                 self.index.commit(changes);
-                if let Some(origin) = origin {
-                    self.answers.put(*origin, outcome);
+                let forgets = self.index.mutant == Some(Mutant::ForgetsAnswers);
+                if let Some(origin) = origin.filter(|_| !forgets) {
+                    self.answers.put(origin, outcome);
                 }
             }
             Happened::Move { fid, offset, .. } => {

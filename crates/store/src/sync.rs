@@ -6,6 +6,7 @@
 
 use crate::disk::{Disk, Files};
 use crate::error::StoreError;
+use crate::options::Mutant;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub struct Syncer {
 #[derive(Debug)]
 struct Shared {
     files: Arc<dyn Files>,
+    /// A planted fault.
+    mutant: Option<Mutant>,
     state: Mutex<State>,
     done: Condvar,
 }
@@ -39,10 +42,11 @@ struct State {
 }
 
 impl Syncer {
-    pub(crate) fn new(files: Arc<dyn Files>) -> Self {
+    pub(crate) fn new(files: Arc<dyn Files>, mutant: Option<Mutant>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 files,
+                mutant,
                 state: Mutex::default(),
                 done: Condvar::new(),
             }),
@@ -76,7 +80,7 @@ impl Syncer {
         state.syncs += 1;
         match result {
             Ok(()) => state.stable = state.stable.max(upto),
-            Err(_) => state.failed = true,
+            Err(_) => state.failed = self.shared.mutant != Some(Mutant::SyncsAgain),
         }
         self.shared.done.notify_all();
         result
@@ -87,6 +91,9 @@ impl Syncer {
         dirty: &BTreeMap<u32, Arc<dyn Disk>>,
         names: bool,
     ) -> Result<(), StoreError> {
+        if self.shared.mutant == Some(Mutant::SyncsNothing) {
+            return Ok(());
+        }
         let result = dirty.values().try_for_each(|disk| disk.sync());
         let result = match names {
             true => result.and_then(|()| self.shared.files.sync()),
@@ -97,7 +104,7 @@ impl Syncer {
 
     /// A segment was made.
     pub(crate) fn made(&self) {
-        self.shared.state.lock().names = true;
+        self.shared.state.lock().names = self.shared.mutant != Some(Mutant::ForgetsNames);
     }
 
     /// Records up to this number were handed to the operating system.

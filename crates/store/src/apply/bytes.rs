@@ -8,6 +8,7 @@ use super::{Applied, xattrs};
 use crate::index::Index;
 use crate::key;
 use crate::log::Place;
+use crate::options::Mutant;
 use crate::txn::{Txn, trouble};
 use crate::value::{Extent, Object};
 use wire::limits::FILE_BYTES;
@@ -106,7 +107,9 @@ pub(super) fn cut(
     if size >= object.attr.size {
         return Ok(());
     }
-    punch(txn, (fid, object), size, u64::MAX)?;
+    if txn.index.mutant != Some(Mutant::KeepsCutBytes) {
+        punch(txn, (fid, object), size, u64::MAX)?;
+    }
     if u64::from(object.inline) > size {
         let mut bytes = inline(txn, fid, object)?;
         bytes.truncate(size as usize);

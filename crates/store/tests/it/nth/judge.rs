@@ -5,7 +5,7 @@ use super::run::{Engine, Run, Wrong};
 use super::scenario::Step;
 use super::truth::{State, Truth, apply};
 use crate::world::*;
-use ariel_store::{Failure, Fault, Keep, MemoryDisk, Options, Verb};
+use ariel_store::{Failure, Fault, Keep, MemoryDisk, Options, StoreError, Verb};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use wire::*;
 
@@ -119,6 +119,38 @@ fn ends(run: &Run<'_>, left: &MemoryDisk, keep: Keep) -> Result<(), Wrong> {
         true => Ok(()),
         false => Err(wrong("what was opened is lost with the machine".to_owned())),
     }
+}
+
+/// After a whole scenario a byte of the log rots: opening says so, or everything that is shown
+/// is as it was. `Ok(false)`: there is no such byte.
+pub fn rot(truth: &Truth<'_>, at: u64, options: &Options) -> Result<bool, Wrong> {
+    let tried = catch_unwind(AssertUnwindSafe(|| try_rot(truth, at, options)));
+    tried.unwrap_or_else(|_| Err("panic".to_owned()))
+}
+
+fn try_rot(truth: &Truth<'_>, mut at: u64, options: &Options) -> Result<bool, Wrong> {
+    let mut run = Run::new(truth, Engine::Map, options)?;
+    run.go(None)?;
+    run.sync().map_err(|e| e.to_string())?;
+    // What the last record is, nobody can tell from a torn end: let it be one that shows nothing.
+    run.live().open_session(99, 7);
+    run.sync().map_err(|e| e.to_string())?;
+    run.store = None;
+    run.disk.crash(Keep::Synced);
+    for (file, len) in run.disk.files() {
+        if at < len {
+            run.damaged = run.disk.flip(&file, at);
+            break;
+        }
+        at -= len;
+    }
+    match run.engine.open(&run.disk, &run.options) {
+        Ok(store) => run.store = Some(store),
+        Err(StoreError::Damaged(_)) => return Ok(run.damaged),
+        Err(error) => return Err(error.to_string()),
+    }
+    run.look()?;
+    Ok(run.damaged)
 }
 
 /// How often each verb is used by a scenario.

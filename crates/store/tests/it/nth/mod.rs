@@ -4,6 +4,7 @@
 //! what was promised is there, and a check finds nothing.
 
 mod judge;
+mod mutants;
 mod run;
 mod scenario;
 mod truth;
@@ -192,4 +193,25 @@ fn any_call_may_be_the_last() {
 fn any_call_may_be_the_last_of_the_engine_too() {
     let tally = try_all(Engine::Redb, choose_crashes);
     report("a crash, redb", &tally, 400);
+}
+
+/// Every so many bytes of a log, one that rots.
+const ROT_STEP: usize = 97;
+
+#[test]
+fn any_byte_may_rot() {
+    let mut tally = Tally::default();
+    for scenario in scenario::all().iter().filter(|s| s.before.is_some()) {
+        let truth = Truth::new(scenario);
+        for at in (0..).step_by(ROT_STEP) {
+            match judge::rot(&truth, at, &scenario.options) {
+                Ok(true) => *tally.tried.entry((scenario.name, None)).or_default() += 1,
+                Ok(false) => break,
+                Err(what) => tally
+                    .wrong
+                    .push((format!("{}: byte {at}", scenario.name), what)),
+            }
+        }
+    }
+    report("rot", &tally, 1_000);
 }

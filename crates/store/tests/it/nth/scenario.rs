@@ -184,8 +184,14 @@ fn writes() -> Vec<Scenario> {
         Step::Look,
         Step::Sync,
     ];
-    let two = vec![create("a"), create("b")];
-    let long = vec![create("a"), put(2, 0, 9_000), create("b"), put(3, 0, 60)];
+    let two = vec![create("a"), create("b"), Step::WriteOut];
+    let long = vec![
+        create("a"),
+        put(2, 0, 9_000),
+        create("b"),
+        put(3, 0, 60),
+        Step::Sync,
+    ];
     vec![
         of("small writes", two.clone(), small),
         of("large writes", two, large),
