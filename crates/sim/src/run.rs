@@ -10,6 +10,8 @@ pub struct RunOptions {
     pub mutant_client: Option<logic::client::Mutant>,
     /// A fault planted into the server.
     pub mutant_server: Option<logic::server::Mutant>,
+    /// A fault planted into the store, which is the disk of one world in four.
+    pub mutant_store: Option<store::Mutant>,
     /// Keep a line for everything that happens.
     pub trace: bool,
 }

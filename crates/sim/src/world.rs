@@ -65,7 +65,7 @@ impl World {
         plan.client.mutant = options.mutant_client;
         plan.server.mutant = options.mutant_server;
         let sched = Sched::new(START);
-        let disk = DiskRoom::new(&sched, &mut rng);
+        let disk = DiskRoom::new(&sched, &mut rng, options.mutant_store);
         let trace = Trace::new(options.trace);
         trace.line(START, || format!("{plan:?}"));
         Rc::new(Self {

@@ -76,3 +76,22 @@ fn every_fault_planted_into_the_server_is_found() {
     let missed = all_caught(&mutants, plant);
     assert!(missed.is_empty(), "{missed:?}");
 }
+
+/// Those that the end of the server's process is enough to show; the store's own tests find all.
+#[test]
+fn faults_planted_into_the_store_are_found() {
+    use store::Mutant::*;
+    let mutants = [
+        StopsEarly,
+        KeepsCutBytes,
+        ForgetsAnswers,
+        ReplaysTwice,
+        LosesTail,
+    ];
+    let plant = |mutant| RunOptions {
+        mutant_store: Some(mutant),
+        ..RunOptions::default()
+    };
+    let missed = all_caught(&mutants, plant);
+    assert!(missed.is_empty(), "{missed:?}");
+}

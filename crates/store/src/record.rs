@@ -178,8 +178,8 @@ pub(crate) fn lengths(header: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// Does anything in the first segment, whose own header does not read, say that the partition was
-/// finished? Its identity is not known then, so nothing can be verified; but no record that creation
-/// writes says that something was stable before it.
+/// finished? Its identity is not known then, so nothing can be verified; but no record that
+/// creation writes says that something was stable before it.
 pub(crate) fn was_finished(bytes: &[u8]) -> bool {
     let places = (0..bytes.len()).step_by(ALIGN_BYTES);
     let mut headers = places.filter_map(|at| bytes.get(at..at + HEADER_BYTES));

@@ -81,9 +81,9 @@ pub(crate) struct DiskRoom {
 
 impl DiskRoom {
     /// A new disk: one in four is the real store.
-    pub(crate) fn new(sched: &Rc<Sched>, rng: &mut Rng) -> Self {
+    pub(crate) fn new(sched: &Rc<Sched>, rng: &mut Rng, mutant: Option<store::Mutant>) -> Self {
         let volume: Box<dyn Volume> = if rng.chance(250) {
-            Box::new(Stored::new(rng))
+            Box::new(Stored::new(rng, mutant))
         } else {
             Box::new(Reference::new())
         };

@@ -4,7 +4,7 @@
 use super::{Change, UNIT, Units, Volume};
 use crate::rng::Rng;
 use std::cell::RefCell;
-use store::{Apply, Keep, MemoryDisk, Options, Store, fsck_memory};
+use store::{Apply, Keep, MemoryDisk, Mutant, Options, Store, fsck_memory};
 use wire::{
     Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
 };
@@ -44,12 +44,13 @@ fn units(bytes: &[u8]) -> Units {
 }
 
 impl Stored {
-    pub(super) fn new(rng: &mut Rng) -> Self {
+    pub(super) fn new(rng: &mut Rng, mutant: Option<Mutant>) -> Self {
         let options = Options {
             segment_bytes: rng.between(8, 128) << 10,
             checkpoint_bytes: rng.between(1, 64) << 10,
             checkpoint_ms: rng.between(0, 200),
             inline_bytes: *rng.pick(&[0, 512, 1024, 8192]),
+            mutant,
             ..Options::default()
         };
         let disk = MemoryDisk::new();
