@@ -1,6 +1,6 @@
 //! The verdict, for people and as JSON.
 
-use crate::history::{Object, Operation};
+use crate::history::{Action, Operation, shown};
 use crate::judge::{Judge, Violation};
 use crate::kind::Kind;
 use crate::plan::Options;
@@ -81,7 +81,7 @@ impl Report {
         self.violations.is_empty() && self.faults.is_empty()
     }
 
-    fn line(&self, operation: &Operation, mark: bool) -> String {
+    fn line(&self, operation: &Operation, action: &str, mark: bool) -> String {
         let ms = |ns: u64| ns.saturating_sub(self.began_ns) as f64 / 1e6;
         let end = if operation.known {
             format!("{:.3}", ms(operation.end_ns))
@@ -93,7 +93,7 @@ impl Report {
             "  {} {begin:>12.3} .. {end:>12} ms  mount {} p{process:<3} {}",
             if mark { '>' } else { ' ' },
             letter(operation.mount),
-            operation.action
+            action
         )
     }
 
@@ -103,21 +103,32 @@ impl Report {
             let _ = write!(text, ", words {from} to {}", to - 1);
         }
         text.push('\n');
+        let failed = &violation.operations[violation.index];
         if violation.kind == Kind::WrongAnswer {
-            let _ = writeln!(text, "{}", self.line(&violation.operations[0], true));
+            let _ = writeln!(
+                text,
+                "{}",
+                self.line(failed, &failed.action.to_string(), true)
+            );
             text.push_str("  No file system may answer so, whatever went before.\n");
             return text;
         }
-        let before = either(&violation.before);
-        let _ = writeln!(text, "  Before: {before}");
-        for (at, operation) in violation.operations.iter().enumerate() {
-            let _ = writeln!(text, "{}", self.line(operation, at == violation.index));
+        // Of a log the records are told that matter, not how many there are.
+        let state = !matches!(failed.action, Action::ReadLog(_) | Action::Append(_));
+        if state {
+            let _ = writeln!(text, "  Before: {}", either(&violation.before));
         }
-        let possible = either(&violation.possible);
-        let _ = writeln!(
-            text,
-            "  No order of these explains the line with `>`: then it could only be: {possible}."
-        );
+        for (at, operation) in violation.operations.iter().enumerate() {
+            let action = action(operation, violation);
+            let line = self.line(operation, &action, at == violation.index);
+            let _ = writeln!(text, "{line}");
+        }
+        text.push_str("  No order of these explains the line with `>`");
+        if state {
+            let possible = either(&violation.possible);
+            let _ = write!(text, ": then it could only be: {possible}");
+        }
+        text.push_str(".\n");
         if violation.left_out > 0 {
             let _ = writeln!(
                 text,
@@ -125,13 +136,11 @@ impl Report {
                 violation.left_out
             );
         }
-        if matches!(violation.object, Object::Log { .. }) {
-            text.push_str("  Lists of records show only what was appended here.\n");
-        }
         if !violation.origins.is_empty() {
             text.push_str("  What brought these values, before:\n");
             for operation in &violation.origins {
-                let _ = writeln!(text, "{}", self.line(operation, false));
+                let action = operation.action.to_string();
+                let _ = writeln!(text, "{}", self.line(operation, &action, false));
             }
         }
         text
@@ -189,26 +198,28 @@ impl Report {
 
     /// For programs.
     pub fn json(&self) -> Value {
-        let operation = |operation: &Operation| {
+        let operation = |operation: &Operation, action: String| {
             json!({
                 "mount": letter(operation.mount).to_string(),
                 "process": operation.process,
                 "begin_ns": operation.begin_ns.saturating_sub(self.began_ns),
                 "end_ns": operation.known.then(|| operation.end_ns.saturating_sub(self.began_ns)),
-                "action": operation.action.to_string(),
+                "action": action,
             })
         };
         let violation = |violation: &Violation| {
+            let needed = |one: &Operation| operation(one, action(one, violation));
+            let origin = |one: &Operation| operation(one, one.action.to_string());
             json!({
                 "kind": violation.kind.to_string(),
                 "object": violation.object.to_string(),
                 "words": violation.words,
                 "before": violation.before,
-                "operations": violation.operations.iter().map(operation).collect::<Vec<_>>(),
+                "operations": violation.operations.iter().map(needed).collect::<Vec<_>>(),
                 "left_out": violation.left_out,
                 "unexplained": violation.index,
                 "possible": violation.possible,
-                "origins": violation.origins.iter().map(operation).collect::<Vec<_>>(),
+                "origins": violation.origins.iter().map(origin).collect::<Vec<_>>(),
             })
         };
         json!({
@@ -232,6 +243,36 @@ impl Report {
     }
 }
 
+/// What was asked and seen. Of a list of records only those whose appends are shown are left: it is
+/// said which of these it has, and which it lacks.
+fn action(operation: &Operation, violation: &Violation) -> String {
+    let Action::ReadLog(list) = &operation.action else {
+        return operation.action.to_string();
+    };
+    let appended = |one: &Operation| match one.action {
+        Action::Append(value) => Some(value),
+        _ => None,
+    };
+    let told = |has: bool| -> Vec<String> {
+        let all = violation.operations.iter().filter_map(appended);
+        let these = all.filter(|value| list.contains(value) == has);
+        these.map(shown).collect()
+    };
+    let strange: Vec<String> = list.iter().copied().map(shown).collect();
+    let (has, lacks) = (told(true), told(false));
+    match (has.len() == list.len(), has.is_empty(), lacks.is_empty()) {
+        (true, true, false) => format!("read log: without {}", lacks.join(" ")),
+        (true, false, false) => {
+            format!(
+                "read log: with {}, without {}",
+                strange.join(" "),
+                lacks.join(" ")
+            )
+        }
+        _ => format!("read log: with {}", strange.join(" ")),
+    }
+}
+
 /// States of which one must have been.
 fn either(states: &[String]) -> String {
     const TOLD: usize = 4;
@@ -245,4 +286,43 @@ fn either(states: &[String]) -> String {
 /// A mount's name: A, B, ...; after Z they begin again.
 fn letter(mount: u32) -> char {
     char::from(b'A' + (mount % 26) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Object;
+
+    fn log(time: (u64, u64), action: Action) -> Operation {
+        Operation {
+            object: Object::Log { round: 0, file: 0 },
+            mount: 0,
+            process: 0,
+            begin_ns: time.0,
+            end_ns: time.1,
+            known: true,
+            action,
+        }
+    }
+
+    fn told(list: &[u64]) -> String {
+        let append = |at, value| log((at, at + 1), Action::Append(value));
+        let read = log((9, 10), Action::ReadLog(list.to_vec()));
+        let found = Judge::new(false).round(vec![append(1, 101), append(3, 102), read]);
+        let [violation] = found.as_slice() else {
+            return format!("{found:?}");
+        };
+        let read = violation.operations.last();
+        read.map_or_else(String::new, |read| action(read, violation))
+    }
+
+    #[test]
+    fn of_a_log_it_is_told_what_it_lacks() {
+        let one = shown(101);
+        assert_eq!(told(&[101]), format!("read log: without {}", shown(102)));
+        assert_eq!(
+            told(&[102, 101]),
+            format!("read log: with {} {one}", shown(102))
+        );
+    }
 }
