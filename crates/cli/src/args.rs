@@ -2,7 +2,7 @@
 
 mod sim;
 
-pub(crate) use sim::SimArgs;
+pub(crate) use sim::{SimArgs, SimSize};
 
 use crate::failure::{Failure, NOT_RUN};
 use clap::error::ErrorKind;

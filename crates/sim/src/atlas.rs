@@ -163,7 +163,7 @@ impl Plan {
         let lease = self.server.lease_ns;
         let kinds = if self.severe { 4 } else { 3 };
         for _ in 0..rng.between(0, 3) {
-            let at = rng.between(10, 600) * MS;
+            let at = self.fault_time(rng);
             let host = rng.between(1, u64::from(self.clients)) as u32;
             let short = rng.between(1, lease / 4);
             let ns = if self.severe && rng.chance(500) {
@@ -200,7 +200,7 @@ impl Plan {
             return;
         }
         for _ in 0..rng.between(1, 2) {
-            let at = rng.between(10, 600) * MS;
+            let at = self.fault_time(rng);
             let fault = self.rarity(rng);
             self.faults.push((at, fault));
         }

@@ -3,7 +3,7 @@
 use crate::atlas::Fault;
 use crate::exec::Signal;
 use crate::room::Room;
-use crate::world::{NOBODY, SECOND, World};
+use crate::world::{NOBODY, World};
 use logic::client::Client;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -68,7 +68,7 @@ impl World {
     }
 
     pub(crate) fn schedule_faults(self: &Rc<Self>) {
-        let mut end = self.sched.now() + SECOND / 2;
+        let mut end = self.sched.now() + self.plan.span_ns;
         for (at, fault) in self.plan.faults.clone() {
             let at = self.sched.now() + at;
             let then = Rc::clone(self);

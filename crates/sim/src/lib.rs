@@ -15,6 +15,7 @@ mod history;
 mod host;
 mod judge;
 mod kernel;
+mod mutant;
 mod network;
 mod plan;
 mod program;
@@ -24,4 +25,6 @@ mod run;
 mod trace;
 mod world;
 
+pub use mutant::{Caught, Mutant, hunt};
+pub use plan::Size;
 pub use run::{Failure, Report, RunOptions, Summary, run_seed, run_traced};

@@ -7,6 +7,33 @@ use crate::rng::Rng;
 use wire::Time;
 
 const MS: Time = 1_000_000;
+/// Of a thousand seeds, so many are large worlds.
+const LARGE_PERMILLE: u64 = 125;
+
+/// How large the worlds are. Small ones are drawn from smaller ranges, so that many more of them
+/// are seen in a second, and their few calls meet the faults and the limits more often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Size {
+    /// One seed in eight is a large world.
+    #[default]
+    Mixed,
+    /// All are small.
+    Small,
+    /// All are large.
+    Large,
+}
+
+impl Size {
+    /// Is the world of this seed small?
+    pub(crate) fn is_small(self, seed: u64) -> bool {
+        match self {
+            // A sequence of its own: what else the seed draws does not depend on it.
+            Self::Mixed => !Rng::new(seed.rotate_left(32)).chance(LARGE_PERMILLE),
+            Self::Small => true,
+            Self::Large => false,
+        }
+    }
+}
 
 /// Operations that programs do; the weights of a plan are in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +97,9 @@ pub(crate) struct Plan {
     pub(crate) weather: Weather,
     pub(crate) client: logic::client::Options,
     pub(crate) server: logic::server::Options,
+    /// About how long the programs run: the time in which faults happen.
+    pub(crate) span_ns: Time,
+    pub(crate) small: bool,
     pub(crate) faults: Vec<(Time, Fault)>,
     /// Do long silences and vanishing machines belong to this world?
     pub(crate) severe: bool,
@@ -84,28 +114,29 @@ impl Plan {
     /// Draws everything that a seed fixes beforehand.
     #[cfg(test)]
     pub(crate) fn draw(seed: u64) -> Self {
-        Self::draw_with(seed, &mut Rng::new(seed))
+        Self::draw_with(seed, &mut Rng::new(seed), Size::default())
     }
 
     /// The same; what is left of the sequence is for the run.
-    pub(crate) fn draw_with(seed: u64, rng: &mut Rng) -> Self {
-        let mut plan = Self::draw_usual(rng);
+    pub(crate) fn draw_with(seed: u64, rng: &mut Rng, size: Size) -> Self {
+        let mut plan = Self::draw_usual(rng, size.is_small(seed));
         plan.draw_rarities(&mut Rng::new(!seed));
         plan
     }
 
-    fn draw_usual(rng: &mut Rng) -> Self {
-        let clients = rng.between(2, 4) as u32;
+    fn draw_usual(rng: &mut Rng, small: bool) -> Self {
+        let of = |small_one: u64, large_one: u64| if small { small_one } else { large_one };
+        let clients = rng.between(2, of(3, 4)) as u32;
         let calm = rng.chance(400);
         // Everybody wants the same few files.
         let hot = rng.chance(300);
         let severe = !calm && rng.chance(400);
-        let resend_ns = rng.between(20, 200) * MS;
-        let lease_ns = rng.between(600, 3_000) * MS;
+        let resend_ns = rng.between(of(10, 20), of(90, 200)) * MS;
+        let lease_ns = rng.between(of(300, 600), of(1_000, 3_000)) * MS;
         let client = logic::client::Options {
-            slots: rng.between(16, 64) as u32,
-            write_delay_ns: rng.between(5, 1_000) * MS,
-            scan_ns: rng.between(2, 200) * MS,
+            slots: rng.between(16, of(24, 64)) as u32,
+            write_delay_ns: rng.between(of(1, 5), of(100, 1_000)) * MS,
+            scan_ns: rng.between(of(1, 2), of(30, 200)) * MS,
             resend_ns,
             batch_blocks: rng.between(1, 8) as u32,
             part: 1000,
@@ -115,18 +146,18 @@ impl Plan {
             lease_ns,
             grace_ns: lease_ns,
             recall_ns: 60_000 * MS,
-            resend_ns: rng.between(20, 200) * MS,
-            linger_ns: rng.between(0, 300) * MS,
+            resend_ns: rng.between(of(10, 20), of(90, 200)) * MS,
+            linger_ns: rng.between(0, of(60, 300)) * MS,
             mutant: None,
         };
         let mut plan = Self {
             clients,
-            programs: rng.between(1, 3) as u32,
-            operations: rng.between(20, 90) as u32,
+            programs: rng.between(1, of(2, 3)) as u32,
+            operations: rng.between(of(6, 20), of(40, 90)) as u32,
             weights: weights(rng),
-            names: if hot { 1 } else { rng.between(1, 3) },
-            dirs: if hot { 0 } else { rng.below(3) },
-            units: rng.between(1, 24),
+            names: if hot { 1 } else { rng.between(1, of(2, 3)) },
+            dirs: if hot { 0 } else { rng.below(of(2, 3)) },
+            units: rng.between(1, of(8, 24)),
             think_ns: *rng.pick(&[0, 20_000, MS, 5 * MS, 20 * MS]),
             notify_ns: *rng.pick(&[5_000, 50_000, 400_000, 2 * MS]),
             kernel_ns: *rng.pick(&[2_000, 20_000, 60_000]),
@@ -134,10 +165,15 @@ impl Plan {
             weather: weather(rng, calm),
             client,
             server,
+            span_ns: 500 * MS,
+            small,
             faults: Vec::new(),
             severe,
             drift_ppm: [0; CLOCKS],
         };
+        if small {
+            plan.span_ns = 10 * MS + u64::from(plan.operations) * plan.usual_ns();
+        }
         if !calm {
             plan.draw_faults(rng);
         }
@@ -147,6 +183,21 @@ impl Plan {
     /// How much faster than the world's a machine's clock runs, millionths; 0: the server's.
     pub(crate) fn drift(&self, machine: u32) -> i64 {
         self.drift_ppm[machine as usize % CLOCKS]
+    }
+
+    /// When a fault happens, after the programs have begun.
+    pub(crate) fn fault_time(&self, rng: &mut Rng) -> Time {
+        if self.small {
+            rng.between(MS, self.span_ns)
+        } else {
+            rng.between(10, 600) * MS
+        }
+    }
+
+    /// About how long an operation takes that asks the server, and the pause before it.
+    fn usual_ns(&self) -> Time {
+        let weather = &self.weather;
+        self.think_ns / 2 + 2 * weather.base_ns + weather.jitter_ns + 2 * self.kernel_ns
     }
 
     /// How long the kernel takes to hand a request over or to digest an answer.

@@ -1,17 +1,17 @@
 //! The run of one seed, and what many of them came to.
 
+use crate::mutant::Mutant;
+use crate::plan::Size;
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run is made.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
-    /// A fault planted into the clients.
-    pub mutant_client: Option<logic::client::Mutant>,
-    /// A fault planted into the server.
-    pub mutant_server: Option<logic::server::Mutant>,
-    /// A fault planted into the store, which is the disk of one world in four.
-    pub mutant_store: Option<store::Mutant>,
+    /// A planted fault.
+    pub mutant: Option<Mutant>,
+    /// How large the worlds are.
+    pub size: Size,
     /// Keep a line for everything that happens.
     pub trace: bool,
 }

@@ -12,6 +12,7 @@ use crate::history::History;
 use crate::host::ServerRoom;
 use crate::judge::{self, Case};
 use crate::kernel::Kernel;
+use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
 use crate::plan::Plan;
 use crate::program::Program;
@@ -61,11 +62,16 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, options: &RunOptions) -> Rc<Self> {
         let mut rng = Rng::new(seed);
-        let mut plan = Plan::draw_with(seed, &mut rng);
-        plan.client.mutant = options.mutant_client;
-        plan.server.mutant = options.mutant_server;
+        let mut plan = Plan::draw_with(seed, &mut rng, options.size);
+        let mut store = None;
+        match options.mutant {
+            Some(Mutant::Client(mutant)) => plan.client.mutant = Some(mutant),
+            Some(Mutant::Server(mutant)) => plan.server.mutant = Some(mutant),
+            Some(Mutant::Store(mutant)) => store = Some(mutant),
+            None => {}
+        }
         let sched = Sched::new(START);
-        let disk = DiskRoom::new(&sched, &mut rng, options.mutant_store);
+        let disk = DiskRoom::new(&sched, &mut rng, store);
         let trace = Trace::new(options.trace);
         trace.line(START, || format!("{plan:?}"));
         Rc::new(Self {
@@ -222,6 +228,10 @@ impl World {
             loop {
                 let pause = world.rng.borrow_mut().between(1, 2 * world.plan.press_ns);
                 world.sched.sleep(pause).await;
+                // Nobody is hurt any more, but much time may be left to pass.
+                if world.plan.small && world.running.borrow().get(&host) == Some(&0) {
+                    break;
+                }
                 kernel.press();
             }
         });

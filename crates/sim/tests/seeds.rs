@@ -1,61 +1,81 @@
-//! The ordinary run: 2,000 worlds, each with sizes, delays, faults and programs of its own, and
+//! The ordinary run: 20,000 worlds, each with sizes, delays, faults and programs of its own, and
 //! none in which a program is shown what it would not be shown on one machine.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use ariel_sim::{Report, RunOptions, run_seed, run_traced};
+use ariel_sim::{Failure, Report, RunOptions, Summary, run_seed, run_traced};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
-const SEEDS: u64 = 2_000;
-const THREADS: u64 = 2;
+const SEEDS: u64 = 20_000;
 
-fn part(part: u64) -> Vec<String> {
-    let mut failures = Vec::new();
-    let mut judged = 0;
-    for seed in (1..=SEEDS).filter(|seed| seed % THREADS == part) {
-        match run_seed(seed, &RunOptions::default()) {
-            Ok(Report { values, .. }) => judged += values,
-            Err(failure) => failures.push(format!("seed {seed}: {}", failure.what)),
+/// What [`run_traced`] returns.
+type Traced = (Result<Report, Failure>, Vec<String>);
+
+/// Runs seeds as long as there are any; what they came to, and which failed.
+fn work(next: &AtomicU64) -> (Summary, Vec<String>) {
+    let (mut summary, mut failures) = (Summary::default(), Vec::new());
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed > SEEDS {
+            return (summary, failures);
+        }
+        let outcome = run_seed(seed, &RunOptions::default());
+        summary.add(&outcome);
+        if let Err(failure) = outcome {
+            failures.push(format!("seed {seed}: {}", failure.what));
         }
     }
-    assert!(
-        judged > 50 * SEEDS / THREADS,
-        "only {judged} values were judged"
-    );
-    failures
 }
 
 #[test]
-fn two_thousand_worlds_show_nothing_wrong() {
-    let threads: Vec<_> = (0..THREADS)
-        .map(|n| std::thread::spawn(move || part(n)))
-        .collect();
-    let failures: Vec<String> = threads
-        .into_iter()
-        .flat_map(|thread| thread.join().unwrap())
-        .collect();
+fn twenty_thousand_worlds_show_nothing_wrong() {
+    let next = AtomicU64::new(1);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let (mut all, mut failures) = (Summary::default(), Vec::new());
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&next))).collect();
+        for thread in threads {
+            let (summary, failed) = thread.join().unwrap();
+            all.merge(&summary);
+            failures.extend(failed);
+        }
+    });
     assert!(
         failures.is_empty(),
         "{} seeds failed; see one again with `ariel sim --seed N --trace`:\n{}",
         failures.len(),
         failures.join("\n")
     );
+    assert_eq!(all.seeds, SEEDS);
+    let judged = all.all.values;
+    assert!(judged > 50 * SEEDS, "only {judged} values were judged");
 }
 
-#[test]
-fn a_seed_replays_exactly() {
+/// The outcome and the trace of each seed.
+fn traces(seeds: impl Iterator<Item = u64>) -> BTreeMap<u64, Traced> {
     let options = RunOptions {
         trace: true,
         ..RunOptions::default()
     };
-    for seed in [3, 77, 1001] {
-        let (first, lines) = run_traced(seed, &options);
-        let (second, again) = run_traced(seed, &options);
+    seeds
+        .map(|seed| (seed, run_traced(seed, &options)))
+        .collect()
+}
+
+#[test]
+fn a_seed_replays_exactly_on_any_thread_and_after_any_other_seed() {
+    let there = thread::spawn(|| traces(1..=200));
+    let back = thread::spawn(|| traces((1..=200).rev()));
+    let (there, back) = (there.join().unwrap(), back.join().unwrap());
+    assert_eq!(there.len(), 200);
+    for (seed, (outcome, lines)) in &there {
+        let (again, other) = &back[seed];
         assert!(lines.len() > 100, "seed {seed} did next to nothing");
-        assert_eq!(first, second);
-        assert!(
-            lines == again,
-            "seed {seed} was traced differently the second time"
-        );
+        assert_eq!(outcome, again, "seed {seed}");
+        // Not `assert_eq`: the difference would be a book.
+        assert!(lines == other, "seed {seed} was traced differently");
     }
 }
 

@@ -1,10 +1,22 @@
 //! The command line of `ariel sim`.
 
+/// How large simulated worlds are.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum SimSize {
+    /// One in eight is large
+    Mixed,
+    /// All are small
+    Small,
+    /// All are large
+    Large,
+}
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ariel sim --count 1000        a thousand worlds, on all cores
   ariel sim --forever           worlds from a random seed on, until Ctrl-C
+  ariel sim --mutants           a test of the judge: which planted faults does it find?
   ariel sim --seed 7 --trace    one world, told step by step; always the same
 A world that is wrong is told at once. How it goes is told on standard error.
 Exit code: 0 all worlds were right, 1 one was not.")]
@@ -18,6 +30,12 @@ pub(crate) struct SimArgs {
     /// Seed after seed until SIGINT or SIGTERM
     #[arg(long, conflicts_with_all = ["count", "trace"])]
     pub(crate) forever: bool,
+    /// How large the worlds are
+    #[arg(long, value_enum, default_value_t = SimSize::Mixed)]
+    pub(crate) size: SimSize,
+    /// Plant known faults, one after the other, and tell how soon each is found
+    #[arg(long, conflicts_with_all = ["forever", "trace", "count"])]
+    pub(crate) mutants: bool,
     /// How many at once [default: one for each core; 1 with --trace]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,

@@ -1,14 +1,15 @@
 //! `ariel sim`: simulated worlds from seeds, on all cores.
 
 mod fleet;
+mod mutants;
 mod progress;
 
-use crate::args::SimArgs;
+use crate::args::{SimArgs, SimSize};
 use crate::failure::{FAILED, Failure};
 use crate::signals;
 use fleet::News;
 use progress::Progress;
-use sim::{RunOptions, Summary};
+use sim::{RunOptions, Size, Summary};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,13 +25,31 @@ const RANDOM_SEEDS: u64 = 1_000_000_000_000;
 const TOLD_IN_FULL: u64 = 10;
 
 pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
-    let (first, end) = range(args);
-    let options = RunOptions {
-        trace: args.trace,
-        ..RunOptions::default()
-    };
-    let jobs = args.jobs.unwrap_or(if args.trace { 1 } else { cores() });
+    let options = options(args);
     let mut out = Lines::default();
+    if args.mutants {
+        let first = args.seed.unwrap_or(1);
+        let jobs = args.jobs.unwrap_or(cores());
+        return mutants::table(first, jobs, &options, &mut out);
+    }
+    worlds(args, options, &mut out)
+}
+
+fn options(args: &SimArgs) -> RunOptions {
+    RunOptions {
+        trace: args.trace,
+        size: match args.size {
+            SimSize::Mixed => Size::Mixed,
+            SimSize::Small => Size::Small,
+            SimSize::Large => Size::Large,
+        },
+        ..RunOptions::default()
+    }
+}
+
+fn worlds(args: &SimArgs, options: RunOptions, out: &mut Lines) -> Result<ExitCode, Failure> {
+    let (first, end) = range(args);
+    let jobs = args.jobs.unwrap_or(if args.trace { 1 } else { cores() });
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     signals::on_end(move || asked.store(true, Ordering::Relaxed))
@@ -48,7 +67,7 @@ pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
                 all.merge(&news.summary);
                 if !news.trace.is_empty() || news.failure.is_some() {
                     progress.clear();
-                    show(&news, all.failures, &mut out);
+                    show(&news, all.failures, out);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -57,7 +76,7 @@ pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
         progress.tell(&all);
     }
     progress.conclude(&all);
-    conclude(first, &all, &mut out)
+    conclude(first, &all, out)
 }
 
 /// The first seed, and the one after the last.

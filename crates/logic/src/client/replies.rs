@@ -330,8 +330,8 @@ impl Client {
         };
         let append = *append;
         let trusting = self.options.mutant == Some(Mutant::CachesSharedOpens);
-        let covered = self.node(fid).lasting() || trusting;
-        let cached = covered && !access.write && !append;
+        let covered = self.node(fid).lasting() && !access.write && !append;
+        let cached = covered || trusting;
         self.node(fid).direct |= !cached;
         self.finish(step, ticket, Done::Opened { cached });
     }

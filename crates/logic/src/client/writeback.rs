@@ -42,13 +42,16 @@ impl Client {
         if !node.flush || node.sending || node.resizing > 0 {
             return;
         }
-        let Some(size) = node.attr.as_ref().map(|attr| attr.size) else {
-            node.flush = false;
-            return self.cleaned(step, fid);
-        };
+        let size = node.attr.as_ref().map(|attr| attr.size);
         let Some((first, slots)) = self.batch(fid) else {
             self.node(fid).flush = false;
             return self.cleaned(step, fid);
+        };
+        let Some(size) = size else {
+            // Who changes blocks knows the size. Were it otherwise, they could not leave, and what
+            // waits for them would ask for that again and again.
+            self.node(fid).flush = false;
+            return;
         };
         if self.cleaners >= CLEANERS {
             return self.wants_cleaner.push_back(fid);

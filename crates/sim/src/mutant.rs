@@ -1,0 +1,83 @@
+//! Planted faults: a test of the judge. Each is one rule broken on purpose, in one line of a
+//! machine; a judge that misses one would miss its like in earnest.
+
+use crate::run::{RunOptions, run_seed};
+use logic::{client, server};
+use std::fmt;
+
+/// A planted fault, by where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// In the machine of every client.
+    Client(client::Mutant),
+    /// In the machine of the server.
+    Server(server::Mutant),
+    /// In the store, which is the disk of one world in four.
+    Store(store::Mutant),
+}
+
+impl Mutant {
+    /// All that a world can show. Of those of the store: what the end of the server's process is
+    /// enough for; the store's own tests find all.
+    pub const ALL: [Self; 18] = [
+        Self::Client(client::Mutant::IgnoresEpochs),
+        Self::Client(client::Mutant::ReturnsBeforeInvalidating),
+        Self::Client(client::Mutant::ReturnsBeforeWritingBack),
+        Self::Client(client::Mutant::KeepsNames),
+        Self::Client(client::Mutant::NamesWithoutToken),
+        Self::Client(client::Mutant::AttributesWithoutToken),
+        Self::Client(client::Mutant::IgnoresVersions),
+        Self::Client(client::Mutant::CachesSharedOpens),
+        Self::Server(server::Mutant::IgnoresExclusive),
+        Self::Server(server::Mutant::ForgetsNames),
+        Self::Server(server::Mutant::ForgetsTransients),
+        Self::Server(server::Mutant::SkipsConfirmation),
+        Self::Server(server::Mutant::AppliesTwice),
+        Self::Store(store::Mutant::StopsEarly),
+        Self::Store(store::Mutant::KeepsCutBytes),
+        Self::Store(store::Mutant::ForgetsAnswers),
+        Self::Store(store::Mutant::ReplaysTwice),
+        Self::Store(store::Mutant::LosesTail),
+    ];
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(mutant) => write!(f, "client {mutant:?}"),
+            Self::Server(mutant) => write!(f, "server {mutant:?}"),
+            Self::Store(mutant) => write!(f, "store {mutant:?}"),
+        }
+    }
+}
+
+/// How a planted fault was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caught {
+    /// In the world of this seed, which shows nothing wrong without it.
+    pub seed: u64,
+    /// After so many seeds, this one included.
+    pub seeds: u64,
+    /// What was wrong.
+    pub what: String,
+}
+
+/// Runs worlds with a planted fault, from this seed on, until it is found in one of at most so
+/// many.
+pub fn hunt(mutant: Mutant, first: u64, seeds: u64, options: &RunOptions) -> Option<Caught> {
+    let planted = RunOptions {
+        mutant: Some(mutant),
+        ..options.clone()
+    };
+    let shown = |at| {
+        let seed = first + at;
+        let failure = run_seed(seed, &planted).err()?;
+        let innocent = run_seed(seed, options).is_ok();
+        innocent.then(|| Caught {
+            seed,
+            seeds: at + 1,
+            what: failure.what,
+        })
+    };
+    (0..seeds).find_map(shown)
+}
