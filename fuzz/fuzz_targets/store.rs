@@ -3,5 +3,7 @@
 
 #[path = "../bodies/store.rs"]
 mod body;
+#[path = "../bodies/partition.rs"]
+mod partition;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| body::run(bytes));

@@ -289,3 +289,17 @@ fn a_store_in_use_and_a_port_in_use_are_refused() {
     // Its store was closed again.
     Server::start(options(&dir.path().join("b"))).unwrap();
 }
+
+#[test]
+fn each_partition_has_an_identity_that_nobody_can_guess() {
+    let identity = || {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(options(dir.path())).unwrap();
+        server.stop().unwrap();
+        // docs/format.md: in the header of each segment.
+        let log = std::fs::read(dir.path().join("log-00000001")).unwrap();
+        u64::from_le_bytes(log[24..32].try_into().unwrap())
+    };
+    let (one, other) = (identity(), identity());
+    assert!(one != 0 && other != 0 && one != other);
+}

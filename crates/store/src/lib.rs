@@ -20,6 +20,7 @@ mod clean;
 mod disk;
 mod engine;
 mod error;
+mod forge;
 mod fsck;
 mod index;
 mod key;
@@ -39,6 +40,7 @@ mod txn;
 mod value;
 
 pub use error::StoreError;
+pub use forge::{forge_record, forge_segment};
 pub use fsck::{fsck, fsck_memory, fsck_memory_with_engine};
 pub use memory::{Failure, Fault, Keep, MemoryDisk, Verb};
 pub use options::{Mutant, Options};

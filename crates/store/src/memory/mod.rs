@@ -10,6 +10,7 @@ mod file;
 mod random;
 
 use crate::disk::{Disk, Files};
+use crate::value;
 use fault::{Course, Faults, broken};
 pub use fault::{Failure, Fault, Verb};
 use file::MemoryFile;
@@ -273,6 +274,42 @@ impl MemoryDisk {
         let mut all = state.index.iter_mut();
         let found = all.find(|(key, _)| key.get(offset) == Some(&byte));
         found.map(|(_, value)| value[0] ^= 0x40).is_some()
+    }
+
+    /// Puts bytes behind the end of a file, behind the store's back. Is there such a file?
+    pub fn extend(&self, name: &str, bytes: &[u8]) -> bool {
+        let mut state = self.state.lock();
+        let file = state.named(name);
+        file.map(|file| {
+            file.write(file.bytes.len(), bytes);
+            file.sync();
+        })
+        .is_some()
+    }
+
+    /// Adds a file with these bytes behind the store's back, if there is none of this name.
+    pub fn add(&self, name: &str, bytes: &[u8]) {
+        let state = &mut *self.state.lock();
+        if !state.names.contains_key(name) {
+            state.last_id += 1;
+            let mut file = MemoryFile::default();
+            file.write(0, bytes);
+            file.sync();
+            state.files.insert(state.last_id, file);
+            state.rename(name, Some(state.last_id));
+            state.sync_names();
+        }
+    }
+
+    /// Gives the `nth` value of the committed index (over and over) another content, under a right
+    /// checksum, behind the store's back. Was there one?
+    pub fn forge_index(&self, nth: usize, value: &[u8]) -> bool {
+        let mut state = self.state.lock();
+        let nth = nth % state.index.len().max(1);
+        let found = state.index.iter_mut().nth(nth);
+        found
+            .map(|(key, sealed)| *sealed = value::seal(key, value))
+            .is_some()
     }
 
     pub(crate) fn index_get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
