@@ -21,7 +21,7 @@ use crate::model::{State, step};
 use std::collections::HashSet;
 
 /// Configurations of one step after which the search gives up.
-const MOST: usize = 400_000;
+const MOST: usize = 100_000;
 /// The same while a history is made smaller, where giving up only leaves it larger.
 const MOST_SHRINKING: usize = 20_000;
 

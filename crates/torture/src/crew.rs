@@ -77,6 +77,7 @@ impl Crew {
                     mount: mount.clone(),
                     mount_number: number as u32,
                     process: crew.plans.len() as u32,
+                    processes: options.processes * options.mounts.len() as u32,
                     seed: options.seed,
                     dir: dir.to_owned(),
                     files: options.files,

@@ -60,6 +60,8 @@ pub struct Plan {
     pub mount_number: u32,
     /// Its own number, unique in the run.
     pub process: u32,
+    /// How many there are in all.
+    pub processes: u32,
     /// The run's seed.
     pub seed: u64,
     /// The directory in the tree that holds everything.

@@ -16,6 +16,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How many times: 90 seconds.
 const LOOKS: u32 = 4500;
 
+/// Most processes that change sizes in one round.
+const SIZE_CHANGERS: u32 = 6;
+
 struct Worker<'a> {
     plan: &'a Plan,
     clock: Clock,
@@ -253,7 +256,7 @@ impl Worker<'_> {
                 Object::Register { file, slot },
                 Want::Do(Action::Write(fresh)),
             ),
-            9..=11 => (Object::Size { file: size }, self.choose_size(random)),
+            9..=11 => (Object::Size { file: size }, self.choose_size(round, random)),
             12..=14 => {
                 let action = match random.below(8) {
                     0..=3 => Action::Append(fresh),
@@ -267,7 +270,13 @@ impl Worker<'_> {
         }
     }
 
-    fn choose_size(&self, random: &mut Random) -> Want {
+    /// The orders of concurrent changes of a size are as many as their subsets, so few processes make
+    /// any in one round.
+    fn choose_size(&self, round: u64, random: &mut Random) -> Want {
+        let others = u64::from(self.plan.processes.div_ceil(SIZE_CHANGERS));
+        if !(round + u64::from(self.plan.process)).is_multiple_of(others) {
+            return Want::Do(Action::Size(0));
+        }
         // Sizes differ for long, between processes for ever (as far as there are 64 at most).
         let own = u64::from(self.plan.process % 64);
         let size = 64 * (u64::from(self.counter) % 2048) + own + 1;
