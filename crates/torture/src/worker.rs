@@ -270,8 +270,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The orders of concurrent changes of a size are as many as their subsets, so few processes make
-    /// any in one round.
+    /// The orders of concurrent changes of a size are as many as their subsets, so few processes
+    /// make any in one round.
     fn choose_size(&self, round: u64, random: &mut Random) -> Want {
         let others = u64::from(self.plan.processes.div_ceil(SIZE_CHANGERS));
         if !(round + u64::from(self.plan.process)).is_multiple_of(others) {
