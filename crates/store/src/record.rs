@@ -214,11 +214,15 @@ pub(crate) fn parse(segment: SegmentId, bytes: &[u8], at: usize) -> Option<Recor
     let data_at = at + HEADER_BYTES;
     let meta_at = data_at + data_len;
     let meta = bytes.get(meta_at..meta_at + meta_len)?;
+    let next = at + record_bytes(data_len, meta_len);
+    if next > bytes.len() {
+        return None; // torn in the zeros that fill it up: the next one would not begin where it must
+    }
     let (stamp, happened) = happened(segment, header, meta)?;
     Some(Record {
         stamp,
         at,
-        next: (at + record_bytes(data_len, meta_len)).min(bytes.len()),
+        next,
         data: &bytes[data_at..meta_at],
         happened,
     })

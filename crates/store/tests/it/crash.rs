@@ -298,6 +298,26 @@ fn an_operation_of_which_the_record_is_torn_did_not_happen() {
     assert_eq!(read_all(&mut store, fid), b"again");
 }
 
+#[test]
+fn a_record_torn_in_its_padding_did_not_happen() {
+    for (percent, letters) in (80..100).flat_map(|p| (1..=8).map(move |n| (p, n))) {
+        let disk = MemoryDisk::new();
+        let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+        store.sync_handle().sync().unwrap();
+        make(&mut store, root(), &"x".repeat(letters));
+        store.write_out().unwrap();
+        drop(store);
+        disk.crash(Keep::Torn(percent));
+        let mut store = Store::open_in_memory(&disk, &small()).unwrap();
+        let next = make(&mut store, root(), "next");
+        store.write_out().unwrap();
+        drop(store);
+        disk.crash(Keep::Written);
+        let mut store = Store::open_in_memory(&disk, &small()).unwrap();
+        assert_eq!(read_all(&mut store, next), b"", "{percent} {letters}");
+    }
+}
+
 /// A log of several segments, written out and never synced by the process that wrote it.
 fn written_and_not_synced(disk: &MemoryDisk) -> Store {
     let mut store = Store::create_in_memory(disk, &options()).unwrap();
