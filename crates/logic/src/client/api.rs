@@ -223,6 +223,16 @@ pub enum Piece {
     },
 }
 
+impl Piece {
+    /// How many bytes; unknown for those of a call.
+    pub(super) fn len(&self) -> u64 {
+        match *self {
+            Self::Slot { len, .. } | Self::Zero { len } | Self::Bulk { len, .. } => u64::from(len),
+            Self::Call { .. } => 0,
+        }
+    }
+}
+
 /// An entry of a listing for the front.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {

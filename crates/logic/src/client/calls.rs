@@ -163,7 +163,7 @@ impl Client {
             Some(fid) => {
                 let fid = *fid;
                 let node = self.nodes.get_mut(&fid)?;
-                let attr = node.attr.clone().filter(|_| node.right >= Right::Shared)?;
+                let attr = node.held()?.clone();
                 let attr_lifetime = Self::lifetime(node.lasting());
                 node.lookups += 1;
                 node.told = step.now;
@@ -180,10 +180,10 @@ impl Client {
 
     fn known_attr(&mut self, fid: Fid) -> Option<Done> {
         let node = self.nodes.get(&fid)?;
-        if node.right < Right::Shared || node.remote_writes + node.resizing > 0 {
+        if node.resizing > 0 {
             return None;
         }
-        let attr = node.attr.clone()?;
+        let attr = node.held()?.clone();
         Some(Done::Attr {
             attr,
             lifetime: Self::lifetime(node.lasting()),

@@ -39,8 +39,8 @@ impl Client {
             .as_ref()
             .is_none_or(|drain| drain.freed.contains(&ticket));
         if pages {
-            node.reading
-                .insert(ticket, (offset, offset.saturating_add(u64::from(len))));
+            let range = (offset, offset.saturating_add(u64::from(len)));
+            node.reads_pages(step.now, ticket, range);
         }
         if !freed {
             return node.parked.push(ticket);
@@ -97,18 +97,28 @@ impl Client {
 
     /// Answers a read; the kernel may keep what it gets.
     pub(super) fn finish_read(&mut self, step: &mut Step<'_>, ticket: Ticket, pieces: Vec<Piece>) {
-        let Some(Call::Read { fid, pages, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+        let Some(Call::Read {
+            fid, offset, pages, ..
+        }) = self.calls.get(&ticket).map(|r| &r.call)
+        else {
             return;
         };
         let (fid, pages) = (*fid, *pages);
+        let end = offset + pieces.iter().map(Piece::len).sum::<u64>();
+        let last = self.last_request;
         let node = self.node(fid);
-        let range = node.reading.remove(&ticket);
+        let reading = node.reading.remove(&ticket);
         node.pages |= pages;
-        if let (Some(drain), Some(range)) = (node.drain.as_mut(), range) {
+        if let (Some(drain), Some(reading)) = (node.drain.as_mut(), &reading) {
             drain.freed.remove(&ticket);
-            drain.again.push(range);
+            drain.again.push(reading.range);
         }
+        let again = reading.and_then(|reading| node.gave_pages(step.now, reading, (end, last)));
         self.finish(step, ticket, Done::Read { pieces });
+        if let Some(range) = again {
+            self.drop_again(step, fid, range);
+        }
+        self.ask_behind(step, fid);
     }
 
     /// Fetches the blocks of a range that are neither here nor on their way; the call is begun
@@ -301,29 +311,23 @@ impl Client {
             let start = block * BLOCK;
             let (first, last) = (offset.max(start), end.min(start + BLOCK));
             let dirty = State::Dirty(step.now);
-            let slot = match self.cache.find(fid, block) {
-                Some((slot, state)) => {
-                    let state = match state {
-                        State::Dirty(since) => State::Dirty(since),
-                        State::Sending(since) => State::Sending(since.or(Some(step.now))),
-                        State::Clean | State::Filling => dirty,
-                    };
-                    self.cache.set(slot, state);
-                    slot
-                }
-                None => {
-                    let slot = self
-                        .cache
-                        .take(fid, block, dirty)
-                        .expect("slots were counted");
-                    step.out.push(Output::Zero {
-                        slot,
-                        at: 0,
-                        len: BLOCK_BYTES,
-                    });
-                    slot
-                }
+            let found = self.cache.find(fid, block);
+            let slot = match found {
+                Some((slot, _)) => slot,
+                None => (self.cache.take(fid, block, dirty)).expect("slots were counted"),
             };
+            // Of a block that is on its way here nothing counts any more: it would not be written
+            // unless nothing of it was left at the server.
+            if matches!(found, None | Some((_, State::Filling))) {
+                let len = BLOCK_BYTES;
+                step.out.push(Output::Zero { slot, at: 0, len });
+            }
+            let state = match found {
+                Some((_, State::Dirty(since))) => State::Dirty(since),
+                Some((_, State::Sending(since))) => State::Sending(since.or(Some(step.now))),
+                _ => dirty,
+            };
+            self.cache.set(slot, state);
             step.out.push(Output::CopyIn {
                 ticket,
                 from: (first - offset) as u32,
@@ -357,6 +361,29 @@ impl Client {
         if how == How::Paged || !node.pages || ranges.is_empty() {
             return self.finish(step, ticket, done);
         }
+        let young = young(node.told, now);
+        let what = Invalidate::Inode { fid, ranges, young };
+        self.invalidate(step, what, After::Answer(ticket, done));
+    }
+
+    /// Answers a change of the size once the kernel has no pages behind it: it does not look at
+    /// them if it believed in that size before, however long the file was.
+    pub(super) fn answer_resize(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        size: u64,
+        done: Done,
+    ) {
+        let (now, last) = (step.now, self.last_request);
+        let node = self.node(fid);
+        node.resized = last;
+        let behind = (size / BLOCK * BLOCK, u64::MAX);
+        let ranges = node.without_reads(&[behind], &alloc::collections::BTreeSet::new());
+        if !node.pages || ranges.is_empty() {
+            return self.finish(step, ticket, done);
+        }
+        node.sizes.dropped(size);
         let young = young(node.told, now);
         let what = Invalidate::Inode { fid, ranges, young };
         self.invalidate(step, what, After::Answer(ticket, done));
@@ -402,7 +429,8 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (ticket, fid): (Ticket, Fid),
-        (offset, attr): (u64, Attr),
+        offset: u64,
+        (attr, vouched): (Attr, bool),
     ) {
         let Some(Call::Write { len, how, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
             return;
@@ -411,8 +439,9 @@ impl Client {
         self.cache.drop_clean(fid, 0);
         let node = self.node(fid);
         if attr.version > node.version || node.attr.is_none() {
+            // An answer that was kept over a restart of the server says how things were then.
             node.version = node.version.max(attr.version);
-            node.attr = (node.right >= Right::Shared).then_some(attr);
+            node.attr = (node.right >= Right::Shared && vouched).then_some(attr);
         }
         let end = offset + u64::from(len);
         self.answer_write(step, (ticket, fid), (offset, end), how);

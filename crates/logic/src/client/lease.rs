@@ -128,7 +128,8 @@ impl Client {
         if let Some(drain) = node.drain.take() {
             drop(drain);
         }
-        let parked = core::mem::take(&mut node.parked);
+        let mut parked = core::mem::take(&mut node.parked);
+        parked.append(&mut node.behind);
         let syncing = core::mem::take(&mut node.syncing);
         self.parked.extend(parked);
         for (ticket, _) in syncing {

@@ -12,7 +12,7 @@ use super::session::Why;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
-use wire::{DirEntry, Fid, Hold, Op, Right};
+use wire::{DirEntry, Fid, Hold, Op};
 
 const POSITION: u64 = (1 << GENERATION_SHIFT) - 1;
 
@@ -119,7 +119,7 @@ impl Client {
     ) -> Listed {
         let fid = entry.fid;
         let node = self.node(fid);
-        let Some(attr) = node.attr.clone().filter(|_| node.right >= Right::Shared) else {
+        let Some(attr) = node.held().cloned() else {
             return bare(entry, position);
         };
         let lifetime = Self::lifetime(node.lasting());

@@ -15,10 +15,12 @@ mod lease;
 mod listing;
 mod names;
 mod node;
+mod order;
 mod recall;
 mod replies;
 mod restart;
 mod session;
+mod sizes;
 mod writeback;
 
 pub use api::{
@@ -74,6 +76,8 @@ pub struct Client {
     next_resend: Time,
     next_scan: Time,
     last_request: RequestId,
+    /// The last request sent before an own change of an object not in the table was answered.
+    changed: RequestId,
     last_stamp: u64,
     last_id: u64,
     nodes: BTreeMap<Fid, Node>,
@@ -93,7 +97,8 @@ pub struct Client {
     confirms: BTreeSet<RequestId>,
     /// Calls whose request is answered, but not they: the kernel must drop something first.
     unfinished: BTreeMap<Ticket, RequestId>,
-    invalidations: BTreeMap<u64, After>,
+    /// What follows when the kernel has dropped something; and of which object it was told.
+    invalidations: BTreeMap<u64, (After, Option<Fid>)>,
     /// How many answers of the kernel each recall of names waits for.
     dropping_names: BTreeMap<(Fid, Epoch), u32>,
     draining: BTreeSet<Fid>,
@@ -142,6 +147,7 @@ impl Client {
             next_resend: 0,
             next_scan: 0,
             last_request: 0,
+            changed: 0,
             last_stamp: 0,
             last_id: 0,
             nodes: BTreeMap::new(),
@@ -253,8 +259,10 @@ impl Client {
     }
 
     fn node(&mut self, fid: Fid) -> &mut Node {
-        let floor = self.floor;
-        self.nodes.entry(fid).or_insert_with(|| Node::new(floor))
+        let (floor, changed) = (self.floor, self.changed);
+        self.nodes
+            .entry(fid)
+            .or_insert_with(|| Node::new(floor, changed))
     }
 
     fn stamp(&mut self) -> u64 {
@@ -266,23 +274,37 @@ impl Client {
     fn invalidate(&mut self, step: &mut Step<'_>, what: Invalidate, after: After) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
-        self.invalidations.insert(id, after);
+        let told = match &what {
+            Invalidate::Inode { fid, .. } => Some(*fid),
+            _ => None,
+        };
+        if let Some(node) = told.and_then(|fid| self.nodes.get_mut(&fid)) {
+            node.sizes.noticed(step.now);
+        }
+        self.invalidations.insert(id, (after, told));
         step.out.push(Output::Invalidate { id, what });
         id
     }
 
     fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {
-        match self.invalidations.remove(&id) {
-            Some(After::Names(fid, epoch)) => self.on_names_dropped(step, fid, epoch),
-            Some(After::Drain(fid)) => self.on_pages_dropped(step, fid, id),
-            Some(After::Answer(ticket, done)) => self.finish(step, ticket, done),
-            Some(After::Nothing) | None => {}
+        let Some((after, told)) = self.invalidations.remove(&id) else {
+            return;
+        };
+        if let Some(node) = told.and_then(|fid| self.nodes.get_mut(&fid)) {
+            node.sizes.taken_in(step.now);
+        }
+        match after {
+            After::Names(fid, epoch) => self.on_names_dropped(step, fid, epoch),
+            After::Drain(fid) => self.on_pages_dropped(step, fid, id),
+            After::Answer(ticket, done) => self.finish(step, ticket, done),
+            After::Nothing => {}
         }
     }
 
     /// Answers a call.
     fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
-        if self.calls.remove(&ticket).is_some() {
+        if let Some(running) = self.calls.remove(&ticket) {
+            self.note_told(step.now, &running.call, &done);
             step.done(ticket, done);
         }
         if let Some(id) = self.unfinished.remove(&ticket) {
@@ -314,6 +336,7 @@ impl Client {
         self.release(step, fid, Right::None);
         if let Some(node) = self.nodes.remove(&fid) {
             self.floor = self.floor.max(node.void);
+            self.changed = self.changed.max(node.changed);
         }
         self.cache.drop_clean(fid, 0);
         self.cache.drop_filling(fid);

@@ -4,18 +4,24 @@ use super::api::{Done, Invalidate, Lifetime, Mutant};
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
-use wire::{Attr, Entry, Epoch, Fid, Name, Op, Outcome, Refusal, Right};
+use wire::{Attr, Entry, Epoch, Fid, Name, Op, Outcome, Refusal, RequestId, Right};
 
 impl Client {
     /// A reply to an operation on names has come, with these grants that count.
     pub(super) fn on_names(
         &mut self,
         step: &mut Step<'_>,
-        ticket: Ticket,
+        (ticket, id): (Ticket, RequestId),
         op: &Op,
         (outcome, granted): (Outcome, Vec<Fid>),
     ) {
         let done = match (op, outcome) {
+            (Op::Lookup { .. }, Outcome::Entry(entry))
+                if !granted.contains(&entry.fid)
+                    && self.asked_again(step, (ticket, id), (entry.fid, &entry.attr)) =>
+            {
+                return;
+            }
             (Op::Lookup { dir, name }, Outcome::Entry(entry)) => {
                 self.entry(step, (*dir, name), entry, (&granted, false))
             }
@@ -145,6 +151,7 @@ impl Client {
         let gone = attr.nlink == 0;
         if self.nodes.contains_key(&fid) {
             self.changed(fid, attr, false);
+            self.node(fid).sizes.moved(step.now);
             if gone {
                 self.node(fid).unlinked = true;
                 self.bury_if_unused(step, fid);

@@ -8,10 +8,11 @@
 //! it.
 
 use super::api::Listed;
+use super::sizes::{Reading, Sizes};
 use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use wire::{Access, Attr, Epoch, Fid, Hold, Name, Refusal, Right, Time};
+use wire::{Access, Attr, Epoch, Fid, Hold, Name, Refusal, RequestId, Right, Time};
 
 /// A range of bytes: from, to.
 pub(super) type Range = (u64, u64);
@@ -60,6 +61,10 @@ pub(super) struct Node {
     pub(super) seen: Epoch,
     /// Grants before this are void.
     pub(super) void: Epoch,
+    /// The last request sent before an own change of it was answered.
+    pub(super) changed: RequestId,
+    /// The same of the latest own change of its size.
+    pub(super) resized: RequestId,
     pub(super) attr: Option<Attr>,
     /// Version of the content that the cached blocks are of.
     pub(super) version: u64,
@@ -75,7 +80,10 @@ pub(super) struct Node {
     /// The kernel may have pages of it.
     pub(super) pages: bool,
     /// Reads for the kernel's pages that are not answered.
-    pub(super) reading: BTreeMap<Ticket, Range>,
+    pub(super) reading: BTreeMap<Ticket, Reading>,
+    pub(super) sizes: Sizes,
+    /// Questions for attributes that are asked again once such a read is answered.
+    pub(super) behind: Vec<Ticket>,
     /// A descriptor may be open that bypasses the page cache: its reads look like reads for pages,
     /// and lock none.
     pub(super) direct: bool,
@@ -118,12 +126,14 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(void: Epoch) -> Self {
+    pub(super) fn new(void: Epoch, changed: RequestId) -> Self {
         Self {
             right: Right::None,
             grant: 0,
             seen: 0,
             void,
+            changed,
+            resized: 0,
             attr: None,
             version: 0,
             reads: 0,
@@ -133,6 +143,8 @@ impl Node {
             told: 0,
             pages: false,
             reading: BTreeMap::new(),
+            sizes: Sizes::default(),
+            behind: Vec::new(),
             direct: false,
             asking: 0,
             asked: 0,
@@ -159,6 +171,13 @@ impl Node {
     /// May the kernel keep what is said of it now?
     pub(super) fn lasting(&self) -> bool {
         self.right >= Right::Shared && self.drain.is_none()
+    }
+
+    /// Its attributes, as far as they may be said without asking: while the server applies an own
+    /// write, others may be shown it already.
+    pub(super) fn held(&self) -> Option<&Attr> {
+        let known = self.right >= Right::Shared && self.remote_writes == 0;
+        self.attr.as_ref().filter(|_| known)
     }
 
     /// May its blocks be served from the cache?
@@ -218,6 +237,7 @@ impl Node {
             && self.opening.is_empty()
             && self.drain.is_none()
             && self.parked.is_empty()
+            && self.behind.is_empty()
             && self.reading.is_empty()
             && self.syncing.is_empty()
             && !self.sending
@@ -232,14 +252,14 @@ impl Node {
             return ranges.to_vec();
         }
         let mut left: Vec<Range> = ranges.to_vec();
-        for (_, &(from, to)) in self
+        for (_, reading) in self
             .reading
             .iter()
             .filter(|(ticket, _)| !freed.contains(ticket))
         {
             left = left
                 .into_iter()
-                .flat_map(|range| subtract(range, (from, to)))
+                .flat_map(|range| subtract(range, reading.range))
                 .collect();
         }
         left
@@ -274,9 +294,9 @@ mod tests {
 
     #[test]
     fn unanswered_reads_are_left_out_of_what_is_dropped() {
-        let mut node = Node::new(0);
-        node.reading.insert(1, (10, 20));
-        node.reading.insert(2, (30, 40));
+        let mut node = Node::new(0, 0);
+        node.reads_pages(0, 1, (10, 20));
+        node.reads_pages(0, 2, (30, 40));
         let none = BTreeSet::new();
         let left = node.without_reads(&[(0, 35)], &none);
         assert_eq!(left, vec![(0, 10), (20, 30)]);

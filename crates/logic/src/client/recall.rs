@@ -314,6 +314,7 @@ impl Client {
         if drain.keep == Right::None {
             node.attr = None;
             node.pages = false;
+            node.sizes.dropped(0);
             node.names.clear();
             node.renew_listing();
         }

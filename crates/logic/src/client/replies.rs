@@ -57,7 +57,9 @@ impl Client {
             }
             Why::Call(ticket) => {
                 self.unsend(&request.op);
-                self.on_answer(step, ticket, &request.op, reply, bulk_len);
+                let changed = Self::changed_by(&request.op, &reply);
+                self.on_answer(step, (ticket, id), &request.op, reply, bulk_len);
+                self.note_changed(&changed);
                 if request.op.changes() && self.calls.contains_key(&ticket) {
                     self.unfinished.insert(ticket, id);
                     return self.settle_guesses(step);
@@ -79,6 +81,7 @@ impl Client {
                 Some(Call::Read { .. } | Call::Write { .. }) => {
                     self.node(fid).reading.remove(&ticket);
                     self.finish(step, ticket, Done::Refused(refusal));
+                    self.ask_behind(step, fid);
                 }
                 _ => self.node(fid).parked.push(ticket),
             }
@@ -88,13 +91,13 @@ impl Client {
     fn on_answer(
         &mut self,
         step: &mut Step<'_>,
-        ticket: Ticket,
+        (ticket, id): (Ticket, RequestId),
         op: &Op,
         reply: Reply,
         bulk_len: u32,
     ) {
         if let Op::Read { fid, .. } = op {
-            return self.on_read(step, (ticket, *fid), reply, bulk_len);
+            return self.on_read(step, (ticket, id, *fid), reply, bulk_len);
         }
         if let Outcome::Refused(refusal) = reply.outcome {
             return self.on_refused(step, ticket, op, refusal);
@@ -107,11 +110,11 @@ impl Client {
             .grants
             .iter()
             .filter(|grant| !plain || super::calls::dirs(op)[0] == Some(grant.fid))
-            .filter_map(|grant| self.accept(*grant).then_some(grant.fid))
+            .filter_map(|grant| self.vouches(*grant, id).then_some(grant.fid))
             .collect();
         match (op, reply.outcome) {
             (Op::GetAttr { fid }, Outcome::Attr(attr)) => {
-                self.on_attr(step, (ticket, *fid), attr, &granted);
+                self.on_attr(step, (ticket, id, *fid), attr, &granted);
             }
             (Op::SetAttr { fid, set }, Outcome::Attr(attr)) => {
                 let vouched = granted.contains(fid);
@@ -122,7 +125,8 @@ impl Client {
                 self.on_opened(step, ticket, (*fid, *access), (attr, vouched));
             }
             (Op::Write { fid, .. }, Outcome::Written { offset, attr }) => {
-                self.on_written(step, (ticket, *fid), (offset, attr));
+                let attr = (attr, granted.contains(fid));
+                self.on_written(step, (ticket, *fid), offset, attr);
             }
             (
                 Op::ReadDir { dir, .. },
@@ -149,7 +153,7 @@ impl Client {
                 self.finish(step, ticket, Done::Filesystem(numbers));
             }
             (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
-            (op, outcome) => self.on_names(step, ticket, op, (outcome, granted)),
+            (op, outcome) => self.on_names(step, (ticket, id), op, (outcome, granted)),
         }
     }
 
@@ -218,11 +222,8 @@ impl Client {
         if self.options.mutant == Some(Mutant::AttributesWithoutToken) {
             return (said, Lifetime::Forever);
         }
-        let held = self
-            .nodes
-            .get(&fid)
-            .filter(|node| node.right >= Right::Shared);
-        match held.and_then(|node| node.attr.clone().map(|attr| (attr, node.lasting()))) {
+        let node = self.nodes.get(&fid);
+        match node.and_then(|node| Some((node.held()?.clone(), node.lasting()))) {
             Some((attr, lasting)) => (attr, Self::lifetime(lasting)),
             None => (said, Lifetime::None),
         }
@@ -231,12 +232,15 @@ impl Client {
     fn on_attr(
         &mut self,
         step: &mut Step<'_>,
-        (ticket, fid): (Ticket, Fid),
+        (ticket, id, fid): (Ticket, RequestId, Fid),
         attr: Attr,
         granted: &[Fid],
     ) {
         if granted.contains(&fid) {
             self.learn(fid, attr.clone(), true);
+        }
+        if self.asked_again(step, (ticket, id), (fid, &attr)) {
+            return self.go_on_draining(step, fid);
         }
         let (attr, lifetime) = self.to_say(fid, attr);
         self.node(fid).asked = step.now;
@@ -274,14 +278,12 @@ impl Client {
         let (attr, _) = self.to_say(fid, attr);
         // The kernel takes such an answer over without looking whether it has been told to drop the
         // attributes meanwhile, so it may not keep it.
-        self.finish(
-            step,
-            ticket,
-            Done::Attr {
-                attr,
-                lifetime: Lifetime::None,
-            },
-        );
+        let lifetime = Lifetime::None;
+        let done = Done::Attr { attr, lifetime };
+        match set.size {
+            Some(size) => self.answer_resize(step, (ticket, fid), size, done),
+            None => self.finish(step, ticket, done),
+        }
         self.unpark(step, fid);
         self.clean(step, fid);
         self.go_on_draining(step, fid);
@@ -339,7 +341,7 @@ impl Client {
     fn on_read(
         &mut self,
         step: &mut Step<'_>,
-        (ticket, fid): (Ticket, Fid),
+        (ticket, id, fid): (Ticket, RequestId, Fid),
         reply: Reply,
         bulk_len: u32,
     ) {
@@ -347,8 +349,13 @@ impl Client {
             Some(Call::Read { pages, .. }) => *pages,
             _ => return,
         };
-        let counts = reply.grants.iter().all(|grant| self.accept(*grant));
+        let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
         let node = self.node(fid);
+        let lasting = reply
+            .grants
+            .iter()
+            .any(|grant| grant.right >= Right::Shared);
+        let counts = accepted && !node.outdates(id, lasting);
         let freed = node
             .drain
             .as_ref()
@@ -362,11 +369,13 @@ impl Client {
                 let len = len.min(bulk_len);
                 self.finish_read(step, ticket, vec![Piece::Bulk { from: 0, len }]);
             }
-            // A recall has overtaken the answer: what the kernel would keep may be outdated.
+            // A recall or an own change has overtaken the answer: what the kernel would keep may be
+            // outdated.
             Outcome::Read { .. } => self.start(step, ticket),
             Outcome::Refused(refusal) => {
                 node.reading.remove(&ticket);
                 self.finish(step, ticket, Done::Refused(refusal));
+                self.ask_behind(step, fid);
             }
             _ => self.finish(step, ticket, Done::Refused(Refusal::Invalid)),
         }

@@ -1,0 +1,66 @@
+//! Answers that the answer to an own change has overtaken.
+//!
+//! The network may bring the answer to a question after the answer to a change of the same object,
+//! although the server gave it before: then it says how things were. Grants tell their order by
+//! their epochs, but a change may be answered without a grant. So once it is, what was asked before
+//! vouches for nothing any more: it may bring a right, but neither attributes nor a name nor pages
+//! are kept by it.
+
+use super::Client;
+use super::node::Node;
+use alloc::vec::Vec;
+use wire::{Fid, Grant, Op, Outcome, Reply, RequestId};
+
+impl Client {
+    /// The objects that the answer to an own change is about, unless a grant tells its place.
+    pub(super) fn changed_by(op: &Op, reply: &Reply) -> Vec<Fid> {
+        if !op.changes() || matches!(reply.outcome, Outcome::Refused(_)) {
+            return Vec::new();
+        }
+        let mut fids: Vec<Fid> = super::calls::dirs(op).into_iter().flatten().collect();
+        match op {
+            Op::SetAttr { fid, .. }
+            | Op::Write { fid, .. }
+            | Op::Link { fid, .. }
+            | Op::SetXattr { fid, .. }
+            | Op::RemoveXattr { fid, .. } => fids.push(*fid),
+            _ => {}
+        }
+        match &reply.outcome {
+            Outcome::Removed { fid, .. } => fids.push(*fid),
+            Outcome::Renamed { fid, victim, .. } => {
+                fids.push(*fid);
+                fids.extend(victim.as_ref().map(|(fid, _)| *fid));
+            }
+            _ => {}
+        }
+        fids.retain(|fid| reply.grants.iter().all(|grant| grant.fid != *fid));
+        fids
+    }
+
+    /// The answer to an own change of these has come: what was asked before may be older.
+    pub(super) fn note_changed(&mut self, fids: &[Fid]) {
+        let last = self.last_request;
+        for fid in fids {
+            match self.nodes.get_mut(fid) {
+                Some(node) => node.changed = last,
+                None => self.changed = last,
+            }
+        }
+    }
+
+    /// Takes over a grant that came with the answer to this request, if it counts; does it vouch
+    /// for what the answer says?
+    pub(super) fn vouches(&mut self, grant: Grant, id: RequestId) -> bool {
+        self.accept(grant) && id > self.node(grant.fid).changed
+    }
+}
+
+impl Node {
+    /// May bytes that came with the answer to this request be from before an own change? A write
+    /// ends transient rights before it is applied, so that what was read before is void in any
+    /// case; a lasting right stays, and a change of the size ends none.
+    pub(super) fn outdates(&self, id: RequestId, lasting: bool) -> bool {
+        id <= self.resized || (lasting && id <= self.changed)
+    }
+}

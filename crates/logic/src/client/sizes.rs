@@ -1,0 +1,228 @@
+//! What the kernel makes of sizes, and how that is kept from leaving zeros among its pages.
+//!
+//! Linux cuts its pages off at each size that it is told. If it is reading such a page it waits for
+//! it first, so that bytes which are newer than the size are cut off as well. And the end that a
+//! short answer to a read shows is ignored if the kernel was told something of the file since it
+//! asked: it goes on believing in a longer file, and takes the zeros behind the answer for bytes.
+//! Questions and answers cross, so neither can be prevented. What may have been hit is dropped again
+//! right behind the answer; the next read finds out.
+//!
+//! An answer about attributes that is older than bytes which the kernel got in the meantime would
+//! cut these off too: such a question is asked again.
+
+use super::api::{Call, Done, How, Invalidate, Lifetime};
+use super::data::young;
+use super::node::{Node, Range};
+use super::{After, Client, Step};
+use crate::Ticket;
+use wire::limits::BLOCK_BYTES;
+use wire::{Attr, Fid, Kind, Op, RequestId, Time};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// How long a question or an answer may be on its way between the kernel and the client.
+const CROSSING_NS: Time = 500_000;
+
+/// A read for the kernel's pages that is not answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub(super) range: Range,
+    arrived: Time,
+    /// The smallest size that the kernel may have taken in while it waits for these pages.
+    least: u64,
+}
+
+/// What the kernel may believe of a file's size.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sizes {
+    /// It takes the file to be no longer than this.
+    most: u64,
+    /// The smallest size that it was told of late; when it was last told one.
+    least: u64,
+    told: Time,
+    /// When it was last given something that makes it ignore the ends of reads under way.
+    moved: Time,
+    /// Notifications that it has not been seen to take in.
+    notices: u32,
+    /// Where the bytes end that it got for its pages; the last request sent before that.
+    pages: u64,
+    paged: RequestId,
+}
+
+impl Sizes {
+    /// The kernel was told something of the file that is no size.
+    pub(super) fn moved(&mut self, now: Time) {
+        self.moved = now;
+    }
+
+    /// A notification leaves.
+    pub(super) fn noticed(&mut self, now: Time) {
+        self.moved = now;
+        self.notices += 1;
+    }
+
+    /// The kernel has taken a notification in.
+    pub(super) fn taken_in(&mut self, now: Time) {
+        self.moved = now;
+        self.notices = self.notices.saturating_sub(1);
+    }
+
+    /// The kernel has no pages from there on.
+    pub(super) fn dropped(&mut self, from: u64) {
+        self.pages = self.pages.min(from);
+    }
+
+    fn wrote(&mut self, now: Time, call: &Call) {
+        if let Call::Write {
+            offset, len, how, ..
+        } = call
+        {
+            // The kernel puts what it appends at the end that it knows.
+            let from = if *how == How::Append {
+                self.most
+            } else {
+                *offset
+            };
+            self.most = self.most.max(from + u64::from(*len));
+            self.moved = now;
+        }
+    }
+}
+
+impl Node {
+    /// A read for the kernel's pages has come, or is begun again.
+    pub(super) fn reads_pages(&mut self, now: Time, ticket: Ticket, range: Range) {
+        let recent = now < self.sizes.told + CROSSING_NS;
+        let least = if recent { self.sizes.least } else { u64::MAX };
+        self.reading.entry(ticket).or_insert(Reading {
+            range,
+            arrived: now,
+            least,
+        });
+    }
+
+    /// The kernel is told a size; `set`: it takes it over whatever it knows.
+    fn told_size(&mut self, now: Time, size: u64, set: bool) {
+        let sizes = &mut self.sizes;
+        let recent = now < sizes.told + CROSSING_NS;
+        sizes.least = if recent { sizes.least.min(size) } else { size };
+        sizes.most = if set { size } else { sizes.most.max(size) };
+        (sizes.told, sizes.moved) = (now, now);
+        for reading in self.reading.values_mut() {
+            reading.least = reading.least.min(size);
+        }
+    }
+
+    /// The kernel is given bytes for its pages, up to `end`: what of them must be dropped again.
+    pub(super) fn gave_pages(
+        &mut self,
+        now: Time,
+        reading: Reading,
+        (end, last): (u64, RequestId),
+    ) -> Option<Range> {
+        let Reading {
+            range: (from, to),
+            arrived,
+            least,
+        } = reading;
+        let sizes = &mut self.sizes;
+        if end > from {
+            sizes.pages = sizes.pages.max(end);
+        }
+        sizes.paged = last;
+        let cut = (from < least && least < end).then_some(least);
+        let crossed = sizes.notices > 0 || sizes.moved + CROSSING_NS > arrived;
+        let ignored = end < to && crossed && sizes.most > end;
+        if end < to && !crossed {
+            sizes.most = sizes.most.min(end);
+        }
+        let first = cut.into_iter().chain(ignored.then_some(end)).min()?;
+        debug_assert!(arrived <= now);
+        Some((from.max(first / BLOCK * BLOCK), to))
+    }
+}
+
+impl Client {
+    /// A call is answered: notes what that tells the kernel of sizes.
+    pub(super) fn note_told(&mut self, now: Time, call: &Call, done: &Done) {
+        match (call, done) {
+            (Call::Op(Op::SetAttr { fid, .. }), Done::Attr { attr, .. }) => {
+                self.tell(now, (*fid, attr), true);
+            }
+            (Call::Op(Op::GetAttr { fid }), Done::Attr { attr, .. })
+            | (_, Done::Entry { fid, attr, .. }) => self.tell(now, (*fid, attr), false),
+            (_, Done::Listing { entries }) => {
+                for entry in entries {
+                    if let Some((attr, _)) = &entry.known {
+                        self.tell(now, (entry.fid, attr), false);
+                    }
+                }
+            }
+            (Call::Write { fid, .. }, Done::Written { .. }) => {
+                if let Some(node) = self.nodes.get_mut(fid) {
+                    node.sizes.wrote(now, call);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tell(&mut self, now: Time, (fid, attr): (Fid, &Attr), set: bool) {
+        if attr.kind == Kind::File
+            && let Some(node) = self.nodes.get_mut(&fid)
+        {
+            node.told_size(now, attr.size, set);
+        }
+    }
+
+    /// Drops pages of the kernel that it has just been given, or has just spoilt.
+    pub(super) fn drop_again(&mut self, step: &mut Step<'_>, fid: Fid, range: Range) {
+        let Some(node) = self.nodes.get(&fid) else {
+            return;
+        };
+        let ranges = node.without_reads(&[range], &alloc::collections::BTreeSet::new());
+        if !ranges.is_empty() {
+            let young = young(node.told, step.now);
+            let what = Invalidate::Inode { fid, ranges, young };
+            self.invalidate(step, what, After::Nothing);
+        }
+    }
+
+    /// The attributes of an answer, which nothing vouches for, might cut off bytes that are newer:
+    /// of a read under way, or of one that was answered since they were asked for. Then the
+    /// question is asked again, after the read.
+    pub(super) fn asked_again(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id): (Ticket, RequestId),
+        (fid, said): (Fid, &Attr),
+    ) -> bool {
+        let (attr, lifetime) = self.to_say(fid, said.clone());
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return false;
+        };
+        if attr.kind != Kind::File || lifetime == Lifetime::Forever || node.held().is_some() {
+            return false;
+        }
+        let across = |reading: &Reading| reading.range.0 < attr.size && attr.size < reading.range.1;
+        if node.reading.values().any(across) {
+            node.behind.push(ticket);
+            return true;
+        }
+        let outrun = node.pages && id <= node.sizes.paged && attr.size < node.sizes.pages;
+        if outrun {
+            self.start(step, ticket);
+        }
+        outrun
+    }
+
+    /// A read for the kernel's pages is not under way any more.
+    pub(super) fn ask_behind(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let behind = self
+            .nodes
+            .get_mut(&fid)
+            .map(|node| core::mem::take(&mut node.behind));
+        for ticket in behind.into_iter().flatten() {
+            self.start(step, ticket);
+        }
+    }
+}
