@@ -4,7 +4,7 @@ use super::{Inode, Kernel, PAGE, Pin, Result, refused};
 use crate::disk::UNIT;
 use logic::client::{Call, Done, Lifetime};
 use std::rc::Rc;
-use wire::{Attr, Fid, Kind, Op, Set};
+use wire::{Attr, Fid, Kind, Op, Set, Time};
 
 /// How long a recall waits for an answer about attributes that is under way.
 const PATIENCE_NS: u64 = 5_000_000;
@@ -14,6 +14,7 @@ const PATIENCE_NS: u64 = 5_000_000;
 pub(super) struct Began {
     version: u64,
     evictions: u64,
+    time: Time,
 }
 
 impl Began {
@@ -21,6 +22,7 @@ impl Began {
     pub(super) const ANYWAY: Self = Self {
         version: 0,
         evictions: 0,
+        time: 0,
     };
 }
 
@@ -44,6 +46,7 @@ impl Kernel {
         Began {
             version: self.attr_version.get(),
             evictions: self.evictions.get(),
+            time: self.world.sched.now(),
         }
     }
 
@@ -79,12 +82,22 @@ impl Kernel {
         began: Began,
     ) -> bool {
         let overtaken = began.version != 0 && inode.version.get() > began.version;
-        if overtaken || inode.unstable.get() {
+        let lost = overtaken || inode.unstable.get();
+        self.note(inode, || {
+            let word = if lost { "throws away" } else { "takes" };
+            format!(
+                "{word} size {} (had {}), forever {forever}",
+                attr.size,
+                inode.size.get()
+            )
+        });
+        if lost {
             return false;
         }
         self.touch(inode);
         *inode.attr.borrow_mut() = attr.clone();
         inode.valid.set(forever);
+        inode.taken.set((self.world.sched.now(), began.time));
         let old = inode.size.replace(attr.size);
         if inode.kind == Kind::File && old != attr.size {
             self.truncate_pages(inode, attr.size).await;
@@ -98,11 +111,19 @@ impl Kernel {
             .await;
         let partial = size % PAGE;
         if partial != 0 {
+            let reading = self.content(inode, size / PAGE).is_none();
             self.unlocked(inode, size / PAGE).await;
+            self.note(inode, || {
+                format!("zeros page {} from {partial}", size / PAGE)
+            });
             if let Some(page) = inode.pages.borrow_mut().get_mut(&(size / PAGE))
                 && let Some(units) = &mut page.units
             {
-                units[(partial / UNIT) as usize..].fill(0);
+                let from = (partial / UNIT) as usize;
+                units[from..].fill(0);
+                if reading {
+                    page.spoilt = Some(self.spoilt(from));
+                }
             }
         }
     }
@@ -143,9 +164,9 @@ impl Kernel {
 
     /// Asks for attributes; also whether the answer was thrown away in a way that nobody can help:
     /// since this machine itself did something to the file meanwhile, since a notification was on
-    /// its way before the daemon heard the question, or since the answer took so long that a
-    /// recall could not wait for it. Then what the kernel knows may be older than the
-    /// question.
+    /// its way before the daemon heard the question or dropped some pages behind a read, or since
+    /// the answer took so long that a recall could not wait for it. Then what the kernel knows may
+    /// be older than the question.
     pub(super) async fn ask_attr(&self, inode: &Inode) -> Result<(Attr, bool)> {
         let began = self.began();
         let since = self.world.sched.now();
@@ -157,7 +178,8 @@ impl Kernel {
         };
         let own = inode.touched.get() > began.version || inode.unstable.get();
         let slow = self.world.sched.now() - since > PATIENCE_NS;
-        let crossed = inode.notified.get() <= since + 3 * self.world.plan.kernel_ns;
+        let crossed = inode.notified.get() <= since + 3 * self.world.plan.kernel_ns
+            || inode.patched.get() >= since;
         let forever = *lifetime == Lifetime::Forever;
         let kept = self.keep_attr(inode, (attr, forever), began).await;
         Ok((attr.clone(), !kept && (own || slow || crossed)))
@@ -186,6 +208,13 @@ impl Kernel {
             return refused(&self.world, &reply);
         };
         self.touch(inode);
+        self.note(inode, || {
+            format!(
+                "setattr takes size {} (had {})",
+                attr.size,
+                inode.size.get()
+            )
+        });
         *inode.attr.borrow_mut() = attr.clone();
         inode.valid.set(false);
         let old = inode.size.replace(attr.size);

@@ -1,11 +1,11 @@
 //! Open files and their bytes: the page cache, direct reads and writes, mappings.
 
-use super::{Handle, Inode, Kernel, PAGE, PAGE_UNITS, Page, Pin, Result, refused};
+use super::{Handle, Inode, Kernel, PAGE, PAGE_UNITS, Page, Pin, Result, Spoilt, refused};
 use crate::disk::{UNIT, Units};
 use crate::exec::Signal;
 use logic::client::{Call, Done, How};
 use std::rc::Rc;
-use wire::Access;
+use wire::{Access, Time};
 
 /// What a read returned.
 pub(crate) struct Bytes {
@@ -93,14 +93,18 @@ impl Kernel {
         if end > inode.size.get() && !inode.valid.get() {
             doubtful |= self.ask_attr(inode).await?.1;
         }
+        let begin = self.world.sched.now();
         let mut units = Units::new();
+        let mut sound = None;
         let mut at = offset;
         while at < end {
             if at >= inode.size.get() {
                 break;
             }
             let page = at / PAGE;
+            let asked = self.world.sched.now();
             self.page(pin, page, (end - 1) / PAGE).await?;
+            doubtful |= self.was_told(inode, begin, asked);
             let upto = end.min((page + 1) * PAGE).min(inode.size.get());
             if at >= upto {
                 break;
@@ -109,13 +113,22 @@ impl Kernel {
                 continue;
             };
             let from = (at % PAGE / UNIT) as usize;
-            units.extend(&content[from..from + ((upto - at) / UNIT) as usize]);
+            let to = from + ((upto - at) / UNIT) as usize;
+            let limit = self.sound(inode, page);
+            if limit < to {
+                sound.get_or_insert(units.len() + limit.saturating_sub(from));
+            }
+            units.extend(&content[from..to]);
             at = upto;
         }
         // While a truncate(2) of this machine is under way the kernel keeps no answer about the
         // size (FUSE_I_SIZE_UNSTABLE), nor one that a write of this machine has overtaken: the end
         // that it shows then may be outdated. No file system can help that.
         doubtful |= inode.unstable.get();
+        if let Some(sound) = sound {
+            units.truncate(sound);
+            doubtful = true;
+        }
         let ended = (units.len() as u64) < len / UNIT && !doubtful;
         Ok(Bytes {
             units,
@@ -124,8 +137,31 @@ impl Kernel {
         })
     }
 
-    fn content(&self, inode: &Inode, page: u64) -> Option<[u64; PAGE_UNITS as usize]> {
+    /// Was an answer about attributes taken in since the read began that had been asked for before,
+    /// and did it cross the question for a page? Then its size, by which the kernel goes, may be
+    /// older than the read, and the daemon could not help that.
+    fn was_told(&self, inode: &Inode, begin: Time, asked: Time) -> bool {
+        let (taken, since) = inode.taken.get();
+        taken >= begin && since < begin && taken <= asked + 6 * self.world.plan.kernel_ns
+    }
+
+    pub(super) fn content(&self, inode: &Inode, page: u64) -> Option<[u64; PAGE_UNITS as usize]> {
         inode.pages.borrow().get(&page).and_then(|page| page.units)
+    }
+
+    /// From this unit of a page on there are zeros until the daemon, which is behind this by the
+    /// time that a notification takes, has had it dropped.
+    pub(super) fn spoilt(&self, from: usize) -> Spoilt {
+        let until = self.world.sched.now() + self.world.plan.notify_ns;
+        Spoilt { from, until }
+    }
+
+    /// How many units of a page are what the daemon said.
+    fn sound(&self, inode: &Inode, page: u64) -> usize {
+        let pages = inode.pages.borrow();
+        let spoilt = pages.get(&page).and_then(|page| page.spoilt);
+        let spoilt = spoilt.filter(|spoilt| self.world.sched.now() <= spoilt.until);
+        spoilt.map_or(PAGE_UNITS as usize, |spoilt| spoilt.from)
     }
 
     /// A load from a private mapping: one page, or nothing beyond the end of the file.
@@ -141,7 +177,8 @@ impl Kernel {
                 return Ok(None);
             }
             if let Some(content) = self.content(inode, page) {
-                return Ok(Some((content.to_vec(), since)));
+                let sound = self.sound(inode, page);
+                return Ok(Some((content[..sound].to_vec(), since)));
             }
         }
     }
@@ -163,6 +200,7 @@ impl Kernel {
             let locked = Page {
                 units: None,
                 waiters: Vec::new(),
+                spoilt: None,
             };
             inode.pages.borrow_mut().insert(page + count, locked);
             count += 1;
@@ -180,9 +218,8 @@ impl Kernel {
         let reply = self.ask_with(call, Units::new(), late).await;
         let read = matches!(reply.done, Done::Read { .. });
         let short = reply.units.len() as u64 * UNIT;
-        if read && short < u64::from(len) {
-            self.saw_end(inode, offset + short, version);
-        }
+        let end = offset + short;
+        let ignored = read && short < u64::from(len) && !self.saw_end(inode, end, version);
         for index in 0..count {
             let from = (index * PAGE_UNITS) as usize;
             let mut content = [0; PAGE_UNITS as usize];
@@ -190,6 +227,13 @@ impl Kernel {
                 *unit = value;
             }
             self.unlock(inode, page + index, read.then_some(content));
+            let start = (page + index) * PAGE;
+            if ignored && end < start + PAGE {
+                let from = (end.max(start) - start) / UNIT;
+                if let Some(page) = inode.pages.borrow_mut().get_mut(&(page + index)) {
+                    page.spoilt = Some(self.spoilt(from as usize));
+                }
+            }
         }
         if read {
             Ok(())
@@ -198,13 +242,21 @@ impl Kernel {
         }
     }
 
-    /// A short read: the file ends earlier than the kernel thought, if nothing happened since.
-    fn saw_end(&self, inode: &Inode, size: u64, version: u64) {
+    /// A short read: the file ends earlier than the kernel thought, if nothing happened since. If
+    /// something did, that is ignored: false.
+    fn saw_end(&self, inode: &Inode, size: u64, version: u64) -> bool {
         let fresh = version >= inode.version.get() && !inode.unstable.get();
+        self.note(inode, || {
+            format!(
+                "short read ends at {size} (had {}), fresh {fresh}",
+                inode.size.get()
+            )
+        });
         if fresh && size < inode.size.get() {
             self.touch(inode);
             inode.size.set(size);
         }
+        size >= inode.size.get()
     }
 
     fn unlock(&self, inode: &Inode, index: u64, content: Option<[u64; PAGE_UNITS as usize]>) {
@@ -214,6 +266,7 @@ impl Kernel {
                 return;
             };
             let waiters = std::mem::take(&mut page.waiters);
+            self.note(inode, || format!("fills page {index} with {content:?}"));
             page.units = content;
             if content.is_none() {
                 pages.remove(&index);
@@ -255,6 +308,7 @@ impl Kernel {
                 .map(|(index, _)| *index);
             let Some(index) = next else { return };
             self.unlocked(inode, index).await;
+            self.note(inode, || format!("drops page {index}"));
             inode.pages.borrow_mut().remove(&index);
             at = index + 1;
         }
@@ -285,6 +339,9 @@ impl Kernel {
         };
         self.touch(inode);
         let end = offset + u64::from(len);
+        self.note(inode, || {
+            format!("own write up to {end} (had {})", inode.size.get())
+        });
         inode.size.set(inode.size.get().max(end));
         inode.valid.set(false);
         Ok(u64::from(len) / UNIT)

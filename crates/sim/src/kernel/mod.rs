@@ -60,8 +60,12 @@ pub(crate) struct Inode {
     version: Cell<u64>,
     /// The version when something of this machine last changed the attributes.
     touched: Cell<u64>,
+    /// When attributes were taken in last, and when they had been asked for.
+    taken: Cell<(Time, Time)>,
     /// When the daemon asked for the last notification.
     notified: Cell<Time>,
+    /// The same of those that dropped some pages only, behind a read or a write.
+    patched: Cell<Time>,
     size: Cell<u64>,
     /// When the changes of this machine began that are under way.
     changing: RefCell<Vec<u64>>,
@@ -77,6 +81,16 @@ pub(crate) struct Inode {
 struct Page {
     units: Option<[u64; PAGE_UNITS as usize]>,
     waiters: Vec<Signal<()>>,
+    /// For how much of it nobody is to blame.
+    spoilt: Option<Spoilt>,
+}
+
+/// From this unit on the kernel has put zeros into a page without a right to, as it does to any
+/// FUSE file system: the daemon can do no more than make it drop the page at once.
+#[derive(Clone, Copy)]
+struct Spoilt {
+    from: usize,
+    until: Time,
 }
 
 /// Keeps an inode in memory.
@@ -158,7 +172,9 @@ impl Kernel {
             valid: Cell::new(false),
             version: Cell::new(0),
             touched: Cell::new(0),
+            taken: Cell::new((0, 0)),
             notified: Cell::new(0),
+            patched: Cell::new(0),
             size: Cell::new(attr.size),
             attr: RefCell::new(attr),
             changing: RefCell::default(),
@@ -217,6 +233,12 @@ impl Kernel {
     fn bump(&self, inode: &Inode) {
         self.attr_version.set(self.attr_version.get() + 1);
         inode.version.set(self.attr_version.get());
+    }
+
+    /// A line of the trace about what the kernel makes of a file.
+    fn note(&self, inode: &Inode, text: impl FnOnce() -> String) {
+        let (world, file) = (&self.world, inode.fid.vnode);
+        world.trace(|| format!("h{} kernel, file {file}: {}", self.host(), text()));
     }
 
     /// The same, by something that this machine did itself.

@@ -20,10 +20,16 @@ impl Kernel {
     pub(crate) fn invalidate(self: &Rc<Self>, id: u64, what: Invalidate) {
         let kernel = Rc::clone(self);
         let (sched, host) = (Rc::clone(&self.world.sched), self.host());
-        if let Invalidate::Inode { fid, .. } = what
-            && let Some(inode) = self.inode(fid)
+        if let Invalidate::Inode { fid, ranges, .. } = &what
+            && let Some(inode) = self.inode(*fid)
         {
-            inode.notified.set(sched.now());
+            let whole = ranges.iter().any(|range| range.1 == u64::MAX);
+            let last = if whole {
+                &inode.notified
+            } else {
+                &inode.patched
+            };
+            last.set(sched.now());
         }
         self.world.sched.spawn(host, async move {
             let delay = {
@@ -80,6 +86,7 @@ impl Kernel {
         };
         self.bump(&inode);
         inode.valid.set(false);
+        self.note(&inode, || format!("is notified {range:?}"));
         if let Some((from, to)) = range {
             inode.rdc.borrow_mut().drop_page();
             let upto = if to == u64::MAX {

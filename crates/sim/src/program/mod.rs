@@ -73,12 +73,16 @@ impl Program {
 
     fn saw(&self, begin: u64, seen: Seen) {
         let end = self.moment();
-        self.world.trace(|| format!("h{} saw {seen:?}", self.host));
+        self.world
+            .trace(|| format!("h{} saw {seen:?} ({begin}..{end})", self.host));
         self.world.history.saw(self.host, (begin, end), seen);
     }
 
     fn begin(&self, effect: Effect) -> usize {
-        self.world.history.begin(self.host, self.moment(), effect)
+        let moment = self.moment();
+        self.world
+            .trace(|| format!("h{} begins {effect:?} ({moment}..)", self.host));
+        self.world.history.begin(self.host, moment, effect)
     }
 
     fn end<T>(&self, change: usize, result: &Result<T>) {
@@ -87,7 +91,10 @@ impl Program {
             Err(Refusal::SessionLost | Refusal::Interrupted | Refusal::Disk) => Fate::Open,
             Err(_) => Fate::Failed,
         };
-        self.world.history.end(change, self.moment(), fate);
+        let moment = self.moment();
+        self.world
+            .trace(|| format!("h{} ends {fate:?} (..{moment})", self.host));
+        self.world.history.end(change, moment, fate);
     }
 
     /// Makes the directories and some of the files.
