@@ -122,7 +122,11 @@ impl Server {
             ..store::Options::default()
         };
         let mut store = Store::open_or_create(&data, &store_options)?;
-        let boot = store.boot() << EPOCHS_OF_A_BOOT;
+        let boots = store.boot();
+        if boots > 1 {
+            store.pass_over_numbers()?;
+        }
+        let boot = boots << EPOCHS_OF_A_BOOT;
         let known = store.sessions();
         if !known.is_empty() {
             tracing::info!(

@@ -53,6 +53,8 @@ pub(crate) enum Entry<O, C, V> {
     CloseSession { session: SessionId },
     /// The partition was opened, for this time.
     Boot { count: u64 },
+    /// New objects get numbers from this one on.
+    Numbers { vnode: u64 },
 }
 
 /// What happened, as read.

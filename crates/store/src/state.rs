@@ -177,6 +177,7 @@ impl Core {
             }
             Entry::CloseSession { session } => self.answers.close(*session, &mut self.index),
             Entry::Boot { count } => self.index.counters.boot = *count,
+            Entry::Numbers { vnode } => self.index.counters.next_vnode = *vnode,
             Entry::Apply { .. } | Entry::Move { .. } => {}
         }
         Ok(())

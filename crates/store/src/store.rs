@@ -82,6 +82,9 @@ pub struct Store {
 
 /// Free objects are not counted: this many are said to be free at least as long as there is room.
 const OBJECT_BYTES: u64 = 512;
+/// More objects than can have been made and not be stable: a checkpoint makes the log stable long
+/// before.
+const PASSED_OVER: u64 = 1 << 20;
 
 impl Store {
     /// Applies an operation; answers it from memory if it was applied under this origin before.
@@ -231,6 +234,16 @@ impl Store {
     /// How often the partition has been opened, this time included. It is on stable storage.
     pub fn boot(&mut self) -> u64 {
         self.core.index.counters.boot
+    }
+
+    /// Passes over vnode numbers, for good. Objects that a power failure has undone may still be
+    /// known elsewhere: after this, no other object gets their numbers.
+    pub fn pass_over_numbers(&mut self) -> Result<(), StoreError> {
+        let vnode = self.core.index.counters.next_vnode + PASSED_OVER;
+        self.note(&Entry::Numbers { vnode });
+        self.core.index.counters.next_vnode = vnode;
+        self.log.write_out()?;
+        self.log.syncer().sync()
     }
 
     /// The root of the partition's volume.
