@@ -6,6 +6,7 @@
 
 use crate::plan::Plan;
 use crate::rng::Rng;
+use store::Keep;
 use wire::Time;
 
 const MS: Time = 1_000_000;
@@ -24,6 +25,8 @@ pub(crate) enum Fault {
     Server { ns: Time },
     /// A client's machine vanishes; another one takes its place after a while.
     Client { host: u32, ns: Time },
+    /// All machines lose their power; the server's keeps this of what was not stable.
+    Blackout { ns: Time, keep: Keep },
     /// A client is slow for a while: what it is told and when it wakes comes later by this.
     SlowClient { host: u32, by_ns: Time, ns: Time },
     /// So is the server.
@@ -41,6 +44,7 @@ pub(crate) enum Kind {
     Cut,
     Restart,
     Vanish,
+    Blackout,
     SlowClient,
     SlowServer,
     Drift,
@@ -54,6 +58,8 @@ pub(crate) struct Costs {
     pub(crate) late: bool,
     /// A session may end: what its machine had not written back and made stable may be gone.
     pub(crate) session: bool,
+    /// The latest changes that no fsync has answered for may be undone, of all machines.
+    pub(crate) unsynced: bool,
 }
 
 /// What the atlas says of a kind.
@@ -65,11 +71,16 @@ pub(crate) struct Line {
 const FREE: Costs = Costs {
     late: false,
     session: false,
+    unsynced: false,
 };
 const LATE: Costs = Costs { late: true, ..FREE };
 const SESSION: Costs = Costs {
-    late: true,
     session: true,
+    ..LATE
+};
+const UNSYNCED: Costs = Costs {
+    unsynced: true,
+    ..SESSION
 };
 
 const fn line(kind: Kind, costs: Costs) -> Line {
@@ -77,7 +88,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 11] = [
+pub(crate) const ATLAS: [Line; 12] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -87,6 +98,7 @@ pub(crate) const ATLAS: [Line; 11] = [
     // A restarted server may wait in vain for a machine that is cut off meanwhile.
     line(Kind::Restart, SESSION),
     line(Kind::Vanish, SESSION),
+    line(Kind::Blackout, UNSYNCED),
     line(Kind::SlowClient, LATE),
     line(Kind::SlowServer, LATE),
     line(Kind::Drift, FREE),
@@ -100,7 +112,7 @@ impl Fault {
             | Self::Cut { ns, .. }
             | Self::SlowClient { ns, .. }
             | Self::SlowServer { ns, .. } => ns,
-            Self::Server { ns } | Self::Client { ns, .. } => ns + MS,
+            Self::Server { ns } | Self::Client { ns, .. } | Self::Blackout { ns, .. } => ns + MS,
         }
     }
 
@@ -111,6 +123,7 @@ impl Fault {
             Self::Cut { .. } => Kind::Cut,
             Self::Server { .. } => Kind::Restart,
             Self::Client { .. } => Kind::Vanish,
+            Self::Blackout { .. } => Kind::Blackout,
             Self::SlowClient { .. } => Kind::SlowClient,
             Self::SlowServer { .. } => Kind::SlowServer,
         }
@@ -155,6 +168,7 @@ impl Plan {
         for line in ATLAS.iter().filter(|line| kinds.contains(&line.kind)) {
             all.late |= line.costs.late;
             all.session |= line.costs.session;
+            all.unsynced |= line.costs.unsynced;
         }
         all
     }
@@ -199,6 +213,12 @@ impl Plan {
         if !rng.chance(2 * RARE_PERMILLE) {
             return;
         }
+        if rng.chance(BLACKOUT_PERMILLE) {
+            let torn = Keep::Torn(rng.between(1, 99) as u8);
+            let keep = *rng.pick(&[Keep::Synced, torn, torn]);
+            let (at, ns) = (rng.between(10, 300) * MS, rng.between(1, 100) * MS);
+            return self.faults.push((at, Fault::Blackout { ns, keep }));
+        }
         for _ in 0..rng.between(1, 2) {
             let at = self.fault_time(rng);
             let fault = self.rarity(rng);
@@ -226,6 +246,8 @@ impl Plan {
 
 /// How many worlds of a thousand have a rare fault of one sort.
 const RARE_PERMILLE: u64 = 100;
+/// How many of these have a power failure instead, of a thousand.
+const BLACKOUT_PERMILLE: u64 = 250;
 /// How far a clock's rate may be off, millionths; see "Leases" in `docs/protocol.md`.
 pub(crate) const DRIFT_PPM: u32 = 50_000;
 /// A slow machine is late by this part of the lease at most.

@@ -7,6 +7,7 @@ use crate::world::{NOBODY, World};
 use logic::client::Client;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use store::Keep;
 use wire::{Fid, Right, SessionId, Time};
 
 impl World {
@@ -92,7 +93,7 @@ impl World {
             Fault::Cut { host, ns } => self.net.cut(self, host, ns),
             Fault::Server { ns } => {
                 if self.server.up() {
-                    self.server.die(self);
+                    self.server.die(self, None);
                     let then = Rc::clone(self);
                     self.sched.at(now + ns, move || then.server.start(&then));
                 }
@@ -103,6 +104,7 @@ impl World {
             Fault::SlowServer { by_ns, ns } => {
                 self.slow.borrow_mut().insert(NOBODY, (now + ns, by_ns));
             }
+            Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
             Fault::Client { host, ns } => {
                 let room = self.rooms.borrow().get(&host).cloned();
                 if let Some(room) = room.filter(|room| room.alive()) {
@@ -112,6 +114,21 @@ impl World {
                 }
             }
         }
+    }
+
+    /// All machines lose their power at once; others take the clients' places.
+    fn blackout(self: &Rc<Self>, until: Time, keep: Keep) {
+        if !self.server.up() {
+            return;
+        }
+        for room in self.alive() {
+            self.client_dies(&room);
+            let then = Rc::clone(self);
+            self.sched.at(until, move || then.another_client());
+        }
+        self.server.die(self, Some(keep));
+        let then = Rc::clone(self);
+        self.sched.at(until, move || then.server.start(&then));
     }
 
     fn client_dies(self: &Rc<Self>, room: &Rc<Room>) {

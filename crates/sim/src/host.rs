@@ -7,6 +7,7 @@ use crate::world::{NOBODY, World};
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use store::Keep;
 use wire::{Fid, Time, ToServer};
 
 /// The server's machine and disk.
@@ -51,12 +52,18 @@ impl ServerRoom {
         self.arm(world);
     }
 
-    /// The process dies.
-    pub(crate) fn die(&self, world: &Rc<World>) {
+    /// The process dies; with its machine, if that lost its power and kept this of what was not
+    /// stable.
+    pub(crate) fn die(&self, world: &Rc<World>, power: Option<Keep>) {
         world.trace(|| "server dies".into());
         *self.machine.borrow_mut() = None;
         self.tick_at.set(None);
-        if let Err(what) = self.disk.borrow_mut().crash() {
+        let disk = &mut *self.disk.borrow_mut();
+        let recovered = match power {
+            Some(keep) => disk.power(keep),
+            None => disk.crash(),
+        };
+        if let Err(what) = recovered {
             world.fail(what);
         }
         world.net.server_died(world);
@@ -121,12 +128,16 @@ impl ServerRoom {
             }
             Output::Sync { ticket } => {
                 let (then, boot) = (Rc::clone(world), self.boots.get());
+                let upto = self.disk.borrow().position();
                 let delay =
                     world.rng.borrow_mut().between(50_000, 3_000_000) + world.late_ns(NOBODY);
                 world.sched.at(world.sched.now() + delay, move || {
                     let server = &then.server;
                     if server.boots.get() == boot && server.up() {
                         let ok = server.disk.borrow_mut().sync().is_ok();
+                        if ok {
+                            server.disk.borrow_mut().answered(upto);
+                        }
                         server.input(&then, Input::Synced { ticket, ok });
                     }
                 });

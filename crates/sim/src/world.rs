@@ -71,7 +71,7 @@ impl World {
             None => {}
         }
         let sched = Sched::new(START);
-        let disk = DiskRoom::new(&sched, &mut rng, store);
+        let disk = DiskRoom::new(&sched, &mut rng, (plan.costs().unsynced, store));
         let trace = Trace::new(options.trace);
         trace.line(START, || format!("{plan:?}"));
         Rc::new(Self {
@@ -237,7 +237,7 @@ impl World {
         });
     }
 
-    fn alive(&self) -> Vec<Rc<Room>> {
+    pub(crate) fn alive(&self) -> Vec<Rc<Room>> {
         self.rooms
             .borrow()
             .values()
@@ -383,6 +383,7 @@ impl World {
         let case = Case {
             history: &self.history,
             applied: &disk.applied,
+            restored: &disk.restored,
             sessions: &self.sessions.borrow(),
             left: &left,
             names: &names,

@@ -4,15 +4,18 @@
 //! number: 0 for bytes never written, or the stamp of the write that brought them. All offsets and
 //! lengths are whole units. Only in front of the real store do stamps become bytes.
 
+mod power;
 mod reference;
 mod stored;
 
 use crate::exec::Sched;
 use crate::rng::Rng;
 use logic::server::{Bulk, Disk};
+pub(crate) use power::Restored;
 use reference::Reference;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use store::Keep;
 use stored::Stored;
 use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
 
@@ -35,6 +38,13 @@ pub(crate) struct Applied {
     pub(crate) before: (Option<Fid>, Option<Fid>),
     /// What became of it.
     pub(crate) outcome: Outcome,
+    /// A power failure has undone it.
+    pub(crate) lost: bool,
+    /// Its place in the disk's order of changes.
+    position: u64,
+    now: Time,
+    /// What was written, in worlds whose power fails.
+    data: Units,
 }
 
 /// What is to be applied.
@@ -65,6 +75,10 @@ trait Volume {
     fn sync(&mut self) -> Result<(), String>;
     /// The process died and another one takes over.
     fn crash(&mut self) -> Result<(), String>;
+    /// The machine lost its power, and came back: up to which place changes are left.
+    fn power(&mut self, keep: Keep) -> Result<u64, String>;
+    /// The place of the latest change.
+    fn position(&self) -> u64;
     /// What is wrong with the structure.
     fn check(&mut self) -> Result<(), String>;
 }
@@ -77,13 +91,23 @@ pub(crate) struct DiskRoom {
     last_bulk: Bulk,
     /// Every change that was applied, oldest first.
     pub(crate) applied: Vec<Applied>,
+    /// What was there after each power failure.
+    pub(crate) restored: Vec<Restored>,
+    /// Up to which place a fsync has been answered.
+    stable: u64,
+    /// The power will fail: bytes are kept, to know what must be left.
+    keeps_data: bool,
 }
 
 impl DiskRoom {
-    /// A new disk: one in four is the real store.
-    pub(crate) fn new(sched: &Rc<Sched>, rng: &mut Rng, mutant: Option<store::Mutant>) -> Self {
-        let volume: Box<dyn Volume> = if rng.chance(250) {
-            Box::new(Stored::new(rng, mutant))
+    /// A new disk: one in four is the real store, and each whose power will fail.
+    pub(crate) fn new(
+        sched: &Rc<Sched>,
+        rng: &mut Rng,
+        (power_fails, mutant): (bool, Option<store::Mutant>),
+    ) -> Self {
+        let volume: Box<dyn Volume> = if rng.chance(250) || power_fails {
+            Box::new(Stored::new(rng, power_fails, mutant))
         } else {
             Box::new(Reference::new())
         };
@@ -94,6 +118,9 @@ impl DiskRoom {
             bulks,
             last_bulk: 0,
             applied,
+            restored: Vec::new(),
+            stable: 0,
+            keeps_data: power_fails,
         }
     }
 
@@ -181,6 +208,8 @@ impl Disk for DiskRoom {
             _ => (None, None),
         };
         let (caller, origin) = by;
+        // The cleaner may add records of its own behind that of the change.
+        let position = self.volume.position() + 1;
         let outcome = self.volume.apply(Change {
             now,
             op,
@@ -197,6 +226,10 @@ impl Disk for DiskRoom {
                 op,
                 before,
                 outcome,
+                lost: false,
+                position,
+                now,
+                data: if self.keeps_data { data } else { Units::new() },
             });
         }
         outcome

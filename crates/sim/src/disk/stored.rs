@@ -18,6 +18,8 @@ const STAMPS: usize = UNIT as usize / size_of::<u64>();
 pub(super) struct Stored {
     disk: MemoryDisk,
     options: Options,
+    /// A checkpoint is made after so many bytes of changes.
+    checkpoint_bytes: u64,
     /// In a cell since listing a directory is an operation.
     store: RefCell<Store>,
 }
@@ -43,9 +45,16 @@ fn units(bytes: &[u8]) -> Units {
     bytes.chunks(UNIT as usize).map(unit).collect()
 }
 
+/// A store that stands for none.
+fn empty() -> Store {
+    Store::in_memory(&Options::default()).expect("a new disk in memory")
+}
+
 impl Stored {
-    pub(super) fn new(rng: &mut Rng, mutant: Option<Mutant>) -> Self {
-        let options = Options {
+    /// `steady`: checkpoints are made here and in no thread of their own, so that what a power
+    /// failure leaves follows from the seed.
+    pub(super) fn new(rng: &mut Rng, steady: bool, mutant: Option<Mutant>) -> Self {
+        let mut options = Options {
             segment_bytes: rng.between(8, 128) << 10,
             checkpoint_bytes: rng.between(1, 64) << 10,
             checkpoint_ms: rng.between(0, 200),
@@ -53,11 +62,17 @@ impl Stored {
             mutant,
             ..Options::default()
         };
+        let mut checkpoint_bytes = 1 << 40; // never
+        if steady {
+            std::mem::swap(&mut options.checkpoint_bytes, &mut checkpoint_bytes);
+            options.checkpoint_ms = 0;
+        }
         let disk = MemoryDisk::new();
         let store = Store::create_in_memory(&disk, &options).expect("a new disk in memory");
         Self {
             disk,
             options,
+            checkpoint_bytes,
             store: RefCell::new(store),
         }
     }
@@ -166,10 +181,13 @@ impl Volume for Stored {
     }
 
     fn write_out(&mut self) -> Result<(), String> {
-        self.store
-            .get_mut()
-            .write_out()
-            .map_err(|error| error.to_string())
+        let store = self.store.get_mut();
+        let due = store.stats().changed_bytes > self.checkpoint_bytes;
+        let done = store.write_out().and_then(|()| match due {
+            true => store.checkpoint(),
+            false => Ok(()),
+        });
+        done.map_err(|error| error.to_string())
     }
 
     fn sync(&mut self) -> Result<(), String> {
@@ -185,6 +203,21 @@ impl Volume for Stored {
         let store = Store::open_in_memory(&self.disk, &self.options);
         *self.store.get_mut() = store.map_err(|error| format!("recovery failed: {error}"))?;
         Ok(())
+    }
+
+    fn power(&mut self, keep: Keep) -> Result<u64, String> {
+        // The store must have let go of the disk before.
+        *self.store.get_mut() = empty();
+        self.disk.crash(keep);
+        let failed = |error| format!("recovery failed: {error}");
+        *self.store.get_mut() = Store::open_in_memory(&self.disk, &self.options).map_err(failed)?;
+        let kept = self.position() - 1; // the last record is that of the opening
+        self.store.get_mut().pass_over_numbers().map_err(failed)?;
+        Ok(kept)
+    }
+
+    fn position(&self) -> u64 {
+        self.store.borrow().stats().records
     }
 
     fn check(&mut self) -> Result<(), String> {

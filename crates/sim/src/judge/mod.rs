@@ -8,7 +8,7 @@
 mod linear;
 mod logs;
 
-use crate::disk::{Applied, Units};
+use crate::disk::{Applied, Restored, Units};
 use crate::history::{Change, Effect, Fate, History, Seen};
 use crate::program::LOG;
 use linear::{Act, Turn, Verdict};
@@ -29,6 +29,8 @@ enum Value {
 pub(crate) struct Case<'a> {
     pub(crate) history: &'a History,
     pub(crate) applied: &'a [Applied],
+    /// What was there after each power failure.
+    pub(crate) restored: &'a [Restored],
     /// Whose sessions they were.
     pub(crate) sessions: &'a BTreeMap<SessionId, u32>,
     /// Files that are left when all is quiet, with their mode and content.
@@ -66,6 +68,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<u64, String> {
     changes(case, &mut values)?;
     sights(case, &mut values);
     losses(case, &mut values);
+    restored(case, &mut values);
     leftovers(case, &mut values);
     let mut count = 0;
     for (value, turns) in &values.turns {
@@ -355,6 +358,35 @@ fn losses(case: &Case<'_>, values: &mut Values) {
             before.sort_unstable();
             before.dedup();
             values.add(value, (moment, u64::MAX, host), Act::Maybe(Rc::new(before)));
+        }
+    }
+}
+
+/// A power failure makes everything what the disk had then. That this is no less than what was
+/// fsynced, and what the changes up to some moment made, has been looked at when it happened.
+fn restored(case: &Case<'_>, values: &mut Values) {
+    for restored in case.restored {
+        let names: Vec<Value> = values.turns.keys().cloned().collect();
+        for value in names {
+            let there = match &value {
+                Value::Name(dir, name) => {
+                    let named = restored.names.get(&(*dir, name.clone()));
+                    Some(named.map_or(0, |fid| fid.vnode))
+                }
+                Value::Unit(fid, unit) => restored
+                    .files
+                    .get(fid)
+                    .map(|(_, units)| units.get(*unit as usize).copied().unwrap_or(0)),
+                Value::Size(fid) => {
+                    let file = restored.files.get(fid);
+                    file.map(|(_, units)| units.len() as u64)
+                }
+                Value::Mode(fid) => restored.files.get(fid).map(|(mode, _)| u64::from(*mode)),
+            };
+            if let Some(there) = there {
+                let (begin, end) = restored.when;
+                values.add(value, (begin, end, 0), Act::Put(there));
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod names;
 
 use super::{Change, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
+use store::Keep;
 use wire::{
     Attr, DirEntry, Entry, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
     SessionId, Set, SetTime, Time, WriteMode,
@@ -25,6 +26,7 @@ struct Object {
 pub(super) struct Reference {
     objects: BTreeMap<Fid, Object>,
     last_vnode: u64,
+    changes: u64,
     answers: BTreeMap<Origin, Outcome>,
     sessions: BTreeSet<SessionId>,
 }
@@ -57,6 +59,13 @@ fn object(kind: Kind, mode: u16, now: Time) -> Object {
     }
 }
 
+impl Reference {
+    /// The next object made is this one.
+    pub(super) fn next_is(&mut self, fid: Fid) {
+        self.last_vnode = fid.vnode - 1;
+    }
+}
+
 impl Object {
     fn changed(&mut self, now: Time) {
         self.attr.mtime = now;
@@ -76,6 +85,7 @@ impl Reference {
         Self {
             objects: BTreeMap::from([(Fid::root(1), root)]),
             last_vnode: 1,
+            changes: 0,
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
         }
@@ -279,6 +289,7 @@ impl Volume for Reference {
             data,
             ..
         } = change;
+        self.changes += 1;
         let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
         if let (true, Some(origin)) = (op.changes(), origin) {
             self.answers.insert(origin, outcome.clone());
@@ -373,6 +384,14 @@ impl Volume for Reference {
 
     fn crash(&mut self) -> std::result::Result<(), String> {
         Ok(())
+    }
+
+    fn power(&mut self, _: Keep) -> std::result::Result<u64, String> {
+        Ok(self.changes)
+    }
+
+    fn position(&self) -> u64 {
+        self.changes
     }
 
     /// Names and counts of names agree.

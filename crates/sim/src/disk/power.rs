@@ -1,0 +1,111 @@
+//! When the server's machine loses its power: what must be left of the disk.
+//!
+//! Guarantees: what is left is what the first so many changes make of an empty volume, as the
+//! reference disk makes them, and nothing that a fsync had answered for is missing.
+
+use super::reference::Reference;
+use super::{Change, DiskRoom, Units, Volume};
+use std::collections::BTreeMap;
+use store::Keep;
+use wire::{Attr, Caller, Fid, Kind, Name, Outcome};
+
+/// Files with their mode and content, and names.
+type Tree = (
+    BTreeMap<Fid, (Kind, u16, u32, Units)>,
+    BTreeMap<(Fid, Name), Fid>,
+);
+
+/// What was there when the power had come back.
+pub(crate) struct Restored {
+    /// When it failed, and a moment by which it was back; nobody looked in between.
+    pub(crate) when: (u64, u64),
+    pub(crate) files: BTreeMap<Fid, (u16, Units)>,
+    pub(crate) names: BTreeMap<(Fid, Name), Fid>,
+}
+
+impl DiskRoom {
+    /// A place up to which changes will be stable once a sync that begins now has ended.
+    pub(crate) fn position(&self) -> u64 {
+        self.volume.position()
+    }
+
+    /// A fsync is answered: changes up to this place may not be lost any more.
+    pub(crate) fn answered(&mut self, position: u64) {
+        self.stable = self.stable.max(position);
+    }
+
+    /// The power fails and comes back.
+    pub(crate) fn power(&mut self, keep: Keep) -> Result<(), String> {
+        let begin = self.sched.moment();
+        self.bulks.clear();
+        let kept = self.volume.power(keep)?;
+        if kept < self.stable {
+            let stable = self.stable;
+            return Err(format!(
+                "fsync was answered for {stable} records, and {kept} are left"
+            ));
+        }
+        for change in &mut self.applied {
+            change.lost |= change.position > kept;
+        }
+        let left = tree(&mut *self.volume);
+        let expected = tree(&mut self.replayed());
+        if left != expected {
+            return Err(format!(
+                "what is left is not what {kept} records make:\n{left:?}\n{expected:?}"
+            ));
+        }
+        let (files, names) = left;
+        let plain =
+            |(fid, (kind, mode, _, units))| (kind == Kind::File).then_some((fid, (mode, units)));
+        self.restored.push(Restored {
+            when: (begin, self.sched.moment()),
+            files: files.into_iter().filter_map(plain).collect(),
+            names,
+        });
+        Ok(())
+    }
+
+    /// What the changes that are left make of an empty volume.
+    fn replayed(&self) -> Reference {
+        let mut volume = Reference::new();
+        let refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused(_));
+        for change in self
+            .applied
+            .iter()
+            .filter(|a| !a.lost && !refused(&a.outcome))
+        {
+            if let (wire::Op::Make { .. }, Outcome::Entry(entry)) = (&change.op, &change.outcome) {
+                volume.next_is(entry.fid);
+            }
+            volume.apply(Change {
+                now: change.now,
+                op: &change.op,
+                caller: &Caller::default(),
+                origin: None,
+                data: &change.data,
+            });
+        }
+        volume
+    }
+}
+
+fn tree(volume: &mut dyn Volume) -> Tree {
+    let mut tree = Tree::default();
+    for (fid, attr) in volume.files() {
+        let Attr {
+            kind, mode, nlink, ..
+        } = attr;
+        let units = match kind {
+            Kind::File => volume.read(fid, 0, attr.size as u32).1,
+            _ => Units::new(),
+        };
+        tree.0.insert(fid, (kind, mode, nlink, units));
+        if kind == Kind::Directory {
+            let names = volume.names(fid).into_iter();
+            tree.1
+                .extend(names.map(|(name, named)| ((fid, name), named)));
+        }
+    }
+    tree
+}
