@@ -90,10 +90,12 @@ pub enum Outcome {
     Read { len: u32, size: u64 },
     /// Bytes were written, at this offset; the attributes after it.
     Written { offset: u64, attr: Attr },
-    /// Part of a listing; `end` when nothing follows.
+    /// Part of a listing; `end` when nothing follows. `last`: the last position that the directory
+    /// has given, so that a listing need not follow what is added behind it.
     Dir {
         entries: Vec<DirEntry>,
         end: bool,
+        last: u64,
         dir: Attr,
     },
     /// Numbers of the file system.

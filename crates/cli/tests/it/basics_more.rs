@@ -404,6 +404,28 @@ fn mapped_files_and_programs() {
     });
 }
 
+/// A new name comes behind all others: who renames what he lists must not meet it again for ever.
+#[test]
+fn renaming_what_is_listed_comes_to_an_end() {
+    let Some(cell) = Cell::start("renamed-listing") else {
+        return;
+    };
+    let mount = cell.mount();
+    const FILES: usize = 1_500; // more than a program reads at once
+    for n in 0..FILES {
+        fs::write(mount.join(&format!("entry-with-a-long-name-{n:05}")), b"").unwrap();
+    }
+    let mut met = 0;
+    for entry in fs::read_dir(mount.path()).unwrap() {
+        let path = entry.unwrap().path();
+        fs::rename(&path, path.with_extension(format!("renamed-{met}"))).unwrap();
+        met += 1;
+        assert!(met <= 2 * FILES, "the listing goes on behind its end");
+    }
+    assert!(met >= FILES, "{met} of {FILES} names were listed");
+    assert_eq!(fs::read_dir(mount.path()).unwrap().count(), FILES);
+}
+
 #[test]
 fn statfs_is_plausible() {
     let Some(cell) = Cell::start("statfs") else {

@@ -1,7 +1,8 @@
 //! Listings. The kernel caches them by itself, so `.` and `..` must come from here as everything
-//! else does: first, at the offsets 1 and 2, which the client's positions never have (they are at
-//! least 2^40). Behind them an offset of the kernel is a position of the client. The end is an
-//! empty answer.
+//! else does: first. Behind `.` is the offset 1, which the client's positions never have (they are at
+//! least 2^40); behind `..` is the position where the client says that the listing begins, which
+//! tells it apart from others. Behind that an offset of the kernel is a position of the client. The
+//! end is an empty answer.
 
 use std::sync::Arc;
 
@@ -19,10 +20,8 @@ use crate::request::{Header, Read};
 const RECORD_BYTES: u32 = 32;
 const RECORD_PLUS_BYTES: u32 = 160;
 
-/// The two names that every directory has, and the offsets behind them.
-const DOTS: [(&[u8], u64); 2] = [(b".", 1), (b"..", 2)];
-/// Offset behind them.
-const BEHIND_DOTS: u64 = 2;
+/// Offset behind `.`.
+const BEHIND_DOT: u64 = 1;
 
 /// An answer being filled.
 struct Page {
@@ -41,23 +40,22 @@ impl Page {
         }
     }
 
-    /// Adds what of `.` and `..` lies behind this offset: how many. The number of the parent is not
-    /// known here; programs cannot rely on it, since it is another one where a mount begins.
-    fn push_dots(&mut self, dir: Fid, offset: u64) -> u32 {
-        let mut pushed = 0;
-        for (name, next) in DOTS {
-            let ino = if name == b"." { dir.vnode } else { ROOT_ID };
+    /// Adds what of `.` and `..` lies behind this offset. The number of the parent is not known
+    /// here; programs cannot rely on it, since it is another one where a mount begins.
+    fn push_dots(&mut self, dir: Fid, offset: u64, start: u64) {
+        let dots: [(&[u8], u64, u64); 2] = [
+            (b".", dir.vnode, BEHIND_DOT),
+            (b"..", ROOT_ID, start.max(BEHIND_DOT + 1)),
+        ];
+        for (name, ino, next) in dots.into_iter().skip(2 - dots_behind(offset) as usize) {
             let entry = Entry {
                 ino,
                 next,
                 mode: convert::type_bits(Kind::Directory),
                 name,
             };
-            if offset < next && self.push(entry, None) {
-                pushed += 1;
-            }
+            self.push(entry, None);
         }
-        pushed
     }
 
     /// Adds as many entries as there is room for: how many.
@@ -81,7 +79,16 @@ impl Page {
 
 /// After which of its positions the client goes on, for an offset of the kernel.
 fn position(offset: u64) -> u64 {
-    if offset <= BEHIND_DOTS { 0 } else { offset }
+    if offset <= BEHIND_DOT { 0 } else { offset }
+}
+
+/// How many of `.` and `..` lie behind an offset of the kernel.
+fn dots_behind(offset: u64) -> u32 {
+    match offset {
+        0 => 2,
+        BEHIND_DOT => 1,
+        _ => 0,
+    }
 }
 
 /// How many entries may fit: no more are asked for, as each known one that does not fit would have
@@ -98,22 +105,24 @@ fn most_entries(size: u32, dots: u32, plus: bool) -> u32 {
 impl Tree {
     pub(super) fn list(self: &Arc<Self>, header: &Header, read: Read, plus: bool, reply: Reply) {
         let (tree, dir) = (Arc::clone(self), self.fid(header.nodeid));
-        let mut page = Page {
-            buffer: DirectoryBuffer::new(read.size),
-            plus,
-        };
-        let dots = page.push_dots(dir, read.offset);
         let call = Call::List {
             dir,
             after: position(read.offset),
-            max: most_entries(read.size, dots, plus),
+            max: most_entries(read.size, dots_behind(read.offset), plus),
             plus,
         };
         self.call(
             convert::caller(header),
             call,
             move |completion| match completion.done {
-                Done::Listing { entries } => tree.give_page(reply, page, entries),
+                Done::Listing { start, entries } => {
+                    let mut page = Page {
+                        buffer: DirectoryBuffer::new(read.size),
+                        plus,
+                    };
+                    page.push_dots(dir, read.offset, start);
+                    tree.give_page(reply, page, entries);
+                }
                 other => refuse_done(reply, &other),
             },
         );
@@ -189,12 +198,16 @@ mod tests {
         for (offset, names) in [
             (0, vec![b".".to_vec(), b"..".to_vec()]),
             (1, vec![b"..".to_vec()]),
-            (2, vec![]),
             (1 << 40, vec![]),
+            (5 << 40, vec![]),
         ] {
             let mut page = page(4096, false);
-            assert_eq!(page.push_dots(dir, offset) as usize, names.len());
+            page.push_dots(dir, offset, 5 << 40);
             let found = records(page.buffer.as_bytes());
+            assert_eq!(dots_behind(offset) as usize, names.len());
+            if let Some(last) = found.last() {
+                assert_eq!(last.1, 5 << 40, "the listing goes on where it began");
+            }
             let found: Vec<_> = found.into_iter().map(|record| record.3).collect();
             assert_eq!(found, names, "{offset}");
         }
@@ -202,7 +215,7 @@ mod tests {
 
     #[test]
     fn offsets_go_on_where_the_last_answer_ended() {
-        assert_eq!([0, 1, 2].map(position), [0, 0, 0]);
+        assert_eq!([0, 1].map(position), [0, 0]);
         assert_eq!(position((3 << 40) | 5), (3 << 40) | 5);
         let mut page = page(4096, false);
         let entries: Vec<Listed> = (10..13).map(listed).collect();

@@ -298,6 +298,9 @@ pub enum Done {
     },
     /// Entries; none at the end.
     Listing {
+        /// Where the listing goes on before the first entry; of an answer to `after` 0, which says
+        /// nothing about the end.
+        start: u64,
         /// The entries.
         entries: Vec<Listed>,
     },

@@ -2,12 +2,16 @@
 //!
 //! The kernel caches a listing by itself, piece by piece, and believes it once it has been told the
 //! end. It drops what it has when it is told to, but a piece on its way then comes in afterwards.
-//! So each position carries the generation of the listing that it belongs to; every change of names
-//! begins a new generation, and at the end of a listing whose generation is not the current one the
-//! kernel is made to drop its pieces before it is told the end.
+//! So each position carries the generation of the listing that it belongs to, the one behind `.` and
+//! `..` too; every change of names begins a new generation, and so does a listing whose first piece
+//! nothing vouches for. At the end of a listing whose generation is not the current one the kernel is
+//! made to drop its pieces before it is told the end.
+//!
+//! Names made while a listing goes on get positions behind all others. It ends at the position that
+//! was the last one when it began: else who renames what he lists would list for ever.
 
 use super::api::{Call, Done, Invalidate, Listed};
-use super::node::{DOUBTFUL, GENERATION_SHIFT, bare};
+use super::node::{GENERATION_SHIFT, bare};
 use super::session::Why;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
@@ -25,7 +29,8 @@ impl Client {
             return;
         };
         let node = self.node(dir);
-        if after != 0 && node.end == Some(after) {
+        let over = after & POSITION >= node.last_of(after >> GENERATION_SHIFT);
+        if after != 0 && (over || node.end == Some(after)) {
             return self.end_listing(step, ticket, (dir, after));
         }
         let max = max.clamp(1, wire::limits::DIR_ENTRIES as u32);
@@ -48,6 +53,7 @@ impl Client {
         let node = self.node(dir);
         let believed = node.lasting() && after >> GENERATION_SHIFT == node.generation;
         let done = Done::Listing {
+            start: 0,
             entries: Vec::new(),
         };
         if believed {
@@ -66,7 +72,7 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         ticket: Ticket,
-        (entries, end): (Vec<DirEntry>, bool),
+        (mut entries, end, last): (Vec<DirEntry>, bool, u64),
         (vouched, granted): (bool, Vec<Fid>),
     ) {
         let Some(Call::List {
@@ -81,19 +87,26 @@ impl Client {
             (node.listed, node.asked) = (step.now, step.now);
         }
         let generation = match after {
-            0 if vouched => node.generation,
-            0 => DOUBTFUL,
+            0 => node.generation,
             after => after >> GENERATION_SHIFT,
         };
-        let position = |at: u64| (generation << GENERATION_SHIFT) | at;
-        if entries.is_empty() {
-            let believed = if after == 0 { position(0) } else { after };
-            return self.end_listing(step, ticket, (dir, believed));
+        if after == 0 {
+            node.begin_listing(generation, last);
+            if !vouched {
+                node.renew_listing();
+            }
         }
-        // Positions of a doubtful listing are those of the next one, which may go on.
-        let current = generation == node.generation;
-        if let Some(last) = entries.last().filter(|_| end && current) {
-            node.end = Some(position(last.position));
+        let bound = node.last_of(generation);
+        let all = entries.len();
+        entries.retain(|entry| entry.position <= bound);
+        let end = end || entries.len() < all;
+        let position = |at: u64| (generation << GENERATION_SHIFT) | at;
+        let start = position(0);
+        if entries.is_empty() && after != 0 {
+            return self.end_listing(step, ticket, (dir, after));
+        }
+        if end && generation == node.generation {
+            node.end = Some(entries.last().map_or(start, |last| position(last.position)));
         }
         let listed = entries
             .into_iter()
@@ -107,7 +120,8 @@ impl Client {
                 }
             })
             .collect();
-        self.finish(step, ticket, Done::Listing { entries: listed });
+        let entries = listed;
+        self.finish(step, ticket, Done::Listing { start, entries });
     }
 
     fn known_entry(

@@ -10,18 +10,18 @@
 use super::api::Listed;
 use super::sizes::{Reading, Sizes};
 use crate::Ticket;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use wire::{Access, Attr, Epoch, Fid, Hold, Name, Refusal, RequestId, Right, Time};
 
 /// A range of bytes: from, to.
 pub(super) type Range = (u64, u64);
 
-/// Marks a listing that may hold outdated names: its end is never believed by the kernel's cache.
-pub(super) const DOUBTFUL: u64 = 1;
 /// Positions of a listing hold its generation above this bit.
 pub(super) const GENERATION_SHIFT: u32 = 40;
 const GENERATIONS: u64 = 1 << 22;
+/// Of how many listings it is remembered where they end: more at a time end when they find nothing.
+const LISTINGS: usize = 64;
 
 /// A recall being answered.
 #[derive(Clone, Debug)]
@@ -119,6 +119,8 @@ pub(super) struct Node {
     pub(super) listed: Time,
     /// Generation of its listing.
     pub(super) generation: u64,
+    /// Generations of listings begun, oldest first, and the last position that belongs to each.
+    pub(super) begun: VecDeque<(u64, u64)>,
     /// Position (with generation) after which nothing follows.
     pub(super) end: Option<u64>,
     /// Calls of this client that are about names in it.
@@ -162,7 +164,8 @@ impl Node {
             directory: false,
             names: BTreeMap::new(),
             listed: 0,
-            generation: DOUBTFUL + 1,
+            generation: 1,
+            begun: VecDeque::new(),
             end: None,
             busy: 0,
         }
@@ -225,9 +228,24 @@ impl Node {
     pub(super) fn renew_listing(&mut self) {
         self.generation += 1;
         if self.generation == GENERATIONS {
-            self.generation = DOUBTFUL + 1;
+            self.generation = 1;
         }
         self.end = None;
+    }
+
+    /// A listing begins: what is added behind this position is not part of it.
+    pub(super) fn begin_listing(&mut self, generation: u64, last: u64) {
+        self.begun.retain(|(known, _)| *known != generation);
+        if self.begun.len() == LISTINGS {
+            self.begun.pop_front();
+        }
+        self.begun.push_back((generation, last));
+    }
+
+    /// The last position of a listing.
+    pub(super) fn last_of(&self, generation: u64) -> u64 {
+        let begun = self.begun.iter().find(|(known, _)| *known == generation);
+        begun.map_or(u64::MAX, |(_, last)| *last)
     }
 
     /// Does nothing hold it in the table?

@@ -133,6 +133,7 @@ impl Client {
                 Outcome::Dir {
                     entries,
                     end,
+                    last,
                     dir: attr,
                 },
             ) => {
@@ -144,7 +145,7 @@ impl Client {
                         self.learn(entry.fid, attr, true);
                     }
                 }
-                self.on_listed(step, ticket, (entries, end), (vouched, granted));
+                self.on_listed(step, ticket, (entries, end, last), (vouched, granted));
             }
             (Op::ReadLink { .. }, Outcome::Target(bytes)) | (_, Outcome::Value(bytes)) => {
                 self.finish(step, ticket, Done::Bytes(bytes));

@@ -16,6 +16,8 @@ struct Object {
     target: Vec<u8>,
     /// What each name names, and its position in listings.
     names: BTreeMap<Name, (Fid, u64)>,
+    /// The last position given.
+    last: u64,
 }
 
 /// The store.
@@ -76,6 +78,7 @@ impl MemoryDisk {
             bytes: vec![],
             target: vec![],
             names: BTreeMap::new(),
+            last: 0,
         };
         self.objects.insert(fid, object);
     }
@@ -134,9 +137,14 @@ impl MemoryDisk {
     }
 
     fn put_name(&mut self, now: Time, dir: Fid, name: &Name, child: Fid) -> Result<Attr> {
-        let position = self.number();
+        let next = self.number();
         let object = self.change(dir)?;
-        object.names.insert(name.clone(), (child, position));
+        // A name that comes to mean something else keeps its place.
+        let place = object.names.get(name).map(|(_, position)| *position);
+        object
+            .names
+            .insert(name.clone(), (child, place.unwrap_or(next)));
+        object.last = object.last.max(place.unwrap_or(next));
         Ok(touched(&mut object.attr, now))
     }
 
@@ -313,6 +321,7 @@ impl MemoryDisk {
         Ok(Outcome::Dir {
             entries,
             end,
+            last: object.last,
             dir: object.attr.clone(),
         })
     }

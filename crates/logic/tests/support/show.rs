@@ -329,7 +329,7 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
         Done::Opened { cached: false } => "opened, direct".into(),
         Done::Read { .. } => text(bytes),
         Done::Written { len } => format!("wrote {len}"),
-        Done::Listing { entries } => {
+        Done::Listing { start, entries } => {
             let one = |entry: &logic::client::Listed| {
                 let known = entry.known.as_ref().map(|(_, lifetime)| kept(*lifetime));
                 format!(
@@ -339,7 +339,11 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
                 )
             };
             let names: Vec<String> = entries.iter().map(one).collect();
-            format!("[{}]", names.join(", "))
+            let of = match start >> 40 {
+                0 => String::new(),
+                generation => format!(", listing {generation}"),
+            };
+            format!("[{}]{of}", names.join(", "))
         }
         Done::Bytes(bytes) => text(bytes),
         Done::Filesystem(_) => "numbers".into(),

@@ -448,8 +448,11 @@ impl World {
             _ => vec![],
         };
         machine.writes.remove(&ticket);
-        if let Done::Listing { entries } = done {
-            self.position = entries.last().map_or(self.position, |entry| entry.position);
+        if let Done::Listing { start, entries } = done {
+            let at = entries.last().map(|entry| entry.position);
+            self.position = at
+                .or((*start > 0).then_some(*start))
+                .unwrap_or(self.position);
         }
         let text = show::done(&self.disk, done, &bytes);
         self.say(format!("{name} {label}: {text}"));

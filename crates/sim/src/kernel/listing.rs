@@ -3,7 +3,8 @@
 //! The cache is filled by whoever reads from the beginning, entry by entry; it counts as complete
 //! when an end was seen that follows the last entry cached. A notification drops its pages, and
 //! nothing keeps an answer that was under way from being entered afterwards. The front puts `.` and
-//! `..` before the entries of the first answer, so that a cached listing always has a page.
+//! `..` before the entries of the first answer, so that a cached listing always has a page; behind
+//! them the listing goes on where the client says that it begins.
 
 use super::attrs::Began;
 use super::{Kernel, Pin, Result, refused};
@@ -12,16 +13,13 @@ use logic::client::{Call, Done, Lifetime, Listed};
 use std::rc::Rc;
 use wire::{Fid, Name, Time};
 
-/// Where the kernel is after `.` and `..`; the daemon is asked for what follows 0 then.
-const DOTS: u64 = 2;
-
 /// Entries and the position after each; `.` and `..` are one entry without a name.
 type Part = Vec<(Option<(Name, Fid)>, u64)>;
 
 /// The cache of a listing.
 #[derive(Default)]
 pub(super) struct Rdc {
-    entries: Vec<(Name, Fid, u64)>,
+    entries: Part,
     /// Position after the last entry; 0: nothing is cached, not even `.` and `..`.
     position: u64,
     complete: bool,
@@ -45,8 +43,7 @@ impl Rdc {
         } else if !self.page {
             return;
         }
-        self.entries
-            .extend(entry.map(|(name, fid)| (name, fid, after)));
+        self.entries.push((entry, after));
         self.position = after;
     }
 }
@@ -80,24 +77,23 @@ impl Kernel {
             return Ok(entries);
         }
         let began = self.began();
-        let after = if at <= DOTS { 0 } else { at };
         let call = Call::List {
             dir: dir.fid(),
-            after,
+            after: at,
             max,
             plus: true,
         };
         let reply = self.ask(call, Units::new()).await;
-        let Done::Listing { entries } = &reply.done else {
+        let Done::Listing { start, entries } = &reply.done else {
             return refused(&self.world, &reply);
         };
         let rdc = || dir.inode.rdc.borrow_mut();
         let mut part = Vec::new();
         let mut at = at;
         if at == 0 {
-            rdc().add(0, DOTS, None);
-            part.push((None, DOTS));
-            at = DOTS;
+            rdc().add(0, *start, None);
+            part.push((None, *start));
+            at = *start;
         } else if entries.is_empty() {
             let mut rdc = rdc();
             rdc.complete |= rdc.position == at;
@@ -161,19 +157,10 @@ impl Kernel {
 
 impl Rdc {
     fn from(&self, at: u64) -> Option<Part> {
-        let all = || {
-            self.entries
-                .iter()
-                .map(|(n, f, p)| (Some((n.clone(), *f)), *p))
+        let skip = match at {
+            0 => 0,
+            at => self.entries.iter().position(|entry| entry.1 == at)? + 1,
         };
-        if at == 0 {
-            return Some(std::iter::once((None, DOTS)).chain(all()).collect());
-        }
-        let skip = if at == DOTS {
-            0
-        } else {
-            self.entries.iter().position(|entry| entry.2 == at)? + 1
-        };
-        Some(all().skip(skip).collect())
+        Some(self.entries[skip..].to_vec())
     }
 }

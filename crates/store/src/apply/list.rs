@@ -57,6 +57,7 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
     Ok(Outcome::Dir {
         entries,
         end,
+        last: object.next_position - 1,
         dir: object.attr,
     })
 }

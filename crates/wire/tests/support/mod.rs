@@ -232,6 +232,7 @@ pub fn outcomes() -> Vec<Outcome> {
         Outcome::Dir {
             entries: vec![entry],
             end: true,
+            last: 17,
             dir: attr(),
         },
         Outcome::Filesystem(Filesystem {

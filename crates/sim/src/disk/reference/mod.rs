@@ -251,7 +251,7 @@ impl Reference {
 
     fn read_dir(&mut self, dir: Fid, after: u64, max: u32) -> Result<Outcome> {
         let object = self.dir(dir)?;
-        let attr = object.attr.clone();
+        let (attr, last) = (object.attr.clone(), object.last_position);
         let mut names: Vec<(u64, Name, Fid)> = object
             .entries
             .iter()
@@ -275,6 +275,7 @@ impl Reference {
         Ok(Outcome::Dir {
             entries,
             end,
+            last,
             dir: attr,
         })
     }

@@ -6,8 +6,10 @@ use wire::{Fid, Kind, Make, Name, Outcome, Refusal, Time};
 impl Reference {
     fn enter(&mut self, now: Time, (dir, name): (Fid, &Name), fid: Fid) -> Result<()> {
         let dir = self.dir(dir)?;
-        dir.last_position += 1;
-        let position = dir.last_position;
+        // A name that comes to mean something else keeps its place.
+        let place = dir.entries.get(name).map(|(_, position)| *position);
+        let position = place.unwrap_or(dir.last_position + 1);
+        dir.last_position = dir.last_position.max(position);
         dir.entries.insert(name.clone(), (fid, position));
         dir.changed(now);
         Ok(())
