@@ -150,7 +150,7 @@ impl Client {
             }
             (Call::Op(Op::GetAttr { fid }), Done::Attr { attr, .. })
             | (_, Done::Entry { fid, attr, .. }) => self.tell(now, (*fid, attr), false),
-            (_, Done::Listing { entries }) => {
+            (_, Done::Listing { entries, .. }) => {
                 for entry in entries {
                     if let Some((attr, _)) = &entry.known {
                         self.tell(now, (entry.fid, attr), false);
