@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::disk::{DiskRoom, UNIT, Units};
 use crate::network::Beside;
+use crate::rare::{self, Rare};
 use crate::world::{NOBODY, World};
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
@@ -46,6 +47,9 @@ impl ServerRoom {
         let epoch = self.boots.get() << 40;
         let root = Fid::root(1);
         world.trace(|| format!("server starts, knows {known:?}"));
+        if !known.is_empty() {
+            world.meet(Rare::RestartKnown.bit());
+        }
         let now = self.clock.shows(world.sched.now());
         let server = Server::new(self.options.clone(), now, epoch, root, known);
         *self.machine.borrow_mut() = Some(server);
@@ -118,6 +122,7 @@ impl ServerRoom {
 
     fn output(&self, world: &Rc<World>, output: Output) {
         world.trace(|| format!("server > {output:?}"));
+        world.meet(rare::of_server(&output));
         match output {
             Output::Send { to, message, bulk } => {
                 let units = match bulk {

@@ -19,6 +19,7 @@ mod mutant;
 mod network;
 mod plan;
 mod program;
+mod rare;
 mod rng;
 mod room;
 mod run;
@@ -27,4 +28,5 @@ mod world;
 
 pub use mutant::{Caught, Mutant, hunt};
 pub use plan::Size;
+pub use rare::Rare;
 pub use run::{Failure, Report, RunOptions, Summary, run_seed, run_traced};

@@ -7,6 +7,7 @@
 
 use crate::atlas::Ways;
 use crate::disk::Units;
+use crate::rare::Rare;
 use crate::world::{NOBODY, World};
 use logic::client;
 use logic::server::{self, Conn};
@@ -275,14 +276,21 @@ impl Network {
         let late_ns = world.late_ns(host) + world.late_ns(NOBODY);
         let stormy = world.faults_on();
         if stormy && !keeps && rng.chance(weather.loss_permille) {
+            world.meet(Rare::MessageLost.bit());
             return arrivals;
         }
         let twice = stormy && !keeps && rng.chance(weather.repeat_permille);
+        if twice {
+            world.meet(Rare::MessageTwice.bit());
+        }
         for arrival in &mut arrivals[..1 + usize::from(twice)] {
             let flight = weather.base_ns + rng.below(weather.jitter_ns + 1) + late_ns;
             let mut at = (world.sched.now() + flight).max(link.floor[way]);
             if keeps || !weather.overtakes {
                 at = at.max(link.last[way] + 1);
+            }
+            if at < link.last[way] {
+                world.meet(Rare::MessageOvertaken.bit());
             }
             link.last[way] = link.last[way].max(at);
             if keeps {

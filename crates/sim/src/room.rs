@@ -6,6 +6,7 @@ use crate::disk::{UNIT, Units};
 use crate::exec::Signal;
 use crate::kernel::Kernel;
 use crate::network::Beside;
+use crate::rare;
 use crate::world::World;
 use logic::client::{Call, Client, Done, Event, Input, Options, Output, Piece};
 use std::cell::{Cell, RefCell};
@@ -170,6 +171,7 @@ impl Room {
 
     fn output(self: &Rc<Self>, world: &Rc<World>, output: Output, beside: &Units) {
         world.trace(|| format!("h{} > {}", self.host, show(&output)));
+        world.meet(rare::of_client(&output));
         match output {
             Output::Send { message, bulk } => {
                 let units = self.gather(&bulk, beside);

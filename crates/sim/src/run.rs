@@ -2,6 +2,7 @@
 
 use crate::mutant::Mutant;
 use crate::plan::Size;
+use crate::rare::Rare;
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -31,6 +32,8 @@ pub struct Report {
     pub longest_ns: u64,
     /// Virtual time in all, ns.
     pub virtual_ns: u64,
+    /// Rare things that happened, a bit for each of [`Rare::ALL`].
+    pub met: u64,
 }
 
 /// What many runs came to.
@@ -42,6 +45,8 @@ pub struct Summary {
     pub failures: u64,
     /// What the others reported, added up; of the longest call, the longest.
     pub all: Report,
+    /// In how many seeds each of [`Rare::ALL`] happened.
+    met: Vec<u64>,
 }
 
 impl Summary {
@@ -49,7 +54,13 @@ impl Summary {
     pub fn add(&mut self, outcome: &Result<Report, Failure>) {
         self.seeds += 1;
         match outcome {
-            Ok(report) => self.all.add(report),
+            Ok(report) => {
+                self.all.add(report);
+                self.met.resize(Rare::ALL.len(), 0);
+                for (at, count) in self.met.iter_mut().enumerate() {
+                    *count += report.met >> at & 1;
+                }
+            }
             Err(_) => self.failures += 1,
         }
     }
@@ -59,6 +70,16 @@ impl Summary {
         self.seeds += other.seeds;
         self.failures += other.failures;
         self.all.add(&other.all);
+        self.met.resize(Rare::ALL.len(), 0);
+        for (count, more) in self.met.iter_mut().zip(&other.met) {
+            *count += more;
+        }
+    }
+
+    /// In how many seeds each rare thing happened.
+    pub fn rarities(&self) -> impl Iterator<Item = (Rare, u64)> + '_ {
+        let counts = self.met.iter().copied().chain(std::iter::repeat(0));
+        Rare::ALL.iter().copied().zip(counts)
     }
 }
 
@@ -70,6 +91,7 @@ impl Report {
         self.steps += other.steps;
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.virtual_ns += other.virtual_ns;
+        self.met |= other.met;
     }
 }
 

@@ -16,6 +16,7 @@ use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
 use crate::plan::Plan;
 use crate::program::Program;
+use crate::rare::Rare;
 use crate::rng::Rng;
 use crate::room::Room;
 use crate::run::{Report, RunOptions};
@@ -47,6 +48,8 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) server: ServerRoom,
     trace: Trace,
+    /// Rare things that happened: see [`Rare`].
+    met: Cell<u64>,
     pub(crate) rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
     last_host: Cell<u32>,
     pub(crate) sessions: RefCell<BTreeMap<SessionId, u32>>,
@@ -86,6 +89,7 @@ impl World {
             net: Network::default(),
             history: History::default(),
             trace,
+            met: Cell::new(0),
             rooms: RefCell::default(),
             last_host: Cell::new(0),
             sessions: RefCell::default(),
@@ -99,6 +103,11 @@ impl World {
 
     pub(crate) fn trace(&self, text: impl FnOnce() -> String) {
         self.trace.line(self.sched.now() - START, text);
+    }
+
+    /// Rare things happened.
+    pub(crate) fn meet(&self, bits: u64) {
+        self.met.set(self.met.get() | bits);
     }
 
     /// Something is wrong; the first such thing counts.
@@ -263,8 +272,18 @@ impl World {
                 steps: self.trace.steps(),
                 longest_ns: self.history.longest_ns.get(),
                 virtual_ns: self.sched.now() - START,
+                met: self.all_met(),
             }),
         }
+    }
+
+    fn all_met(&self) -> u64 {
+        let large = if self.plan.small {
+            0
+        } else {
+            Rare::Large.bit()
+        };
+        self.met.get() | self.server.disk.borrow().met.get() | large
     }
 
     fn stages(self: &Rc<Self>) -> Option<u64> {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use ariel_sim::{Failure, Report, RunOptions, Summary, run_seed, run_traced};
+use ariel_sim::{Failure, Rare, Report, RunOptions, Summary, run_seed, run_traced};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -51,6 +51,9 @@ fn twenty_thousand_worlds_show_nothing_wrong() {
     assert_eq!(all.seeds, SEEDS);
     let judged = all.all.values;
     assert!(judged > 50 * SEEDS, "only {judged} values were judged");
+    let never = |(rare, count): (Rare, u64)| (count == 0).then(|| rare.text());
+    let never: Vec<&str> = all.rarities().filter_map(never).collect();
+    assert!(never.is_empty(), "what never happened: {never:?}");
 }
 
 /// The outcome and the trace of each seed.

@@ -30,6 +30,9 @@ pub(crate) struct SimArgs {
     /// Seed after seed until SIGINT or SIGTERM
     #[arg(long, conflicts_with_all = ["count", "trace"])]
     pub(crate) forever: bool,
+    /// Tell in how many worlds each rare thing happened
+    #[arg(long)]
+    pub(crate) coverage: bool,
     /// How large the worlds are
     #[arg(long, value_enum, default_value_t = SimSize::Mixed)]
     pub(crate) size: SimSize,

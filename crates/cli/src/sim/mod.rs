@@ -9,7 +9,7 @@ use crate::failure::{FAILED, Failure};
 use crate::signals;
 use fleet::News;
 use progress::Progress;
-use sim::{RunOptions, Size, Summary};
+use sim::{Rare, RunOptions, Size, Summary};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use std::thread;
 const DEFAULT_COUNT: u64 = 100;
 /// Random first seeds are below this, so that people can type them.
 const RANDOM_SEEDS: u64 = 1_000_000_000_000;
+/// In so many seeds every rare thing must have happened: the number of a night.
+const NIGHTLY: u64 = 200_000;
 /// Failures that are told in full; the others in one line.
 const TOLD_IN_FULL: u64 = 10;
 
@@ -76,6 +78,11 @@ fn worlds(args: &SimArgs, options: RunOptions, out: &mut Lines) -> Result<ExitCo
         progress.tell(&all);
     }
     progress.conclude(&all);
+    if args.coverage {
+        for (rare, count) in all.rarities() {
+            out.line(&format!("{count:>10}  {}", rare.text()));
+        }
+    }
     conclude(first, &all, out)
 }
 
@@ -130,6 +137,12 @@ fn conclude(first: u64, all: &Summary, out: &mut Lines) -> Result<ExitCode, Fail
         sum.values,
         sum.longest_ns / 1_000_000
     ));
+    let never = |(rare, count): (Rare, u64)| (count == 0).then(|| rare.text());
+    let missed: Vec<&str> = all.rarities().filter_map(never).collect();
+    if failures == 0 && seeds >= NIGHTLY && !missed.is_empty() {
+        let what = format_args!("sim: never in {seeds} seeds: {}", missed.join("; ")).to_string();
+        return Err(Failure::new(FAILED, what));
+    }
     if failures == 0 {
         return Ok(ExitCode::SUCCESS);
     }

@@ -94,7 +94,16 @@ fn help_names_the_options() {
         ("fsck", &["--json"]),
         (
             "sim",
-            &["--seed", "--count", "--forever", "--jobs", "--trace"],
+            &[
+                "--seed",
+                "--count",
+                "--forever",
+                "--jobs",
+                "--trace",
+                "--mutants",
+                "--size",
+                "--coverage",
+            ],
         ),
     ];
     for (command, names) in options {

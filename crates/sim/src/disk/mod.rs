@@ -9,10 +9,12 @@ mod reference;
 mod stored;
 
 use crate::exec::Sched;
+use crate::rare::Rare;
 use crate::rng::Rng;
 use logic::server::{Bulk, Disk};
 pub(crate) use power::Restored;
 use reference::Reference;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Keep;
@@ -87,6 +89,8 @@ trait Volume {
 pub(crate) struct DiskRoom {
     sched: Rc<Sched>,
     volume: Box<dyn Volume>,
+    /// Rare things that happened here: see [`Rare`].
+    pub(crate) met: Cell<u64>,
     bulks: BTreeMap<Bulk, Units>,
     last_bulk: Bulk,
     /// Every change that was applied, oldest first.
@@ -106,7 +110,8 @@ impl DiskRoom {
         rng: &mut Rng,
         (power_fails, mutant): (bool, Option<store::Mutant>),
     ) -> Self {
-        let volume: Box<dyn Volume> = if rng.chance(250) || power_fails {
+        let stored = rng.chance(250) || power_fails;
+        let volume: Box<dyn Volume> = if stored {
             Box::new(Stored::new(rng, power_fails, mutant))
         } else {
             Box::new(Reference::new())
@@ -115,6 +120,7 @@ impl DiskRoom {
         Self {
             sched: Rc::clone(sched),
             volume,
+            met: Cell::new(if stored { Rare::Stored.bit() } else { 0 }),
             bulks,
             last_bulk: 0,
             applied,
@@ -122,6 +128,10 @@ impl DiskRoom {
             stable: 0,
             keeps_data: power_fails,
         }
+    }
+
+    fn meet(&self, rare: Rare) {
+        self.met.set(self.met.get() | rare.bit());
     }
 
     /// Holds the units beside a message.
@@ -147,6 +157,9 @@ impl DiskRoom {
     /// The process died: what was only in its memory is gone, and another one takes over.
     pub(crate) fn crash(&mut self) -> Result<(), String> {
         self.bulks.clear();
+        if self.met.get() & Rare::Stored.bit() != 0 {
+            self.meet(Rare::Recovered);
+        }
         self.volume.crash()
     }
 
@@ -217,6 +230,9 @@ impl Disk for DiskRoom {
             origin,
             data: &data,
         });
+        if matches!(op, Op::Reap { .. }) {
+            self.meet(Rare::Reaped);
+        }
         if op.changes() {
             let moment = self.sched.moment();
             let (op, outcome) = (op.clone(), outcome.clone());
@@ -241,7 +257,11 @@ impl Disk for DiskRoom {
     }
 
     fn answer(&self, origin: Origin) -> Option<Outcome> {
-        self.volume.answer(origin)
+        let answer = self.volume.answer(origin);
+        if answer.is_some() {
+            self.meet(Rare::RepliedFromStore);
+        }
+        answer
     }
 
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal> {

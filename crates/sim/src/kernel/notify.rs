@@ -4,6 +4,7 @@
 use super::{Kernel, PAGE};
 use crate::disk::Units;
 use crate::exec::Signal;
+use crate::rare::Rare;
 use logic::client::{Input, Invalidate};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -72,6 +73,7 @@ impl Kernel {
                     break;
                 }
                 if sched.now() >= give_up {
+                    self.world.meet(Rare::EpochYoung.bit());
                     return self.raise_epoch();
                 }
                 sched.sleep(YOUNG_PAUSE_NS).await;
@@ -123,6 +125,7 @@ impl Kernel {
                 .sched
                 .at(self.world.sched.now() + LATE_NS, move || {
                     if !claimed.replace(true) {
+                        kernel.world.meet(Rare::EpochLate.bit());
                         kernel.raise_epoch();
                         end.set(());
                     }

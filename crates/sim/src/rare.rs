@@ -1,0 +1,171 @@
+//! "Sometimes" assertions: rare things that must happen in some worlds, or the worlds prove less
+//! than they seem to. Each world notes which of them it met, a bit each; a run of many worlds
+//! counts them, and fails when one was never met in as many worlds as it is expected in.
+
+use logic::{client, server};
+use wire::{Right, ToClient, ToServer, What};
+
+macro_rules! rare {
+    ($($name:ident: $text:literal,)*) => {
+        /// Something that must happen sometimes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub enum Rare { $($name,)* }
+
+        impl Rare {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// What happened, for people.
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+rare! {
+    RecallAll: "a token was asked back whole",
+    RecallShared: "an Exclusive token was asked back but for Shared",
+    RecallNames: "names were asked to be dropped",
+    RecallAttr: "an Exclusive holder was asked for attributes",
+    Confirm: "a change had to be confirmed before others were shown it",
+    Fenced: "a session was fenced",
+    SessionLost: "a client heard that its session is over",
+    DataLost: "changed bytes were lost with the session",
+    Reassert: "a client said after a restart what it holds",
+    ReassertExclusive: "it held something Exclusive",
+    RestartKnown: "a restarted server waited for sessions",
+    Transient: "a read brought a transient right",
+    SharedOpen: "a file was opened without a token: write sharing",
+    AloneOpen: "a file was opened with Exclusive",
+    GrantShared: "Shared was granted",
+    GrantExclusive: "Exclusive was granted",
+    RepliedFromStore: "an answer of before the restart was found in the store",
+    Release: "a token was given back unasked",
+    Opens: "opens were told under no token",
+    OpenLeft: "a token was returned with the file still open for writing",
+    HeldBack: "a recall left a lesser right",
+    KeepAlive: "a client had nothing to say but that it lives",
+    Hangup: "a client gave up its connection",
+    Refused: "a request was refused",
+    Stale: "something was gone when it was asked for",
+    NotEmpty: "a directory was not empty",
+    Synced: "something was made stable",
+    Young: "pages were dropped of an inode that the kernel may not know yet",
+    EpochBusy: "all names were dropped since the directory was in use",
+    EpochLate: "all names were dropped since a name's lock was not given in time",
+    EpochYoung: "all names were dropped since an inode stayed unknown",
+    Holes: "pages under way were left out of what is dropped",
+    ListingDropped: "a directory's listing was dropped",
+    Orphaned: "a file lost its last name",
+    Replaced: "a rename took the place of another object",
+    Reaped: "a nameless object was removed",
+    MessageLost: "a message was lost",
+    MessageTwice: "a message came twice",
+    MessageOvertaken: "a message overtook another",
+    Stored: "the disk was the real store",
+    Recovered: "the real store was opened after a crash",
+    Large: "the world was large",
+}
+
+impl Rare {
+    pub(crate) fn bit(self) -> u64 {
+        1 << self as u32
+    }
+}
+
+/// What an output of the server shows.
+pub(crate) fn of_server(output: &server::Output) -> u64 {
+    match output {
+        server::Output::Send { message, .. } => match message {
+            ToClient::Recall(recall) => match &recall.what {
+                What::Keep(Right::None) => Rare::RecallAll.bit(),
+                What::Keep(_) => Rare::RecallShared.bit(),
+                What::Names(_) => Rare::RecallNames.bit(),
+                What::Attr => Rare::RecallAttr.bit(),
+            },
+            ToClient::Confirm { .. } => Rare::Confirm.bit(),
+            ToClient::Reply { reply, .. } => of_reply(reply),
+            _ => 0,
+        },
+        server::Output::Sync { .. } => Rare::Synced.bit(),
+        server::Output::Event(server::Event::Fenced { .. }) => Rare::Fenced.bit(),
+        _ => 0,
+    }
+}
+
+fn of_reply(reply: &wire::Reply) -> u64 {
+    let mut met = reply.grants.iter().fold(0, |met, grant| {
+        met | match grant.right {
+            Right::Transient => Rare::Transient.bit(),
+            Right::Shared => Rare::GrantShared.bit(),
+            Right::Exclusive => Rare::GrantExclusive.bit(),
+            Right::None => 0,
+        }
+    });
+    met |= match &reply.outcome {
+        wire::Outcome::Opened(_) if reply.grants.is_empty() => Rare::SharedOpen.bit(),
+        wire::Outcome::Opened(_) if met & Rare::GrantExclusive.bit() != 0 => Rare::AloneOpen.bit(),
+        wire::Outcome::Removed { attr, .. } if attr.nlink == 0 => Rare::Orphaned.bit(),
+        wire::Outcome::Renamed {
+            victim: Some(_), ..
+        } => Rare::Replaced.bit(),
+        wire::Outcome::Refused(refusal) => {
+            Rare::Refused.bit()
+                | match refusal {
+                    wire::Refusal::Stale => Rare::Stale.bit(),
+                    wire::Refusal::NotEmpty => Rare::NotEmpty.bit(),
+                    _ => 0,
+                }
+        }
+        _ => 0,
+    };
+    met
+}
+
+/// What an output of a client shows.
+pub(crate) fn of_client(output: &client::Output) -> u64 {
+    match output {
+        client::Output::Send { message, .. } => match message {
+            ToServer::Returned { right, hold, .. } => {
+                let mut met = 0;
+                if hold.write {
+                    met |= Rare::OpenLeft.bit();
+                }
+                if *right != Right::None {
+                    met |= Rare::HeldBack.bit();
+                }
+                met
+            }
+            ToServer::Release { .. } => Rare::Release.bit(),
+            ToServer::Opens { .. } => Rare::Opens.bit(),
+            ToServer::KeepAlive { .. } => Rare::KeepAlive.bit(),
+            ToServer::Reassert { holdings, .. } => {
+                let alone = holdings.iter().any(|held| held.right == Right::Exclusive);
+                let alone = if alone {
+                    Rare::ReassertExclusive.bit()
+                } else {
+                    0
+                };
+                Rare::Reassert.bit() | alone
+            }
+            _ => 0,
+        },
+        client::Output::Hangup => Rare::Hangup.bit(),
+        client::Output::Event(event) => match event {
+            client::Event::SessionLost => Rare::SessionLost.bit(),
+            client::Event::DataLost { .. } => Rare::DataLost.bit(),
+            // No disk is full in these worlds.
+            client::Event::WriteBackRefused { .. } => 0,
+        },
+        client::Output::Invalidate { what, .. } => match what {
+            client::Invalidate::Inode { young: true, .. } => Rare::Young.bit(),
+            client::Invalidate::Inode { ranges, .. } if ranges.len() > 1 => Rare::Holes.bit(),
+            client::Invalidate::Name { busy: true, .. } => Rare::EpochBusy.bit(),
+            client::Invalidate::Listing { .. } => Rare::ListingDropped.bit(),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
