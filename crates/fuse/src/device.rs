@@ -4,6 +4,7 @@
 //! block itself with a notification.
 
 use std::cell::Cell;
+use std::ffi::c_int;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -84,6 +85,55 @@ impl Device {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+/// What `writev` takes.
+#[repr(C)]
+struct Part {
+    base: *const u8,
+    len: usize,
+}
+
+impl From<&[u8]> for Part {
+    fn from(bytes: &[u8]) -> Part {
+        Part {
+            base: bytes.as_ptr(),
+            len: bytes.len(),
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn writev(fd: c_int, parts: *const Part, count: c_int) -> isize;
+}
+
+impl Device {
+    /// A message whose last byte cannot be read: the kernel takes it up to there. `Ok`: so it did.
+    pub(crate) fn write_but_last(&self, head: &[u8], body: &[u8]) -> Result<(), Errno> {
+        /// The page at the beginning of the address space is never mapped.
+        const NOWHERE: *const u8 = std::ptr::without_provenance(1);
+        let last = Part {
+            base: NOWHERE,
+            len: 1,
+        };
+        let parts = [Part::from(head), Part::from(body), last];
+        loop {
+            // SAFETY: the first two parts point to bytes that outlive the call; the kernel reads
+            // them only. It finds that the last one is not mapped, and fails with EFAULT: nothing
+            // in this process is read through it.
+            let taken =
+                unsafe { writev(self.fd.as_raw_fd(), parts.as_ptr(), parts.len() as c_int) };
+            if taken >= 0 {
+                return Ok(());
+            }
+            let error = std::io::Error::last_os_error();
+            match Errno::from_io_error(&error).unwrap_or(Errno::IO) {
+                Errno::FAULT => return Ok(()),
+                Errno::INTR => {}
+                errno => return Err(errno),
             }
         }
     }

@@ -4,15 +4,13 @@
 //!
 //! - a notification is never written by a thread that serves requests (refused with EDEADLK),
 //!   and must not be written under a lock that answering a request needs;
-//! - jobs are done by a pool that grows while its threads are blocked: one blocked notification
-//!   never delays another;
-//! - an entry job ends within milliseconds even if the directory is locked for long: the epoch of
-//!   all names is raised instead, which takes no lock. Afterwards each name is looked up again
-//!   at its next use, so that nothing stale is returned, at the price of one look-up each.
+//! - jobs are done by pools that grow while their threads are blocked, one for each kind of lock:
+//!   one blocked notification never delays another;
+//! - raising the epoch of all names takes no lock and is never behind a job that does. Afterwards
+//!   each name is looked up again at its next use, at the price of one look-up each.
 //!
 //! A job is reported done exactly once, after its last effect.
 
-mod entry;
 mod pool;
 
 use std::io::IoSlice;
@@ -24,16 +22,15 @@ use rustix::io::Errno;
 use tracing::error;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, InvalEntryOut, InvalInodeOut, OutHeader};
+use crate::abi::{self, InvalEntryOut, InvalInodeOut, OutHeader, StoreOut};
 use crate::device::{self, Device};
 
-use entry::{Entries, EntryJob};
 use pool::Pool;
 
 /// Most threads blocked in notifications at once.
 const THREADS_MAX: usize = 64;
-/// Most threads finishing entry jobs whose notification is blocked.
-const FINISHERS_MAX: usize = 64;
+/// Most threads raising the epoch.
+const FINISHERS_MAX: usize = 4;
 /// How long an inode whose first reply may still be on its way is waited for...
 const YOUNG_WAIT: Duration = Duration::from_millis(10);
 /// ...and how often it is tried meanwhile.
@@ -52,20 +49,25 @@ pub enum Kind {
         /// The reply that makes the kernel know this node may still be on its way.
         young: bool,
     },
-    /// One name in a directory, present or absent.
+    /// One name in a directory, present or absent. Done when the directory's lock was got.
     Entry {
         /// The directory.
         parent: u64,
         /// The name.
         name: Vec<u8>,
-        /// A request that holds the directory's lock is known to be under way: the epoch is
-        /// raised at once.
-        busy: bool,
         /// The directory's attributes and cached listing are to go as well, after the name.
         attr: bool,
     },
     /// All names of the mount.
     Epoch,
+    /// The kernel is not to believe that a file ends before this. It sets its size, and from then
+    /// on throws away the answers to all questions about the file that it has asked before.
+    Grown {
+        /// The file.
+        nodeid: u64,
+        /// Its size, at least 1.
+        size: u64,
+    },
 }
 
 /// How a job ended.
@@ -108,12 +110,12 @@ pub struct NotifyCounters {
     pub entry: AtomicU64,
     /// Epoch notifications written.
     pub epoch: AtomicU64,
+    /// Sizes told.
+    pub grown: AtomicU64,
     /// Notifications about what the kernel did not know.
     pub not_known: AtomicU64,
     /// Repetitions for young inodes.
     pub young_retries: AtomicU64,
-    /// Entry jobs ended by raising the epoch because their notification did not return.
-    pub entry_late: AtomicU64,
     /// Notifications the kernel refused.
     pub failed: AtomicU64,
 }
@@ -129,11 +131,12 @@ struct Inner {
     device: Arc<Device>,
     has_epoch: bool,
     counters: NotifyCounters,
-    /// Threads that may block.
+    /// Threads that may wait for pages.
     writers: Pool,
-    /// Threads for what follows a raised epoch, never behind a blocked writer.
+    /// Threads that may wait for directories.
+    entries: Pool,
+    /// Threads that wait for nothing but the pages of a listing.
     finishers: Pool,
-    entries: Entries,
 }
 
 fn count(counter: &AtomicU64) {
@@ -142,17 +145,17 @@ fn count(counter: &AtomicU64) {
 
 impl Notifier {
     pub(crate) fn new(device: Arc<Device>, has_epoch: bool) -> std::io::Result<Self> {
-        let inner = Arc::new_cyclic(|inner| Inner {
+        let inner = Arc::new(Inner {
             device,
             has_epoch,
             counters: NotifyCounters::default(),
             writers: Pool::new("ariel-notify", THREADS_MAX),
-            finishers: Pool::new("ariel-finish", FINISHERS_MAX),
-            entries: Entries::new(inner.clone()),
+            entries: Pool::new("ariel-entry", THREADS_MAX),
+            finishers: Pool::new("ariel-epoch", FINISHERS_MAX),
         });
         inner.writers.start()?;
-        inner.finishers.start()?;
         inner.entries.start()?;
+        inner.finishers.start()?;
         Ok(Notifier { inner })
     }
 
@@ -162,8 +165,7 @@ impl Notifier {
         &self.inner.counters
     }
 
-    /// Whether the kernel has `NOTIFY_INC_EPOCH`. Without it, an entry job waits for as long as
-    /// the directory is locked.
+    /// Whether the kernel has `NOTIFY_INC_EPOCH`.
     #[must_use]
     pub fn has_epoch(&self) -> bool {
         self.inner.has_epoch
@@ -192,14 +194,12 @@ impl Notifier {
         let inner = &self.inner;
         count(&inner.counters.submitted);
         match job.kind {
-            Kind::Entry {
-                parent,
-                name,
-                busy,
-                attr,
-            } => {
-                let entry = Arc::new(EntryJob::new(parent, name, attr, job.done));
-                inner.submit_entry(entry, busy);
+            Kind::Entry { parent, name, attr } => {
+                let (task, done) = (Arc::clone(inner), job.done);
+                inner.entries.run(Box::new(move || {
+                    let outcome = task.take_back_entry(parent, &name, attr);
+                    task.finish(done, outcome);
+                }));
             }
             Kind::Inode {
                 nodeid,
@@ -209,6 +209,16 @@ impl Notifier {
                 let (task, done) = (Arc::clone(inner), job.done);
                 inner.writers.run(Box::new(move || {
                     let outcome = task.take_back_inode(nodeid, &ranges, young);
+                    task.finish(done, outcome);
+                }));
+            }
+            Kind::Grown { nodeid, size } => {
+                let (task, done) = (Arc::clone(inner), job.done);
+                inner.writers.run(Box::new(move || {
+                    let outcome = match task.grown(nodeid, size) {
+                        Ok(()) | Err(Errno::NOENT) => Outcome::Done,
+                        Err(errno) => Outcome::Failed(errno),
+                    };
                     task.finish(done, outcome);
                 }));
             }
@@ -279,12 +289,45 @@ impl Inner {
         self.write(abi::notify::INVAL_ENTRY, &[body.as_bytes(), name, &[0]])
     }
 
+    /// Stores the last byte of the file, and withholds it: the kernel first sets the size, which is
+    /// all that is wanted; what the byte is may have changed by now.
+    fn grown(&self, nodeid: u64, size: u64) -> Result<(), Errno> {
+        refuse_serving_thread()?;
+        count(&self.counters.grown);
+        let body = StoreOut {
+            nodeid,
+            offset: size.checked_sub(1).ok_or(Errno::INVAL)?,
+            size: 1,
+            padding: 0,
+        };
+        let head = OutHeader {
+            len: (size_of::<OutHeader>() + size_of::<StoreOut>() + 1) as u32,
+            error: abi::notify::STORE,
+            unique: 0,
+        };
+        self.device.write_but_last(head.as_bytes(), body.as_bytes())
+    }
+
     fn inc_epoch(&self) -> Result<(), Errno> {
         if !self.has_epoch {
             return Err(Errno::INVAL);
         }
         count(&self.counters.epoch);
         self.write(abi::notify::INC_EPOCH, &[])
+    }
+
+    /// The name, then what depends on it.
+    fn take_back_entry(&self, parent: u64, name: &[u8], attr: bool) -> Outcome {
+        let outcome = match self.inval_entry(parent, name) {
+            // A name the kernel does not know is not cached.
+            Ok(()) | Err(Errno::NOENT) => Outcome::Done,
+            Err(_) if self.inc_epoch().is_ok() => Outcome::Epoch,
+            Err(errno) => Outcome::Failed(errno),
+        };
+        match attr.then(|| self.inval_inode(parent, 0, 0)) {
+            None | Some(Ok(()) | Err(Errno::NOENT)) => outcome,
+            Some(Err(errno)) => Outcome::Failed(errno),
+        }
     }
 
     /// Each range in turn. A file the kernel does not know has nothing cached, unless the reply

@@ -97,6 +97,7 @@ const STRUCTURES: &[Structure] = table! {
     SyncfsIn = "fuse_syncfs_in" {  }
     Dirent = "fuse_dirent" { ino, off, namelen, kind as "type" }
     Direntplus = "fuse_direntplus" { entry as "entry_out", dirent }
+    StoreOut = "fuse_notify_store_out" { nodeid, offset, size, padding }
     InvalInodeOut = "fuse_notify_inval_inode_out" { nodeid as "ino", offset as "off", len }
     InvalEntryOut = "fuse_notify_inval_entry_out" { parent, namelen, flags }
 };

@@ -4,12 +4,14 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use ariel_fuse::abi::ROOT_ID;
 use ariel_fuse::{Job, Kind, Notifier, Outcome};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use support::{Mount, PATIENCE, can_mount, eventually};
 
 fn submit(notifier: &Notifier, kind: Kind) -> Receiver<Outcome> {
@@ -21,11 +23,10 @@ fn submit(notifier: &Notifier, kind: Kind) -> Receiver<Outcome> {
     receiver
 }
 
-fn entry(name: &[u8], busy: bool) -> Kind {
+fn entry(name: &[u8]) -> Kind {
     Kind::Entry {
         parent: ROOT_ID,
         name: name.to_vec(),
-        busy,
         attr: true,
     }
 }
@@ -55,26 +56,19 @@ fn jobs_take_back_what_they_say() {
     assert_eq!(wait(inode(node, false)), Outcome::Done);
     assert_eq!(fs::read(mount.at("file")).unwrap(), b"young");
 
-    for busy in [false, true] {
-        let name = format!("new-{busy}");
-        assert!(fs::metadata(mount.at(&name)).is_err());
-        mount.memory.put(&name, b"x");
-        assert_ne!(
-            wait(entry(name.as_bytes(), busy)),
-            Outcome::Failed(ariel_fuse::Errno::IO)
-        );
-        assert!(fs::metadata(mount.at(&name)).is_ok(), "{name}");
-    }
+    mount.memory.put("new", b"x");
+    assert_eq!(wait(entry(b"new")), Outcome::Done);
+    assert!(fs::metadata(mount.at("new")).is_ok());
     assert_eq!(
         fs::read_dir(&mount.path).unwrap().count(),
-        3,
+        2,
         "the listing is fresh"
     );
-    assert_eq!(wait(entry(b"never heard of", false)), Outcome::Done);
+    assert_eq!(wait(entry(b"never heard of")), Outcome::Done);
     if notifier.has_epoch() {
-        mount.memory.remove("new-true");
+        mount.memory.remove("new");
         assert_eq!(wait(Kind::Epoch), Outcome::Epoch);
-        assert!(fs::metadata(mount.at("new-true")).is_err());
+        assert!(fs::metadata(mount.at("new")).is_err());
     }
 }
 
@@ -99,9 +93,9 @@ fn inodes_not_known_are_gone_and_young_ones_are_waited_for() {
     assert!(notifier.counters().young_retries.load(Ordering::Relaxed) > 0);
 }
 
-/// The kernel holds the directory's lock while a CREATE waits; nothing else may wait for it.
+/// The kernel holds the directory's lock while a CREATE waits. Names in it wait; nothing else does.
 #[test]
-fn a_locked_directory_delays_nobody() {
+fn a_locked_directory_delays_its_names_only() {
     if !can_mount() {
         return;
     }
@@ -112,44 +106,85 @@ fn a_locked_directory_delays_nobody() {
         return;
     }
     let node = mount.memory.put("file", b"old");
-    assert_eq!(fs::read(mount.at("file")).unwrap(), b"old");
+    let file = fs::File::open(mount.at("file")).unwrap();
+    let mut bytes = [0; 100];
+    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 3);
     let path = mount.at("held");
     let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
     eventually("the directory is locked", || mount.memory.held() == 1);
 
     // More than there may be threads.
     let names: Vec<_> = (0..100).map(|number| format!("name-{number}")).collect();
-    for name in &names {
-        mount.memory.put(name, b"x");
-    }
-    let begin = Instant::now();
-    let mut jobs: Vec<_> = names
+    let jobs: Vec<_> = names
         .iter()
-        .map(|name| submit(&notifier, entry(name.as_bytes(), false)))
+        .map(|name| submit(&notifier, entry(name.as_bytes())))
         .collect();
-    jobs.push(submit(&notifier, entry(b"file", true)));
-    for job in &jobs {
-        assert_eq!(job.recv_timeout(PATIENCE).unwrap(), Outcome::Epoch);
+    mount.memory.put("file", b"young");
+    for (kind, expected) in [
+        (Kind::Epoch, Outcome::Epoch),
+        (inode(node, false), Outcome::Done),
+    ] {
+        let job = submit(&notifier, kind);
+        assert_eq!(job.recv_timeout(PATIENCE).unwrap(), expected);
     }
-    let took = begin.elapsed();
-    assert!(took < Duration::from_millis(500), "{took:?} for 101 names");
-    assert_eq!(
-        mount.memory.held(),
-        1,
-        "the directory is locked all the while"
-    );
+    // By its name it would not be found before the directory is free.
+    let read = file.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes[..read], b"young");
+    assert!(jobs.iter().all(|job| job.try_recv().is_err()), "not locked");
+    assert_eq!(mount.memory.held(), 1, "locked all the while");
     mount.memory.release_held();
     creating.join().unwrap().unwrap();
-
-    // The threads are free again, and the plain way works.
-    mount.memory.put("file", b"young");
-    let job = submit(&notifier, inode(node, false));
-    assert_eq!(job.recv_timeout(PATIENCE).unwrap(), Outcome::Done);
-    assert_eq!(fs::read(mount.at("file")).unwrap(), b"young");
+    for job in &jobs {
+        assert_eq!(job.recv_timeout(PATIENCE).unwrap(), Outcome::Done);
+    }
     let counters = notifier.counters();
-    assert!(counters.entry_late.load(Ordering::Relaxed) > 0);
     let completed = || counters.completed.load(Ordering::Relaxed);
     assert_eq!(completed(), counters.submitted.load(Ordering::Relaxed));
+}
+
+/// What the kernel believes the size to be, without asking.
+fn believed(path: &std::path::Path) -> u64 {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    statx(CWD, path, flags, StatxFlags::SIZE).unwrap().stx_size
+}
+
+/// The size grows at once, no byte that is cached changes, and a smaller size changes nothing.
+#[test]
+fn the_kernel_is_told_that_a_file_has_grown() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let notifier = mount.session.notifier();
+    let told = |nodeid, size| {
+        let kind = Kind::Grown { nodeid, size };
+        submit(&notifier, kind).recv_timeout(PATIENCE).unwrap()
+    };
+    let node = mount.memory.put("file", b"abc");
+    let path = mount.at("file");
+    let file = fs::File::open(&path).unwrap();
+    let mut bytes = [0; 100];
+    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 3);
+    assert_eq!(believed(&path), 3);
+    for (size, expected) in [(9, 9), (5, 9), (3, 9), (9, 9), (5000, 5000)] {
+        assert_eq!(told(node, size), Outcome::Done);
+        assert_eq!(believed(&path), expected);
+    }
+    assert_eq!(
+        told(4711, 9),
+        Outcome::Done,
+        "nothing is known, so nothing is believed"
+    );
+    assert_eq!(notifier.counters().failed.load(Ordering::Relaxed), 0);
+    mount.memory.put("file", b"abcdef");
+    assert_eq!(
+        submit(&notifier, inode(node, false))
+            .recv_timeout(PATIENCE)
+            .unwrap(),
+        Outcome::Done
+    );
+    let read = file.read_at(&mut bytes, 0).unwrap();
+    assert_eq!(&bytes[..read], b"abcdef");
 }
 
 /// A blocked notification of one file leaves those of others alone.

@@ -68,12 +68,14 @@ pub(crate) struct Change {
 /// Something that a program was shown.
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
-    /// Units of a file from this one on; with the end of the file after them.
+    /// Units of a file from this one on; with the end of the file after them, or, if that is
+    /// doubtful, after them or before.
     Units {
         fid: Fid,
         unit: u64,
         values: Units,
         ended: bool,
+        doubtful: bool,
     },
     /// A size and, if it was shown, a mode.
     Attr { fid: Fid, units: u64, mode: u16 },
@@ -85,6 +87,8 @@ pub(crate) enum Seen {
     },
     /// A name exists.
     Present { dir: Fid, name: Name },
+    /// Two names name this, at one moment: so said a rename that had nothing to do.
+    Twins { names: [(Fid, Name); 2], fid: Fid },
 }
 
 /// What was shown and when.

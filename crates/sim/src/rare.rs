@@ -54,7 +54,6 @@ rare! {
     Synced: "something was made stable",
     Young: "pages were dropped of an inode that the kernel may not know yet",
     EpochBusy: "all names were dropped since the directory was in use",
-    EpochLate: "all names were dropped since a name's lock was not given in time",
     EpochYoung: "all names were dropped since an inode stayed unknown",
     Holes: "pages under way were left out of what is dropped",
     ListingDropped: "a directory's listing was dropped",
@@ -162,7 +161,7 @@ pub(crate) fn of_client(output: &client::Output) -> u64 {
         client::Output::Invalidate { what, .. } => match what {
             client::Invalidate::Inode { young: true, .. } => Rare::Young.bit(),
             client::Invalidate::Inode { ranges, .. } if ranges.len() > 1 => Rare::Holes.bit(),
-            client::Invalidate::Name { busy: true, .. } => Rare::EpochBusy.bit(),
+            client::Invalidate::Names { .. } => Rare::EpochBusy.bit(),
             client::Invalidate::Listing { .. } => Rare::ListingDropped.bit(),
             _ => 0,
         },

@@ -431,6 +431,22 @@ pub struct InvalInodeOut {
     pub len: i64,
 }
 
+/// `notify::STORE`, followed by the bytes.
+#[repr(C)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
+)]
+pub struct StoreOut {
+    /// The file.
+    pub nodeid: u64,
+    /// Where the bytes belong.
+    pub offset: u64,
+    /// How many they are.
+    pub size: u32,
+    /// Nothing.
+    pub padding: u32,
+}
+
 /// `notify::INVAL_ENTRY`, followed by the name and a zero byte.
 #[repr(C)]
 #[derive(
@@ -469,5 +485,6 @@ const _: () = {
     assert!(size_of::<Dirent>() == 24);
     assert!(size_of::<Direntplus>() == 152);
     assert!(size_of::<InvalInodeOut>() == 24);
+    assert!(size_of::<StoreOut>() == 24);
     assert!(size_of::<InvalEntryOut>() == 16);
 };

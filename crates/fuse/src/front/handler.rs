@@ -10,12 +10,12 @@ use std::time::Duration;
 use client::Client;
 use client::front::{Call, Completion, Done, Lifetime};
 use tracing::error;
-use wire::{Attr, Caller, Fid, Name, Op, Refusal};
+use wire::{Attr, Caller, Fid, Kind, Name, Op, Refusal};
 
 use super::keeping::Keeping;
 use super::{convert, errno};
 use crate::abi::{AttrOut, EntryOut};
-use crate::notify::Notifier;
+use crate::notify::{self, Job, Notifier};
 use crate::reply::{Delivery, Reply};
 use crate::request::{Header, Operation, Request};
 use crate::session::Handler;
@@ -142,15 +142,33 @@ impl Tree {
         }
     }
 
-    fn getattr(&self, header: &Header, reply: Reply) {
+    /// `through_handle`: the kernel is about to read to the end of the file, or to seek from there,
+    /// and goes by the size that it knows. It throws this answer away if anything happened to the
+    /// file since it asked: an own write was answered, another answer taken in, a notification
+    /// came. (The size that it then goes by may be one that nobody ever saw: after a write with
+    /// O_APPEND it adds the length to the size that it knew, whatever was appended elsewhere.) So
+    /// it is told of the size first in a way that it never throws away.
+    fn getattr(&self, header: &Header, through_handle: bool, reply: Reply) {
         let (fid, keeping) = (self.fid(header.nodeid), self.keeping);
+        let notifier = self.notifier.clone();
         self.operate(
             convert::caller(header),
             Op::GetAttr { fid },
             move |completion| match completion.done {
                 Done::Attr { attr, lifetime } => {
-                    let attr = convert::attr(fid, &attr);
-                    reply.attr(&AttrOut::new(attr, keeping.lifetime(lifetime)));
+                    let grown = through_handle && attr.kind == Kind::File && attr.size > 0;
+                    let (nodeid, size) = (fid.vnode, attr.size);
+                    let (attr, lifetime) = (convert::attr(fid, &attr), keeping.lifetime(lifetime));
+                    let answer = move || {
+                        reply.attr(&AttrOut::new(attr, lifetime));
+                    };
+                    if !grown {
+                        return answer();
+                    }
+                    notifier.submit(Job {
+                        kind: notify::Kind::Grown { nodeid, size },
+                        done: Box::new(move |_| answer()),
+                    });
                 }
                 other => refuse_done(reply, &other),
             },
@@ -209,7 +227,7 @@ impl Handler for Translator {
                     tree.client.forget(tree.fid(nodeid), count);
                 }
             }
-            Operation::Getattr { .. } => tree.getattr(header, reply),
+            Operation::Getattr { fh } => tree.getattr(header, fh.is_some(), reply),
             Operation::Setattr(args) => tree.setattr(header, &args, reply),
             Operation::Readlink => tree.read_link(header, reply),
             Operation::Symlink { name, target } => tree.symlink(header, (name, target), reply),

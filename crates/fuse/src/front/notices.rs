@@ -137,10 +137,9 @@ fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
                 young,
             }]
         }
-        Invalidate::Name { dir, name, busy } if has_epoch => vec![Kind::Entry {
+        Invalidate::Name { dir, name } if has_epoch => vec![Kind::Entry {
             parent: dir.vnode,
             name: name.into(),
-            busy,
             attr: true,
         }],
         Invalidate::Names { dir } if has_epoch => vec![Kind::Epoch, listing(dir.vnode)],
@@ -199,12 +198,10 @@ mod tests {
         let what = Invalidate::Name {
             dir: DIR,
             name: Name::new(b"a").unwrap(),
-            busy: true,
         };
         let entry = Kind::Entry {
             parent: 5,
             name: b"a".to_vec(),
-            busy: true,
             attr: true,
         };
         assert_eq!(jobs(what.clone(), true), [entry]);

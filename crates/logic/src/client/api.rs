@@ -326,17 +326,16 @@ pub enum Invalidate {
         /// An answer that makes the kernel know the object may still be on its way to it.
         young: bool,
     },
-    /// A name, and the directory's attributes and listing.
+    /// A name, and the directory's attributes and listing. Done under the directory's lock, which
+    /// a call that is at the client may hold.
     Name {
         /// In which directory.
         dir: Fid,
         /// Which name.
         name: Name,
-        /// A call that locks the directory is at the client: the name's own lock must not be
-        /// waited for.
-        busy: bool,
     },
-    /// All names of all directories, and this directory's attributes and listing.
+    /// All names of all directories, and this directory's attributes and listing. Waits for no
+    /// lock.
     Names {
         /// Which directory.
         dir: Fid,

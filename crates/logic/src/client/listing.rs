@@ -84,7 +84,7 @@ impl Client {
         let (dir, after, plus) = (*dir, *after, *plus);
         let node = self.node(dir);
         if plus {
-            (node.listed, node.asked) = (step.now, step.now);
+            node.asked = step.now;
         }
         let generation = match after {
             0 => node.generation,

@@ -11,6 +11,7 @@ mod api;
 mod cache;
 mod calls;
 mod data;
+mod dropping;
 mod lease;
 mod listing;
 mod names;
@@ -32,6 +33,7 @@ use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use cache::Cache;
+use dropping::Dropping;
 use node::Node;
 use session::{Sent, State, Statement};
 use wire::{Caller, Epoch, Fid, RequestId, Right, SessionId, Time, ToServer};
@@ -99,8 +101,8 @@ pub struct Client {
     unfinished: BTreeMap<Ticket, RequestId>,
     /// What follows when the kernel has dropped something; and of which object it was told.
     invalidations: BTreeMap<u64, (After, Option<Fid>)>,
-    /// How many answers of the kernel each recall of names waits for.
-    dropping_names: BTreeMap<(Fid, Epoch), u32>,
+    /// Recalls of names that are being answered.
+    dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
     draining: BTreeSet<Fid>,
     /// Calls that wait until the caches may be used again.
     parked: Vec<Ticket>,
@@ -190,6 +192,7 @@ impl Client {
                 self.calls.insert(ticket, Running { caller, call });
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.
                 self.suspend_if_due(step);
+                self.on_locked(step, ticket);
                 self.start(step, ticket);
             }
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
@@ -294,7 +297,7 @@ impl Client {
             node.sizes.taken_in(step.now);
         }
         match after {
-            After::Names(fid, epoch) => self.on_names_dropped(step, fid, epoch),
+            After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
             After::Drain(fid) => self.on_pages_dropped(step, fid, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
             After::Nothing => {}

@@ -115,8 +115,6 @@ pub(super) struct Node {
     pub(super) directory: bool,
     /// Of a directory: names known, present and absent.
     pub(super) names: BTreeMap<Name, Option<Fid>>,
-    /// When the kernel was last given names by a listing.
-    pub(super) listed: Time,
     /// Generation of its listing.
     pub(super) generation: u64,
     /// Generations of listings begun, oldest first, and the last position that belongs to each.
@@ -163,7 +161,6 @@ impl Node {
             unlinked: false,
             directory: false,
             names: BTreeMap::new(),
-            listed: 0,
             generation: 1,
             begun: VecDeque::new(),
             end: None,

@@ -14,15 +14,13 @@ use super::{After, Client, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Attr, Epoch, Fid, Hold, Name, Recall, Right, Time, ToServer, What};
+use wire::{Attr, Epoch, Fid, Hold, Recall, Right, Time, ToServer, What};
 
 const WHOLE: Range = (0, u64::MAX);
 /// How long an answer about attributes may take to be taken in by the kernel.
 const SETTLE_NS: Time = 200_000;
 /// How long a drain waits for that at most.
 const SETTLE_MAX_NS: Time = 5_000_000;
-/// How long the kernel may take to take a listing in.
-const LISTED_NS: Time = 20_000_000;
 /// How long the kernel may take to drop pages before waiting reads are freed.
 const FREE_NS: Time = 1_000_000;
 
@@ -43,7 +41,7 @@ impl Client {
         }
     }
 
-    fn answer_unknown(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
+    pub(super) fn answer_unknown(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
         let stamp = self.stamp();
         let making = |sent: &super::Sent| match &sent.request.op {
             wire::Op::Make {
@@ -86,7 +84,13 @@ impl Client {
         }
     }
 
-    fn answer_recall(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, attr: Option<Attr>) {
+    pub(super) fn answer_recall(
+        &mut self,
+        step: &mut Step<'_>,
+        fid: Fid,
+        epoch: Epoch,
+        attr: Option<Attr>,
+    ) {
         let stamp = self.stamp();
         let node = self.node(fid);
         let (right, upto, hold) = (node.right, node.seen.max(epoch), node.hold(stamp));
@@ -126,55 +130,6 @@ impl Client {
             return self.give_back(step, fid, epoch, Right::None);
         }
         self.answer_recall(step, fid, epoch, attr);
-    }
-
-    fn drop_names(&mut self, step: &mut Step<'_>, dir: Fid, epoch: Epoch, names: Vec<Name>) {
-        let keeps = self.options.mutant == Some(Mutant::KeepsNames);
-        let node = self.node(dir);
-        if !keeps {
-            for name in &names {
-                node.names.remove(name);
-            }
-            node.attr = None;
-        }
-        node.renew_listing();
-        // The kernel links the names of a listing under the epoch of the moment at which it takes
-        // the answer in: while it may not have done so, raising the epoch would be for nothing.
-        let digested = node.listed == 0 || step.now >= node.listed + LISTED_NS;
-        let busy = node.busy > 0 && digested;
-        if self.dropping_names.contains_key(&(dir, epoch)) {
-            return; // repeated
-        }
-        if keeps {
-            return self.answer_recall(step, dir, epoch, None);
-        }
-        let whats: Vec<Invalidate> = if names.len() > 2 {
-            vec![Invalidate::Names { dir }]
-        } else {
-            names
-                .into_iter()
-                .map(|name| Invalidate::Name { dir, name, busy })
-                .collect()
-        };
-        self.dropping_names.insert((dir, epoch), whats.len() as u32);
-        for what in whats {
-            self.invalidate(step, what, After::Names(dir, epoch));
-        }
-    }
-
-    pub(super) fn on_names_dropped(&mut self, step: &mut Step<'_>, dir: Fid, epoch: Epoch) {
-        let Some(left) = self.dropping_names.get_mut(&(dir, epoch)) else {
-            return;
-        };
-        *left = left.saturating_sub(1);
-        if *left == 0 {
-            self.dropping_names.remove(&(dir, epoch));
-            if self.nodes.contains_key(&dir) {
-                self.answer_recall(step, dir, epoch, None);
-            } else {
-                self.answer_unknown(step, dir, epoch);
-            }
-        }
     }
 
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {

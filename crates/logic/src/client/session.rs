@@ -308,6 +308,7 @@ impl Client {
             self.scan(step);
         }
         self.tick_drains(step);
+        self.tick_names(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -329,7 +330,7 @@ impl Client {
         if self.cache.dirty() > 0 {
             deadline = deadline.min(self.next_scan);
         }
-        if let Some(due) = self.drains_due() {
+        for due in [self.drains_due(), self.names_due()].into_iter().flatten() {
             deadline = deadline.min(due);
         }
         (deadline != Time::MAX).then_some(deadline)

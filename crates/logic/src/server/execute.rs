@@ -66,6 +66,7 @@ impl Server {
         if !repeated {
             self.grant_for(step, waiting, &outcome, &mut grants);
         }
+        self.told(waiting, &outcome, &mut grants);
         let lazy = matches!(
             op,
             Op::Write {
@@ -180,6 +181,32 @@ impl Server {
                 .and_then(|file| file.holders.get(&session));
             if caches.is_some_and(|holder| holder.right != Right::None) {
                 self.unconfirm(change, *fid, None);
+            }
+        }
+    }
+
+    /// A client is told what a name names. Its kernel may have it in hand from now on: looked up by
+    /// a rename that has not looked up its other name yet. If the object were moved to that other
+    /// name in between, the kernel would find one object under both and believe that there is
+    /// nothing to do. So a client that is told a name is asked to drop it before the object moves,
+    /// whether or not it holds the directory's token, and again if it was asked before.
+    fn told(&mut self, waiting: &Waiting, outcome: &Outcome, grants: &mut Vec<Grant>) {
+        let session = waiting.session;
+        let (Op::Lookup { dir, name }, Outcome::Entry(_)) = (&waiting.request.op, outcome) else {
+            return;
+        };
+        let held = self.holder(session, *dir).map(|holder| holder.right);
+        if held.is_none_or(|right| right == Right::None) {
+            // A grant of what it holds already would vouch for the name.
+            self.grant_pages(session, *dir, grants);
+        }
+        let waits = self.files.get(dir).map(|file| file.waiting.clone());
+        for seq in waits.into_iter().flatten() {
+            let other = self.waiting.get_mut(&seq);
+            if let Some(other) = other.filter(|other| other.moves(*dir, name)) {
+                let told = other.told.entry((session, *dir, name.clone()));
+                let stamp = told.or_default();
+                *stamp = (*stamp).max(waiting.request.hold.stamp);
             }
         }
     }

@@ -34,7 +34,8 @@ impl Server {
         self.enter(session, fid, right.max(held), grants);
     }
 
-    /// The bytes of a read may stay in the client's kernel until they are asked for.
+    /// The bytes of a read may stay in the client's kernel until they are asked for; or a name that
+    /// it was told.
     pub(super) fn grant_pages(&mut self, session: SessionId, fid: Fid, grants: &mut Vec<Grant>) {
         let held = self
             .holder(session, fid)
@@ -60,7 +61,7 @@ impl Server {
         grants.push(Grant { fid, right, epoch });
     }
 
-    fn holder(&self, session: SessionId, fid: Fid) -> Option<&Holder> {
+    pub(super) fn holder(&self, session: SessionId, fid: Fid) -> Option<&Holder> {
         self.files.get(&fid)?.holders.get(&session)
     }
 

@@ -190,10 +190,10 @@ impl Server {
             return;
         }
         for (session, holder) in self.holders(dir) {
-            let dropped = waiting.dropped.get(&(session, dir));
-            let missing = |name: &&Name| !dropped.is_some_and(|dropped| dropped.contains(name));
+            let missing = |name: &&Name| !waiting.has_dropped((session, dir, (*name).clone()));
             let names: Vec<Name> = names.iter().filter(missing).cloned().collect();
-            let holds = session != waiting.session && holder.right >= Right::Shared;
+            // Transient too: names told without a token may be in the kernel's hand (see `told`).
+            let holds = session != waiting.session && holder.right > Right::None;
             if holds && !names.is_empty() {
                 needs.push(Need {
                     session,

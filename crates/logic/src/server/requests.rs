@@ -111,6 +111,7 @@ impl Server {
             fids: BTreeSet::new(),
             arrived: self.epoch,
             dropped: BTreeMap::new(),
+            told: BTreeMap::new(),
             attrs: BTreeMap::new(),
         };
         // Most requests wait for nothing, and are never entered as waiting.

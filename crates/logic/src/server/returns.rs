@@ -113,12 +113,18 @@ impl Server {
         // What it says is true also if this is repeated, and nobody asked any more.
         holder.asks.retain(|ask| !answers(ask, epoch, right));
         lower(holder, upto, right, hold);
-        self.tell_waiting(session, fid, &answered, attr);
+        self.tell_waiting((session, hold.stamp), fid, &answered, attr);
         self.recheck(step, fid);
     }
 
     /// Tells the requests that wait here what was answered, if they were there when it was asked.
-    fn tell_waiting(&mut self, session: SessionId, fid: Fid, answered: &[Ask], attr: Option<Attr>) {
+    fn tell_waiting(
+        &mut self,
+        (session, stamp): (SessionId, u64),
+        fid: Fid,
+        answered: &[Ask],
+        attr: Option<Attr>,
+    ) {
         let Some(file) = self.files.get(&fid) else {
             return;
         };
@@ -129,8 +135,10 @@ impl Server {
             for ask in answered.iter().filter(|ask| ask.epoch > waiting.arrived) {
                 match &ask.what {
                     What::Names(names) => {
-                        let dropped = waiting.dropped.entry((session, fid)).or_default();
-                        dropped.extend(names.iter().cloned());
+                        for name in names {
+                            let name = (session, fid, name.clone());
+                            waiting.dropped.insert(name, stamp);
+                        }
                     }
                     What::Attr => {
                         if let Some(attr) = &attr {

@@ -11,7 +11,9 @@
 use super::api::{Bulk, Conn};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use wire::{Attr, Epoch, Fid, Hold, Name, Reply, Request, RequestId, Right, SessionId, Time, What};
+use wire::{
+    Attr, Epoch, Fid, Hold, Name, Op, Reply, Request, RequestId, Right, SessionId, Time, What,
+};
 
 /// Orders the requests that wait.
 pub(super) type Seq = u64;
@@ -122,10 +124,35 @@ pub(super) struct Waiting {
     pub(super) fids: BTreeSet<Fid>,
     /// Only answers to recalls after this epoch tell what was true during the request.
     pub(super) arrived: Epoch,
-    /// Names that a holder has dropped for it.
-    pub(super) dropped: BTreeMap<(SessionId, Fid), Vec<Name>>,
+    /// Names that a holder has dropped for it, and when; and that it was told of again by a look-up,
+    /// and when that was sent: by the stamps of the holder.
+    pub(super) dropped: BTreeMap<(SessionId, Fid, Name), u64>,
+    pub(super) told: BTreeMap<(SessionId, Fid, Name), u64>,
     /// Attributes that Exclusive holders have said.
     pub(super) attrs: BTreeMap<Fid, Attr>,
+}
+
+impl Waiting {
+    /// Has this holder dropped the name for it, and not been told of it since?
+    pub(super) fn has_dropped(&self, name: (SessionId, Fid, Name)) -> bool {
+        let told = self.told.get(&name).copied().unwrap_or(0);
+        self.dropped.get(&name).is_some_and(|&stamp| stamp > told)
+    }
+
+    /// Does it take this name away from an object that may live on under another one?
+    pub(super) fn moves(&self, dir: Fid, name: &Name) -> bool {
+        match &self.request.op {
+            Op::Rename {
+                from,
+                name: old,
+                to,
+                new,
+                exchange,
+                ..
+            } => (*from == dir && old == name) || (*exchange && *to == dir && new == name),
+            _ => false,
+        }
+    }
 }
 
 /// One client's stay.

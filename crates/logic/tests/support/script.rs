@@ -194,7 +194,8 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
         ["connect"] => world.connect(name),
         ["slow"] => world.machines.get_mut(&name).expect("a machine").slow = true,
         ["fast"] => world.machines.get_mut(&name).expect("a machine").slow = false,
-        ["drops"] => world.finish_drop(name),
+        ["drops"] => world.finish_drop(name, 1),
+        ["drops", nth] => world.finish_drop(name, number(nth)),
         ["forget", what] => {
             let fid = fid(world, what);
             world.client(

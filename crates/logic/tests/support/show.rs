@@ -373,14 +373,7 @@ pub fn invalidate(disk: &MemoryDisk, what: &Invalidate) -> String {
             };
             format!("attributes{pages} of {}", name(disk, *fid))
         }
-        Invalidate::Name {
-            dir,
-            name: child,
-            busy,
-        } => {
-            let busy = if *busy { " (busy)" } else { "" };
-            format!("name {child} in {}{busy}", name(disk, *dir))
-        }
+        Invalidate::Name { dir, name: child } => format!("name {child} in {}", name(disk, *dir)),
         Invalidate::Names { dir } => format!("all names, listing of {}", name(disk, *dir)),
         Invalidate::Listing { dir } => format!("listing of {}", name(disk, *dir)),
     }

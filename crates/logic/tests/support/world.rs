@@ -302,19 +302,19 @@ impl World {
         let Some(name) = self.machines.iter().find(willing).map(|(name, _)| *name) else {
             return false;
         };
-        self.finish_drop(name);
+        self.finish_drop(name, 1);
         true
     }
 
     /// The kernel has dropped the next thing that it was told to.
-    pub fn finish_drop(&mut self, name: char) {
+    pub fn finish_drop(&mut self, name: char, nth: usize) {
         let machine = self
             .machines
             .get_mut(&name)
             .expect("a machine of this name");
         let (id, text) = machine
             .dropping
-            .pop_front()
+            .remove(nth - 1)
             .expect("the kernel was told to drop something");
         self.say(format!("{name}'s kernel drops {text}"));
         self.client(name, client::Input::Invalidated { id }, &[]);

@@ -3,10 +3,12 @@
 //! Each unit of a file, each file's size and mode, and each name is a value of its own, and the
 //! calls on it must have an order that fits both their times and what they showed ([`linear`]).
 //! Files that are only appended to are judged by their records ([`logs`]). Which object a rename
-//! moved is taken from the disk's record of changes, since a program is not told.
+//! moved is taken from the disk's record of changes, since a program is not told; so is whether two
+//! names named one object at one moment, as a rename says that had nothing to do ([`twins`]).
 
 mod linear;
 mod logs;
+mod twins;
 
 use crate::disk::{Applied, Restored, Units};
 use crate::history::{Change, Effect, Fate, History, Seen};
@@ -63,6 +65,7 @@ impl Values {
 /// Judges a run: how many values were looked at, or what is wrong.
 pub(crate) fn judge(case: &Case<'_>) -> Result<u64, String> {
     applied_once(case.applied)?;
+    twins::judge(case)?;
     let mut values = Values::default();
     made(case, &mut values);
     changes(case, &mut values)?;
@@ -288,6 +291,7 @@ fn sights(case: &Case<'_>, values: &mut Values) {
                 unit,
                 values: units,
                 ended,
+                doubtful,
             } => {
                 for (index, &value) in (0..).zip(units) {
                     values.add(Value::Unit(*fid, unit + index), when, Act::See(value));
@@ -296,7 +300,7 @@ fn sights(case: &Case<'_>, values: &mut Values) {
                 if *ended {
                     values.add(Value::Size(*fid), when, Act::AtMost(end));
                 }
-                if *ended && !units.is_empty() {
+                if *ended && !*doubtful && !units.is_empty() {
                     values.add(Value::Size(*fid), when, Act::AtLeast(end));
                 }
             }
@@ -313,6 +317,7 @@ fn sights(case: &Case<'_>, values: &mut Values) {
             Seen::Present { dir, name } => {
                 values.add(Value::Name(*dir, name.clone()), when, Act::SeeAny);
             }
+            Seen::Twins { .. } => {}
         }
     }
 }

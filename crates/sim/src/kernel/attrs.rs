@@ -137,7 +137,7 @@ impl Kernel {
             attr.size = inode.size.get();
             return Ok((attr, self.since(inode)));
         }
-        Ok((self.ask_attr(inode).await?.0, u64::MAX))
+        Ok((self.ask_attr(inode, false).await?.0, u64::MAX))
     }
 
     /// When the first change of this machine began that has not returned. What the kernel has
@@ -166,8 +166,9 @@ impl Kernel {
     /// since this machine itself did something to the file meanwhile, since a notification was on
     /// its way before the daemon heard the question or dropped some pages behind a read, or since
     /// the answer took so long that a recall could not wait for it. Then what the kernel knows may
-    /// be older than the question.
-    pub(super) async fn ask_attr(&self, inode: &Inode) -> Result<(Attr, bool)> {
+    /// be older than the question. For a read the front first tells of the size in a way that is
+    /// not thrown away: then what is known is at least not too small.
+    pub(super) async fn ask_attr(&self, inode: &Inode, for_read: bool) -> Result<(Attr, bool)> {
         let began = self.began();
         let since = self.world.sched.now();
         let reply = self
@@ -176,6 +177,11 @@ impl Kernel {
         let Done::Attr { attr, lifetime } = &reply.done else {
             return refused(&self.world, &reply);
         };
+        if for_read && attr.size > inode.size.get() {
+            self.touch(inode);
+            inode.size.set(attr.size);
+            inode.valid.set(false);
+        }
         let own = inode.touched.get() > began.version || inode.unstable.get();
         let slow = self.world.sched.now() - since > PATIENCE_NS;
         let crossed = inode.notified.get() <= since + 3 * self.world.plan.kernel_ns

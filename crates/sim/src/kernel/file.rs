@@ -10,8 +10,10 @@ use wire::{Access, Time};
 /// What a read returned.
 pub(crate) struct Bytes {
     pub(crate) units: Units,
-    /// Fewer than asked for: the end of the file was seen.
+    /// Fewer than asked for: the end of the file was seen. It is not behind this...
     pub(crate) ended: bool,
+    /// ...but may be before it: the kernel went by a size that may be outdated.
+    pub(crate) doubtful: bool,
     /// Since when that may have been so, if that is before the call.
     pub(crate) since: u64,
 }
@@ -81,6 +83,7 @@ impl Kernel {
         Ok(Bytes {
             units: reply.units,
             ended,
+            doubtful: false,
             since: u64::MAX,
         })
     }
@@ -89,9 +92,10 @@ impl Kernel {
         let inode = &pin.inode;
         let end = offset + len;
         let since = self.since(inode);
-        let mut doubtful = inode.unstable.get();
+        let mut unstable = inode.unstable.get();
+        let mut doubtful = false;
         if end > inode.size.get() && !inode.valid.get() {
-            doubtful |= self.ask_attr(inode).await?.1;
+            doubtful |= self.ask_attr(inode, true).await?.1;
         }
         let begin = self.world.sched.now();
         let mut units = Units::new();
@@ -122,17 +126,19 @@ impl Kernel {
             at = upto;
         }
         // While a truncate(2) of this machine is under way the kernel keeps no answer about the
-        // size (FUSE_I_SIZE_UNSTABLE), nor one that a write of this machine has overtaken: the end
-        // that it shows then may be outdated. No file system can help that.
-        doubtful |= inode.unstable.get();
+        // size (FUSE_I_SIZE_UNSTABLE): the end that it shows then may be outdated. Nor does it keep
+        // one that a write of this machine has overtaken: then it may show more than there is. No
+        // file system can help that.
+        unstable |= inode.unstable.get();
         if let Some(sound) = sound {
             units.truncate(sound);
-            doubtful = true;
+            unstable = true;
         }
-        let ended = (units.len() as u64) < len / UNIT && !doubtful;
+        let ended = (units.len() as u64) < len / UNIT && !unstable;
         Ok(Bytes {
             units,
             ended,
+            doubtful,
             since,
         })
     }

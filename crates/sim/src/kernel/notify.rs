@@ -3,18 +3,14 @@
 
 use super::{Kernel, PAGE};
 use crate::disk::Units;
-use crate::exec::Signal;
 use crate::rare::Rare;
 use logic::client::{Input, Invalidate};
-use std::cell::Cell;
 use std::rc::Rc;
 use wire::{Fid, Kind, Name};
 
 /// How long an inode whose first answer may be on its way is waited for, and how often it is tried.
 const YOUNG_WAIT_NS: u64 = 10_000_000;
 const YOUNG_PAUSE_NS: u64 = 200_000;
-/// How long a name's notification may wait for the directory's lock.
-const LATE_NS: u64 = 1_000_000;
 
 impl Kernel {
     /// Does what the machine asked for, and tells it.
@@ -42,7 +38,10 @@ impl Kernel {
                 Invalidate::Inode { fid, ranges, young } => {
                     kernel.take_inode(fid, &ranges, young).await;
                 }
-                Invalidate::Name { dir, name, busy } => kernel.take_name(dir, name, busy).await,
+                Invalidate::Name { dir, name } => {
+                    kernel.inval_entry(dir, name).await;
+                    kernel.inval_inode(dir, Some((0, u64::MAX))).await;
+                }
                 Invalidate::Names { dir } => {
                     kernel.raise_epoch();
                     kernel.inval_inode(dir, Some((0, u64::MAX))).await;
@@ -103,36 +102,6 @@ impl Kernel {
 
     fn raise_epoch(&self) {
         self.epoch.set(self.epoch.get() + 1);
-    }
-
-    /// Whoever is first ends it: the notification, which waits for the directory's lock, or the
-    /// watch, which raises the epoch instead.
-    async fn take_name(self: &Rc<Self>, dir: Fid, name: Name, busy: bool) {
-        if busy {
-            self.raise_epoch();
-        } else {
-            let claimed = Rc::new(Cell::new(false));
-            let done: Signal<()> = Signal::new(&self.world.sched);
-            let (kernel, writer, end) = (Rc::clone(self), Rc::clone(&claimed), done.clone());
-            self.world.sched.spawn(self.host(), async move {
-                kernel.inval_entry(dir, name).await;
-                if !writer.replace(true) {
-                    end.set(());
-                }
-            });
-            let (kernel, end) = (Rc::clone(self), done.clone());
-            self.world
-                .sched
-                .at(self.world.sched.now() + LATE_NS, move || {
-                    if !claimed.replace(true) {
-                        kernel.world.meet(Rare::EpochLate.bit());
-                        kernel.raise_epoch();
-                        end.set(());
-                    }
-                });
-            done.wait().await;
-        }
-        self.inval_inode(dir, Some((0, u64::MAX))).await;
     }
 
     async fn inval_entry(&self, dir: Fid, name: Name) {

@@ -46,6 +46,7 @@ impl Program {
         let Bytes {
             units,
             ended,
+            doubtful,
             since,
         } = result.ok()?;
         let (fid, unit) = (handle.pin.fid(), at);
@@ -56,6 +57,7 @@ impl Program {
                 unit,
                 values: units,
                 ended,
+                doubtful,
             },
         );
         Some(ended)
@@ -207,6 +209,7 @@ impl Program {
                         unit,
                         values,
                         ended: false,
+                        doubtful: false,
                     },
                 );
             }

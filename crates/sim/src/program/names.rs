@@ -111,16 +111,12 @@ impl Program {
         match &result {
             Ok(Renamed::Nothing(fid)) => {
                 self.world.history.end(change, self.moment(), Fate::Failed);
-                for (dir, name) in [source, target] {
-                    self.saw(
-                        begin,
-                        Seen::Name {
-                            dir,
-                            name,
-                            fid: Some(*fid),
-                        },
-                    );
+                let (names, fid) = ([source, target], *fid);
+                for (dir, name) in names.clone() {
+                    let fid = Some(fid);
+                    self.saw(begin, Seen::Name { dir, name, fid });
                 }
+                self.saw(begin, Seen::Twins { names, fid });
             }
             Ok(Renamed::Moved) => self.end(change, &result),
             Err(refusal) => {

@@ -1,0 +1,163 @@
+//! Recalls of names: the kernel drops one or two names, and the token stays.
+//!
+//! It is not enough that the kernel finds the name no more. A rename(2) under way may have looked
+//! it up before and hold the object in its hand; if it finds the same object under its new name
+//! afterwards, it believes that it was asked to rename a file to itself, and succeeds without
+//! asking anybody. What it has in hand it has under the directory's lock. So a name counts as
+//! dropped when either
+//! - its notification is done, which takes that lock, so that nobody has the name in hand; or
+//! - the epoch of all names was raised, which takes no lock, while one and the same change in that
+//!   directory was waiting for us all the time. The kernel does those under the lock, alone, and has
+//!   made its look-ups before it sends one: so nobody else has the name in hand, and what the
+//!   change has in hand is the server's business.
+//!
+//! Without the second way two machines that change one directory would wait for each other. Nobody
+//! holds the lock who is not, in the end, in one of the two: look-ups and listings are answered
+//! without waiting for a change. In case the kernel holds it for a reason that is not known here,
+//! there is an end to the patience.
+
+use super::api::{Call, Invalidate, Mutant};
+use super::{After, Client, Step};
+use crate::Ticket;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use wire::{Epoch, Fid, Name, Op, Time};
+
+/// How long the lock of a directory is waited for when nobody who would hold it is known.
+const PATIENCE_NS: Time = 400_000_000;
+
+/// A recall of names that is being answered.
+#[derive(Clone, Debug)]
+pub(super) struct Dropping {
+    /// Notifications of its names that are not done.
+    left: BTreeSet<u64>,
+    /// The epoch is being raised: by which notification, and during which call.
+    raising: Option<(u64, Option<Ticket>)>,
+    /// Then the epoch is raised whoever holds the lock.
+    until: Time,
+}
+
+impl Client {
+    pub(super) fn drop_names(
+        &mut self,
+        step: &mut Step<'_>,
+        dir: Fid,
+        epoch: Epoch,
+        names: Vec<Name>,
+    ) {
+        let keeps = self.options.mutant == Some(Mutant::KeepsNames);
+        let node = self.node(dir);
+        if !keeps {
+            for name in &names {
+                node.names.remove(name);
+            }
+            node.attr = None;
+        }
+        node.renew_listing();
+        if self.dropping_names.contains_key(&(dir, epoch)) {
+            return; // repeated
+        }
+        if keeps {
+            return self.answer_recall(step, dir, epoch, None);
+        }
+        let mut left = BTreeSet::new();
+        for name in names {
+            let what = Invalidate::Name { dir, name };
+            left.insert(self.invalidate(step, what, After::Names(dir, epoch)));
+        }
+        let dropping = Dropping {
+            left,
+            raising: None,
+            until: step.now + PATIENCE_NS,
+        };
+        self.dropping_names.insert((dir, epoch), dropping);
+        self.raise_epoch(step, (dir, epoch));
+    }
+
+    /// Raises the epoch if a change is known that holds the directory's lock.
+    fn raise_epoch(&mut self, step: &mut Step<'_>, at: (Fid, Epoch)) {
+        let Some(dropping) = self.dropping_names.get(&at) else {
+            return;
+        };
+        let locking = |(_, running): &(&Ticket, &super::Running)| locks(&running.call, at.0);
+        let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
+        let due = step.now >= dropping.until;
+        if dropping.raising.is_some() || (witness.is_none() && !due) {
+            return;
+        }
+        let what = Invalidate::Names { dir: at.0 };
+        let id = self.invalidate(step, what, After::Names(at.0, at.1));
+        if let Some(dropping) = self.dropping_names.get_mut(&at) {
+            dropping.raising = Some((id, witness));
+        }
+    }
+
+    /// A call has come: if it locks a directory whose names are to be dropped, the epoch will do.
+    pub(super) fn on_locked(&mut self, step: &mut Step<'_>, ticket: Ticket) {
+        let Some(running) = self.calls.get(&ticket) else {
+            return;
+        };
+        let at: Vec<(Fid, Epoch)> = self
+            .dropping_names
+            .keys()
+            .filter(|(dir, _)| locks(&running.call, *dir))
+            .copied()
+            .collect();
+        for at in at {
+            self.raise_epoch(step, at);
+        }
+    }
+
+    pub(super) fn on_names_dropped(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), id: u64) {
+        let Some(dropping) = self.dropping_names.get_mut(&at) else {
+            return; // answered already
+        };
+        dropping.left.remove(&id);
+        let mut over = dropping.left.is_empty();
+        if let Some((_, during)) = dropping.raising.take_if(|(raising, _)| *raising == id) {
+            // Unanswered until now: the lock was held by this call when the epoch was raised.
+            over |= during.is_none_or(|ticket| self.calls.contains_key(&ticket));
+        }
+        if !over {
+            return self.raise_epoch(step, at);
+        }
+        self.dropping_names.remove(&at);
+        let (dir, epoch) = at;
+        if self.nodes.contains_key(&dir) {
+            self.answer_recall(step, dir, epoch, None);
+        } else {
+            self.answer_unknown(step, dir, epoch);
+        }
+    }
+
+    pub(super) fn tick_names(&mut self, step: &mut Step<'_>) {
+        let all: Vec<(Fid, Epoch)> = self.dropping_names.keys().copied().collect();
+        for at in all {
+            self.raise_epoch(step, at);
+        }
+    }
+
+    pub(super) fn names_due(&self) -> Option<Time> {
+        let waits = |dropping: &&Dropping| dropping.raising.is_none();
+        let waiting = self.dropping_names.values().filter(waits);
+        waiting.map(|dropping| dropping.until).min()
+    }
+}
+
+/// Does the kernel hold this directory's lock, alone, until this call is answered?
+fn locks(call: &Call, dir: Fid) -> bool {
+    match call {
+        Call::Op(Op::Rename { from, to, .. }) => *from == dir || *to == dir,
+        Call::Op(
+            Op::Make { dir: at, .. }
+            | Op::Link { dir: at, .. }
+            | Op::Unlink { dir: at, .. }
+            | Op::Rmdir { dir: at, .. }
+            | Op::SetAttr { fid: at, .. }
+            | Op::SetXattr { fid: at, .. }
+            | Op::RemoveXattr { fid: at, .. },
+        )
+        | Call::Sync { fid: at } => *at == dir,
+        _ => false,
+    }
+}

@@ -1,0 +1,74 @@
+//! A rename of one name of an object to another name of the same object succeeds and does nothing.
+//! The kernel decides that by itself, from two look-ups; it is right only if both names named the
+//! object at one moment of the call. Names are judged one at a time elsewhere, which would let pass
+//! what was true of each name at a moment of its own.
+
+use super::Case;
+use crate::disk::Applied;
+use crate::history::Seen;
+use std::collections::BTreeMap;
+use wire::{Fid, Name, Op, Outcome};
+
+type Names = BTreeMap<(Fid, Name), Fid>;
+
+pub(super) fn judge(case: &Case<'_>) -> Result<(), String> {
+    for sight in case.history.sights.borrow().iter() {
+        let Seen::Twins { names, fid } = &sight.seen else {
+            continue;
+        };
+        if !were_twins(case.applied, names, *fid, (sight.begin, sight.end)) {
+            return Err(format!(
+                "h{} renamed {names:?} to each other at {} .. {}: never both named {fid}",
+                sight.host, sight.begin, sight.end
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Was there a moment of this time at which both names named the object?
+fn were_twins(
+    applied: &[Applied],
+    names: &[(Fid, Name); 2],
+    fid: Fid,
+    (begin, end): (u64, u64),
+) -> bool {
+    let mut known = Names::new();
+    let both = |known: &Names| names.iter().all(|name| known.get(name) == Some(&fid));
+    for change in applied {
+        if change.moment > end {
+            break;
+        }
+        if change.moment > begin && both(&known) {
+            return true;
+        }
+        follow(&mut known, change);
+    }
+    both(&known)
+}
+
+/// What the names are after a change.
+fn follow(known: &mut Names, change: &Applied) {
+    match (&change.op, &change.outcome) {
+        (Op::Make { dir, name, .. } | Op::Link { dir, name, .. }, Outcome::Entry(entry)) => {
+            known.insert((*dir, name.clone()), entry.fid);
+        }
+        (Op::Unlink { dir, name } | Op::Rmdir { dir, name }, Outcome::Removed { .. }) => {
+            known.remove(&(*dir, name.clone()));
+        }
+        (
+            Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                ..
+            },
+            Outcome::Renamed { fid, .. },
+        ) if change.before.0 != change.before.1 => {
+            known.remove(&(*from, name.clone()));
+            known.insert((*to, new.clone()), *fid);
+        }
+        _ => {}
+    }
+}
