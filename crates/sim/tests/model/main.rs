@@ -148,7 +148,26 @@ fn changes_that_are_nowhere_else() {
 
 #[test]
 fn a_name_that_comes_and_goes() {
-    sound_with_faults("a name", &NAMES, 12);
+    // Each recall of a name may end in two ways: with a message repeated too many states to see all.
+    let within = |depth| Scenario { depth, ..NAMES };
+    let delayed = Scenario { delay: 1, ..NAMES };
+    let repeated = Scenario {
+        repeat: 1,
+        ..within(14)
+    };
+    let lost = Scenario {
+        lose: 1,
+        ticks: 1,
+        ..within(10)
+    };
+    let timed = Scenario {
+        ticks: 2,
+        ..within(10)
+    };
+    assert!(sound("a name, one delayed", &delayed).whole);
+    sound("a name, one repeated", &repeated);
+    sound("a name, one lost and a deadline", &lost);
+    sound("a name, two deadlines", &timed);
 }
 
 #[test]
