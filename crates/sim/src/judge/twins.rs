@@ -4,9 +4,10 @@
 //! what was true of each name at a moment of its own.
 
 use super::Case;
-use crate::disk::Applied;
+use crate::disk::{Applied, Restored};
 use crate::history::Seen;
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use wire::{Fid, Name, Op, Outcome};
 
 type Names = BTreeMap<(Fid, Name), Fid>;
@@ -16,7 +17,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), String> {
         let Seen::Twins { names, fid } = &sight.seen else {
             continue;
         };
-        if !were_twins(case.applied, names, *fid, (sight.begin, sight.end)) {
+        if !were_twins(case, names, *fid, (sight.begin, sight.end)) {
             return Err(format!(
                 "h{} renamed {names:?} to each other at {} .. {}: never both named {fid}",
                 sight.host, sight.begin, sight.end
@@ -28,23 +29,38 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), String> {
 
 /// Was there a moment of this time at which both names named the object?
 fn were_twins(
-    applied: &[Applied],
+    case: &Case<'_>,
     names: &[(Fid, Name); 2],
     fid: Fid,
     (begin, end): (u64, u64),
 ) -> bool {
     let mut known = Names::new();
+    let mut restored = case.restored.iter().peekable();
     let both = |known: &Names| names.iter().all(|name| known.get(name) == Some(&fid));
-    for change in applied {
+    for change in case.applied {
         if change.moment > end {
             break;
         }
+        restore(&mut known, &mut restored, change.moment);
         if change.moment > begin && both(&known) {
             return true;
         }
         follow(&mut known, change);
     }
+    restore(&mut known, &mut restored, end);
     both(&known)
+}
+
+/// Puts back the names that were there after the last power failure before this moment: it may have
+/// undone changes that had been seen.
+fn restore<'a>(
+    known: &mut Names,
+    restored: &mut Peekable<impl Iterator<Item = &'a Restored>>,
+    moment: u64,
+) {
+    while let Some(after) = restored.next_if(|restored| restored.when.0 < moment) {
+        known.clone_from(&after.names);
+    }
 }
 
 /// What the names are after a change.
