@@ -218,7 +218,7 @@ pub(crate) fn parse(segment: SegmentId, bytes: &[u8], at: usize) -> Option<Recor
     let meta = bytes.get(meta_at..meta_at + meta_len)?;
     let next = at + record_bytes(data_len, meta_len);
     if next > bytes.len() {
-        return None; // torn in the zeros that fill it up: the next one would not begin where it must
+        return None; // torn in the zeros after it: the next one would not begin where it must
     }
     let (stamp, happened) = happened(segment, header, meta)?;
     Some(Record {
