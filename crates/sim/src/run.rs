@@ -26,6 +26,8 @@ pub struct Report {
     pub messages: u64,
     /// Values judged: units, sizes and modes of files, and names.
     pub values: u64,
+    /// Values of which too many calls were open at once to judge them.
+    pub unknown: u64,
     /// Things that happened.
     pub steps: u64,
     /// The longest call, virtual ns.
@@ -88,6 +90,7 @@ impl Report {
         self.calls += other.calls;
         self.messages += other.messages;
         self.values += other.values;
+        self.unknown += other.unknown;
         self.steps += other.steps;
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.virtual_ns += other.virtual_ns;

@@ -10,7 +10,7 @@ use crate::disk::{DiskRoom, Units};
 use crate::exec::{Sched, Signal};
 use crate::history::History;
 use crate::host::ServerRoom;
-use crate::judge::{self, Case};
+use crate::judge::{self, Case, Judged};
 use crate::kernel::Kernel;
 use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
@@ -257,7 +257,7 @@ impl World {
 
     /// One whole run.
     pub(crate) fn run(self: &Rc<Self>) -> Result<Report, String> {
-        let values = self.stages();
+        let judged = self.stages().unwrap_or_default();
         self.sched.clear();
         for room in self.rooms.borrow().values() {
             room.set_kernel(None);
@@ -268,7 +268,8 @@ impl World {
             None => Ok(Report {
                 calls: self.history.calls(),
                 messages: self.net.messages.get(),
-                values: values.unwrap_or(0),
+                values: judged.values,
+                unknown: judged.unknown,
                 steps: self.trace.steps(),
                 longest_ns: self.history.longest_ns.get(),
                 virtual_ns: self.sched.now() - START,
@@ -286,7 +287,7 @@ impl World {
         self.met.get() | self.server.disk.borrow().met.get() | large
     }
 
-    fn stages(self: &Rc<Self>) -> Option<u64> {
+    fn stages(self: &Rc<Self>) -> Option<Judged> {
         self.server.start(self);
         let go = Signal::new(&self.sched);
         let rooms: Vec<Rc<Room>> = (0..self.plan.clients).map(|_| self.add_host()).collect();
@@ -375,7 +376,7 @@ impl World {
             .then_some(())
     }
 
-    fn judge(self: &Rc<Self>) -> Option<u64> {
+    fn judge(self: &Rc<Self>) -> Option<Judged> {
         // Who vanished keeps what it had until somebody wants it.
         let left_over = self
             .server
@@ -409,7 +410,7 @@ impl World {
             moment: self.sched.moment() + 1,
         };
         match judge::judge(&case) {
-            Ok(values) => Some(values),
+            Ok(judged) => Some(judged),
             Err(what) => {
                 self.fail(what);
                 None

@@ -131,10 +131,12 @@ fn conclude(first: u64, all: &Summary, out: &mut Lines) -> Result<ExitCode, Fail
     let sum = &all.all;
     out.line(&format!("{seeds} seeds from {first} on, {failures} failed"));
     out.line(&format!(
-        "{} calls, {} messages, {} values judged; longest call {} ms of virtual time",
+        "{} calls, {} messages, {} values judged, {} not (too many calls open at once); longest \
+         call {} ms of virtual time",
         sum.calls,
         sum.messages,
         sum.values,
+        sum.unknown,
         sum.longest_ns / 1_000_000
     ));
     let never = |(rare, count): (Rare, u64)| (count == 0).then(|| rare.text());

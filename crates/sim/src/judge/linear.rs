@@ -5,7 +5,8 @@
 //! ending call has its turn (Lowe, "Testing for linearizability": just-in-time linearization).
 //! What the calls open have done so far is a set of pairs: the value, and which of the open calls
 //! had their turn. Calls that only look are given their turn as soon as they fit, since that takes
-//! nothing away.
+//! nothing away. Of two pairs with the same value that differ only in calls that never ended, the
+//! one in which fewer of those had their turn can become all that the other one can: it is kept.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -78,11 +79,16 @@ impl Act {
 /// The value, and which of the open calls have had their turn.
 type State = (u64, u64);
 
+/// More states than a value has whose calls can be judged in reasonable time.
+const STATES: usize = 20_000;
+
 struct Search<'a> {
     turns: &'a [Turn],
     /// The calls open now, in the order of their beginnings, each with its bit in a state.
     open: Vec<(u64, usize)>,
-    /// In ascending order, each once.
+    /// The bits of those that never end.
+    endless: u64,
+    /// Each once.
     states: Vec<State>,
     work: Vec<State>,
 }
@@ -94,7 +100,7 @@ pub(crate) enum Verdict {
     Fine,
     /// There is none in which this call (by its index) has its turn.
     Impossible(usize),
-    /// Too many calls were open at once.
+    /// Too many calls were open at once: nothing was found, and not everything was tried.
     Unknown,
 }
 
@@ -111,6 +117,7 @@ pub(crate) fn judge(start: u64, turns: &[Turn]) -> Verdict {
     let mut search = Search {
         turns,
         open: Vec::new(),
+        endless: 0,
         states: vec![(start, 0)],
         work: Vec::new(),
     };
@@ -120,20 +127,26 @@ pub(crate) fn judge(start: u64, turns: &[Turn]) -> Verdict {
             if taken == u64::MAX {
                 return Verdict::Unknown;
             }
-            search.open.push((1 << (!taken).trailing_zeros(), index));
-        } else if !search.end(index) {
-            return Verdict::Impossible(index);
+            let bit = 1 << (!taken).trailing_zeros();
+            search.open.push((bit, index));
+            if turns[index].end == u64::MAX {
+                search.endless |= bit;
+            }
+        } else {
+            search.end(index);
         }
-        if search.states.len() > 20_000 {
-            return Verdict::Unknown;
+        match search.states.len() {
+            0 => return Verdict::Impossible(index),
+            1..=STATES => {}
+            _ => return Verdict::Unknown,
         }
     }
     Verdict::Fine
 }
 
 impl Search<'_> {
-    /// The call must have had its turn by now.
-    fn end(&mut self, index: usize) -> bool {
+    /// The call must have had its turn by now. Ends with too many states where there are too many.
+    fn end(&mut self, index: usize) {
         let at = self.open.iter().position(|(_, open)| *open == index);
         let at = at.expect("it began before it ended");
         if self.open.len() == 1 {
@@ -143,7 +156,13 @@ impl Search<'_> {
         let bit = self.open[at].0;
         self.work.clone_from(&self.states);
         let mut met: BTreeSet<State> = self.states.drain(..).collect();
-        while let Some(state) = self.work.pop() {
+        let mut next_at = 0;
+        while let Some(&state) = self.work.get(next_at) {
+            next_at += 1;
+            if met.len() > 10 * STATES {
+                self.states.extend(met);
+                return;
+            }
             let state = self.look(state);
             if state.1 & bit != 0 {
                 self.states.push((state.0, state.1 & !bit));
@@ -156,18 +175,18 @@ impl Search<'_> {
                 }
                 for value in act.turns(state.0) {
                     let next = (value, state.1 | bit);
-                    if met.insert(next) {
+                    if !self.covered(&met, next) && met.insert(next) {
                         self.work.push(next);
                     }
                 }
             }
         }
         self.open.remove(at);
-        self.settle()
+        self.settle();
     }
 
     /// The same, where no other call is open: most calls end so.
-    fn end_alone(&mut self, index: usize) -> bool {
+    fn end_alone(&mut self, index: usize) {
         let act = &self.turns[index].act;
         for (value, had) in std::mem::take(&mut self.states) {
             if had != 0 {
@@ -177,13 +196,36 @@ impl Search<'_> {
                 self.states.extend(turns.map(|value| (value, 0)));
             }
         }
-        self.settle()
+        self.settle();
     }
 
-    fn settle(&mut self) -> bool {
-        self.states.sort_unstable();
+    /// Leaves each state once, and none of which another one can become the same.
+    fn settle(&mut self) {
+        let endless = self.endless;
+        let key = |state: &State| (state.0, state.1 & !endless, state.1.count_ones(), state.1);
+        self.states.sort_unstable_by_key(key);
         self.states.dedup();
-        !self.states.is_empty()
+        if endless == 0 || self.states.len() > STATES {
+            return;
+        }
+        let mut kept: Vec<State> = Vec::with_capacity(self.states.len());
+        for &state in &self.states {
+            let alike = |other: &&State| key(other).0 == state.0 && key(other).1 == key(&state).1;
+            let mut smaller = kept.iter().rev().take_while(alike);
+            if !smaller.any(|other| other.1 & !state.1 == 0) {
+                kept.push(state);
+            }
+        }
+        self.states = kept;
+    }
+
+    /// Was a state met that can become all that this one can? Those with fewer turns are met first.
+    fn covered(&self, met: &BTreeSet<State>, (value, had): State) -> bool {
+        let alike = |other: u64| (other ^ had) & !self.endless == 0;
+        self.endless != 0
+            && met
+                .range((value, 0)..=(value, had))
+                .any(|&(_, other)| alike(other) && other & !had == 0)
     }
 
     /// Those that only look have their turn where they fit.
@@ -249,5 +291,18 @@ mod tests {
             judge(0, &[open, after(7), turn(7, 8, Act::See(0))]),
             Verdict::Impossible(2)
         );
+    }
+
+    #[test]
+    fn many_that_never_ended_are_still_judged() {
+        let mut turns: Vec<Turn> = (1..=40)
+            .map(|value| turn(value, u64::MAX, Act::Put(value)))
+            .collect();
+        let see = |at, value| turn(at, at + 1, Act::See(value));
+        turns.extend((1..=20).map(|value| see(100 + 2 * value, value)));
+        assert_eq!(judge(0, &turns), Verdict::Fine);
+        // Each had one turn at most: nobody sees a value again after another one.
+        turns.push(see(200, 7));
+        assert_eq!(judge(0, &turns), Verdict::Impossible(60));
     }
 }

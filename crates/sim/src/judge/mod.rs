@@ -62,8 +62,17 @@ impl Values {
     }
 }
 
+/// Values that were looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Judged {
+    /// An order was found for these.
+    pub(crate) values: u64,
+    /// Too many calls were open at once on these.
+    pub(crate) unknown: u64,
+}
+
 /// Judges a run: how many values were looked at, or what is wrong.
-pub(crate) fn judge(case: &Case<'_>) -> Result<u64, String> {
+pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, String> {
     applied_once(case.applied)?;
     twins::judge(case)?;
     let mut values = Values::default();
@@ -73,19 +82,20 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<u64, String> {
     losses(case, &mut values);
     restored(case, &mut values);
     leftovers(case, &mut values);
-    let mut count = 0;
+    let mut judged = Judged::default();
     for (value, turns) in &values.turns {
         let start = values.starts.get(value).copied().unwrap_or(0);
-        count += 1;
-        if let Verdict::Impossible(index) = linear::judge(start, turns) {
-            return Err(explain(value, turns, index));
+        match linear::judge(start, turns) {
+            Verdict::Fine => judged.values += 1,
+            Verdict::Unknown => judged.unknown += 1,
+            Verdict::Impossible(index) => return Err(explain(value, turns, index)),
         }
     }
     for &fid in &values.logs {
         logs::judge(case, fid)?;
-        count += 1;
+        judged.values += 1;
     }
-    Ok(count)
+    Ok(judged)
 }
 
 fn explain(value: &Value, turns: &[Turn], index: usize) -> String {
