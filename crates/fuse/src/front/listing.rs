@@ -1,8 +1,8 @@
 //! Listings. The kernel caches them by itself, so `.` and `..` must come from here as everything
-//! else does: first. Behind `.` is the offset 1, which the client's positions never have (they are at
-//! least 2^40); behind `..` is the position where the client says that the listing begins, which
-//! tells it apart from others. Behind that an offset of the kernel is a position of the client. The
-//! end is an empty answer.
+//! else does: first. Behind `.` is the offset 1, which the client's positions never have (they
+//! are at least 2^40); behind `..` is the position where the client says that the listing begins,
+//! which tells it apart from others. Behind that an offset of the kernel is a position of the
+//! client. The end is an empty answer.
 
 use std::sync::Arc;
 

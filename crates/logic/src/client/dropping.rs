@@ -7,8 +7,8 @@
 //! dropped when either
 //! - its notification is done, which takes that lock, so that nobody has the name in hand; or
 //! - the epoch of all names was raised, which takes no lock, while one and the same change in that
-//!   directory was waiting for us all the time. The kernel does those under the lock, alone, and has
-//!   made its look-ups before it sends one: so nobody else has the name in hand, and what the
+//!   directory was waiting for us all the time. The kernel does those under the lock, alone, and
+//!   has made its look-ups before it sends one: so nobody else has the name in hand, and what the
 //!   change has in hand is the server's business.
 //!
 //! Without the second way two machines that change one directory would wait for each other. Nobody

@@ -4,8 +4,8 @@
 //! it first, so that bytes which are newer than the size are cut off as well. And the end that a
 //! short answer to a read shows is ignored if the kernel was told something of the file since it
 //! asked: it goes on believing in a longer file, and takes the zeros behind the answer for bytes.
-//! Questions and answers cross, so neither can be prevented. What may have been hit is dropped again
-//! right behind the answer; the next read finds out.
+//! Questions and answers cross, so neither can be prevented. What may have been hit is dropped
+//! again right behind the answer; the next read finds out.
 //!
 //! An answer about attributes that is older than bytes which the kernel got in the meantime would
 //! cut these off too: such a question is asked again.

@@ -124,8 +124,8 @@ pub(super) struct Waiting {
     pub(super) fids: BTreeSet<Fid>,
     /// Only answers to recalls after this epoch tell what was true during the request.
     pub(super) arrived: Epoch,
-    /// Names that a holder has dropped for it, and when; and that it was told of again by a look-up,
-    /// and when that was sent: by the stamps of the holder.
+    /// Names that a holder has dropped for it, and when; and that it was told of again by a
+    /// look-up, and when that was sent: by the stamps of the holder.
     pub(super) dropped: BTreeMap<(SessionId, Fid, Name), u64>,
     pub(super) told: BTreeMap<(SessionId, Fid, Name), u64>,
     /// Attributes that Exclusive holders have said.

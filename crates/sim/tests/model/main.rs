@@ -148,7 +148,7 @@ fn changes_that_are_nowhere_else() {
 
 #[test]
 fn a_name_that_comes_and_goes() {
-    // Each recall of a name may end in two ways: with a message repeated too many states to see all.
+    // Each recall of a name may end in two ways: too many states to see all with a repetition.
     let within = |depth| Scenario { depth, ..NAMES };
     let delayed = Scenario { delay: 1, ..NAMES };
     let repeated = Scenario {
