@@ -91,14 +91,49 @@ impl Killer {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Waits for a kill that is under way. An error: one failed.
-    pub(crate) fn end(self) -> Result<(), String> {
+    /// Waits for a kill that is under way; how many there were. An error: one failed.
+    pub(crate) fn end(self) -> Result<u64, String> {
         let _ = self.stop.send(());
         let ended = self.thread.join();
-        ended.map_err(|_| "the thread that kills has panicked".to_owned())?
+        ended.map_err(|_| "the thread that kills has panicked".to_owned())??;
+        Ok(self.count.load(Ordering::Relaxed))
     }
 
     pub(crate) fn has_failed(&self) -> bool {
         self.thread.is_finished()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender};
+
+    /// A kill that tells when it begins, and ends when it is told to.
+    fn gated() -> (Hook, Receiver<()>, Sender<()>) {
+        let (begins, begun) = channel();
+        let (ends, may_end) = channel();
+        let hook = move |_: &Path| {
+            begins.send(()).unwrap();
+            may_end.recv().map_err(|error| error.to_string())
+        };
+        (Box::new(hook), begun, ends)
+    }
+
+    #[test]
+    fn a_kill_under_way_at_the_end_is_waited_for_and_counted() {
+        let (hook, begun, ends) = gated();
+        let kills = Kills {
+            client: Some(hook),
+            server: None,
+            every_ns: 1,
+        };
+        let killer = Killer::start(kills, &[PathBuf::from("/")], 1);
+        begun.recv().unwrap();
+        assert_eq!(killer.count(), 0, "it has not ended");
+        killer.stop.send(()).unwrap();
+        ends.send(()).unwrap();
+        assert_eq!(killer.end(), Ok(1));
     }
 }

@@ -65,8 +65,7 @@ pub fn run(options: &Options, outside: Outside<'_>) -> Result<Report, String> {
     report.took_ns = (outside.clock)().saturating_sub(report.began_ns);
     report.count(&rounds.judge);
     if let Some(killer) = rounds.killer {
-        report.kills = killer.count();
-        killer.end()?;
+        report.kills = killer.end()?;
     }
     match ended {
         Ok(()) => {}
