@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod child;
 mod control;
 mod daemon;
 mod failure;

@@ -18,7 +18,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::device;
 
-pub use table::{FSTYPE, MountEntry, find, mounts};
+pub use table::{FSTYPE, MountEntry, await_gone, find, mounts};
 
 /// Where the kernel shows its FUSE connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";

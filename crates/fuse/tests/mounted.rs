@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ariel_fuse::abi::ROOT_ID;
 use ariel_fuse::{Errno, MountError, MountOptions, mount};
@@ -325,4 +326,20 @@ fn the_helper_mounts_too() {
     assert!(entry.is_ariel() && entry.source == "ariel,x", "{entry:?}");
     mount::unmount(&mount.path).unwrap();
     mount.session.wait();
+}
+
+#[test]
+fn the_end_of_a_mount_can_be_awaited() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let patience = support::PATIENCE;
+    assert!(!mount::await_gone(&mount.path, Duration::ZERO).unwrap());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| mount::await_gone(&mount.path, patience));
+        mount::unmount(&mount.path).unwrap();
+        assert!(waiting.join().unwrap().unwrap(), "not within {patience:?}");
+    });
+    assert!(mount::await_gone(&mount.path, Duration::ZERO).unwrap());
 }

@@ -5,6 +5,7 @@
 //! also has its store checked.
 
 use crate::args::Cache;
+use crate::child::wait_within;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,26 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a server or a mount may take to work.
 const READY: Duration = Duration::from_secs(60);
 /// How long one may take to end, and a dead mount to go.
 const END: Duration = Duration::from_secs(60);
-/// How often that is looked at: nothing tells of it.
-const LOOK: Duration = Duration::from_millis(10);
-
-/// Waits until something is there; `None` when it took too long.
-fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + END;
-    loop {
-        let found = look();
-        if found.is_some() || Instant::now() >= end {
-            return found;
-        }
-        std::thread::sleep(LOOK);
-    }
-}
 
 /// A server or a mount in the foreground. In a process group of its own: a Ctrl-C at the terminal
 /// is for who started them, and he ends them.
@@ -93,11 +80,11 @@ impl Daemon {
             // Fails only if it has just ended by itself.
             let _ = kill_process(pid, Signal::TERM);
         }
-        match eventually(|| self.child.try_wait().transpose()) {
-            Some(Ok(status)) if status.success() => Ok(()),
-            Some(Ok(status)) => Err(format!("{} ended with {status}", self.what)),
-            Some(Err(error)) => Err(format!("{}: {error}", self.what)),
-            None => Err(format!("{} does not end", self.what)),
+        match wait_within(&mut self.child, END) {
+            Ok(Some(status)) if status.success() => Ok(()),
+            Ok(Some(status)) => Err(format!("{} ended with {status}", self.what)),
+            Ok(None) => Err(format!("{} does not end", self.what)),
+            Err(error) => Err(format!("{}: {error}", self.what)),
         }
     }
 }
@@ -174,8 +161,11 @@ impl Cell {
         let at = known.ok_or_else(|| format!("{} is no mount of the cell", point.display()))?;
         self.mounts[at].1.kill()?;
         // Its guard takes it away.
-        eventually(|| matches!(fuse::mount::find(point), Ok(None)).then_some(()))
-            .ok_or_else(|| format!("{} stays mounted after a kill", point.display()))?;
+        match fuse::mount::await_gone(point, END) {
+            Ok(true) => {}
+            Ok(false) => return Err(format!("{} stays mounted after a kill", point.display())),
+            Err(error) => return Err(format!("the table of mounts cannot be read: {error}")),
+        }
         self.mounts[at].1 = self.mount(point)?;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! A mount's daemon ends without a word: no mount stays behind, and other mounts go on.
 
-use crate::harness::{Cell, Pair, eventually, real_system, scratch};
+use crate::harness::{Cell, Pair, real_system};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -71,8 +71,8 @@ fn a_daemon_asked_to_end_unmounts_and_loses_nothing() {
         .wait(Duration::from_secs(30))
         .expect("SIGTERM ends a mount");
     assert!(status.success(), "{status}\n{}", mount.log());
-    let gone = eventually(Duration::from_secs(5), || !scratch::is_mounted(&point));
-    assert!(gone, "the mount is still there");
+    let gone = fuse::mount::await_gone(&point, Duration::from_secs(5));
+    assert!(gone.unwrap(), "the mount is still there");
     mount.forget();
     assert_eq!(
         fs::read(cell.mount().join("file")).unwrap(),
@@ -93,8 +93,8 @@ fn a_killed_server_does_not_keep_a_mount_from_ending() {
     cell.kill9();
     mount.daemon().signal(rustix::process::Signal::TERM);
     let point = mount.path().to_owned();
-    let gone = eventually(Duration::from_secs(60), || !scratch::is_mounted(&point));
-    assert!(gone, "a mount without a server cannot be ended");
+    let gone = fuse::mount::await_gone(&point, Duration::from_secs(60));
+    assert!(gone.unwrap(), "a mount without a server cannot be ended");
     let ended = mount.daemon().wait(Duration::from_secs(30));
     assert!(ended.is_some(), "its daemon goes on");
     mount.forget();

@@ -1,12 +1,19 @@
 //! The kernel's table of mounts, as far as it concerns Ariel. Reading it waits for no daemon.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Type of an Ariel mount in the table: the kernel's `fuse` with our name behind it.
 pub const FSTYPE: &str = "fuse.ariel";
+
+/// The mounts that this process sees.
+const TABLE: &str = "/proc/self/mountinfo";
 
 /// One FUSE mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +30,7 @@ pub struct MountEntry {
 
 /// All FUSE mounts, in the order they were made.
 pub fn mounts() -> io::Result<Vec<MountEntry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    let table = std::fs::read(TABLE)?;
     Ok(table
         .split(|byte| *byte == b'\n')
         .filter_map(parse)
@@ -33,12 +40,45 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
 
 /// The FUSE mount on top at exactly `mount_point`, which must be absolute and real.
 pub fn find(mount_point: &Path) -> io::Result<Option<MountEntry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(find_in(&std::fs::read(TABLE)?, mount_point))
+}
+
+fn find_in(table: &[u8], mount_point: &Path) -> Option<MountEntry> {
     let on_top = table
         .split(|byte| *byte == b'\n')
         .filter_map(parse)
         .rfind(|entry| entry.mount_point == mount_point);
-    Ok(on_top.filter(MountEntry::is_fuse))
+    on_top.filter(MountEntry::is_fuse)
+}
+
+/// Waits until no FUSE mount is at exactly `mount_point`; whether that came true in time.
+pub fn await_gone(mount_point: &Path, timeout: Duration) -> io::Result<bool> {
+    let end = Instant::now() + timeout;
+    let mut file = File::open(TABLE)?;
+    loop {
+        let mut table = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut table)?;
+        if find_in(&table, mount_point).is_none() {
+            return Ok(true);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        await_change(&file, left)?;
+    }
+}
+
+/// Waits until the table has changed since it was last looked at through this file (proc(5): poll
+/// tells it as an error and exceptional data).
+fn await_change(table: &File, timeout: Duration) -> io::Result<()> {
+    let timeout = Timespec::try_from(timeout).ok();
+    let mut fds = [PollFd::new(table, PollFlags::PRI)];
+    match poll(&mut fds, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl MountEntry {

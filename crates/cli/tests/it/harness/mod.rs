@@ -1,6 +1,8 @@
 //! What the tests stand on: a cell (a server with its data), mounts of it, bounded waiting.
 
 pub mod cell;
+#[path = "../../../src/child.rs"]
+mod child;
 pub mod mount;
 pub mod permits;
 pub mod process;
@@ -78,8 +80,8 @@ pub fn has_program(test: &str, program: &str) -> bool {
     found
 }
 
-/// Waits until something is true; false when the limit has passed. For states of which no event
-/// can be awaited: the mount table, the end of somebody else's process, lines of a log.
+/// Waits until something is true; false when the limit has passed. For states of which nothing
+/// tells: the end of somebody else's process, what a server says of itself, lines of a log.
 pub fn eventually(limit: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     loop {

@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
-use super::{eventually, local, scratch};
+use super::{local, scratch};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -103,7 +103,7 @@ impl Mount {
     pub fn kill9(mut self) {
         let mut daemon = self.daemon.take().expect("a real mount has a daemon");
         daemon.signal(rustix::process::Signal::KILL);
-        let gone = eventually(LIMIT, || !scratch::is_mounted(&self.point));
+        let gone = fuse::mount::await_gone(&self.point, LIMIT).unwrap();
         if !gone {
             scratch::force_unmount(&self.point);
         }

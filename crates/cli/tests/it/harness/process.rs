@@ -1,5 +1,6 @@
 //! Processes that are always waited for, within a limit, and never outlive their test.
 
+use super::child::wait_within;
 use super::watchdog::WatchId;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsStr;
@@ -66,8 +67,10 @@ impl Proc {
 
     /// Waits for the end, within the limit.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
-        super::eventually(limit, || self.poll().is_some());
-        self.ended
+        if self.ended.is_none() {
+            wait_within(&mut self.child, limit).unwrap();
+        }
+        self.poll()
     }
 
     /// Ends it at once, without a chance to clean up.
