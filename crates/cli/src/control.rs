@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,6 +20,9 @@ const ASK_BYTES_MAX: u64 = 4096;
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an ordinary answer may take.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long nobody is taken after one could not be: out of descriptors or memory, as a rule, and
+/// nothing tells when there are some again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers a question: its word, and the answer.
 pub(crate) type Answerer = dyn Fn(&str) -> Value + Send + Sync;
@@ -32,7 +34,9 @@ pub(crate) fn refusal(text: impl std::fmt::Display) -> Value {
 
 struct Shared {
     answer: Box<Answerer>,
-    stopping: AtomicBool,
+    stopping: Mutex<bool>,
+    /// Ends a pause when it is time to stop.
+    stopped: Condvar,
     /// Threads that talk to somebody.
     talks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -40,6 +44,7 @@ struct Shared {
 /// The listening end. Stopping waits for answers under way and removes the socket.
 pub(crate) struct Listener {
     path: PathBuf,
+    socket: Arc<UnixListener>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,19 +53,21 @@ impl Listener {
     /// Answers at the socket of this name.
     pub(crate) fn start(name: &str, answer: Box<Answerer>) -> anyhow::Result<Listener> {
         let path = runtime::dir()?.join(name).with_extension("sock");
-        let socket = bind(&path)?;
+        let socket = Arc::new(bind(&path)?);
         let shared = Arc::new(Shared {
             answer,
-            stopping: AtomicBool::new(false),
+            stopping: Mutex::new(false),
+            stopped: Condvar::new(),
             talks: Mutex::new(Vec::new()),
         });
         let thread = {
-            let shared = Arc::clone(&shared);
+            let (socket, shared) = (Arc::clone(&socket), Arc::clone(&shared));
             let run = move || accept(&socket, &shared);
             thread::Builder::new().name("control".into()).spawn(run)?
         };
         Ok(Listener {
             path,
+            socket,
             shared,
             thread: Some(thread),
         })
@@ -69,12 +76,11 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        // Wakes accept. If nobody can connect any more, it has ended already.
-        let woken = UnixStream::connect(&self.path);
-        if let Some(thread) = self.thread.take()
-            && woken.is_ok()
-        {
+        *lock(&self.shared.stopping) = true;
+        self.shared.stopped.notify_all();
+        // Wakes accept, also when no descriptor is left to connect with.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         let _ = std::fs::remove_file(&self.path);
@@ -109,18 +115,22 @@ fn bind(path: &Path) -> anyhow::Result<UnixListener> {
 fn accept(socket: &UnixListener, shared: &Arc<Shared>) {
     loop {
         let accepted = socket.accept();
-        if shared.stopping.load(Ordering::Acquire) {
+        let stopping = lock(&shared.stopping);
+        if *stopping {
             return;
         }
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a question could not be taken");
-                // Out of descriptors, most likely: they come back.
-                thread::sleep(Duration::from_millis(100));
+                let pause = shared
+                    .stopped
+                    .wait_timeout_while(stopping, PAUSE, |stop| !*stop);
+                drop(pause);
                 continue;
             }
         };
+        drop(stopping);
         let talk = {
             let shared = Arc::clone(shared);
             let run = move || {
