@@ -108,6 +108,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "recalls": figures.recalls,
         "outstanding": figures.outstanding,
         "nodes": figures.nodes,
+        "opens": figures.opens,
         "tokens": {
             "shared": figures.shared,
             "exclusive": figures.exclusive,

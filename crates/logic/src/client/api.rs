@@ -458,6 +458,8 @@ pub struct Figures {
     pub exclusive: u64,
     /// Objects of which the kernel holds pages under a transient right.
     pub transient: u64,
+    /// Opens that have not ended; those of which the kernel tells nothing are not in it.
+    pub opens: u64,
     /// Slots in all.
     pub slots: u64,
     /// Slots in use.

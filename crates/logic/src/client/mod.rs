@@ -231,6 +231,7 @@ impl Client {
             ..Figures::default()
         };
         for node in self.nodes.values() {
+            figures.opens += u64::from(node.reads) + u64::from(node.writes);
             match node.right {
                 Right::None => {}
                 Right::Transient => figures.transient += 1,

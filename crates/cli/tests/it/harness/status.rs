@@ -1,5 +1,6 @@
 //! What a server or a mount says of itself: `ariel status --json`, and counting messages with it.
 
+use super::eventually;
 use super::process::{ariel, run, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -42,11 +43,6 @@ pub fn since(before: &Counts, after: &Counts) -> Counts {
     after.iter().filter_map(grown).collect()
 }
 
-/// Requests at the daemon's door (from the kernel).
-pub fn fuse_requests(mount: &Path) -> Counts {
-    counts(&status(mount), &["fuse", "requests"])
-}
-
 /// Messages at the server's door (from all its clients).
 pub fn server_received(addr: &str) -> Counts {
     counts(&status(addr), &["received"])
@@ -59,8 +55,8 @@ pub struct Doors {
 }
 
 /// Counts what the work costs at both doors. RELEASE comes after close(2) has returned, so the
-/// counters are read when they have come to rest. What asking for the status costs itself is
-/// measured just before, and left out; keep-alives are left out as well.
+/// counters are read when no open is left. What asking for the status costs itself is measured
+/// just before, and left out; keep-alives are left out as well.
 pub fn cost_of(mount: &Path, addr: &str, work: impl FnOnce()) -> Doors {
     let first = server_received(addr);
     let asking = since(&first, &server_received(addr));
@@ -79,18 +75,14 @@ pub fn cost_of(mount: &Path, addr: &str, work: impl FnOnce()) -> Doors {
     Doors { daemon, server }
 }
 
+/// The requests from the kernel so far, when all that was opened has been released.
 fn at_rest(mount: &Path) -> Counts {
-    let mut last = fuse_requests(mount);
-    for _ in 0..50 {
-        std::thread::sleep(Duration::from_millis(50));
-        let now = fuse_requests(mount);
-        if now == last {
-            return now;
-        }
-        last = now;
-    }
-    panic!(
-        "requests keep coming to {} while nobody uses it: {last:?}",
-        mount.display()
-    );
+    let mut requests = Counts::new();
+    let rests = eventually(Duration::from_secs(20), || {
+        let status = status(mount);
+        requests = counts(&status, &["fuse", "requests"]);
+        status["opens"] == 0
+    });
+    assert!(rests, "{} is not released", mount.display());
+    requests
 }
