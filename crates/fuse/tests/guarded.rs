@@ -9,7 +9,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use ariel_fuse::abi::ROOT_ID;
 use ariel_fuse::{guard, mount};
@@ -141,6 +140,16 @@ fn is_running(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
 }
 
+/// Whether a thread of a process waits in the kernel and no signal ends that (proc_pid_stat(5)).
+fn is_blocked(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks.flatten().any(|task| {
+        // One that cannot be read has ended.
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().unwrap_or("").starts_with(" D")
+    })
+}
+
 #[test]
 fn a_killed_daemon_leaves_no_mount_behind() {
     if !can_mount() {
@@ -162,8 +171,7 @@ fn nor_does_one_that_cannot_die() {
     let path = daemon.path.join("held");
     let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
     daemon.await_line("BLOCKING");
-    // The line is said before the call; give the thread the time to be in it.
-    std::thread::sleep(Duration::from_millis(50));
+    eventually("a thread cannot die", || is_blocked(daemon.child.id()));
     daemon.kill();
     assert!(creating.join().unwrap().is_err());
 }

@@ -19,6 +19,7 @@ use crate::harness::cell::CellOptions;
 use crate::harness::process::Proc;
 use crate::harness::{Cell, Mount};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -64,18 +65,18 @@ fn run_workers(cell: &Cell, mounts: &[Mount; 2]) -> Vec<Value> {
     let mut workers: Vec<Proc> = (0..WORKERS).map(start).collect();
     let log =
         |id| std::fs::read_to_string(control.join(format!("worker-{id}.log"))).unwrap_or_default();
-    let all = crate::harness::eventually(Duration::from_secs(30), || {
-        for (id, worker) in workers.iter_mut().enumerate() {
-            assert!(
-                worker.poll().is_none(),
-                "process {id} ended at once\n{}",
-                log(id)
-            );
-        }
-        (0..WORKERS).all(|id| control.join(format!("ready-{id}")).exists())
-    });
-    assert!(all, "the processes do not get ready");
-    std::fs::write(control.join("go"), b"").unwrap();
+    // One that hangs is ended by the watchdog, and with it its output.
+    for (id, worker) in workers.iter_mut().enumerate() {
+        assert!(
+            says_ready(worker),
+            "process {id} does not get ready\n{}",
+            log(id)
+        );
+    }
+    // Each waits for the end of its input.
+    for worker in &mut workers {
+        drop(worker.child().stdin.take());
+    }
     let limit = Duration::from_secs(seconds() + 60);
     let mut reports = Vec::new();
     for (id, worker) in workers.iter_mut().enumerate() {
@@ -89,6 +90,15 @@ fn run_workers(cell: &Cell, mounts: &[Mount; 2]) -> Vec<Value> {
     reports
 }
 
+/// Waits for the line that says so; what the process prints later is thrown away.
+fn says_ready(worker: &mut Proc) -> bool {
+    let out = worker.child().stdout.take().expect("it is piped");
+    let mut lines = BufReader::new(out).lines();
+    let ready = lines.any(|line| line.is_ok_and(|line| line == worker::READY));
+    std::thread::spawn(move || lines.for_each(drop));
+    ready
+}
+
 /// A worker is this test program again, told by its environment to be one.
 fn start_worker(cell: &Cell, mount: &Path, control: &Path, id: u32) -> Proc {
     let log = std::fs::File::create(control.join(format!("worker-{id}.log"))).unwrap();
@@ -99,8 +109,8 @@ fn start_worker(cell: &Cell, mount: &Path, control: &Path, id: u32) -> Proc {
         .env("ARIEL_IT_MOUNT", mount)
         .env("ARIEL_IT_CONTROL", control);
     command
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().unwrap())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .stderr(log);
     Proc::spawn(&mut command, Some(cell.watch())).unwrap()
 }

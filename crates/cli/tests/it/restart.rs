@@ -7,7 +7,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 fn make_tree(root: &Path, seed: u64) {
     let mut random = Random(seed);
@@ -111,9 +112,20 @@ fn content(seed: u64) -> Vec<u8> {
     random.bytes(len)
 }
 
-/// Writes files and overwrites some in place; notes each that fsync said is safe. An error ends it:
-/// the server is gone.
-fn write_and_sync(mount: &Path, writer: u64, stop: &AtomicBool) -> Vec<Synced> {
+/// Files synced, in all, before something is killed.
+const LOAD: usize = 300;
+
+/// Waits until the writers have synced so much.
+fn await_load(told: &Receiver<()>) {
+    for n in 0..LOAD {
+        let synced = told.recv_timeout(Duration::from_secs(60));
+        assert!(synced.is_ok(), "only {n} files are synced");
+    }
+}
+
+/// Writes files and overwrites some in place; notes and tells each that fsync said is safe. An
+/// error ends it: the server is gone.
+fn write_and_sync(mount: &Path, writer: u64, stop: &AtomicBool, tell: &Sender<()>) -> Vec<Synced> {
     let mut synced = Vec::new();
     for n in 0.. {
         if stop.load(Ordering::SeqCst) {
@@ -132,6 +144,8 @@ fn write_and_sync(mount: &Path, writer: u64, stop: &AtomicBool) -> Vec<Synced> {
             break;
         }
         synced.push((name, seed));
+        // Nobody listens any more once it is enough.
+        let _ = tell.send(());
         // What is not synced may be lost, but must do no harm.
         let _ = fs::write(mount.join(format!("w{writer}-unsynced")), content(seed + 1));
         if n % 7 == 6 {
@@ -156,15 +170,13 @@ fn kill_under_load(pair: &mut Pair, and_then: impl FnOnce(&mut Cell)) -> Vec<Syn
     let Pair { a, b, cell } = pair;
     let mounts: [&Mount; 2] = [a, b];
     std::thread::scope(|scope| {
+        let (tell, told) = channel();
         let write = |writer: u64| {
-            let (mount, stop) = (mounts[writer as usize % 2].path(), &stop);
-            scope.spawn(move || write_and_sync(mount, writer, stop))
+            let (mount, stop, tell) = (mounts[writer as usize % 2].path(), &stop, tell.clone());
+            scope.spawn(move || write_and_sync(mount, writer, stop, &tell))
         };
         let writers: Vec<_> = (0..4).map(write).collect();
-        let end = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        await_load(&told);
         cell.kill9();
         and_then(cell);
         stop.store(true, Ordering::SeqCst);
@@ -215,12 +227,13 @@ fn what_was_fsynced_survives_when_server_and_mounts_are_killed() {
         [Some(a), Some(b)],
     );
     let synced: Vec<Synced> = std::thread::scope(|scope| {
+        let (tell, told) = channel();
         let write = |writer: u64| {
-            let (mount, stop) = (&points[writer as usize % 2], &stop);
-            scope.spawn(move || write_and_sync(mount, writer, stop))
+            let (mount, stop, tell) = (&points[writer as usize % 2], &stop, tell.clone());
+            scope.spawn(move || write_and_sync(mount, writer, stop, &tell))
         };
         let writers: Vec<_> = (0..4).map(write).collect();
-        std::thread::sleep(Duration::from_secs(2));
+        await_load(&told);
         cell.kill9();
         stop.store(true, Ordering::SeqCst);
         for mount in &mut mounts {

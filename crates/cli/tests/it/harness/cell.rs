@@ -121,10 +121,11 @@ impl Cell {
                     self.addr = addr;
                     return;
                 }
-                // The port may be taken for a moment by a connection of another test.
                 Err(why) if Instant::now() >= end => {
                     panic!("the server does not start: {why}\n{}", self.server_log())
                 }
+                // The port may be taken by a connection of another test. Nothing tells when it is
+                // free again, so this looks from time to time, until `end`.
                 Err(_) => std::thread::sleep(Duration::from_millis(200)),
             }
         }

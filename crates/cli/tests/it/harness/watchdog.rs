@@ -5,7 +5,7 @@
 use super::{say, scratch};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once};
+use std::sync::{Condvar, Mutex, Once};
 use std::time::{Duration, Instant};
 
 /// How long a test may take to fail after what it started has been ended.
@@ -21,6 +21,8 @@ struct Watched {
 
 static WATCHED: Mutex<BTreeMap<u64, Watched>> = Mutex::new(BTreeMap::new());
 static START: Once = Once::new();
+/// Told when a deadline was added that may be the next one.
+static ADDED: Condvar = Condvar::new();
 
 /// One test under watch; dropped at its end. Clones of the number register what it starts.
 pub struct Watch(u64);
@@ -44,6 +46,7 @@ impl Watch {
             mounts: Vec::new(),
         };
         watched.insert(id, entry);
+        ADDED.notify_all();
         Self(id)
     }
 
@@ -82,26 +85,33 @@ impl Drop for Watch {
     }
 }
 
+/// Sleeps from deadline to deadline.
 fn patrol() {
+    let mut all = WATCHED.lock().unwrap();
     loop {
-        std::thread::sleep(Duration::from_millis(200));
         let now = Instant::now();
-        for watched in WATCHED.lock().unwrap().values_mut() {
-            if now < watched.deadline {
-                continue;
-            }
-            if watched.expired {
-                say(&format!(
-                    "{} cannot even fail: the tests end here",
-                    watched.name
-                ));
-                std::process::exit(101);
-            }
-            watched.expired = true;
-            watched.deadline = now + LAST_WORDS;
-            end(watched);
-        }
+        all.values_mut()
+            .filter(|watched| watched.deadline <= now)
+            .for_each(|watched| expire(watched, now));
+        let next = all.values().map(|watched| watched.deadline).min();
+        all = match next {
+            None => ADDED.wait(all).unwrap(),
+            Some(next) => ADDED.wait_timeout(all, next - now).unwrap().0,
+        };
     }
+}
+
+fn expire(watched: &mut Watched, now: Instant) {
+    if watched.expired {
+        say(&format!(
+            "{} cannot even fail: the tests end here",
+            watched.name
+        ));
+        std::process::exit(101);
+    }
+    watched.expired = true;
+    watched.deadline = now + LAST_WORDS;
+    end(watched);
 }
 
 fn end(watched: &Watched) {
