@@ -20,7 +20,8 @@ pub struct Options {
     pub lease_ns: Time,
     /// How long a restarted server waits for the sessions it knew to say what they hold, ns.
     pub grace_ns: Time,
-    /// How long a client that is there may leave a recall unanswered, ns; it is fenced then.
+    /// How long a client that is there may leave a recall or `Confirm` unanswered, ns: its lease is
+    /// not renewed any more then.
     pub recall_ns: Time,
     /// Time after which an unanswered recall is repeated, ns.
     pub resend_ns: Time,

@@ -18,6 +18,7 @@ mod needs;
 mod requests;
 mod returns;
 mod sessions;
+mod silence;
 mod table;
 
 pub use api::{Bulk, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
@@ -189,9 +190,7 @@ impl Server {
         let Some(&session) = self.conns.get(&from) else {
             return step.violation(from, Violation::Greeting);
         };
-        if let Some(state) = self.sessions.get_mut(&session) {
-            state.heard = step.now;
-        }
+        let renews = self.hear(step.now, session);
         match message {
             ToServer::Hello { .. } => {}
             ToServer::Request(request) => {
@@ -235,10 +234,13 @@ impl Server {
             }
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
-                self.send(step, session, ToClient::Alive { sent });
+                if renews {
+                    self.send(step, session, ToClient::Alive { sent });
+                }
             }
             ToServer::Goodbye => self.on_goodbye(step, session),
         }
+        self.revive(step, session);
     }
 
     fn next_epoch(&mut self) -> Epoch {

@@ -3,8 +3,9 @@
 
 use super::api::Disk;
 use super::needs::Need;
-use super::table::{Ask, Holder};
+use super::table::{Ask, Asked, Holder};
 use super::{Server, Step};
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use wire::{Attr, Epoch, Fid, Hold, Recall, RequestId, Right, SessionId, ToClient, What};
 
@@ -218,9 +219,14 @@ impl Server {
         let Some(state) = self.sessions.get_mut(&session) else {
             return;
         };
-        if state.confirm_asked.insert(request, step.now).is_none() {
-            self.wake(step.now);
-            self.send(step, session, ToClient::Confirm { request });
+        let (since, sent) = (step.now, step.now);
+        match state.confirm_asked.entry(request) {
+            Entry::Vacant(entry) => {
+                entry.insert(Asked { since, sent });
+                self.wake(step.now);
+                self.send(step, session, ToClient::Confirm { request });
+            }
+            Entry::Occupied(mut entry) => entry.get_mut().sent = sent,
         }
     }
 
@@ -228,8 +234,8 @@ impl Server {
         let mut again = Vec::new();
         for (&session, state) in &mut self.sessions {
             for (&request, asked) in &mut state.confirm_asked {
-                if step.now >= *asked + self.options.resend_ns {
-                    *asked = step.now;
+                if step.now >= asked.sent + self.options.resend_ns {
+                    asked.sent = step.now;
                     again.push((session, request));
                 }
             }

@@ -1,7 +1,6 @@
-//! Sessions: greeting, silence, fencing, and what a restarted server is told.
+//! Sessions: greeting, end, and what a restarted server is told.
 //!
-//! A session that is silent for longer than its lease loses its tokens when somebody wants them,
-//! not before. After a restart the server serves nobody until the sessions that it knew have said
+//! After a restart the server serves nobody until the sessions that it knew have said
 //! what they hold, or their time is over; who has not spoken by then is fenced.
 
 use super::api::{Conn, Disk, Event, Output};
@@ -35,7 +34,12 @@ impl Server {
                 .push(Output::Event(Event::Opened { session: id, name }));
         }
         let session = self.sessions.entry(id).or_default();
-        session.heard = step.now;
+        // A greeting that is answered renews the lease.
+        if !session.stalled {
+            session.heard = step.now;
+        }
+        session.unwelcome = session.stalled;
+        let welcome = !session.stalled;
         // Who comes for the first time has nothing to say after a restart, and is not waited for.
         session.reasserted |= !resumed;
         if let Some(old) = session.conn.replace(from).filter(|&old| old != from) {
@@ -46,6 +50,13 @@ impl Server {
             });
         }
         self.conns.insert(from, id);
+        if welcome {
+            self.welcome(step, id, resumed);
+        }
+        self.repeat_asks(step, Some(id));
+    }
+
+    pub(super) fn welcome(&self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
         let (boot, root, lease_ns) = (self.boot, self.root, self.options.lease_ns);
         self.send(
             step,
@@ -57,7 +68,6 @@ impl Server {
                 lease_ns,
             }),
         );
-        self.repeat_asks(step, Some(id));
     }
 
     pub(super) fn on_gone(&mut self, conn: Conn) {
@@ -97,9 +107,7 @@ impl Server {
         let every = self.options.resend_ns.min(self.options.lease_ns / 4).max(1);
         self.next_tick = step.now + every;
         self.forget_answered();
-        for id in self.overdue(step.now) {
-            self.fence(step, id);
-        }
+        self.fence_silent(step);
         self.repeat_asks(step, None);
         self.repeat_confirms(step);
     }
@@ -113,46 +121,8 @@ impl Server {
         });
     }
 
-    /// Sessions that somebody waits for and that are silent, or leave a recall unanswered.
-    fn overdue(&self, now: u64) -> Vec<SessionId> {
-        let silent = |id: &SessionId| {
-            self.sessions
-                .get(id)
-                .is_some_and(|s| now > s.heard + self.options.lease_ns)
-        };
-        let mut overdue: Vec<SessionId> = Vec::new();
-        for (id, fid) in &self.asked {
-            let holder = self.files.get(fid).and_then(|file| file.holders.get(id));
-            let recalls = |a: &super::table::Ask| now > a.since + self.options.recall_ns;
-            if silent(id) || holder.is_some_and(|holder| holder.asks.iter().any(recalls)) {
-                overdue.push(*id);
-            }
-        }
-        let asked = self
-            .sessions
-            .iter()
-            .filter(|(_, s)| !s.confirm_asked.is_empty());
-        overdue.extend(asked.map(|(id, _)| *id).filter(|id| silent(id)));
-        overdue.sort_unstable();
-        overdue.dedup();
-        overdue
-    }
-
-    fn fence(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
-        self.send(step, id, ToClient::Lost);
-        step.out.push(Output::Event(Event::Fenced { session: id }));
-        if let Some(conn) = self.sessions.get(&id).and_then(|session| session.conn) {
-            self.conns.remove(&conn);
-            step.out.push(Output::Close {
-                conn,
-                violation: None,
-            });
-        }
-        self.end_session(step, id);
-    }
-
     /// Takes everything from a session and lets those go on who waited for it.
-    fn end_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(super) fn end_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else {
             return;
         };
@@ -198,10 +168,16 @@ impl Server {
         if boot != self.boot {
             return;
         }
-        let news = self.grace_until.is_some() && !session.reasserted && session.parts.insert(part);
-        session.reasserted |= session.parts.len() as u64 >= u64::from(parts);
-        let all = session.reasserted;
-        if news {
+        let awaited = self.grace_until.is_some() && !session.reasserted && !session.refused;
+        if awaited && session.parts.insert(part) {
+            if holdings.iter().any(|holding| self.contradicts(id, holding)) {
+                // Its lease is not renewed before it is told `Reasserted`, and so is over when this
+                // time ends and it is fenced.
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.refused = true;
+                }
+                return;
+            }
             for holding in holdings {
                 self.reassert(id, &holding);
             }
@@ -209,6 +185,12 @@ impl Server {
                 self.note_unseen(step, id, change);
             }
         }
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let complete = session.parts.len() as u64 >= u64::from(parts);
+        session.reasserted |= complete && !session.refused;
+        let all = session.reasserted;
         if all {
             self.send(step, id, ToClient::Reasserted { boot });
             self.grace_if_complete(step);
@@ -245,6 +227,19 @@ impl Server {
         for fid in fids.into_iter().chain(named) {
             self.unconfirm((session, request), fid, None);
         }
+    }
+
+    /// Does it exclude what another session has said to hold? Both were never granted: who came
+    /// first is believed, the other one is as lost as if it had not come.
+    fn contradicts(&self, id: SessionId, holding: &Holding) -> bool {
+        let excludes = |other: Right| {
+            let (weaker, stronger) = (other.min(holding.right), other.max(holding.right));
+            stronger == Right::Exclusive && weaker > Right::None
+        };
+        self.files.get(&holding.fid).is_some_and(|file| {
+            let mut others = file.holders.iter().filter(|(session, _)| **session != id);
+            others.any(|(_, holder)| excludes(holder.right))
+        })
     }
 
     fn reassert(&mut self, id: SessionId, holding: &Holding) {

@@ -155,20 +155,31 @@ impl Waiting {
     }
 }
 
+/// When something was asked for the first and for the last time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) since: Time,
+    pub(super) sent: Time,
+}
+
 /// One client's stay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
     pub(super) conn: Option<Conn>,
     /// When it was last heard of.
     pub(super) heard: Time,
+    /// It leaves a question unanswered for too long: nothing renews its lease; see `silence`.
+    pub(super) stalled: bool,
+    /// Its greeting has not been answered for that reason.
+    pub(super) unwelcome: bool,
     pub(super) acked: RequestId,
     /// Replies to changes, kept until they are acknowledged.
     pub(super) answers: BTreeMap<RequestId, Reply>,
     /// Requests that are being done.
     pub(super) running: BTreeSet<RequestId>,
-    /// Changes not confirmed yet, and where they are entered; and when that was last asked.
+    /// Changes not confirmed yet, and where they are entered; and when that was asked.
     pub(super) unconfirmed: BTreeMap<RequestId, Vec<Fid>>,
-    pub(super) confirm_asked: BTreeMap<RequestId, Time>,
+    pub(super) confirm_asked: BTreeMap<RequestId, Asked>,
     /// Where it is entered as a holder.
     pub(super) fids: BTreeSet<Fid>,
     /// The latest stamp of what it said to have open.
@@ -176,4 +187,6 @@ pub(super) struct Session {
     /// Has it said after a restart all that it holds? And which parts of that.
     pub(super) reasserted: bool,
     pub(super) parts: BTreeSet<u32>,
+    /// What it said then excludes what another one had said.
+    pub(super) refused: bool,
 }

@@ -1,0 +1,101 @@
+//! Whose lease goes on, and who is fenced.
+//!
+//! A session is fenced when somebody waits for it and its lease is over; never before, since its
+//! machine uses what it holds as long as the lease runs. Who is there but leaves a question
+//! unanswered for longer than `recall_ns` is *stalled*: nothing that it says renews its lease until
+//! it has answered. So everybody who waits goes on after `recall_ns` and a lease at most, and
+//! whoever is fenced has stopped by itself.
+
+use super::Server;
+use super::api::Disk;
+use super::{Event, Output, Step};
+use alloc::vec::Vec;
+use wire::{Fid, SessionId, Time, ToClient};
+
+impl Server {
+    /// Since when this session has been asked for something of this object.
+    fn recalled(&self, (id, fid): (SessionId, Fid)) -> Option<Time> {
+        let holder = self.files.get(&fid)?.holders.get(&id)?;
+        holder.asks.iter().map(|ask| ask.since).min()
+    }
+
+    /// Does it leave a question unanswered for too long?
+    fn leaves_unanswered(&self, now: Time, id: SessionId) -> bool {
+        let late = |since: Time| now > since + self.options.recall_ns;
+        let own = self.asked.iter().filter(|(session, _)| *session == id);
+        let confirms = self.sessions.get(&id).map(|s| s.confirm_asked.values());
+        own.filter_map(|asked| self.recalled(*asked)).any(late)
+            || confirms.is_some_and(|mut all| all.any(|asked| late(asked.since)))
+    }
+
+    /// Sessions that somebody waits for.
+    fn waited_for(&self) -> Vec<SessionId> {
+        let confirms = |session: &&super::table::Session| !session.confirm_asked.is_empty();
+        let asked = self
+            .asked
+            .iter()
+            .filter(|asked| self.recalled(**asked).is_some());
+        let mut ids: Vec<SessionId> = asked.map(|(id, _)| *id).collect();
+        let sessions = self.sessions.iter();
+        ids.extend(sessions.filter(|(_, s)| confirms(s)).map(|(id, _)| *id));
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Notes who is stalled, and fences those whose lease is over.
+    pub(super) fn fence_silent(&mut self, step: &mut Step<'_, impl Disk>) {
+        for id in self.waited_for() {
+            let stalled = self.leaves_unanswered(step.now, id);
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            session.stalled = stalled;
+            if step.now > session.heard + self.options.lease_ns {
+                self.fence(step, id);
+            }
+        }
+    }
+
+    /// It has said something, which renews its lease unless it is stalled. True if it does.
+    pub(super) fn hear(&mut self, now: Time, id: SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return false;
+        };
+        if !session.stalled {
+            session.heard = now;
+        }
+        !session.stalled
+    }
+
+    /// Has it answered what it was asked for too long ago? Then it is welcome again.
+    pub(super) fn revive(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        let stalled = self
+            .sessions
+            .get(&id)
+            .is_some_and(|session| session.stalled);
+        if !stalled || self.leaves_unanswered(step.now, id) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        (session.stalled, session.heard) = (false, step.now);
+        if core::mem::take(&mut session.unwelcome) {
+            self.welcome(step, id, true);
+        }
+    }
+
+    pub(super) fn fence(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        self.send(step, id, ToClient::Lost);
+        step.out.push(Output::Event(Event::Fenced { session: id }));
+        if let Some(conn) = self.sessions.get(&id).and_then(|session| session.conn) {
+            self.conns.remove(&conn);
+            step.out.push(Output::Close {
+                conn,
+                violation: None,
+            });
+        }
+        self.end_session(step, id);
+    }
+}
