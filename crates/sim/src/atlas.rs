@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     SlowClient { host: u32, by_ns: Time, ns: Time },
     /// So is the server.
     SlowServer { by_ns: Time, ns: Time },
+    /// A client answers nothing that it is asked for a while, and does everything else.
+    Mute { host: u32, ns: Time },
 }
 
 /// A line of the atlas.
@@ -48,6 +50,7 @@ pub(crate) enum Kind {
     SlowClient,
     SlowServer,
     Drift,
+    Mute,
 }
 
 /// What a fault may cost. What it may not: anything that a fsync had answered for, a change made
@@ -88,7 +91,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 12] = [
+pub(crate) const ATLAS: [Line; 13] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -102,6 +105,8 @@ pub(crate) const ATLAS: [Line; 12] = [
     line(Kind::SlowClient, LATE),
     line(Kind::SlowServer, LATE),
     line(Kind::Drift, FREE),
+    // The session of the machine that is mute, and of no other: see `may_be_fenced`.
+    line(Kind::Mute, SESSION),
 ];
 
 impl Fault {
@@ -111,7 +116,8 @@ impl Fault {
             Self::Silence { ns, .. }
             | Self::Cut { ns, .. }
             | Self::SlowClient { ns, .. }
-            | Self::SlowServer { ns, .. } => ns,
+            | Self::SlowServer { ns, .. }
+            | Self::Mute { ns, .. } => ns,
             Self::Server { ns } | Self::Client { ns, .. } | Self::Blackout { ns, .. } => ns + MS,
         }
     }
@@ -126,6 +132,7 @@ impl Fault {
             Self::Blackout { .. } => Kind::Blackout,
             Self::SlowClient { .. } => Kind::SlowClient,
             Self::SlowServer { .. } => Kind::SlowServer,
+            Self::Mute { .. } => Kind::Mute,
         }
     }
 
@@ -163,7 +170,24 @@ impl Plan {
 
     /// What all of it together may cost.
     pub(crate) fn costs(&self) -> Costs {
-        let kinds = self.kinds();
+        self.costs_of(&self.kinds())
+    }
+
+    /// May this machine lose its session? Who is mute costs nobody else's.
+    pub(crate) fn may_be_fenced(&self, host: Option<u32>) -> bool {
+        let mute =
+            |fault: &Fault| matches!(fault, Fault::Mute { host: at, .. } if Some(*at) == host);
+        self.faults.iter().any(|(_, fault)| mute(fault)) || self.loses_anybody()
+    }
+
+    /// May machines that answer lose their sessions too?
+    pub(crate) fn loses_anybody(&self) -> bool {
+        let mut kinds = self.kinds();
+        kinds.retain(|kind| *kind != Kind::Mute);
+        self.costs_of(&kinds).session
+    }
+
+    fn costs_of(&self, kinds: &[Kind]) -> Costs {
         let mut all = Costs::default();
         for line in ATLAS.iter().filter(|line| kinds.contains(&line.kind)) {
             all.late |= line.costs.late;
@@ -224,6 +248,21 @@ impl Plan {
             let fault = self.rarity(rng);
             self.faults.push((at, fault));
         }
+    }
+
+    /// A client that answers nothing, for a while or as long as programs run, drawn from a sequence
+    /// of its own too. The server's patience is short then.
+    pub(crate) fn draw_mute(&mut self, rng: &mut Rng) {
+        if !rng.chance(RARE_PERMILLE / 2) {
+            return;
+        }
+        let lease = self.server.lease_ns;
+        self.server.recall_ns = rng.between(lease / 2, 2 * lease);
+        let at = self.fault_time(rng);
+        let host = rng.between(1, u64::from(self.clients)) as u32;
+        let while_ns = rng.between(1, 4 * lease);
+        let ns = *rng.pick(&[while_ns, while_ns, 12 * lease]);
+        self.faults.push((at, Fault::Mute { host, ns }));
     }
 
     fn rarity(&self, rng: &mut Rng) -> Fault {

@@ -2,13 +2,14 @@
 
 use crate::atlas::Fault;
 use crate::exec::Signal;
+use crate::rare::Rare;
 use crate::room::Room;
 use crate::world::{NOBODY, World};
 use logic::client::Client;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Keep;
-use wire::{Fid, Right, SessionId, Time};
+use wire::{Fid, Right, SessionId, Time, ToServer};
 
 impl World {
     /// The server took everything from a session. Its machine uses nothing any more, whether it
@@ -17,10 +18,13 @@ impl World {
         self.fenced.borrow_mut().insert(session);
         let host = self.sessions.borrow().get(&session).copied();
         if let Some(host) = host {
+            if self.mute.borrow().contains_key(&host) {
+                self.meet(Rare::MuteFenced.bit());
+            }
             self.history.lost(host, self.sched.moment());
             self.check_idle(host, session);
         }
-        if !self.plan.costs().session {
+        if !self.plan.may_be_fenced(host) {
             self.fail(format!(
                 "session {session} was fenced, and had not been silent for long"
             ));
@@ -68,6 +72,36 @@ impl World {
         slow.map_or(0, |(_, by_ns)| *by_ns)
     }
 
+    /// Does this machine keep back what it would say, since it answers nothing now?
+    pub(crate) fn keeps_back(&self, host: u32, message: &ToServer) -> bool {
+        let answer = matches!(
+            message,
+            ToServer::Returned { .. } | ToServer::Confirmed { .. }
+        );
+        let mute = self.mute.borrow();
+        let until = mute.get(&host).copied().unwrap_or(0);
+        let kept = answer && until > self.sched.now();
+        if kept {
+            self.meet(Rare::Mute.bit());
+        }
+        kept
+    }
+
+    /// Nobody waits longer for an answer of a client than for its lease to end, from when the
+    /// server's patience has; ticks of the server come now and then, and late if it is slow.
+    pub(crate) fn check_patience(&self, [before, after]: [Option<Time>; 2], now: Time) {
+        let server = &self.plan.server;
+        let ticks = 2 * server.resend_ns.min(server.lease_ns / 4) + server.lease_ns / 8;
+        let most = server.recall_ns + server.lease_ns + ticks;
+        if after.is_some_and(|asked| now > asked + most) {
+            self.fail("the server waits for an answer for longer than it may".into());
+        }
+        let late = |asked: &Time| now > asked + server.recall_ns;
+        if before.filter(late).is_some() && after.filter(late).is_none() {
+            self.meet(Rare::Late.bit());
+        }
+    }
+
     pub(crate) fn schedule_faults(self: &Rc<Self>) {
         let mut end = self.sched.now() + self.plan.span_ns;
         for (at, fault) in self.plan.faults.clone() {
@@ -81,6 +115,7 @@ impl World {
         self.sched.at(end, move || {
             then.trace(|| "faults stop".into());
             then.slow.borrow_mut().clear();
+            then.mute.borrow_mut().clear();
             then.net.heal();
         });
     }
@@ -103,6 +138,9 @@ impl World {
             }
             Fault::SlowServer { by_ns, ns } => {
                 self.slow.borrow_mut().insert(NOBODY, (now + ns, by_ns));
+            }
+            Fault::Mute { host, ns } => {
+                self.mute.borrow_mut().insert(host, now + ns);
             }
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
             Fault::Client { host, ns } => {

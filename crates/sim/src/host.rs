@@ -108,7 +108,9 @@ impl ServerRoom {
             world.trace(|| format!("server < {input:?}"));
             let disk = &mut *self.disk.borrow_mut();
             let now = self.clock.shows(world.sched.now());
+            let asked = server.oldest_question();
             server.handle(now, input, disk, &mut outputs);
+            world.check_patience([asked, server.oldest_question()], now);
             if let Err(what) = disk.write_out() {
                 world.fail(what);
             }

@@ -19,7 +19,7 @@ pub enum Mutant {
 impl Mutant {
     /// All that a world can show. Of those of the store: what the end of the server's process is
     /// enough for; the store's own tests find all.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -33,6 +33,7 @@ impl Mutant {
         Self::Server(server::Mutant::ForgetsTransients),
         Self::Server(server::Mutant::SkipsConfirmation),
         Self::Server(server::Mutant::AppliesTwice),
+        Self::Server(server::Mutant::FencesAtOnce),
         Self::Store(store::Mutant::StopsEarly),
         Self::Store(store::Mutant::KeepsCutBytes),
         Self::Store(store::Mutant::ForgetsAnswers),

@@ -207,6 +207,9 @@ impl Network {
         let Some(conn) = self.links.borrow().get(&host).and_then(|link| link.conn) else {
             return;
         };
+        if world.keeps_back(host, &beside.message) {
+            return;
+        }
         let keeps = matches!(beside.message, ToServer::Hello { .. });
         each(
             self.arrivals(world, host, (TO_SERVER, keeps)),

@@ -121,6 +121,7 @@ impl Plan {
     pub(crate) fn draw_with(seed: u64, rng: &mut Rng, size: Size) -> Self {
         let mut plan = Self::draw_usual(rng, size.is_small(seed));
         plan.draw_rarities(&mut Rng::new(!seed));
+        plan.draw_mute(&mut Rng::new(seed.rotate_left(16)));
         plan
     }
 

@@ -66,6 +66,9 @@ rare! {
     Stored: "the disk was the real store",
     Recovered: "the real store was opened after a crash",
     Large: "the world was large",
+    Mute: "a client left unanswered what it was asked",
+    MuteFenced: "a client was fenced that answered nothing, but was there",
+    Late: "what had been asked for too long ago was settled",
 }
 
 impl Rare {

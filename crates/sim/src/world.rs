@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) fenced: RefCell<BTreeSet<SessionId>>,
     /// Machines that are slow: until when, by how much.
     pub(crate) slow: RefCell<BTreeMap<u32, (Time, Time)>>,
+    /// Machines that answer nothing: until when.
+    pub(crate) mute: RefCell<BTreeMap<u32, Time>>,
     /// Programs that run, by machine.
     pub(crate) running: RefCell<BTreeMap<u32, u32>>,
     pub(crate) faults_end: Cell<Time>,
@@ -95,6 +97,7 @@ impl World {
             sessions: RefCell::default(),
             fenced: RefCell::default(),
             slow: RefCell::default(),
+            mute: RefCell::default(),
             running: RefCell::default(),
             faults_end: Cell::new(Time::MAX),
             failure: RefCell::new(None),
@@ -381,7 +384,7 @@ impl World {
         let left_over = self
             .server
             .left_over()
-            .filter(|_| !self.plan.costs().session);
+            .filter(|_| !self.plan.loses_anybody());
         if let Some(left_over) = left_over {
             self.fail(format!("the server has something left: {left_over}"));
         }

@@ -58,6 +58,8 @@ pub enum Mutant {
     SkipsConfirmation,
     /// Applies a repeated request again.
     AppliesTwice,
+    /// Fences who leaves a recall unanswered although its lease has not ended.
+    FencesAtOnce,
 }
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.

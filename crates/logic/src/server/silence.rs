@@ -7,12 +7,20 @@
 //! whoever is fenced has stopped by itself.
 
 use super::Server;
-use super::api::Disk;
+use super::api::{Disk, Mutant};
 use super::{Event, Output, Step};
 use alloc::vec::Vec;
 use wire::{Fid, SessionId, Time, ToClient};
 
 impl Server {
+    /// Since when the question that has waited longest for its answer has been asked.
+    pub fn oldest_question(&self) -> Option<Time> {
+        let recalls = self.asked.iter().filter_map(|asked| self.recalled(*asked));
+        let sessions = self.sessions.values();
+        let confirms = sessions.flat_map(|session| session.confirm_asked.values());
+        recalls.chain(confirms.map(|asked| asked.since)).min()
+    }
+
     /// Since when this session has been asked for something of this object.
     fn recalled(&self, (id, fid): (SessionId, Fid)) -> Option<Time> {
         let holder = self.files.get(&fid)?.holders.get(&id)?;
@@ -47,11 +55,12 @@ impl Server {
     pub(super) fn fence_silent(&mut self, step: &mut Step<'_, impl Disk>) {
         for id in self.waited_for() {
             let stalled = self.leaves_unanswered(step.now, id);
+            let at_once = stalled && self.options.mutant == Some(Mutant::FencesAtOnce);
             let Some(session) = self.sessions.get_mut(&id) else {
                 continue;
             };
             session.stalled = stalled;
-            if step.now > session.heard + self.options.lease_ns {
+            if at_once || step.now > session.heard + self.options.lease_ns {
                 self.fence(step, id);
             }
         }
