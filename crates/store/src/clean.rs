@@ -8,7 +8,7 @@
 
 use crate::apply::extents_of;
 use crate::error::StoreError;
-use crate::log::{Place, segment_name};
+use crate::log::{Place, Use, segment_name};
 use crate::reading::read_extent;
 use crate::record::{
     self, Entry, HEADER_BYTES, Happened, Happening, SEGMENT_HEADER_BYTES, record_bytes,
@@ -184,7 +184,7 @@ impl Store {
         };
         let meta = record::encode(&happening);
         let bytes = record_bytes(data.len(), meta.len()) as u64;
-        self.log.make_room(bytes)?;
+        self.log.make_room(bytes, Use::Change)?;
         let end = self.log.end();
         let context = Context {
             caller: &Caller::default(),

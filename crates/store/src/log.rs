@@ -2,7 +2,8 @@
 //!
 //! The buffer always belongs to the last segment and begins where that segment's file ends, so a
 //! write that failed is simply repeated at the same place. Room is reserved before a record is
-//! made: a full disk is found while nothing has been changed.
+//! made: a full disk is found while nothing has been changed. More is reserved than is asked for:
+//! on a full disk names can be removed, and sessions begin and end.
 
 use crate::disk::{Disk, Files};
 use crate::error::StoreError;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 const BUFFER_BYTES: usize = 4 << 20;
 /// Room is reserved in steps of this.
 const RESERVE_BYTES: u64 = 1 << 20;
+/// So much room stays reserved behind the end of the log for what must work on a full disk too.
+const SPARE_BYTES: u64 = 1 << 20;
 /// Most segments that are kept open for reading.
 const OPEN_SEGMENTS: usize = 256;
 
@@ -35,6 +38,17 @@ pub(crate) struct End {
     pub(crate) offset: u64,
     /// Number of the next record.
     pub(crate) sequence: u64,
+}
+
+/// What a record is for, and so which room it may take on a full disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Anything that may be refused.
+    Change,
+    /// It makes room, sooner or later: it may take half of what is spared.
+    Removal,
+    /// It cannot be refused: it may take all of it.
+    Note,
 }
 
 /// A segment's number and its file.
@@ -211,27 +225,45 @@ impl Log {
     }
 
     /// Makes sure that a record of this many bytes can be appended at [`Log::end`].
-    pub(crate) fn make_room(&mut self, bytes: u64) -> Result<(), StoreError> {
+    pub(crate) fn make_room(&mut self, bytes: u64, purpose: Use) -> Result<(), StoreError> {
         if self.syncer.failed() {
             return Err(StoreError::SyncFailed);
         }
         if self.repeat || self.buffer.len() >= BUFFER_BYTES {
             self.write_out()?;
         }
+        let spare = self.spare();
+        let left = match purpose {
+            Use::Change => spare,
+            Use::Removal => spare / 2,
+            Use::Note => 0,
+        };
         let used = self.end().offset > SEGMENT_HEADER_BYTES as u64;
         if used && self.end().offset + bytes > self.segment_bytes {
+            // What must work on a full disk goes on here, where room is reserved: there may be
+            // none for another segment.
+            if purpose != Use::Change && self.end().offset + bytes + left <= self.reserved {
+                return Ok(());
+            }
             self.next_segment()?;
         }
-        let end = self.end().offset + bytes;
-        if end > self.reserved {
-            let more = end.next_multiple_of(RESERVE_BYTES.min(self.segment_bytes));
+        let least = self.end().offset + bytes + left;
+        if least > self.reserved {
+            let step = RESERVE_BYTES.min(self.segment_bytes);
+            let most = self.segment_bytes + spare;
+            let more = least.next_multiple_of(step).min(most).max(least);
             let from = self.written;
             let reserve = |to: u64| self.disk.reserve(from, to - from).map(|()| to);
             // The last bytes of a nearly full disk are used too.
-            let reserved = reserve(more).or_else(|_| reserve(end));
+            let reserved = reserve(more).or_else(|_| reserve(least));
             self.reserved = reserved.map_err(|e| StoreError::io("reserve room for the log", e))?;
         }
         Ok(())
+    }
+
+    /// Bytes that stay reserved.
+    fn spare(&self) -> u64 {
+        SPARE_BYTES.min(self.segment_bytes / 4)
     }
 
     fn next_segment(&mut self) -> Result<(), StoreError> {
@@ -239,17 +271,23 @@ impl Log {
             self.buffer.clear();
         }
         self.write_out()?;
-        self.disk
-            .resize(self.written)
-            .map_err(|e| StoreError::io("end a segment", e))?;
         let id = SegmentId {
             number: self.id.number + 1,
             ..self.id
         };
-        self.disk = make_segment(&*self.files, &self.syncer, id, self.sequence)?;
+        let disk = make_segment(&*self.files, &self.syncer, id, self.sequence)?;
+        let begin = SEGMENT_HEADER_BYTES as u64;
+        // Only then is what the old one has reserved given back.
+        let spare = self.spare();
+        disk.reserve(begin, spare)
+            .map_err(|e| StoreError::io("reserve room for the log", e))?;
+        self.disk
+            .resize(self.written)
+            .map_err(|e| StoreError::io("end a segment", e))?;
+        self.disk = disk;
         self.id = id;
-        self.written = SEGMENT_HEADER_BYTES as u64;
-        self.reserved = self.written;
+        self.written = begin;
+        self.reserved = begin + spare;
         Ok(())
     }
 
@@ -266,8 +304,11 @@ impl Log {
         self.sequence += 1;
     }
 
-    /// Hands the buffer to the operating system.
+    /// Hands the buffer to the operating system; never after a sync that failed, whoever made it.
     pub(crate) fn write_out(&mut self) -> Result<(), StoreError> {
+        if self.syncer.failed() {
+            return Err(StoreError::SyncFailed);
+        }
         if self.buffer.is_empty() {
             return Ok(());
         }

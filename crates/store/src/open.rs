@@ -8,7 +8,7 @@ use crate::engine::{Engine, INDEX, Redb};
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::key;
-use crate::log::{self, Log, segment_name};
+use crate::log::{self, Log, Use, segment_name};
 use crate::memory::MemoryDisk;
 use crate::options::{Mutant, Options};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
@@ -163,7 +163,7 @@ fn create(
         mode: root.mode,
         now: root.now,
     });
-    log.make_room(record::record_bytes(0, meta.len()) as u64)?;
+    log.make_room(record::record_bytes(0, meta.len()) as u64, Use::Note)?;
     log.append(&[], &meta);
     core.format(&root);
     let mut store = Store {

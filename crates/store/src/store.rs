@@ -10,7 +10,7 @@ use crate::checkpoint::Checkpoints;
 use crate::clean::Cleaner;
 use crate::error::StoreError;
 use crate::key;
-use crate::log::{Log, Place};
+use crate::log::{Log, Place, Use};
 use crate::memory::MemoryDisk;
 use crate::options::Options;
 use crate::reading;
@@ -142,7 +142,9 @@ impl Store {
             checks: &checks,
         });
         let bytes = record::record_bytes(apply.data.len(), meta.len());
-        self.log.make_room(bytes as u64).map_err(trouble)?;
+        self.log
+            .make_room(bytes as u64, purpose(apply.op))
+            .map_err(trouble)?;
         let context = self.context(apply, &checks);
         let (outcome, changes) = self.core.plan(context, apply.op)?;
         self.log.append(apply.data, &meta);
@@ -205,7 +207,7 @@ impl Store {
     pub(crate) fn note(&mut self, happening: &Happening<'_>) {
         let meta = record::encode(happening);
         let bytes = record::record_bytes(0, meta.len());
-        if let Err(error) = self.log.make_room(bytes as u64) {
+        if let Err(error) = self.log.make_room(bytes as u64, Use::Note) {
             // It is in the buffer all the same: whoever writes that out is told.
             tracing::error!("{error}");
         }
@@ -336,6 +338,17 @@ impl Store {
             sessions: self.core.answers.sessions().len() as u64,
             answers: self.core.answers.count() as u64,
         }
+    }
+}
+
+/// Does this make room, or not?
+fn purpose(op: &Op) -> Use {
+    match op {
+        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Reap { .. } | Op::RemoveXattr { .. } => {
+            Use::Removal
+        }
+        Op::SetAttr { set, .. } if set.size.is_some() => Use::Removal,
+        _ => Use::Change,
     }
 }
 

@@ -125,6 +125,7 @@ pub(super) struct Faults {
     planned: Option<(Failure, u64)>,
     dead: bool,
     hits: u64,
+    paused: bool,
 }
 
 impl Faults {
@@ -139,6 +140,10 @@ impl Faults {
     pub(super) fn plan(&mut self, failure: Failure) {
         let count = failure.verb.map_or(self.changing, |verb| self.count(verb));
         self.planned = Some((failure, count + failure.at));
+    }
+
+    pub(super) fn pause(&mut self, paused: bool) {
+        self.paused = paused;
     }
 
     pub(super) fn heal(&mut self) {
@@ -159,6 +164,9 @@ impl Faults {
     }
 
     pub(super) fn step(&mut self, verb: Verb) -> io::Result<Course> {
+        if self.paused {
+            return Ok(Course::Whole);
+        }
         if self.dead && verb.changes() {
             return Err(broken());
         }

@@ -17,6 +17,8 @@ pub(super) struct MemoryFile {
     stable: Vec<u8>,
     /// What was done since the last sync, oldest first.
     pending: Vec<Pending>,
+    /// Up to here room is reserved.
+    reserved: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -77,9 +79,21 @@ impl MemoryFile {
         self.pending.push(Pending::Write { offset, bytes });
     }
 
+    /// Bytes that it takes of the disk.
+    pub(super) fn room(&self) -> u64 {
+        self.reserved.max(self.bytes.len() as u64)
+    }
+
+    pub(super) fn reserve(&mut self, to: u64) {
+        self.reserved = self.reserved.max(to);
+    }
+
     pub(super) fn resize(&mut self, len: usize) {
-        self.bytes.resize(len, 0);
-        self.pending.push(Pending::Resize { len });
+        self.reserved = 0;
+        if len != self.bytes.len() {
+            self.bytes.resize(len, 0);
+            self.pending.push(Pending::Resize { len });
+        }
     }
 
     pub(super) fn sync(&mut self) {

@@ -90,11 +90,11 @@ fn set(names: &mut Names, (name, id): (String, Option<FileId>)) {
 impl State {
     fn used(&self) -> u64 {
         let named = self.names.values().filter_map(|id| self.files.get(id));
-        named.map(|file| file.bytes.len() as u64).sum()
+        named.map(MemoryFile::room).sum()
     }
 
     fn room(&self, more: u64) -> io::Result<()> {
-        if self.used().saturating_add(more) > self.capacity_bytes {
+        if more > 0 && self.used().saturating_add(more) > self.capacity_bytes {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         Ok(())
@@ -209,6 +209,20 @@ impl MemoryDisk {
     /// The disk holds no more than this.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity_bytes = bytes;
+    }
+
+    /// From now on there is room for so many bytes more.
+    pub fn leave_room(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.capacity_bytes = state.used().saturating_add(bytes);
+    }
+
+    /// Nothing goes wrong with this, and nothing of it is counted.
+    pub fn quietly<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.state.lock().faults.pause(true);
+        let result = work();
+        self.state.lock().faults.pause(false);
+        result
     }
 
     /// How many changing calls there were.
@@ -437,9 +451,9 @@ impl Disk for OpenFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         let course = state.faults.step(Verb::Write)?;
-        let len = state.file(self.id)?.bytes.len() as u64;
+        let has = state.file(self.id)?.room();
         let end = offset.saturating_add(bytes.len() as u64);
-        state.room(end.saturating_sub(len))?;
+        state.room(end.saturating_sub(has))?;
         let now = match course {
             Course::Whole => bytes.len(),
             Course::Half => bytes.len() / 2,
@@ -457,19 +471,19 @@ impl Disk for OpenFile {
     fn resize(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         state.faults.whole_step(Verb::Resize)?;
-        let old = state.file(self.id)?.bytes.len() as u64;
-        state.room(len.saturating_sub(old))?;
-        if len != old {
-            state.file(self.id)?.resize(len as usize);
-        }
+        let has = state.file(self.id)?.room();
+        state.room(len.saturating_sub(has))?;
+        state.file(self.id)?.resize(len as usize);
         Ok(())
     }
 
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut state = self.disk.state.lock();
         state.faults.whole_step(Verb::Reserve)?;
-        let old = state.file(self.id)?.bytes.len() as u64;
-        state.room(offset.saturating_add(len).saturating_sub(old))
+        let (has, to) = (state.file(self.id)?.room(), offset.saturating_add(len));
+        state.room(to.saturating_sub(has))?;
+        state.file(self.id)?.reserve(to);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Calls to the disk that fail, and full disks: nothing is half applied, and work goes on.
 
 use crate::world::*;
-use ariel_store::{Fault, Keep, MemoryDisk, Store, StoreError};
+use ariel_store::{Failure, Fault, Keep, MemoryDisk, Store, StoreError, Verb};
 use std::sync::{Arc, Barrier};
 use wire::*;
 
@@ -38,7 +38,6 @@ fn one_failure(call: u64, fault: Fault) -> bool {
     let mut twin = Store::in_memory(&small()).unwrap();
     let before = disk.calls();
     disk.fail_at(call, fault);
-    let mut sync_failed = false;
     for (i, (op, data)) in ops().iter().enumerate() {
         let outcome = run_as(&mut store, &superuser(), op, data);
         if outcome != Outcome::Refused(Refusal::Disk) {
@@ -56,7 +55,7 @@ fn one_failure(call: u64, fault: Fault) -> bool {
         // What fails here is done again by the next one.
         let _ = store.write_out();
         if i % 10 == 9 {
-            sync_failed |= matches!(store.sync_handle().sync(), Err(StoreError::SyncFailed));
+            let _ = store.sync_handle().sync();
         }
     }
     assert_eq!(picture(&mut store), picture(&mut twin), "call {call}");
@@ -64,6 +63,7 @@ fn one_failure(call: u64, fault: Fault) -> bool {
     assert!(report.is_clean(), "call {call}: {report}");
     let reached = disk.calls() >= before + call;
     let written = store.write_out();
+    let sync_failed = matches!(store.sync_handle().sync(), Err(StoreError::SyncFailed));
     assert!(written.is_ok() || sync_failed);
     drop(store);
     disk.crash(Keep::Written);
@@ -144,6 +144,65 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
     let mut store = Store::open_in_memory(&disk, &small()).unwrap();
     assert_eq!(read_all(&mut store, fid), content);
     assert!(store.check().is_clean());
+}
+
+#[test]
+fn a_full_disk_takes_removals_and_sessions() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    let fids = ["a", "b", "c"].map(|name| make(&mut store, root(), name));
+    for fid in fids {
+        written(write(&mut store, fid, 0, &bytes(fid.vnode, 30_000)));
+    }
+    store.write_out().unwrap();
+    disk.leave_room(3_000);
+    let full = |store: &mut Store| {
+        let fid = make(store, root(), "more");
+        let refused = (0..100).any(|i| {
+            let outcome = write(store, fid, 0, &bytes(i, 1_500));
+            outcome == Outcome::Refused(Refusal::NoSpace)
+        });
+        assert!(refused, "never full");
+    };
+    full(&mut store);
+    store.open_session(7, 1);
+    for text in ["a", "b"] {
+        let (dir, name) = (root(), name(text));
+        let removed = run(&mut store, &Op::Unlink { dir, name });
+        assert!(matches!(removed, Outcome::Removed { .. }), "{removed:?}");
+    }
+    for fid in &fids[..2] {
+        assert_eq!(run(&mut store, &Op::Reap { fid: *fid }), Outcome::Done);
+    }
+    store.close_session(7);
+    store.write_out().unwrap();
+    // What was removed makes room, once no checkpoint needs it any more.
+    store.checkpoint().unwrap();
+    store.checkpoint().unwrap();
+    written(write(&mut store, fids[2], 0, &bytes(9, 20_000)));
+    store.write_out().unwrap();
+    assert_eq!(
+        read_all(&mut store, fids[2])[..20_000],
+        bytes(9, 20_000)[..]
+    );
+    assert!(store.check().is_clean());
+}
+
+#[test]
+fn when_a_sync_of_a_checkpoint_failed_whoever_writes_out_is_told() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    make(&mut store, root(), "a");
+    disk.fail(Failure {
+        verb: Some(Verb::Sync),
+        at: 1,
+        fault: Fault::Drop,
+        lasting: false,
+    });
+    assert!(store.checkpoint().is_err());
+    // Nothing can be made stable any more: a server that went on would refuse all changes, and
+    // nobody would start it again.
+    assert!(matches!(store.write_out(), Err(StoreError::SyncFailed)));
 }
 
 #[test]
