@@ -4,6 +4,7 @@
 //! does not happen; what a line does not allow to be lost, may not be lost. `docs/simulation.md`
 //! shows the same table.
 
+use crate::disk::{Trouble, Troubles};
 use crate::plan::Plan;
 use crate::rng::Rng;
 use store::Keep;
@@ -33,6 +34,8 @@ pub(crate) enum Fault {
     SlowServer { by_ns: Time, ns: Time },
     /// A client answers nothing that it is asked for a while, and does everything else.
     Mute { host: u32, ns: Time },
+    /// Something is wrong with the server's disk for a while.
+    Disk { trouble: Trouble, ns: Time },
 }
 
 /// A line of the atlas.
@@ -51,6 +54,8 @@ pub(crate) enum Kind {
     SlowServer,
     Drift,
     Mute,
+    FullDisk,
+    DiskErrors,
 }
 
 /// What a fault may cost. What it may not: anything that a fsync had answered for, a change made
@@ -91,7 +96,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 13] = [
+pub(crate) const ATLAS: [Line; 15] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -107,6 +112,9 @@ pub(crate) const ATLAS: [Line; 13] = [
     line(Kind::Drift, FREE),
     // The session of the machine that is mute, and of no other: see `may_be_fenced`.
     line(Kind::Mute, SESSION),
+    line(Kind::FullDisk, LATE),
+    // A server whose disk cannot be written or synced stops, and is started again.
+    line(Kind::DiskErrors, SESSION),
 ];
 
 impl Fault {
@@ -117,7 +125,8 @@ impl Fault {
             | Self::Cut { ns, .. }
             | Self::SlowClient { ns, .. }
             | Self::SlowServer { ns, .. }
-            | Self::Mute { ns, .. } => ns,
+            | Self::Mute { ns, .. }
+            | Self::Disk { ns, .. } => ns,
             Self::Server { ns } | Self::Client { ns, .. } | Self::Blackout { ns, .. } => ns + MS,
         }
     }
@@ -133,6 +142,10 @@ impl Fault {
             Self::SlowClient { .. } => Kind::SlowClient,
             Self::SlowServer { .. } => Kind::SlowServer,
             Self::Mute { .. } => Kind::Mute,
+            Self::Disk { trouble, .. } => match trouble {
+                Trouble::Full { .. } => Kind::FullDisk,
+                Trouble::Errors(_) => Kind::DiskErrors,
+            },
         }
     }
 
@@ -197,6 +210,44 @@ impl Plan {
         all
     }
 
+    /// What goes wrong with the disk.
+    pub(crate) fn troubles(&self) -> Troubles {
+        let mut all = Troubles::default();
+        for (_, fault) in &self.faults {
+            if let Fault::Disk { trouble, .. } = fault {
+                trouble.note(&mut all);
+            }
+        }
+        all
+    }
+
+    /// Trouble of the disk, from a sequence of its own too; then the power may fail, which shows
+    /// what is on the disk.
+    pub(crate) fn draw_trouble(&mut self, rng: &mut Rng) {
+        let mute = self.kinds().contains(&Kind::Mute);
+        // Who cannot write back what is asked for is taken for mute, and patience is short there.
+        if mute || !rng.chance(TROUBLE_PERMILLE) {
+            return;
+        }
+        let most = self.server.lease_ns;
+        let power_fails = rng.chance(BLACKOUT_PERMILLE);
+        let mut last = 0;
+        for _ in 0..rng.between(1, 3) {
+            let at = self.fault_time(rng);
+            last = last.max(at);
+            let trouble = match power_fails && rng.chance(500) {
+                true => Trouble::SYNC,
+                false => Trouble::draw(rng),
+            };
+            let ns = rng.between(MS, most);
+            self.faults.push((at, Fault::Disk { trouble, ns }));
+        }
+        if power_fails {
+            let at = last + rng.between(1, self.span_ns / 2);
+            self.faults.push((at, blackout(rng)));
+        }
+    }
+
     pub(crate) fn draw_faults(&mut self, rng: &mut Rng) {
         let lease = self.server.lease_ns;
         let kinds = if self.severe { 4 } else { 3 };
@@ -238,10 +289,8 @@ impl Plan {
             return;
         }
         if rng.chance(BLACKOUT_PERMILLE) {
-            let torn = Keep::Torn(rng.between(1, 99) as u8);
-            let keep = *rng.pick(&[Keep::Synced, torn, torn]);
-            let (at, ns) = (rng.between(10, 300) * MS, rng.between(1, 100) * MS);
-            return self.faults.push((at, Fault::Blackout { ns, keep }));
+            let at = rng.between(10, 300) * MS;
+            return self.faults.push((at, blackout(rng)));
         }
         for _ in 0..rng.between(1, 2) {
             let at = self.fault_time(rng);
@@ -283,10 +332,20 @@ impl Plan {
     }
 }
 
+/// All machines lose their power.
+fn blackout(rng: &mut Rng) -> Fault {
+    let torn = Keep::Torn(rng.between(1, 99) as u8);
+    let keep = *rng.pick(&[Keep::Synced, torn, torn]);
+    let ns = rng.between(1, 100) * MS;
+    Fault::Blackout { ns, keep }
+}
+
 /// How many worlds of a thousand have a rare fault of one sort.
 const RARE_PERMILLE: u64 = 100;
 /// How many of these have a power failure instead, of a thousand.
 const BLACKOUT_PERMILLE: u64 = 250;
+/// Worlds of a thousand whose disk is in trouble.
+const TROUBLE_PERMILLE: u64 = 80;
 /// How far a clock's rate may be off, millionths; see "Leases" in `docs/protocol.md`.
 pub(crate) const DRIFT_PPM: u32 = 50_000;
 /// A slow machine is late by this part of the lease at most.

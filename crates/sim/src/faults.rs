@@ -142,6 +142,12 @@ impl World {
             Fault::Mute { host, ns } => {
                 self.mute.borrow_mut().insert(host, now + ns);
             }
+            Fault::Disk { trouble, ns } => {
+                self.server.disk.borrow_mut().trouble(Some(trouble));
+                let then = Rc::clone(self);
+                let heal = move || then.server.disk.borrow_mut().trouble(None);
+                self.sched.at(now + ns, heal);
+            }
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
             Fault::Client { host, ns } => {
                 let room = self.rooms.borrow().get(&host).cloned();

@@ -1,7 +1,7 @@
 //! The room of the server: carries out what `logic::server::Server` says, and survives its death.
 
 use crate::clock::Clock;
-use crate::disk::{DiskRoom, UNIT, Units};
+use crate::disk::{Closed, DiskRoom, UNIT, Units};
 use crate::network::Beside;
 use crate::rare::{self, Rare};
 use crate::world::{NOBODY, World};
@@ -36,12 +36,44 @@ impl ServerRoom {
         }
     }
 
+    /// The process ends, since its disk could not be written or made stable. Somebody starts it
+    /// again.
+    fn stop(&self, world: &Rc<World>, why: String) {
+        if !self.disk.borrow().shaken() {
+            return world.fail(format!("the server stops: {why}"));
+        }
+        world.meet(Rare::Stopped.bit());
+        self.die(world, None);
+        self.revive(world);
+    }
+
+    fn revive(&self, world: &Rc<World>) {
+        let most = self.options.lease_ns / 8;
+        let delay = world.rng.borrow_mut().between(1_000_000, most);
+        let then = Rc::clone(world);
+        let at = world.sched.now() + delay;
+        world.sched.at(at, move || then.server.start(&then));
+    }
+
     pub(crate) fn up(&self) -> bool {
         self.machine.borrow().is_some()
     }
 
     /// Starts, or starts again with what the disk has.
     pub(crate) fn start(&self, world: &Rc<World>) {
+        if self.up() {
+            return;
+        }
+        let opened = self.disk.borrow_mut().open();
+        match opened {
+            Ok(()) => {}
+            Err(Closed::Disk(what)) if self.disk.borrow().troubled() => {
+                world.trace(|| format!("server does not start: {what}"));
+                world.meet(Rare::NotStarted.bit());
+                return self.revive(world);
+            }
+            Err(Closed::Disk(what) | Closed::Wrong(what)) => return world.fail(what),
+        }
         self.boots.set(self.boots.get() + 1);
         let known = self.disk.borrow().sessions();
         let epoch = self.boots.get() << 40;
@@ -63,12 +95,13 @@ impl ServerRoom {
         *self.machine.borrow_mut() = None;
         self.tick_at.set(None);
         let disk = &mut *self.disk.borrow_mut();
-        let recovered = match power {
-            Some(keep) => disk.power(keep),
-            None => disk.crash(),
-        };
-        if let Err(what) = recovered {
-            world.fail(what);
+        match power {
+            Some(keep) => {
+                if let Err(what) = disk.power(keep) {
+                    world.fail(what);
+                }
+            }
+            None => disk.die(),
         }
         world.net.server_died(world);
     }
@@ -100,7 +133,7 @@ impl ServerRoom {
 
     pub(crate) fn input(&self, world: &Rc<World>, input: Input) {
         let mut outputs = self.outputs.take();
-        {
+        let written = {
             let mut machine = self.machine.borrow_mut();
             let Some(server) = machine.as_mut() else {
                 return;
@@ -111,9 +144,13 @@ impl ServerRoom {
             let asked = server.oldest_question();
             server.handle(now, input, disk, &mut outputs);
             world.check_patience([asked, server.oldest_question()], now);
-            if let Err(what) = disk.write_out() {
-                world.fail(what);
-            }
+            disk.write_out()
+        };
+        if let Err(why) = written {
+            // Not one of these may be carried out: what they tell of could be lost.
+            outputs.clear();
+            self.outputs.replace(outputs);
+            return self.stop(world, why);
         }
         for output in outputs.drain(..) {
             self.output(world, output);
@@ -141,11 +178,18 @@ impl ServerRoom {
                 world.sched.at(world.sched.now() + delay, move || {
                     let server = &then.server;
                     if server.boots.get() == boot && server.up() {
-                        let ok = server.disk.borrow_mut().sync().is_ok();
+                        let synced = server.disk.borrow_mut().sync();
+                        let ok = synced.is_ok();
                         if ok {
                             server.disk.borrow_mut().answered(upto);
                         }
                         server.input(&then, Input::Synced { ticket, ok });
+                        if let Err(why) = synced
+                            && server.up()
+                        {
+                            then.meet(Rare::SyncFailed.bit());
+                            server.stop(&then, why);
+                        }
                     }
                 });
             }

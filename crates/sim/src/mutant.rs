@@ -17,9 +17,9 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All that a world can show. Of those of the store: what the end of the server's process is
-    /// enough for; the store's own tests find all.
-    pub const ALL: [Self; 19] = [
+    /// All that a world can show. Of those of the store: what no damage at rest is needed for; the
+    /// store's own tests find all.
+    pub const ALL: [Self; 25] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -39,6 +39,12 @@ impl Mutant {
         Self::Store(store::Mutant::ForgetsAnswers),
         Self::Store(store::Mutant::ReplaysTwice),
         Self::Store(store::Mutant::LosesTail),
+        Self::Store(store::Mutant::SyncsNothing),
+        Self::Store(store::Mutant::SyncsAgain),
+        Self::Store(store::Mutant::CheckpointsUnsynced),
+        Self::Store(store::Mutant::LeavesUnsynced),
+        Self::Store(store::Mutant::ForgetsNames),
+        Self::Store(store::Mutant::RemovesEarly),
     ];
 }
 

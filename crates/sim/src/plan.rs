@@ -122,6 +122,7 @@ impl Plan {
         let mut plan = Self::draw_usual(rng, size.is_small(seed));
         plan.draw_rarities(&mut Rng::new(!seed));
         plan.draw_mute(&mut Rng::new(seed.rotate_left(16)));
+        plan.draw_trouble(&mut Rng::new(!seed.rotate_left(16)));
         plan
     }
 

@@ -69,6 +69,12 @@ rare! {
     Mute: "a client left unanswered what it was asked",
     MuteFenced: "a client was fenced that answered nothing, but was there",
     Late: "what had been asked for too long ago was settled",
+    DiskFull: "the disk had no room for a change",
+    DiskFailed: "the disk could not read or write what was asked for",
+    BackRefused: "the disk refused what was written back",
+    SyncFailed: "a sync failed",
+    Stopped: "the server stopped, since its disk failed",
+    NotStarted: "the server could not be started, since its disk failed",
 }
 
 impl Rare {
@@ -158,8 +164,7 @@ pub(crate) fn of_client(output: &client::Output) -> u64 {
         client::Output::Event(event) => match event {
             client::Event::SessionLost => Rare::SessionLost.bit(),
             client::Event::DataLost { .. } => Rare::DataLost.bit(),
-            // No disk is full in these worlds.
-            client::Event::WriteBackRefused { .. } => 0,
+            client::Event::WriteBackRefused { .. } => Rare::BackRefused.bit(),
         },
         client::Output::Invalidate { what, .. } => match what {
             client::Invalidate::Inode { young: true, .. } => Rare::Young.bit(),

@@ -76,7 +76,12 @@ impl World {
             None => {}
         }
         let sched = Sched::new(START);
-        let disk = DiskRoom::new(&sched, &mut rng, (plan.costs().unsynced, store));
+        let disk = DiskRoom::new(
+            &sched,
+            &mut rng,
+            (plan.costs().unsynced, plan.troubles()),
+            store,
+        );
         let trace = Trace::new(options.trace);
         trace.line(START, || format!("{plan:?}"));
         Rc::new(Self {
@@ -389,6 +394,10 @@ impl World {
             self.fail(format!("the server has something left: {left_over}"));
         }
         let mut disk = self.server.disk.borrow_mut();
+        if let Err(what) = disk.settle() {
+            self.fail(what);
+            return None;
+        }
         if let Err(what) = disk.check() {
             self.fail(format!("the disk is damaged: {what}"));
         }

@@ -7,6 +7,7 @@
 mod power;
 mod reference;
 mod stored;
+mod trouble;
 
 use crate::exec::Sched;
 use crate::rare::Rare;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Keep;
 use stored::Stored;
+pub(crate) use trouble::{Trouble, Troubles};
 use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
 
 /// Bytes of a unit.
@@ -64,6 +66,11 @@ trait Volume {
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units);
     fn answer(&self, origin: Origin) -> Option<Outcome>;
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
+    /// What two names name, whatever is wrong with the disk.
+    fn before(&self, from: (Fid, &Name), to: (Fid, &Name)) -> (Option<Fid>, Option<Fid>) {
+        let named = |(dir, name)| self.lookup(dir, name).ok().flatten();
+        (named(from), named(to))
+    }
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
     fn orphans(&self) -> Vec<Fid>;
     fn open_session(&mut self, session: SessionId, now: Time);
@@ -75,14 +82,27 @@ trait Volume {
     fn files(&self) -> Vec<(Fid, Attr)>;
     fn write_out(&mut self) -> Result<(), String>;
     fn sync(&mut self) -> Result<(), String>;
-    /// The process died and another one takes over.
-    fn crash(&mut self) -> Result<(), String>;
+    /// The process died.
+    fn die(&mut self);
+    /// Another one takes over, if it is not open: up to which place changes are left.
+    fn open(&mut self) -> Result<Option<u64>, Closed>;
+    /// Something is wrong with the disk from now on; `None`: nothing any more.
+    fn trouble(&mut self, trouble: Option<Trouble>);
     /// The machine lost its power, and came back: up to which place changes are left.
     fn power(&mut self, keep: Keep) -> Result<u64, String>;
     /// The place of the latest change.
     fn position(&self) -> u64;
     /// What is wrong with the structure.
     fn check(&mut self) -> Result<(), String>;
+}
+
+/// Why a volume could not be opened.
+#[derive(Clone, Debug)]
+pub(crate) enum Closed {
+    /// The disk failed.
+    Disk(String),
+    /// What is there is not what was there.
+    Wrong(String),
 }
 
 /// A disk, the bytes beside messages, and a record of all changes.
@@ -101,18 +121,28 @@ pub(crate) struct DiskRoom {
     stable: u64,
     /// The power will fail: bytes are kept, to know what must be left.
     keeps_data: bool,
+    /// Something was logged since it was written out.
+    logged: bool,
+    /// Up to which place changes are with the operating system.
+    written: u64,
+    /// Something is wrong with the disk.
+    troubled: bool,
+    /// Something that its server need not live through was wrong with it since it was opened.
+    shaken: bool,
 }
 
 impl DiskRoom {
-    /// A new disk: one in four is the real store, and each whose power will fail.
+    /// A new disk: one in four is the real store, and each whose power will fail, or that will be
+    /// in trouble.
     pub(crate) fn new(
         sched: &Rc<Sched>,
         rng: &mut Rng,
-        (power_fails, mutant): (bool, Option<store::Mutant>),
+        (power_fails, troubles): (bool, Troubles),
+        mutant: Option<store::Mutant>,
     ) -> Self {
-        let stored = rng.chance(250) || power_fails;
+        let stored = rng.chance(250) || power_fails || troubles.any();
         let volume: Box<dyn Volume> = if stored {
-            Box::new(Stored::new(rng, power_fails, mutant))
+            Box::new(Stored::new(rng, (power_fails, troubles), mutant))
         } else {
             Box::new(Reference::new())
         };
@@ -127,6 +157,10 @@ impl DiskRoom {
             restored: Vec::new(),
             stable: 0,
             keeps_data: power_fails,
+            logged: false,
+            written: 0,
+            troubled: false,
+            shaken: false,
         }
     }
 
@@ -154,18 +188,40 @@ impl DiskRoom {
         self.bulks.len()
     }
 
-    /// The process died: what was only in its memory is gone, and another one takes over.
-    pub(crate) fn crash(&mut self) -> Result<(), String> {
+    /// The process died: what was only in its memory is gone.
+    pub(crate) fn die(&mut self) {
         self.bulks.clear();
-        if self.met.get() & Rare::Stored.bit() != 0 {
-            self.meet(Rare::Recovered);
+        self.volume.die();
+    }
+
+    /// Another process takes over. Nothing is missing of what the last one had handed to the
+    /// operating system; what it could not write has been told to nobody.
+    pub(crate) fn open(&mut self) -> Result<(), Closed> {
+        let Some(kept) = self.volume.open()? else {
+            return Ok(());
+        };
+        self.meet(Rare::Recovered);
+        if kept < self.written {
+            let written = self.written;
+            let what = format!("{written} records were written out, and {kept} are left");
+            return Err(Closed::Wrong(what));
         }
-        self.volume.crash()
+        self.applied
+            .retain(|change| change.lost || change.position <= kept);
+        self.written = self.volume.position();
+        self.logged = false;
+        self.shaken = self.troubled;
+        Ok(())
     }
 
     /// Hands what was applied to the operating system.
     pub(crate) fn write_out(&mut self) -> Result<(), String> {
-        self.volume.write_out()
+        if !std::mem::take(&mut self.logged) {
+            return Ok(());
+        }
+        self.volume.write_out()?;
+        self.written = self.volume.position();
+        Ok(())
     }
 
     /// Makes what was written out stable.
@@ -214,12 +270,10 @@ impl Disk for DiskRoom {
                 to,
                 new,
                 ..
-            } => (
-                self.volume.lookup(*from, name).ok().flatten(),
-                self.volume.lookup(*to, new).ok().flatten(),
-            ),
+            } => self.volume.before((*from, name), (*to, new)),
             _ => (None, None),
         };
+        self.logged |= op.changes();
         let (caller, origin) = by;
         // The cleaner may add records of its own behind that of the change.
         let position = self.volume.position() + 1;
@@ -230,6 +284,7 @@ impl Disk for DiskRoom {
             origin,
             data: &data,
         });
+        self.note_refused(&outcome);
         if matches!(op, Op::Reap { .. }) {
             self.meet(Rare::Reaped);
         }
@@ -253,6 +308,7 @@ impl Disk for DiskRoom {
 
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk) {
         let (outcome, units) = self.volume.read(fid, offset, len);
+        self.note_refused(&outcome);
         (outcome, self.hold(units))
     }
 
@@ -277,10 +333,12 @@ impl Disk for DiskRoom {
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {
+        self.logged = true;
         self.volume.open_session(session, now);
     }
 
     fn close_session(&mut self, session: SessionId) {
+        self.logged = true;
         self.volume.close_session(session);
     }
 

@@ -45,6 +45,8 @@ impl DiskRoom {
                 "fsync was answered for {stable} records, and {kept} are left"
             ));
         }
+        (self.written, self.logged) = (self.volume.position(), false);
+        (self.troubled, self.shaken) = (false, false);
         for change in &mut self.applied {
             change.lost |= change.position > kept;
         }

@@ -1,10 +1,10 @@
 //! The real store on a disk in memory. Here stamps become bytes and bytes become stamps: a unit's
 //! bytes are its stamp over and over, so that a unit that is torn, shifted or mixed is noticed.
 
-use super::{Change, UNIT, Units, Volume};
+use super::{Change, Closed, Trouble, Troubles, UNIT, Units, Volume};
 use crate::rng::Rng;
 use std::cell::RefCell;
-use store::{Apply, Keep, MemoryDisk, Mutant, Options, Store, fsck_memory};
+use store::{Apply, Keep, MemoryDisk, Mutant, Options, Store, StoreError, fsck_memory};
 use wire::{
     Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
 };
@@ -22,6 +22,9 @@ pub(super) struct Stored {
     checkpoint_bytes: u64,
     /// In a cell since listing a directory is an operation.
     store: RefCell<Store>,
+    open: bool,
+    /// How often it had been opened when its process died.
+    boots: u64,
 }
 
 fn bytes(units: &[u64]) -> Vec<u8> {
@@ -53,10 +56,19 @@ fn empty() -> Store {
 impl Stored {
     /// `steady`: checkpoints are made here and in no thread of their own, so that what a power
     /// failure leaves follows from the seed.
-    pub(super) fn new(rng: &mut Rng, steady: bool, mutant: Option<Mutant>) -> Self {
+    pub(super) fn new(
+        rng: &mut Rng,
+        (steady, troubles): (bool, Troubles),
+        mutant: Option<Mutant>,
+    ) -> Self {
+        // Room is reserved by the segment: a disk is full, and names are synced, when one ends.
+        let (segment, most) = match troubles.any() {
+            true => ((4, 12), 4),
+            false => ((8, 128), 64),
+        };
         let mut options = Options {
-            segment_bytes: rng.between(8, 128) << 10,
-            checkpoint_bytes: rng.between(1, 64) << 10,
+            segment_bytes: rng.between(segment.0, segment.1) << 10,
+            checkpoint_bytes: rng.between(1, most) << 10,
             checkpoint_ms: rng.between(0, 200),
             inline_bytes: *rng.pick(&[0, 512, 1024, 8192]),
             mutant,
@@ -74,6 +86,8 @@ impl Stored {
             options,
             checkpoint_bytes,
             store: RefCell::new(store),
+            open: true,
+            boots: 0,
         }
     }
 
@@ -137,6 +151,11 @@ impl Volume for Stored {
         self.store.borrow().lookup(dir, name)
     }
 
+    fn before(&self, from: (Fid, &Name), to: (Fid, &Name)) -> (Option<Fid>, Option<Fid>) {
+        let named = |(dir, name)| self.lookup(dir, name).ok().flatten();
+        self.disk.quietly(|| (named(from), named(to)))
+    }
+
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
         self.store.borrow().attr(fid)
     }
@@ -183,11 +202,12 @@ impl Volume for Stored {
     fn write_out(&mut self) -> Result<(), String> {
         let store = self.store.get_mut();
         let due = store.stats().changed_bytes > self.checkpoint_bytes;
-        let done = store.write_out().and_then(|()| match due {
-            true => store.checkpoint(),
-            false => Ok(()),
-        });
-        done.map_err(|error| error.to_string())
+        store.write_out().map_err(|error| error.to_string())?;
+        if due {
+            // One that fails is made again, and nobody but the log is told.
+            let _ = store.checkpoint();
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), String> {
@@ -198,17 +218,47 @@ impl Volume for Stored {
             .map_err(|error| error.to_string())
     }
 
-    fn crash(&mut self) -> Result<(), String> {
-        self.disk.crash(Keep::Written);
+    fn die(&mut self) {
+        self.boots = self.store.get_mut().boot();
+        *self.store.get_mut() = empty();
+        self.open = false;
+    }
+
+    fn open(&mut self) -> Result<Option<u64>, Closed> {
+        if self.open {
+            return Ok(None);
+        }
         let store = Store::open_in_memory(&self.disk, &self.options);
-        *self.store.get_mut() = store.map_err(|error| format!("recovery failed: {error}"))?;
-        Ok(())
+        let mut store = store.map_err(|error| {
+            let what = format!("recovery failed: {error}");
+            match error {
+                StoreError::NoSpace | StoreError::Io { .. } => Closed::Disk(what),
+                _ => Closed::Wrong(what),
+            }
+        })?;
+        // Each opening leaves a record, and so may one that failed behind it.
+        let opened = store.boot() - self.boots;
+        *self.store.get_mut() = store;
+        self.open = true;
+        Ok(Some(self.position() - opened))
+    }
+
+    fn trouble(&mut self, trouble: Option<Trouble>) {
+        match trouble {
+            None => {
+                self.disk.heal();
+                self.disk.set_capacity(1 << 40);
+            }
+            Some(Trouble::Full { spare }) => self.disk.leave_room(spare),
+            Some(Trouble::Errors(failure)) => self.disk.fail(failure),
+        }
     }
 
     fn power(&mut self, keep: Keep) -> Result<u64, String> {
         // The store must have let go of the disk before.
         *self.store.get_mut() = empty();
         self.disk.crash(keep);
+        self.disk.set_capacity(1 << 40);
         let failed = |error| format!("recovery failed: {error}");
         *self.store.get_mut() = Store::open_in_memory(&self.disk, &self.options).map_err(failed)?;
         let kept = self.position() - 1; // the last record is that of the opening

@@ -270,7 +270,14 @@ impl Pin {
 /// What a refusal says, or that the answer made no sense.
 fn refused<T>(world: &World, reply: &Reply) -> Result<T> {
     match reply.done {
-        Done::Refused(refusal) => Err(refusal),
+        Done::Refused(refusal) => {
+            if !world.plan.troubles().excuse(refusal) {
+                world.fail(format!(
+                    "a program is told {refusal:?}, and no disk is in trouble"
+                ));
+            }
+            Err(refusal)
+        }
         ref other => {
             world.fail(format!("the kernel does not expect the answer {other:?}"));
             Err(Refusal::Invalid)

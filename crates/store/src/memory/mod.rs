@@ -8,9 +8,9 @@
 mod fault;
 mod file;
 mod random;
+mod tamper;
 
 use crate::disk::{Disk, Files};
-use crate::value;
 use fault::{Course, Faults, broken};
 pub use fault::{Failure, Fault, Verb};
 use file::MemoryFile;
@@ -262,68 +262,6 @@ impl MemoryDisk {
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let mut state = self.state.lock();
         state.named(name).map(|file| file.bytes.clone())
-    }
-
-    /// Changes one byte behind the store's back. Is there such a byte?
-    pub fn flip(&self, name: &str, offset: u64) -> bool {
-        let mut state = self.state.lock();
-        let file = state.named(name);
-        file.is_some_and(|file| file.flip(offset as usize))
-    }
-
-    /// Removes a file behind the store's back. Was there one?
-    pub fn lose(&self, name: &str) -> bool {
-        let state = &mut *self.state.lock();
-        state.stable_names.remove(name);
-        state.pending.retain(|(of, _)| of != name);
-        let lost = state.names.remove(name).is_some();
-        state.drop_nameless();
-        lost
-    }
-
-    /// Changes a value of the committed index behind the store's back: the first whose key has
-    /// this byte at `offset`. Was there one?
-    pub fn flip_index(&self, offset: usize, byte: u8) -> bool {
-        let mut state = self.state.lock();
-        let mut all = state.index.iter_mut();
-        let found = all.find(|(key, _)| key.get(offset) == Some(&byte));
-        found.map(|(_, value)| value[0] ^= 0x40).is_some()
-    }
-
-    /// Puts bytes behind the end of a file, behind the store's back. Is there such a file?
-    pub fn extend(&self, name: &str, bytes: &[u8]) -> bool {
-        let mut state = self.state.lock();
-        let file = state.named(name);
-        file.map(|file| {
-            file.write(file.bytes.len(), bytes);
-            file.sync();
-        })
-        .is_some()
-    }
-
-    /// Adds a file with these bytes behind the store's back, if there is none of this name.
-    pub fn add(&self, name: &str, bytes: &[u8]) {
-        let state = &mut *self.state.lock();
-        if !state.names.contains_key(name) {
-            state.last_id += 1;
-            let mut file = MemoryFile::default();
-            file.write(0, bytes);
-            file.sync();
-            state.files.insert(state.last_id, file);
-            state.rename(name, Some(state.last_id));
-            state.sync_names();
-        }
-    }
-
-    /// Gives the `nth` value of the committed index (over and over) another content, under a right
-    /// checksum, behind the store's back. Was there one?
-    pub fn forge_index(&self, nth: usize, value: &[u8]) -> bool {
-        let mut state = self.state.lock();
-        let nth = nth % state.index.len().max(1);
-        let found = state.index.iter_mut().nth(nth);
-        found
-            .map(|(key, sealed)| *sealed = value::seal(key, value))
-            .is_some()
     }
 
     pub(crate) fn index_get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {

@@ -6,7 +6,7 @@
 
 mod names;
 
-use super::{Change, UNIT, Units, Volume};
+use super::{Change, Closed, Trouble, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use store::Keep;
 use wire::{
@@ -383,9 +383,13 @@ impl Volume for Reference {
         Ok(())
     }
 
-    fn crash(&mut self) -> std::result::Result<(), String> {
-        Ok(())
+    fn die(&mut self) {}
+
+    fn open(&mut self) -> std::result::Result<Option<u64>, Closed> {
+        Ok(None)
     }
+
+    fn trouble(&mut self, _: Option<Trouble>) {}
 
     fn power(&mut self, _: Keep) -> std::result::Result<u64, String> {
         Ok(self.changes)
