@@ -29,6 +29,9 @@ const PATIENCE_NS: Time = 400_000_000;
 /// A recall of names that is being answered.
 #[derive(Clone, Debug)]
 pub(super) struct Dropping {
+    /// From before the kernel was told. What a program has looked up since may have been looked up
+    /// after the kernel dropped it, although the look-up came here before the kernel's report.
+    stamp: u64,
     /// Notifications of its names that are not done.
     left: BTreeSet<u64>,
     /// The epoch is being raised: by which notification, and during which call.
@@ -60,12 +63,13 @@ impl Client {
         if keeps {
             return self.answer_recall(step, dir, epoch, None);
         }
-        let mut left = BTreeSet::new();
+        let (stamp, mut left) = (self.stamp(), BTreeSet::new());
         for name in names {
             let what = Invalidate::Name { dir, name };
             left.insert(self.invalidate(step, what, After::Names(dir, epoch)));
         }
         let dropping = Dropping {
+            stamp,
             left,
             raising: None,
             until: step.now + PATIENCE_NS,
@@ -121,10 +125,11 @@ impl Client {
         if !over {
             return self.raise_epoch(step, at);
         }
+        let stamp = dropping.stamp;
         self.dropping_names.remove(&at);
         let (dir, epoch) = at;
         if self.nodes.contains_key(&dir) {
-            self.answer_recall(step, dir, epoch, None);
+            self.say_returned(step, (dir, epoch), stamp, None);
         } else {
             self.answer_unknown(step, dir, epoch);
         }

@@ -92,6 +92,17 @@ impl Client {
         attr: Option<Attr>,
     ) {
         let stamp = self.stamp();
+        self.say_returned(step, (fid, epoch), stamp, attr);
+    }
+
+    /// Answers a recall by what was so at this stamp.
+    pub(super) fn say_returned(
+        &mut self,
+        step: &mut Step<'_>,
+        (fid, epoch): (Fid, Epoch),
+        stamp: u64,
+        attr: Option<Attr>,
+    ) {
         let node = self.node(fid);
         let (right, upto, hold) = (node.right, node.seen.max(epoch), node.hold(stamp));
         // A grant up to there that is still on its way must not be used after this has been said.
