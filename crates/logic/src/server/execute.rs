@@ -354,7 +354,7 @@ impl Server {
                 fid,
                 what: What::Keep(Right::None),
             };
-            self.ask(step, need, arrived);
+            self.ask(step, need, (arrived, step.now));
         }
     }
 

@@ -5,7 +5,7 @@
 //! two requests can wait for each other.
 
 use super::api::{Bulk, Conn, Disk, Output};
-use super::needs::{Needs, Plan};
+use super::needs::{Need, Needs, Plan};
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -112,6 +112,7 @@ impl Server {
             arrived: self.epoch,
             dropped: BTreeMap::new(),
             told: BTreeMap::new(),
+            asked: BTreeMap::new(),
             attrs: BTreeMap::new(),
         };
         // Most requests wait for nothing, and are never entered as waiting.
@@ -173,8 +174,15 @@ impl Server {
         if let Some(waiting) = self.waiting.get_mut(&seq) {
             let arrived = waiting.arrived;
             waiting.fids.extend(fids);
+            let mut asked = BTreeMap::new();
+            for Need { session, fid, .. } in &needs {
+                let key = (*session, *fid);
+                asked.insert(key, *waiting.asked.get(&key).unwrap_or(&step.now));
+            }
+            waiting.asked.clone_from(&asked);
             for need in needs {
-                self.ask(step, need, arrived);
+                let since = asked[&(need.session, need.fid)];
+                self.ask(step, need, (arrived, since));
             }
         }
         for confirm in confirms {

@@ -7,7 +7,7 @@ use super::table::{Ask, Asked, Holder};
 use super::{Server, Step};
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
-use wire::{Attr, Epoch, Fid, Hold, Recall, RequestId, Right, SessionId, ToClient, What};
+use wire::{Attr, Epoch, Fid, Hold, Recall, RequestId, Right, SessionId, Time, ToClient, What};
 
 /// The answer to a recall.
 pub(super) struct Returned {
@@ -21,7 +21,9 @@ pub(super) struct Returned {
 
 impl Server {
     /// Asks a client, unless the same has been asked already in a way that serves this request too.
-    pub(super) fn ask(&mut self, step: &mut Step<'_, impl Disk>, need: Need, arrived: Epoch) {
+    /// The request arrived at this epoch, and since this time the client is in its way.
+    pub(super) fn ask(&mut self, step: &mut Step<'_, impl Disk>, need: Need, at: (Epoch, Time)) {
+        let (arrived, since) = at;
         let Need { session, fid, what } = need;
         let file = self.files.entry(fid).or_default();
         let holder = file.holders.entry(session).or_default();
@@ -40,7 +42,7 @@ impl Server {
         holder.asks.push(Ask {
             epoch,
             what: what.clone(),
-            since: step.now,
+            since,
             sent: step.now,
         });
         self.asked.insert((session, fid));

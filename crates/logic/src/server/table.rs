@@ -23,6 +23,7 @@ pub(super) type Seq = u64;
 pub(super) struct Ask {
     pub(super) epoch: Epoch,
     pub(super) what: What,
+    /// Since when something has been asked for; earlier answers may have been in vain.
     pub(super) since: Time,
     pub(super) sent: Time,
 }
@@ -128,6 +129,8 @@ pub(super) struct Waiting {
     /// look-up, and when that was sent: by the stamps of the holder.
     pub(super) dropped: BTreeMap<(SessionId, Fid, Name), u64>,
     pub(super) told: BTreeMap<(SessionId, Fid, Name), u64>,
+    /// Since when a holder is in its way, without end since: answers in vain do not count.
+    pub(super) asked: BTreeMap<(SessionId, Fid), Time>,
     /// Attributes that Exclusive holders have said.
     pub(super) attrs: BTreeMap<Fid, Attr>,
 }

@@ -1,0 +1,304 @@
+//! Clients that do not say the truth. A restarted server is told of rights that exclude each other:
+//! who came first is believed; the other one's lease is not renewed, and it is fenced when it is
+//! over. And who answers every recall, but never gives what was asked for, is fenced as one that
+//! does not answer: others wait no longer for it.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+extern crate ariel_logic as logic;
+
+#[allow(dead_code)]
+#[path = "support/disk.rs"]
+mod disk;
+
+use disk::MemoryDisk;
+use logic::server::{Conn, Event, Input, Options, Output, Server};
+use wire::{
+    Access, Caller, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Right, SessionId, Set,
+    Time, ToClient, ToServer, VERSION,
+};
+
+const SECOND: Time = 1_000_000_000;
+const BOOT: u64 = 1 << 40;
+const FIRST: SessionId = 1;
+const SECOND_ONE: SessionId = 2;
+
+struct Cell {
+    server: Server,
+    disk: MemoryDisk,
+}
+
+impl Cell {
+    /// A server that has just been started again and knows both sessions.
+    fn new() -> Self {
+        Self::knows(vec![FIRST, SECOND_ONE])
+    }
+
+    fn knows(known: Vec<SessionId>) -> Self {
+        let options = Options::default();
+        Self {
+            server: Server::new(options, 0, BOOT, Fid::root(1), known),
+            disk: MemoryDisk::new(),
+        }
+    }
+
+    fn input(&mut self, now: Time, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.server.handle(now, input, &mut self.disk, &mut out);
+        out
+    }
+
+    fn says(&mut self, now: Time, from: Conn, message: ToServer) -> Vec<Output> {
+        let (bulk, bulk_len) = (0, 0);
+        self.input(
+            now,
+            Input::Message {
+                from,
+                message,
+                bulk,
+                bulk_len,
+            },
+        )
+    }
+
+    fn asks(&mut self, now: Time, session: SessionId, (id, op): (u64, Op)) -> Vec<Output> {
+        let request = Request {
+            id,
+            acked: 0,
+            op,
+            caller: Caller::default(),
+            hold: Hold::default(),
+            keeps: false,
+        };
+        self.says(now, session, ToServer::Request(request))
+    }
+
+    /// It greets, and says that it holds this right on the root.
+    fn comes(&mut self, now: Time, session: SessionId, rights: &[Right]) -> Vec<Output> {
+        let name = b"host".to_vec();
+        let hello = ToServer::Hello {
+            version: VERSION,
+            session,
+            name,
+        };
+        let mut out = self.says(now, session, hello);
+        for (part, &right) in rights.iter().enumerate() {
+            out.extend(self.holds(now, session, right, (part as u32, rights.len() as u32)));
+        }
+        out
+    }
+
+    fn holds(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        right: Right,
+        part: (u32, u32),
+    ) -> Vec<Output> {
+        let holding = Holding {
+            fid: Fid::root(1),
+            right,
+            hold: Hold::default(),
+        };
+        let (holdings, unseen) = (vec![holding], vec![]);
+        let message = ToServer::Reassert {
+            boot: BOOT,
+            part,
+            holdings,
+            unseen,
+        };
+        self.says(now, session, message)
+    }
+}
+
+fn is_believed(out: &[Output]) -> bool {
+    let told = |output: &Output| {
+        let Output::Send { message, .. } = output else {
+            return false;
+        };
+        *message == ToClient::Reasserted { boot: BOOT }
+    };
+    out.iter().any(told)
+}
+
+fn fenced(out: &[Output]) -> Vec<SessionId> {
+    let session = |output: &Output| match output {
+        Output::Event(Event::Fenced { session }) => Some(*session),
+        _ => None,
+    };
+    out.iter().filter_map(session).collect()
+}
+
+fn holder(cell: &Cell) -> Vec<(SessionId, Right)> {
+    let tokens = cell.server.tokens();
+    tokens
+        .iter()
+        .map(|token| (token.session, token.right))
+        .collect()
+}
+
+#[test]
+fn who_reasserts_first_is_believed_and_the_other_one_is_fenced_when_its_lease_is_over() {
+    for (one, other) in [
+        (Right::Exclusive, Right::Shared),
+        (Right::Shared, Right::Exclusive),
+        (Right::Exclusive, Right::Exclusive),
+        (Right::Transient, Right::Exclusive),
+    ] {
+        let mut cell = Cell::new();
+        assert!(is_believed(&cell.comes(SECOND, FIRST, &[one])));
+        let out = cell.comes(2 * SECOND, SECOND_ONE, &[other]);
+        assert!(!is_believed(&out), "{one:?} {other:?}");
+        // Said again, it is no truer; and its lease has not ended, so it is not fenced yet.
+        let out = cell.holds(3 * SECOND, SECOND_ONE, other, (0, 1));
+        assert!(!is_believed(&out), "{one:?} {other:?}");
+        assert_eq!(fenced(&out), []);
+        assert!(cell.server.figures().grace);
+        let out = cell.input(20 * SECOND, Input::Tick);
+        assert_eq!(fenced(&out), [SECOND_ONE], "{one:?} {other:?}");
+        assert_eq!(holder(&cell), [(FIRST, one)]);
+    }
+}
+
+#[test]
+fn rights_that_go_together_are_both_believed() {
+    for (one, other) in [
+        (Right::Shared, Right::Shared),
+        (Right::Shared, Right::Transient),
+        (Right::Exclusive, Right::None),
+    ] {
+        let mut cell = Cell::new();
+        assert!(is_believed(&cell.comes(SECOND, FIRST, &[one])));
+        assert!(is_believed(&cell.comes(SECOND, SECOND_ONE, &[other])));
+        assert!(!cell.server.figures().grace, "{one:?} {other:?}");
+    }
+}
+
+#[test]
+fn what_a_refused_client_said_in_other_parts_is_void_once_it_is_fenced() {
+    let mut cell = Cell::new();
+    let out = cell.comes(SECOND, SECOND_ONE, &[Right::Shared]);
+    assert!(is_believed(&out));
+    let out = cell.comes(SECOND, FIRST, &[Right::Shared, Right::Exclusive]);
+    assert!(!is_believed(&out));
+    let out = cell.input(20 * SECOND, Input::Tick);
+    assert_eq!(fenced(&out), [FIRST]);
+    assert_eq!(holder(&cell), [(SECOND_ONE, Right::Shared)]);
+}
+
+/// A liar's answer to a recall.
+type Lie = fn(Recall) -> ToServer;
+
+fn in_vain(recall: Recall, right: Right) -> ToServer {
+    let Recall { fid, epoch, .. } = recall;
+    ToServer::Returned {
+        fid,
+        epoch,
+        right,
+        upto: epoch,
+        hold: Hold::default(),
+        attr: None,
+    }
+}
+
+/// What the liar answers to what it is told: it confirms, and lies to recalls.
+fn answers(out: Vec<Output>, lie: Lie) -> Vec<ToServer> {
+    let answer = |output| match output {
+        Output::Send { to, message, .. } if to == FIRST => match message {
+            ToClient::Recall(recall) => Some(lie(recall)),
+            ToClient::Confirm { request } => Some(ToServer::Confirmed { request }),
+            _ => None,
+        },
+        _ => None,
+    };
+    out.into_iter().filter_map(answer).collect()
+}
+
+/// The liar, which has done something, is in the way of what the other one asks for. How long that
+/// one waits, and how often the liar has answered meanwhile.
+fn wait_for_the_liar(first: Vec<Op>, then: Op, lie: Lie) -> (Time, u64) {
+    let mut cell = Cell::knows(vec![]);
+    cell.comes(SECOND, FIRST, &[]);
+    cell.comes(SECOND, SECOND_ONE, &[]);
+    for (id, op) in (1..).zip(first) {
+        cell.asks(SECOND, FIRST, (id, op));
+    }
+    let mut out = cell.asks(SECOND, SECOND_ONE, (1, then));
+    let mut answered = 0;
+    for now in (1..200).map(|at| at * SECOND) {
+        out.extend(cell.input(now, Input::Tick));
+        let (sent, acked) = (now, 0);
+        out.extend(cell.says(now, FIRST, ToServer::KeepAlive { sent, acked }));
+        // As fast as it can, but time goes on.
+        for _ in 0..100 {
+            let done = |output: &Output| {
+                matches!(output, Output::Send { to, message: ToClient::Reply { .. }, .. }
+                    if *to == SECOND_ONE)
+            };
+            if out.iter().any(done) {
+                return (now - SECOND, answered);
+            }
+            for answer in answers(std::mem::take(&mut out), lie) {
+                answered += 1;
+                out.extend(cell.says(now, FIRST, answer));
+            }
+        }
+    }
+    panic!("the other one waits for ever");
+}
+
+#[test]
+fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
+    let (dir, name) = (Fid::root(1), Name::new(b"f").unwrap());
+    let make = |open| Op::Make {
+        dir,
+        name: Name::new(b"f").unwrap(),
+        make: Make::File,
+        mode: 0o644,
+        open,
+    };
+    let write = Some(Access {
+        read: true,
+        write: true,
+    });
+    let lookup = || Op::Lookup {
+        dir,
+        name: Name::new(b"f").unwrap(),
+    };
+    let set = Set {
+        mode: Some(0o700),
+        ..Set::default()
+    };
+    let unlink = Op::Unlink { dir, name };
+    let look = Op::GetAttr { fid: dir };
+    let cases: [(Vec<Op>, Op, Lie); 4] = [
+        // It gives nothing back.
+        (vec![look], Op::SetAttr { fid: dir, set }, |recall| {
+            in_vain(recall, Right::Shared)
+        }),
+        // It has the file to itself, and says nothing of its size.
+        (vec![make(write)], lookup(), |recall| {
+            in_vain(recall, Right::Exclusive)
+        }),
+        // It has dropped the name before anything else that it did.
+        (vec![make(None), lookup()], unlink.clone(), |recall| {
+            in_vain(recall, Right::Shared)
+        }),
+        // What it gives back is always older than what it was given.
+        (vec![make(write)], unlink, |recall| ToServer::Returned {
+            fid: recall.fid,
+            epoch: recall.epoch,
+            right: Right::None,
+            upto: 0,
+            hold: Hold::default(),
+            attr: None,
+        }),
+    ];
+    let options = Options::default();
+    let most = options.recall_ns + options.lease_ns + 2 * options.resend_ns;
+    for (case, (first, then, lie)) in cases.into_iter().enumerate() {
+        let (waited, answered) = wait_for_the_liar(first, then, lie);
+        assert!(answered > 10, "case {case}: it answered {answered} times");
+        assert!(waited <= most, "case {case}: {waited} ns");
+    }
+}
