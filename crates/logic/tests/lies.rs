@@ -302,3 +302,43 @@ fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
         assert!(waited <= most, "case {case}: {waited} ns");
     }
 }
+
+#[test]
+fn bytes_beside_what_has_no_use_for_them_are_let_go() {
+    let fid = Fid::root(1);
+    let (offset, len) = (0, 512);
+    let mode = wire::WriteMode::At;
+    let op = Op::Write {
+        fid,
+        offset,
+        len,
+        mode,
+    };
+    let write = ToServer::Request(Request {
+        id: 1,
+        acked: 0,
+        op,
+        caller: Caller::default(),
+        hold: Hold::default(),
+        keeps: false,
+    });
+    let hold = Hold::default();
+    let (greeted, stranger) = (FIRST, 99);
+    for (from, message) in [
+        (stranger, write),
+        (greeted, ToServer::Opens { fid, hold }),
+        (greeted, ToServer::Goodbye),
+    ] {
+        let mut cell = Cell::knows(vec![]);
+        cell.comes(SECOND, greeted, &[]);
+        let (bulk, bulk_len) = (5, len);
+        let input = Input::Message {
+            from,
+            message,
+            bulk,
+            bulk_len,
+        };
+        let out = cell.input(SECOND, input);
+        assert!(out.contains(&Output::Discard { bulk }), "{out:?}");
+    }
+}

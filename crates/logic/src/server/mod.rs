@@ -179,6 +179,10 @@ impl Server {
         message: ToServer,
         (bulk, bulk_len): (Bulk, u32),
     ) {
+        let asks = matches!(message, ToServer::Request(_)) && self.conns.contains_key(&from);
+        if !asks {
+            step.discard(bulk);
+        }
         if let ToServer::Hello {
             version,
             session,
