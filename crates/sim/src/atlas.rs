@@ -359,7 +359,7 @@ mod tests {
     fn every_kind_has_its_line_and_every_line_is_drawn() {
         let mut drawn = Vec::new();
         for seed in 0..3_000 {
-            let plan = Plan::draw(seed);
+            let plan = Plan::draw(seed, crate::plan::Size::default());
             for kind in plan.kinds() {
                 assert!(ATLAS.iter().any(|line| line.kind == kind), "{kind:?}");
                 drawn.push(kind);

@@ -3,8 +3,10 @@
 //! Guarantees: one thing happens at a time, in an order that depends on nothing but the order in
 //! which things were asked for; time passes only when nothing can happen at the present moment. A
 //! program, a system call and a kernel's notification are each a task, written as straight code; a
-//! task belongs to a machine and dies with it.
+//! task belongs to a machine and dies with it. Each has a sequence of random numbers of its own, a
+//! branch of that of whoever began it.
 
+use crate::rng::Rng;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -22,7 +24,7 @@ type Action = Box<dyn FnOnce()>;
 
 enum Item {
     Wake(TaskId),
-    Run(Action),
+    Run(Action, Rng),
 }
 
 struct Entry {
@@ -47,6 +49,12 @@ impl Ord for Entry {
     }
 }
 
+struct Task {
+    owner: u32,
+    rng: Rng,
+    body: Body,
+}
+
 /// The clock, the queue of what is to come, and the tasks.
 pub(crate) struct Sched {
     now: Cell<Time>,
@@ -54,12 +62,14 @@ pub(crate) struct Sched {
     queue: RefCell<BinaryHeap<Reverse<Entry>>>,
     ready: RefCell<VecDeque<TaskId>>,
     /// Whose, and what is left to do, by number; nothing of those that have ended.
-    tasks: RefCell<Vec<Option<(u32, Body)>>>,
+    tasks: RefCell<Vec<Option<Task>>>,
     current: Cell<TaskId>,
+    /// The sequence of what happens now.
+    rng: Rc<RefCell<Rng>>,
 }
 
 impl Sched {
-    pub(crate) fn new(start: Time) -> Rc<Self> {
+    pub(crate) fn new(start: Time, rng: Rng) -> Rc<Self> {
         Rc::new(Self {
             now: Cell::new(start),
             moments: Cell::new(0),
@@ -67,7 +77,21 @@ impl Sched {
             ready: RefCell::default(),
             tasks: RefCell::new(vec![None]), // nobody is number 0
             current: Cell::new(0),
+            rng: Rc::new(RefCell::new(rng)),
         })
+    }
+
+    /// The random numbers of what happens now.
+    pub(crate) fn rng(&self) -> &Rc<RefCell<Rng>> {
+        &self.rng
+    }
+
+    /// Does something with another sequence.
+    pub(crate) fn with_rng<T>(&self, rng: Rng, action: impl FnOnce() -> T) -> T {
+        let outer = self.rng.replace(rng);
+        let result = action();
+        self.rng.replace(outer);
+        result
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -82,7 +106,8 @@ impl Sched {
 
     /// Does something at a later time.
     pub(crate) fn at(&self, time: Time, action: impl FnOnce() + 'static) {
-        self.push(time, Item::Run(Box::new(action)));
+        let rng = self.rng.borrow_mut().branch();
+        self.push(time, Item::Run(Box::new(action), rng));
     }
 
     fn push(&self, time: Time, item: Item) {
@@ -92,9 +117,11 @@ impl Sched {
 
     /// Begins a task of a machine.
     pub(crate) fn spawn(&self, owner: u32, body: impl Future<Output = ()> + 'static) {
+        let rng = self.rng.borrow_mut().branch();
+        let body = Box::pin(body);
         let id = {
             let mut tasks = self.tasks.borrow_mut();
-            tasks.push(Some((owner, Box::pin(body))));
+            tasks.push(Some(Task { owner, rng, body }));
             tasks.len() - 1
         };
         self.wake(id);
@@ -110,7 +137,7 @@ impl Sched {
         for id in 0..tasks {
             let dead = {
                 let task = &mut self.tasks.borrow_mut()[id];
-                task.take_if(|(of, _)| *of == owner)
+                task.take_if(|task| task.owner == owner)
             };
             drop(dead); // only now, since dropping it may wake others
         }
@@ -137,20 +164,23 @@ impl Sched {
         self.now.set(entry.at.0);
         match entry.item {
             Item::Wake(id) => self.wake(id),
-            Item::Run(action) => action(),
+            Item::Run(action, rng) => self.with_rng(rng, action),
         }
         true
     }
 
     fn poll(&self, id: TaskId) {
         let task = self.tasks.borrow_mut().get_mut(id).and_then(Option::take);
-        let Some((owner, mut body)) = task else {
+        let Some(mut task) = task else {
             return;
         };
         self.current.set(id);
         let mut context = Context::from_waker(Waker::noop());
-        if body.as_mut().poll(&mut context).is_pending() {
-            self.tasks.borrow_mut()[id] = Some((owner, body));
+        let outer = self.rng.replace(task.rng);
+        let pending = task.body.as_mut().poll(&mut context).is_pending();
+        task.rng = self.rng.replace(outer);
+        if pending {
+            self.tasks.borrow_mut()[id] = Some(task);
         }
         self.current.set(0);
     }

@@ -3,6 +3,7 @@
 use crate::atlas::Fault;
 use crate::exec::Signal;
 use crate::rare::Rare;
+use crate::rng::{Branch, Rng};
 use crate::room::Room;
 use crate::world::{NOBODY, World};
 use logic::client::Client;
@@ -104,10 +105,12 @@ impl World {
 
     pub(crate) fn schedule_faults(self: &Rc<Self>) {
         let mut end = self.sched.now() + self.plan.span_ns;
-        for (at, fault) in self.plan.faults.clone() {
+        for (number, (at, fault)) in (0..).zip(self.plan.faults.clone()) {
             let at = self.sched.now() + at;
             let then = Rc::clone(self);
-            self.sched.at(at, move || then.fault(fault));
+            let rng = Rng::of(Branch::Fault, &[self.seed, number]);
+            let happen = || self.sched.at(at, move || then.fault(fault));
+            self.sched.with_rng(rng, happen);
             end = end.max(at + fault.length());
         }
         self.faults_end.set(end);

@@ -112,14 +112,8 @@ pub(crate) const CLOCKS: usize = 6;
 
 impl Plan {
     /// Draws everything that a seed fixes beforehand.
-    #[cfg(test)]
-    pub(crate) fn draw(seed: u64) -> Self {
-        Self::draw_with(seed, &mut Rng::new(seed), Size::default())
-    }
-
-    /// The same; what is left of the sequence is for the run.
-    pub(crate) fn draw_with(seed: u64, rng: &mut Rng, size: Size) -> Self {
-        let mut plan = Self::draw_usual(rng, size.is_small(seed));
+    pub(crate) fn draw(seed: u64, size: Size) -> Self {
+        let mut plan = Self::draw_usual(&mut Rng::new(seed), size.is_small(seed));
         plan.draw_rarities(&mut Rng::new(!seed));
         plan.draw_mute(&mut Rng::new(seed.rotate_left(16)));
         plan.draw_trouble(&mut Rng::new(!seed.rotate_left(16)));

@@ -1,25 +1,70 @@
-//! The generator of everything random in a world: one seed, one sequence (splitmix64).
+//! The generator of everything random in a world: a seed gives a sequence (splitmix64), and a
+//! sequence has branches, which are sequences of their own.
+//!
+//! Randomness follows causes. Whatever begins something, a task or something at a later time, gives
+//! it a branch of its own sequence ([`Sched`](crate::exec::Sched)); a call of a program begins a
+//! sequence that its number names. So what a call draws, and what follows from it, does not depend
+//! on what else happens in the world, and leaving that out does not change it.
 
 /// A seeded generator.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng {
+    state: u64,
+    /// Where the next branch begins.
+    branch: u64,
+}
+
+/// What the first number of a key says, so that no two uses name the same sequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Branch {
+    /// Of the world, not of anything in it.
+    World,
+    /// Of a machine.
+    Machine,
+    /// Of a call of a program.
+    Call,
+    /// Of a fault.
+    Fault,
+}
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Odd, and not the other one: branches do not follow the numbers.
+const BRANCH_STEP: u64 = 0xd134_2543_de82_ef95;
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
 
 impl Rng {
     /// The sequence of this seed.
     pub(crate) fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give neighbouring sequences.
-        let mut rng = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d);
+        let mut rng = Self {
+            state: seed.wrapping_mul(STEP) ^ 0x5851_f42d_4c95_7f2d,
+            branch: mix(seed ^ BRANCH_STEP),
+        };
         rng.next();
         rng
     }
 
+    /// The sequence of this key, one of its own for each.
+    pub(crate) fn of(branch: Branch, key: &[u64]) -> Self {
+        let mixed = |so_far: u64, &part: &u64| mix(so_far.wrapping_add(BRANCH_STEP) ^ part);
+        Self::new(key.iter().fold(branch as u64, mixed))
+    }
+
+    /// The next branch: what is drawn from it changes nothing here, nor the other way round.
+    pub(crate) fn branch(&mut self) -> Self {
+        self.branch = self.branch.wrapping_add(BRANCH_STEP);
+        Self::new(mix(self.branch))
+    }
+
     /// The next number.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.state = self.state.wrapping_add(STEP);
+        mix(self.state)
     }
 
     /// A number below `bound`; 0 if the bound is 0.
@@ -52,5 +97,39 @@ impl Rng {
             at -= weight;
         }
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_branch_and_its_stem_change_nothing_of_each_other() {
+        let mut stem = Rng::new(1);
+        let mut drawn = Rng::new(1);
+        drawn.next();
+        let (mut one, mut other) = (stem.branch(), drawn.branch());
+        assert_eq!(one.next(), other.next());
+        one.next();
+        assert_eq!(stem.branch().next(), drawn.branch().next());
+        assert_eq!(stem.next(), Rng::new(1).next());
+    }
+
+    #[test]
+    fn no_two_sequences_are_the_same() {
+        let mut met = BTreeSet::new();
+        for seed in 0..100 {
+            let mut rng = Rng::new(seed);
+            assert!(met.insert(rng.next()));
+            for _ in 0..100 {
+                assert!(met.insert(rng.branch().next()));
+            }
+            for index in 0..100 {
+                assert!(met.insert(Rng::of(Branch::Call, &[seed, index]).next()));
+                assert!(met.insert(Rng::of(Branch::Machine, &[seed, index]).next()));
+            }
+        }
     }
 }

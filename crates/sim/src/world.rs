@@ -17,7 +17,7 @@ use crate::network::{Beside, Network};
 use crate::plan::Plan;
 use crate::program::Program;
 use crate::rare::Rare;
-use crate::rng::Rng;
+use crate::rng::{Branch, Rng};
 use crate::room::Room;
 use crate::run::{Report, RunOptions};
 use crate::trace::Trace;
@@ -39,10 +39,21 @@ const PROMPT_NS: Time = SECOND;
 /// The owner of what belongs to no machine.
 pub(crate) const NOBODY: u32 = 0;
 
+/// What a machine does with random numbers of its own.
+#[derive(Clone, Copy)]
+enum Stage {
+    Joins,
+    Prepares,
+    Works,
+    Looks,
+}
+
 /// Everything that exists in a run.
 pub(crate) struct World {
     pub(crate) sched: Rc<Sched>,
-    pub(crate) rng: RefCell<Rng>,
+    pub(crate) seed: u64,
+    /// The random numbers of what happens now.
+    pub(crate) rng: Rc<RefCell<Rng>>,
     pub(crate) plan: Plan,
     pub(crate) net: Network,
     pub(crate) history: History,
@@ -66,8 +77,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, options: &RunOptions) -> Rc<Self> {
-        let mut rng = Rng::new(seed);
-        let mut plan = Plan::draw_with(seed, &mut rng, options.size);
+        let mut plan = Plan::draw(seed, options.size);
         let mut store = None;
         match options.mutant {
             Some(Mutant::Client(mutant)) => plan.client.mutant = Some(mutant),
@@ -75,10 +85,11 @@ impl World {
             Some(Mutant::Store(mutant)) => store = Some(mutant),
             None => {}
         }
-        let sched = Sched::new(START);
+        let sched = Sched::new(START, Rng::of(Branch::World, &[seed]));
+        let rng = Rc::clone(sched.rng());
         let disk = DiskRoom::new(
             &sched,
-            &mut rng,
+            &mut rng.borrow_mut(),
             (plan.costs().unsynced, plan.troubles()),
             store,
         );
@@ -91,7 +102,8 @@ impl World {
                 disk,
             ),
             sched,
-            rng: RefCell::new(rng),
+            seed,
+            rng,
             plan,
             net: Network::default(),
             history: History::default(),
@@ -182,9 +194,20 @@ impl World {
         !self.failed()
     }
 
+    /// Another machine.
     pub(crate) fn add_host(self: &Rc<Self>) -> Rc<Room> {
         self.last_host.set(self.last_host.get() + 1);
         let host = self.last_host.get();
+        self.as_machine(host, Stage::Joins, || self.join(host))
+    }
+
+    /// Does something with the random numbers of a machine: leaving out one changes no other.
+    fn as_machine<T>(&self, host: u32, stage: Stage, action: impl FnOnce() -> T) -> T {
+        let key = [self.seed, u64::from(host), stage as u64];
+        self.sched.with_rng(Rng::of(Branch::Machine, &key), action)
+    }
+
+    fn join(self: &Rc<Self>, host: u32) -> Rc<Room> {
         let (session, ahead) = {
             let mut rng = self.rng.borrow_mut();
             (rng.next() | 1, rng.below(10 * SECOND))
@@ -200,9 +223,11 @@ impl World {
     /// Mounts and starts programs as soon as the server has been heard.
     pub(crate) fn begin_host(self: &Rc<Self>, room: &Rc<Room>, go: &Signal<()>, first: bool) {
         let (world, room, go) = (Rc::clone(self), Rc::clone(room), go.clone());
+        let host = room.host;
         let programs = if first { 1 } else { self.plan.programs };
         *self.running.borrow_mut().entry(room.host).or_default() += programs;
-        self.sched.spawn(room.host, async move {
+        let stage = if first { Stage::Prepares } else { Stage::Works };
+        let begin = async move {
             if room.kernel().is_none() {
                 let root = loop {
                     match room.root() {
@@ -215,12 +240,14 @@ impl World {
             }
             let Some(kernel) = room.kernel() else { return };
             if first {
-                Program::new(&world, &kernel, room.host).prepare().await;
+                Program::new(&world, &kernel, (room.host, 0))
+                    .prepare()
+                    .await;
                 go.set(());
                 return world.program_ended(room.host);
             }
-            for _ in 0..world.plan.programs {
-                let mut program = Program::new(&world, &kernel, room.host);
+            for number in 1..=world.plan.programs {
+                let mut program = Program::new(&world, &kernel, (room.host, number));
                 let then = Rc::clone(&world);
                 world.sched.spawn(room.host, async move {
                     let operations = then.plan.operations;
@@ -229,7 +256,8 @@ impl World {
                 });
             }
             world.press(&kernel, room.host);
-        });
+        };
+        self.as_machine(host, stage, || self.sched.spawn(host, begin));
     }
 
     fn program_ended(&self, host: u32) {
@@ -334,12 +362,16 @@ impl World {
         for room in self.alive() {
             let (world, left) = (Rc::clone(self), Rc::clone(&left));
             left.set(left.get() + 1);
-            self.sched.spawn(NOBODY, async move {
+            let host = room.host;
+            let look = async move {
                 if let Some(kernel) = room.kernel() {
-                    Program::new(&world, &kernel, room.host).look_around().await;
+                    Program::new(&world, &kernel, (room.host, 0))
+                        .look_around()
+                        .await;
                 }
                 left.set(left.get() - 1);
-            });
+            };
+            self.as_machine(host, Stage::Looks, || self.sched.spawn(NOBODY, look));
         }
         let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
         if !self.until(patience, "the last look", || left.get() == 0) {

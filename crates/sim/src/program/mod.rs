@@ -8,6 +8,7 @@ use crate::disk::UNIT;
 use crate::history::{Effect, Fate, Seen};
 use crate::kernel::{Handle, Kernel, PAGE, PAGE_UNITS, Pin, Result};
 use crate::plan::{KINDS, Kind};
+use crate::rng::{Branch, Rng};
 use crate::world::World;
 use std::rc::Rc;
 use wire::{Access, Name, Refusal};
@@ -46,15 +47,18 @@ pub(crate) struct Program {
     world: Rc<World>,
     kernel: Rc<Kernel>,
     host: u32,
+    /// Among the programs of its machine; 0 prepares, and looks around at the end.
+    number: u32,
     handles: Vec<(Handle, u8)>,
 }
 
 impl Program {
-    pub(crate) fn new(world: &Rc<World>, kernel: &Rc<Kernel>, host: u32) -> Self {
+    pub(crate) fn new(world: &Rc<World>, kernel: &Rc<Kernel>, (host, number): (u32, u32)) -> Self {
         Self {
             world: Rc::clone(world),
             kernel: Rc::clone(kernel),
             host,
+            number,
             handles: Vec::new(),
         }
     }
@@ -97,6 +101,13 @@ impl Program {
         self.world.history.end(change, moment, fate);
     }
 
+    /// What is drawn from now on is that of a call: its own, whatever was drawn before.
+    fn draw_for(&self, call: u32) {
+        let key = [self.host, self.number, call].map(u64::from);
+        let key = [self.world.seed, key[0], key[1], key[2]];
+        *self.world.rng.borrow_mut() = Rng::of(Branch::Call, &key);
+    }
+
     /// Makes the directories and some of the files.
     pub(crate) async fn prepare(&mut self) {
         for dir in 0..self.world.plan.dirs {
@@ -118,7 +129,8 @@ impl Program {
 
     /// Does as many operations as asked.
     pub(crate) async fn run(&mut self, operations: u32) {
-        for _ in 0..operations {
+        for call in 1..=operations {
+            self.draw_for(call);
             let think = self.world.plan.think_ns;
             let pause = self.below(think + 1);
             if pause > 0 {
