@@ -5,6 +5,7 @@
 //! shows the same table.
 
 use crate::disk::{Trouble, Troubles};
+use crate::only::Strike;
 use crate::plan::Plan;
 use crate::rng::Rng;
 use store::Keep;
@@ -175,6 +176,13 @@ impl Plan {
         if self.weather.repeat_permille > 0 {
             kinds.push(Kind::Repetition);
         }
+        kinds.extend(self.strike.map(|(strike, _)| match strike {
+            Strike::Lose => Kind::Loss,
+            Strike::Repeat => Kind::Repetition,
+            Strike::Cut => Kind::Cut,
+            Strike::Restart => Kind::Restart,
+            Strike::Vanish => Kind::Vanish,
+        }));
         if self.drift_ppm.iter().any(|&ppm| ppm != 0) {
             kinds.push(Kind::Drift);
         }

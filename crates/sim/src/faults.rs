@@ -2,10 +2,12 @@
 
 use crate::atlas::Fault;
 use crate::exec::Signal;
+use crate::only::Strike;
 use crate::rare::Rare;
 use crate::rng::{Branch, Rng};
 use crate::room::Room;
 use crate::world::{NOBODY, World};
+use crate::wrong::wrong;
 use logic::client::Client;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -26,7 +28,7 @@ impl World {
             self.check_idle(host, session);
         }
         if !self.plan.may_be_fenced(host) {
-            self.fail(format!(
+            self.fail(wrong!(
                 "session {session} was fenced, and had not been silent for long"
             ));
         }
@@ -36,7 +38,7 @@ impl World {
         let room = self.rooms.borrow().get(&host).cloned();
         let room = room.filter(|room| room.alive() && room.session() == session);
         if room.is_some_and(|room| room.with(Client::serves)) {
-            self.fail(format!(
+            self.fail(wrong!(
                 "h{host} was fenced while it still used what it had: its lease was not over"
             ));
         }
@@ -58,7 +60,7 @@ impl World {
                     && right.max(token.right) == Right::Exclusive
                 {
                     let (a, b) = (room.host, token.right);
-                    self.fail(format!("{}: h{host} has {right:?}, h{a} {b:?}", token.fid));
+                    self.fail(wrong!("{}: h{host} has {right:?}, h{a} {b:?}", token.fid));
                 }
             }
         }
@@ -95,7 +97,9 @@ impl World {
         let ticks = 2 * server.resend_ns.min(server.lease_ns / 4) + server.lease_ns / 8;
         let most = server.recall_ns + server.lease_ns + ticks;
         if after.is_some_and(|asked| now > asked + most) {
-            self.fail("the server waits for an answer for longer than it may".into());
+            self.fail(wrong!(
+                "the server waits for an answer for longer than it may"
+            ));
         }
         let late = |asked: &Time| now > asked + server.recall_ns;
         if before.filter(late).is_some() && after.filter(late).is_none() {
@@ -105,13 +109,16 @@ impl World {
 
     pub(crate) fn schedule_faults(self: &Rc<Self>) {
         let mut end = self.sched.now() + self.plan.span_ns;
-        for (number, (at, fault)) in (0..).zip(self.plan.faults.clone()) {
+        for (&number, (at, fault)) in self.fault_numbers.iter().zip(self.plan.faults.clone()) {
             let at = self.sched.now() + at;
             let then = Rc::clone(self);
-            let rng = Rng::of(Branch::Fault, &[self.seed, number]);
-            let happen = || self.sched.at(at, move || then.fault(fault));
+            let rng = Rng::of(Branch::Fault, &[self.key, u64::from(number)]);
+            let happen = || self.sched.at(at, move || then.fault(number, fault));
             self.sched.with_rng(rng, happen);
             end = end.max(at + fault.length());
+        }
+        if self.plan.strike.is_some() {
+            end += 2 * self.plan.server.resend_ns;
         }
         self.faults_end.set(end);
         let then = Rc::clone(self);
@@ -123,8 +130,36 @@ impl World {
         });
     }
 
-    fn fault(self: &Rc<Self>, fault: Fault) {
-        self.trace(|| format!("{fault:?}"));
+    /// A message to or from this machine is about to leave while faults happen: what is done to it.
+    pub(crate) fn strikes(self: &Rc<Self>, host: u32) -> Option<Strike> {
+        let (strike, at) = self.plan.strike?;
+        // It ends before the faults are over.
+        let ns = self.plan.server.resend_ns;
+        let end = self.faults_end.get();
+        if end == Time::MAX || self.sched.now() + 2 * ns >= end {
+            return None;
+        }
+        let message = self.exposed.get() + 1;
+        self.exposed.set(message);
+        if message != at {
+            return None;
+        }
+        self.trace(|| format!("h{host}: message {message}: {strike:?}"));
+        let fault = match strike {
+            Strike::Lose | Strike::Repeat => return Some(strike),
+            Strike::Cut => Fault::Cut { host, ns },
+            Strike::Restart => Fault::Server { ns },
+            Strike::Vanish => Fault::Client { host, ns },
+        };
+        // The machine that sends it is in the middle of a step.
+        let then = Rc::clone(self);
+        self.sched
+            .at(self.sched.now(), move || then.fault(0, fault));
+        Some(strike)
+    }
+
+    fn fault(self: &Rc<Self>, number: u32, fault: Fault) {
+        self.trace(|| format!("fault {number}: {fault:?}"));
         let now = self.sched.now();
         match fault {
             Fault::Silence { host, ways, ns } => self.net.silence(self, host, (ways, ns)),
@@ -188,7 +223,7 @@ impl World {
     }
 
     fn another_client(self: &Rc<Self>) {
-        let room = self.add_host();
+        let room = self.another_host();
         let go = Signal::new(&self.sched);
         self.begin_host(&room, &go, false);
     }

@@ -5,6 +5,7 @@ use crate::disk::{Closed, DiskRoom, UNIT, Units};
 use crate::network::Beside;
 use crate::rare::{self, Rare};
 use crate::world::{NOBODY, World};
+use crate::wrong::wrong;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,7 +41,7 @@ impl ServerRoom {
     /// again.
     fn stop(&self, world: &Rc<World>, why: String) {
         if !self.disk.borrow().shaken() {
-            return world.fail(format!("the server stops: {why}"));
+            return world.fail(wrong!("the server stops: {why}"));
         }
         world.meet(Rare::Stopped.bit());
         self.die(world, None);
@@ -72,7 +73,9 @@ impl ServerRoom {
                 world.meet(Rare::NotStarted.bit());
                 return self.revive(world);
             }
-            Err(Closed::Disk(what) | Closed::Wrong(what)) => return world.fail(what),
+            Err(Closed::Disk(what) | Closed::Wrong(what)) => {
+                return world.fail(wrong!("the disk does not open: {what}"));
+            }
         }
         self.boots.set(self.boots.get() + 1);
         let known = self.disk.borrow().sessions();
@@ -97,8 +100,8 @@ impl ServerRoom {
         let disk = &mut *self.disk.borrow_mut();
         match power {
             Some(keep) => {
-                if let Err(what) = disk.power(keep) {
-                    world.fail(what);
+                if let Err(wrong) = disk.power(keep) {
+                    world.fail(wrong);
                 }
             }
             None => disk.die(),
@@ -198,7 +201,7 @@ impl ServerRoom {
             }
             Output::Close { conn, violation } => {
                 if let Some(violation) = violation.filter(|_| !world.net.is_closed(conn)) {
-                    world.fail(format!("the server finds a client at fault: {violation:?}"));
+                    world.fail(wrong!("the server finds a client at fault: {violation:?}"));
                 }
                 world.net.close(world, conn);
             }

@@ -7,6 +7,7 @@
 
 use crate::atlas::Ways;
 use crate::disk::Units;
+use crate::only::Strike;
 use crate::rare::Rare;
 use crate::world::{NOBODY, World};
 use logic::client;
@@ -266,9 +267,20 @@ impl Network {
     }
 
     /// When a message arrives: never, once or twice.
-    fn arrivals(&self, world: &World, host: u32, (way, keeps): (usize, bool)) -> [Option<Time>; 2] {
+    fn arrivals(
+        &self,
+        world: &Rc<World>,
+        host: u32,
+        (way, keeps): (usize, bool),
+    ) -> [Option<Time>; 2] {
         self.messages.set(self.messages.get() + 1);
         let mut arrivals = [None; 2];
+        let strike = world
+            .strikes(host)
+            .filter(|strike| !keeps || strike.ends_link());
+        if strike.is_some_and(|strike| strike != Strike::Repeat) {
+            return arrivals;
+        }
         let mut links = self.links.borrow_mut();
         let Some(link) = links.get_mut(&host) else {
             return arrivals;
@@ -278,11 +290,12 @@ impl Network {
         // At both ends it is the machine that is slow, not the network.
         let late_ns = world.late_ns(host) + world.late_ns(NOBODY);
         let stormy = world.faults_on();
-        if stormy && !keeps && rng.chance(weather.loss_permille) {
+        if stormy && !keeps && rng.chance(weather.loss_permille) && world.loses(host) {
             world.meet(Rare::MessageLost.bit());
             return arrivals;
         }
-        let twice = stormy && !keeps && rng.chance(weather.repeat_permille);
+        let drawn = stormy && !keeps && rng.chance(weather.repeat_permille) && world.repeats(host);
+        let twice = drawn || strike.is_some();
         if twice {
             world.meet(Rare::MessageTwice.bit());
         }

@@ -3,6 +3,7 @@
 
 use crate::atlas::Fault;
 use crate::network::Weather;
+use crate::only::Strike;
 use crate::rng::Rng;
 use wire::Time;
 
@@ -105,6 +106,8 @@ pub(crate) struct Plan {
     pub(crate) severe: bool,
     /// How much faster than the world's the clocks run, millionths: the server's, the clients'.
     pub(crate) drift_ppm: [i64; CLOCKS],
+    /// What else goes wrong, and at which message: no seed draws it.
+    pub(crate) strike: Option<(Strike, u32)>,
 }
 
 /// Clocks of a world; machines beyond these share them.
@@ -166,6 +169,7 @@ impl Plan {
             faults: Vec::new(),
             severe,
             drift_ppm: [0; CLOCKS],
+            strike: None,
         };
         if small {
             plan.span_ns = 10 * MS + u64::from(plan.operations) * plan.usual_ns();

@@ -52,7 +52,7 @@ impl Rng {
     /// The sequence of this key, one of its own for each.
     pub(crate) fn of(branch: Branch, key: &[u64]) -> Self {
         let mixed = |so_far: u64, &part: &u64| mix(so_far.wrapping_add(BRANCH_STEP) ^ part);
-        Self::new(key.iter().fold(branch as u64, mixed))
+        Self::new(key.iter().fold(mixed(0, &(branch as u64)), mixed))
     }
 
     /// The next branch: what is drawn from it changes nothing here, nor the other way round.

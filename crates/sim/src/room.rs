@@ -8,6 +8,7 @@ use crate::kernel::Kernel;
 use crate::network::Beside;
 use crate::rare;
 use crate::world::World;
+use crate::wrong::wrong;
 use logic::client::{Call, Client, Done, Event, Input, Options, Output, Piece};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -197,7 +198,7 @@ impl Room {
             } => {
                 let calls = self.calls.borrow();
                 let Some(waiting) = calls.get(&ticket) else {
-                    return world.fail(format!("bytes of the unknown call {ticket} are used"));
+                    return world.fail(wrong!("bytes of the unknown call {ticket} are used"));
                 };
                 let from = &waiting.units[units(from)..][..units(len)];
                 self.slots.borrow_mut()[place(slot, at)..][..units(len)].copy_from_slice(from);
@@ -246,7 +247,7 @@ impl Room {
 
     fn answer(&self, world: &Rc<World>, ticket: u64, done: Done, beside: &Units) {
         let Some(waiting) = self.calls.borrow_mut().remove(&ticket) else {
-            return world.fail(format!("the call {ticket} is answered twice: {done:?}"));
+            return world.fail(wrong!("the call {ticket} is answered twice: {done:?}"));
         };
         let units = match &done {
             Done::Read { pieces } => self.gather(pieces, beside),

@@ -1,9 +1,11 @@
 //! The run of one seed, and what many of them came to.
 
 use crate::mutant::Mutant;
-use crate::plan::Size;
+use crate::only::{CallId, Only, OnlyError};
+use crate::plan::{Plan, Size};
 use crate::rare::Rare;
 use crate::world::World;
+use crate::wrong::Wrong;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run is made.
@@ -13,6 +15,8 @@ pub struct RunOptions {
     pub mutant: Option<Mutant>,
     /// How large the worlds are.
     pub size: Size,
+    /// What takes part of what the seed draws.
+    pub only: Only,
     /// Keep a line for everything that happens.
     pub trace: bool,
 }
@@ -24,6 +28,8 @@ pub struct Report {
     pub calls: u64,
     /// Messages sent.
     pub messages: u64,
+    /// Those of them at which something else could go wrong, where something does: see `Strike`.
+    pub exposed: u64,
     /// Values judged: units, sizes and modes of files, and names.
     pub values: u64,
     /// Values of which too many calls were open at once to judge them.
@@ -89,6 +95,7 @@ impl Report {
     fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.messages += other.messages;
+        self.exposed += other.exposed;
         self.values += other.values;
         self.unknown += other.unknown;
         self.steps += other.steps;
@@ -103,6 +110,8 @@ impl Report {
 pub struct Failure {
     /// The seed, which shows it again.
     pub seed: u64,
+    /// The kind of violation: the same for all runs that fail in the same way.
+    pub class: String,
     /// What is wrong.
     pub what: String,
     /// The trace, if it was asked for.
@@ -119,19 +128,65 @@ pub fn run_seed(seed: u64, options: &RunOptions) -> Result<Report, Failure> {
 
 /// Runs one seed; also returns the trace, which is empty unless it was asked for.
 pub fn run_traced(seed: u64, options: &RunOptions) -> (Result<Report, Failure>, Vec<String>) {
+    let Run { outcome, trace, .. } = play(seed, options);
+    let failure = |wrong: Wrong| Failure {
+        seed,
+        class: wrong.class,
+        what: wrong.what,
+        trace: trace.clone(),
+    };
+    (outcome.map_err(failure), trace)
+}
+
+/// Is everything there that these options name?
+///
+/// # Errors
+/// If the world of the seed does not have it.
+pub fn check(seed: u64, options: &RunOptions) -> Result<(), OnlyError> {
+    options.only.check(&Plan::draw(seed, options.size))
+}
+
+/// A run and what took part.
+pub(crate) struct Run {
+    pub(crate) outcome: Result<Report, Wrong>,
+    pub(crate) played: Played,
+    trace: Vec<String>,
+}
+
+/// What took part in a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Played {
+    pub(crate) machines: Vec<u32>,
+    /// Calls, in the order in which they began.
+    pub(crate) calls: Vec<CallId>,
+    pub(crate) faults: Vec<u32>,
+    /// Messages that were or would have been lost, and those that arrive twice.
+    pub(crate) losses: u32,
+    pub(crate) repetitions: u32,
+    pub(crate) messages: u64,
+}
+
+/// Runs one seed.
+pub(crate) fn play(seed: u64, options: &RunOptions) -> Run {
     let world = World::new(seed, options);
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
     let outcome = outcome.unwrap_or_else(|panic| {
         world.sched.clear();
-        Err(format!("panic: {}", message(&*panic)))
+        let what = message(&*panic);
+        Err(Wrong::new(panic_class(&what), format!("panic: {what}")))
     });
-    let lines = world.lines();
-    let failure = |what| Failure {
-        seed,
-        what,
-        trace: lines.clone(),
-    };
-    (outcome.map_err(failure), lines)
+    Run {
+        outcome,
+        played: world.played(),
+        trace: world.lines(),
+    }
+}
+
+/// The kind of a panic: its first line without the numbers.
+fn panic_class(what: &str) -> String {
+    let first = what.lines().next().unwrap_or_default();
+    let letters = first.chars().filter(|letter| !letter.is_ascii_digit());
+    format!("panic: {}", letters.collect::<String>())
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {

@@ -14,13 +14,16 @@ use crate::judge::{self, Case, Judged};
 use crate::kernel::Kernel;
 use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
+use crate::only::{Extra, Only};
+use crate::part::Stage;
 use crate::plan::Plan;
 use crate::program::Program;
 use crate::rare::Rare;
 use crate::rng::{Branch, Rng};
 use crate::room::Room;
-use crate::run::{Report, RunOptions};
+use crate::run::{Played, Report, RunOptions};
 use crate::trace::Trace;
+use crate::wrong::{Wrong, wrong};
 use logic::client::{self, Call, Done};
 use logic::server::{self, Conn};
 use std::cell::{Cell, RefCell};
@@ -39,19 +42,16 @@ const PROMPT_NS: Time = SECOND;
 /// The owner of what belongs to no machine.
 pub(crate) const NOBODY: u32 = 0;
 
-/// What a machine does with random numbers of its own.
-#[derive(Clone, Copy)]
-enum Stage {
-    Joins,
-    Prepares,
-    Works,
-    Looks,
-}
-
 /// Everything that exists in a run.
 pub(crate) struct World {
     pub(crate) sched: Rc<Sched>,
-    pub(crate) seed: u64,
+    /// What the random numbers of the run begin with.
+    pub(crate) key: u64,
+    /// What takes part of what the seed draws.
+    pub(crate) only: Only,
+    /// Which of the seed's faults are in the plan.
+    pub(crate) fault_numbers: Vec<u32>,
+    pub(crate) played: RefCell<Played>,
     /// The random numbers of what happens now.
     pub(crate) rng: Rc<RefCell<Rng>>,
     pub(crate) plan: Plan,
@@ -62,7 +62,7 @@ pub(crate) struct World {
     /// Rare things that happened: see [`Rare`].
     met: Cell<u64>,
     pub(crate) rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
-    last_host: Cell<u32>,
+    pub(crate) last_host: Cell<u32>,
     pub(crate) sessions: RefCell<BTreeMap<SessionId, u32>>,
     pub(crate) fenced: RefCell<BTreeSet<SessionId>>,
     /// Machines that are slow: until when, by how much.
@@ -72,12 +72,19 @@ pub(crate) struct World {
     /// Programs that run, by machine.
     pub(crate) running: RefCell<BTreeMap<u32, u32>>,
     pub(crate) faults_end: Cell<Time>,
-    failure: RefCell<Option<String>>,
+    /// Messages so far at which something else could go wrong, where something does.
+    pub(crate) exposed: Cell<u32>,
+    failure: RefCell<Option<Wrong>>,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, options: &RunOptions) -> Rc<Self> {
         let mut plan = Plan::draw(seed, options.size);
+        let only = options.only.clone();
+        let key = match only.salt {
+            0 => seed,
+            salt => Rng::of(Branch::World, &[seed, u64::from(salt)]).next(),
+        };
         let mut store = None;
         match options.mutant {
             Some(Mutant::Client(mutant)) => plan.client.mutant = Some(mutant),
@@ -85,12 +92,15 @@ impl World {
             Some(Mutant::Store(mutant)) => store = Some(mutant),
             None => {}
         }
-        let sched = Sched::new(START, Rng::of(Branch::World, &[seed]));
+        // Which disk it is does not depend on what is left out.
+        let (power_fails, troubles) = (plan.costs().unsynced, plan.troubles());
+        let fault_numbers = only.apply(&mut plan);
+        let sched = Sched::new(START, Rng::of(Branch::World, &[key]));
         let rng = Rc::clone(sched.rng());
         let disk = DiskRoom::new(
             &sched,
             &mut rng.borrow_mut(),
-            (plan.costs().unsynced, plan.troubles()),
+            (power_fails, troubles),
             store,
         );
         let trace = Trace::new(options.trace);
@@ -102,7 +112,10 @@ impl World {
                 disk,
             ),
             sched,
-            seed,
+            key,
+            only,
+            fault_numbers,
+            played: RefCell::default(),
             rng,
             plan,
             net: Network::default(),
@@ -117,6 +130,7 @@ impl World {
             mute: RefCell::default(),
             running: RefCell::default(),
             faults_end: Cell::new(Time::MAX),
+            exposed: Cell::new(0),
             failure: RefCell::new(None),
         })
     }
@@ -131,9 +145,9 @@ impl World {
     }
 
     /// Something is wrong; the first such thing counts.
-    pub(crate) fn fail(&self, what: String) {
-        self.trace(|| format!("FAILURE {what}"));
-        self.failure.borrow_mut().get_or_insert(what);
+    pub(crate) fn fail(&self, wrong: Wrong) {
+        self.trace(|| format!("FAILURE {}", wrong.what));
+        self.failure.borrow_mut().get_or_insert(wrong);
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
@@ -187,24 +201,22 @@ impl World {
             let late = self.sched.now() > deadline || self.trace.steps() > STEPS;
             if late || !self.sched.step() {
                 let open = self.history.unreturned(self.sched.now()).join("; ");
-                self.fail(format!("{what} does not end: {open}"));
+                let class = format!("{what} does not end");
+                self.fail(Wrong::new(&class, format!("{class}: {open}")));
                 return false;
             }
         }
         !self.failed()
     }
 
-    /// Another machine.
-    pub(crate) fn add_host(self: &Rc<Self>) -> Rc<Room> {
+    /// A machine that takes the place of another one.
+    pub(crate) fn another_host(self: &Rc<Self>) -> Rc<Room> {
         self.last_host.set(self.last_host.get() + 1);
-        let host = self.last_host.get();
-        self.as_machine(host, Stage::Joins, || self.join(host))
+        self.add_host(self.last_host.get())
     }
 
-    /// Does something with the random numbers of a machine: leaving out one changes no other.
-    fn as_machine<T>(&self, host: u32, stage: Stage, action: impl FnOnce() -> T) -> T {
-        let key = [self.seed, u64::from(host), stage as u64];
-        self.sched.with_rng(Rng::of(Branch::Machine, &key), action)
+    fn add_host(self: &Rc<Self>, host: u32) -> Rc<Room> {
+        self.as_machine(host, Stage::Joins, || self.join(host))
     }
 
     fn join(self: &Rc<Self>, host: u32) -> Rc<Room> {
@@ -255,7 +267,9 @@ impl World {
                     then.program_ended(program.host());
                 });
             }
-            world.press(&kernel, room.host);
+            if world.only.has(Extra::Pressure) {
+                world.press(&kernel, room.host);
+            }
         };
         self.as_machine(host, stage, || self.sched.spawn(host, begin));
     }
@@ -292,7 +306,7 @@ impl World {
     }
 
     /// One whole run.
-    pub(crate) fn run(self: &Rc<Self>) -> Result<Report, String> {
+    pub(crate) fn run(self: &Rc<Self>) -> Result<Report, Wrong> {
         let judged = self.stages().unwrap_or_default();
         self.sched.clear();
         for room in self.rooms.borrow().values() {
@@ -304,6 +318,7 @@ impl World {
             None => Ok(Report {
                 calls: self.history.calls(),
                 messages: self.net.messages.get(),
+                exposed: u64::from(self.exposed.get()),
                 values: judged.values,
                 unknown: judged.unknown,
                 steps: self.trace.steps(),
@@ -326,7 +341,9 @@ impl World {
     fn stages(self: &Rc<Self>) -> Option<Judged> {
         self.server.start(self);
         let go = Signal::new(&self.sched);
-        let rooms: Vec<Rc<Room>> = (0..self.plan.clients).map(|_| self.add_host()).collect();
+        let first = (1..=self.plan.clients).filter(|&host| self.only.has_machine(host));
+        let rooms: Vec<Rc<Room>> = first.map(|host| self.add_host(host)).collect();
+        self.last_host.set(self.plan.clients);
         self.begin_host(&rooms[0], &go, true);
         let ended = |world: &Self| world.running.borrow().values().all(|count| *count == 0);
         if !self.until(30 * SECOND, "the preparation", || ended(self)) {
@@ -346,7 +363,7 @@ impl World {
         let undisturbed = !self.plan.costs().late;
         let longest_ns = self.history.longest_ns.get();
         if undisturbed && longest_ns > PROMPT_NS {
-            self.fail(format!(
+            self.fail(wrong!(
                 "a call took {} ms, and nothing was lost",
                 longest_ns / MS
             ));
@@ -391,12 +408,12 @@ impl World {
                     .wait()
                     .await;
                 if reply.done != Done::Nothing {
-                    world.fail(format!("leaving was answered with {:?}", reply.done));
+                    world.fail(wrong!("leaving was answered with {:?}", reply.done));
                 }
                 world.history.returned(call, world.sched.now());
                 left.set(left.get() - 1);
                 if room.with(client::Client::figures).dirty > 0 {
-                    world.fail(format!("h{} left with dirty blocks", room.host));
+                    world.fail(wrong!("h{} left with dirty blocks", room.host));
                 }
             });
         }
@@ -423,15 +440,15 @@ impl World {
             .left_over()
             .filter(|_| !self.plan.loses_anybody());
         if let Some(left_over) = left_over {
-            self.fail(format!("the server has something left: {left_over}"));
+            self.fail(wrong!("the server has something left: {left_over}"));
         }
         let mut disk = self.server.disk.borrow_mut();
         if let Err(what) = disk.settle() {
-            self.fail(what);
+            self.fail(wrong!("the disk does not come to rest: {what}"));
             return None;
         }
         if let Err(what) = disk.check() {
-            self.fail(format!("the disk is damaged: {what}"));
+            self.fail(wrong!("the disk is damaged: {what}"));
         }
         let mut left = BTreeMap::new();
         let mut names: BTreeMap<(Fid, Name), Fid> = BTreeMap::new();
@@ -455,8 +472,8 @@ impl World {
         };
         match judge::judge(&case) {
             Ok(judged) => Some(judged),
-            Err(what) => {
-                self.fail(what);
+            Err(wrong) => {
+                self.fail(wrong);
                 None
             }
         }

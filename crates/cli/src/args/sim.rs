@@ -1,5 +1,7 @@
 //! The command line of `ariel sim`.
 
+use sim::Only;
+
 /// How large simulated worlds are.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum SimSize {
@@ -18,6 +20,11 @@ Examples:
   ariel sim --forever           worlds from a random seed on, until Ctrl-C
   ariel sim --mutants           a test of the judge: which planted faults does it find?
   ariel sim --seed 7 --trace    one world, told step by step; always the same
+  ariel sim --seed 7 --shrink   the smallest part of a world that fails as the whole does,
+                                told step by step; it ends with the line that repeats it, as
+  ariel sim --seed 7 --only faults=2/lost=none/calls=1.1:3+2.1:4-6 --trace
+                                of the faults only the second one, no lost messages, of machine 1
+                                program 1 call 3, of machine 2 program 1 calls 4 to 6
 A world that is wrong is told at once. How it goes is told on standard error.
 Exit code: 0 all worlds were right, 1 one was not.")]
 pub(crate) struct SimArgs {
@@ -42,6 +49,15 @@ pub(crate) struct SimArgs {
     /// How many at once [default: one for each core; 1 with --trace]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
+    /// Leave out of the seed's failing world all that is not needed for it to fail, and print
+    /// what happens in the rest
+    #[arg(long, requires = "seed",
+        conflicts_with_all = ["count", "forever", "coverage", "mutants"])]
+    pub(crate) shrink: bool,
+    /// Let only this part of the seed's world take part: KIND=NUMBERS/..., as --shrink prints it
+    #[arg(long, value_name = "PART", requires = "seed",
+        conflicts_with_all = ["count", "forever", "mutants"])]
+    pub(crate) only: Option<Only>,
     /// Print what happens
     #[arg(long)]
     pub(crate) trace: bool,

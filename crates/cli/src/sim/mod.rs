@@ -3,13 +3,14 @@
 mod fleet;
 mod mutants;
 mod progress;
+mod shrink;
 
 use crate::args::{SimArgs, SimSize};
-use crate::failure::{FAILED, Failure};
+use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
 use fleet::News;
 use progress::Progress;
-use sim::{Rare, RunOptions, Size, Summary};
+use sim::{Only, Rare, RunOptions, Size, Summary};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,6 +30,14 @@ const TOLD_IN_FULL: u64 = 10;
 pub(crate) fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     let options = options(args);
     let mut out = Lines::default();
+    if let (Some(seed), Some(_)) = (args.seed, &args.only) {
+        sim::check(seed, &options)
+            .map_err(|error| Failure::new(NOT_RUN, format_args!("sim: --only: {error}")))?;
+    }
+    if let (Some(seed), true) = (args.seed, args.shrink) {
+        let jobs = args.jobs.unwrap_or(cores());
+        return shrink::smallest(seed, jobs, options, &mut out);
+    }
     if args.mutants {
         let first = args.seed.unwrap_or(1);
         let jobs = args.jobs.unwrap_or(cores());
@@ -45,8 +54,23 @@ fn options(args: &SimArgs) -> RunOptions {
             SimSize::Small => Size::Small,
             SimSize::Large => Size::Large,
         },
+        only: args.only.clone().unwrap_or_default(),
         ..RunOptions::default()
     }
+}
+
+/// The command that runs a world again.
+fn again(seed: u64, options: &RunOptions) -> String {
+    let size = match options.size {
+        Size::Mixed => "",
+        Size::Small => " --size small",
+        Size::Large => " --size large",
+    };
+    let only = match &options.only {
+        all if *all == Only::default() => String::new(),
+        some => format!(" --only {some}"),
+    };
+    format!("ariel sim --seed {seed}{size}{only}")
 }
 
 fn worlds(args: &SimArgs, options: RunOptions, out: &mut Lines) -> Result<ExitCode, Failure> {
@@ -60,7 +84,7 @@ fn worlds(args: &SimArgs, options: RunOptions, out: &mut Lines) -> Result<ExitCo
         out.line(&format!("seeds from {first} on, on {jobs} threads"));
     }
     let mut progress = Progress::new();
-    let news = fleet::start(first..end, jobs, options, stop)
+    let news = fleet::start(first..end, jobs, options.clone(), stop)
         .map_err(|error| Failure::of("sim: threads", error))?;
     let mut all = Summary::default();
     loop {
@@ -69,7 +93,7 @@ fn worlds(args: &SimArgs, options: RunOptions, out: &mut Lines) -> Result<ExitCo
                 all.merge(&news.summary);
                 if !news.trace.is_empty() || news.failure.is_some() {
                     progress.clear();
-                    show(&news, all.failures, out);
+                    show(&news, all.failures, &options, out);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -105,7 +129,7 @@ fn cores() -> u16 {
     u16::try_from(cores).unwrap_or(u16::MAX)
 }
 
-fn show(news: &News, failures: u64, out: &mut Lines) {
+fn show(news: &News, failures: u64, options: &RunOptions, out: &mut Lines) {
     for line in &news.trace {
         out.line(line);
     }
@@ -118,8 +142,10 @@ fn show(news: &News, failures: u64, out: &mut Lines) {
         first
     };
     out.line(&format!("seed {seed} FAILED: {told}"));
+    let again = again(seed, options);
+    out.line(&format!("  again, with all that happened: {again} --trace"));
     out.line(&format!(
-        "  again, with all that happened: ariel sim --seed {seed} --trace"
+        "  what is needed for it to fail: {again} --shrink"
     ));
 }
 

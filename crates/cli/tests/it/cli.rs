@@ -103,6 +103,8 @@ fn help_names_the_options() {
                 "--mutants",
                 "--size",
                 "--coverage",
+                "--shrink",
+                "--only",
             ],
         ),
     ];
@@ -299,6 +301,39 @@ fn the_simulator_repeats_a_seed_exactly() {
     assert!(first == second, "two runs of one seed differ");
     let output = run(&mut ariel(&["sim", "--seed", "1", "--count", "20"]));
     assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn the_simulator_runs_a_part_of_a_world_and_names_what_is_no_part() {
+    if !program_only("sim-only") {
+        return;
+    }
+    let only = |part: &str, more: &str| {
+        let output = run(&mut ariel(&["sim", "--seed", "7", "--only", part, more]));
+        (output.status.code(), text(&output))
+    };
+    let (code, told) = only("lost=none/calls=1.1:1-3", "--trace");
+    assert_eq!(code, Some(0), "{told}");
+    let does = |call: &str| told.contains(&format!(" (call {call})"));
+    assert!(does("1.1:3") && !does("1.1:4") && !does("2.1:1"), "{told}");
+    for (part, what) in [
+        (
+            "calls=x",
+            "`x` does not name calls: MACHINE.PROGRAM:NUMBERS",
+        ),
+        ("fault=1", "`fault=1` is no part: parts are machines="),
+        ("machines=1,77", "machine 77 is not there"),
+    ] {
+        let (code, told) = only(part, "--trace");
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains(what), "{told}");
+    }
+    let (code, told) = only("all", "--shrink");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(
+        told.contains("`ariel sim --seed 7` shows nothing wrong"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 use super::reference::Reference;
 use super::{Change, DiskRoom, Units, Volume};
+use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use store::Keep;
 use wire::{Attr, Caller, Fid, Kind, Name, Outcome};
@@ -35,13 +36,16 @@ impl DiskRoom {
     }
 
     /// The power fails and comes back.
-    pub(crate) fn power(&mut self, keep: Keep) -> Result<(), String> {
+    pub(crate) fn power(&mut self, keep: Keep) -> Result<(), Wrong> {
         let begin = self.sched.moment();
         self.bulks.clear();
-        let kept = self.volume.power(keep)?;
+        let kept = self
+            .volume
+            .power(keep)
+            .map_err(|e| Wrong::new("recovery failed", e))?;
         if kept < self.stable {
             let stable = self.stable;
-            return Err(format!(
+            return Err(wrong!(
                 "fsync was answered for {stable} records, and {kept} are left"
             ));
         }
@@ -53,7 +57,7 @@ impl DiskRoom {
         let left = tree(&mut *self.volume);
         let expected = tree(&mut self.replayed());
         if left != expected {
-            return Err(format!(
+            return Err(wrong!(
                 "what is left is not what {kept} records make:\n{left:?}\n{expected:?}"
             ));
         }

@@ -4,6 +4,7 @@
 use super::{Case, stable};
 use crate::disk::Units;
 use crate::history::{Change, Effect, Fate, Seen, Sight};
+use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use wire::Fid;
 
@@ -16,7 +17,7 @@ struct Log<'a> {
 }
 
 /// Judges one file.
-pub(super) fn judge(case: &Case<'_>, fid: Fid) -> Result<(), String> {
+pub(super) fn judge(case: &Case<'_>, fid: Fid) -> Result<(), Wrong> {
     let changes = case.history.changes.borrow();
     let sights = case.history.sights.borrow();
     let seen: Vec<&Sight> = sights
@@ -50,10 +51,10 @@ pub(super) fn judge(case: &Case<'_>, fid: Fid) -> Result<(), String> {
         let at = log.place(values)?;
         match (at, change.fate) {
             (Some(_), Fate::Failed) => {
-                return Err(format!("{fid}: refused, and there: {change:?}"));
+                return Err(wrong!("{fid}: refused, and there: {change:?}"));
             }
             (None, Fate::Done) if case.left.contains_key(&fid) => {
-                return Err(format!(
+                return Err(wrong!(
                     "{fid}: a record is lost: {change:?}\n{:x?}",
                     log.units
                 ));
@@ -93,32 +94,30 @@ fn longest(case: &Case<'_>, fid: Fid, seen: &[&Sight]) -> Units {
 }
 
 impl Log<'_> {
-    fn place(&self, values: &Units) -> Result<Option<u64>, String> {
+    fn place(&self, values: &Units) -> Result<Option<u64>, Wrong> {
         let fid = self.fid;
         let Some(at) = self.units.iter().position(|unit| *unit == values[0]) else {
             return Ok(None);
         };
         let there = &self.units[at..self.units.len().min(at + values.len())];
         if *there != values[..there.len()] {
-            return Err(format!(
-                "{fid}: a record is torn: {values:x?} is {there:x?}"
-            ));
+            return Err(wrong!("{fid}: a record is torn: {values:x?} is {there:x?}"));
         }
         if self.units[at + 1..].contains(&values[0]) {
-            return Err(format!("{fid}: a record is there twice: {values:x?}"));
+            return Err(wrong!("{fid}: a record is there twice: {values:x?}"));
         }
         Ok(Some(at as u64))
     }
 
     /// A record that ended before another began is in front of it.
-    fn order(&self) -> Result<(), String> {
+    fn order(&self) -> Result<(), Wrong> {
         for (first, at) in &self.records {
             for (second, later) in &self.records {
                 let (Some(at), Some(later)) = (at, later) else {
                     continue;
                 };
                 if first.end < second.begin && at > later {
-                    return Err(format!("{}: {first:?} comes after {second:?}", self.fid));
+                    return Err(wrong!("{}: {first:?} comes after {second:?}", self.fid));
                 }
             }
         }
@@ -126,7 +125,7 @@ impl Log<'_> {
     }
 
     /// Nothing is there but records.
-    fn only_records(&self) -> Result<(), String> {
+    fn only_records(&self) -> Result<(), Wrong> {
         let known: usize = self
             .records
             .iter()
@@ -136,7 +135,7 @@ impl Log<'_> {
             })
             .sum();
         if known < self.units.len() {
-            return Err(format!(
+            return Err(wrong!(
                 "{}: something is there that nobody appended",
                 self.fid
             ));
@@ -169,13 +168,13 @@ impl Log<'_> {
         begins.filter_map(|(_, at)| *at).min().unwrap_or(u64::MAX)
     }
 
-    fn sights(&self, seen: &[&Sight]) -> Result<(), String> {
+    fn sights(&self, seen: &[&Sight]) -> Result<(), Wrong> {
         let mut ordered: Vec<&Sight> = seen.to_vec();
         ordered.sort_by_key(|sight| sight.end);
         for (index, sight) in ordered.iter().enumerate() {
             let (extent, ended) = self.extent(sight)?;
             if extent > self.most(sight.end) {
-                return Err(format!(
+                return Err(wrong!(
                     "{}: shown before it was appended: {sight:?}",
                     self.fid
                 ));
@@ -184,7 +183,7 @@ impl Log<'_> {
                 continue;
             }
             if extent < self.least(sight.begin) {
-                return Err(format!(
+                return Err(wrong!(
                     "{}: shown {extent} of at least {} units: {sight:?}",
                     self.fid,
                     self.least(sight.begin)
@@ -192,7 +191,7 @@ impl Log<'_> {
             }
             for earlier in ordered[..index].iter().filter(|e| e.end < sight.begin) {
                 if self.extent(earlier)?.0 > extent {
-                    return Err(format!(
+                    return Err(wrong!(
                         "{}: {sight:?} goes back before {earlier:?}",
                         self.fid
                     ));
@@ -203,7 +202,7 @@ impl Log<'_> {
     }
 
     /// How far a sight shows that the file goes, and whether it ends there.
-    fn extent(&self, sight: &Sight) -> Result<(u64, bool), String> {
+    fn extent(&self, sight: &Sight) -> Result<(u64, bool), Wrong> {
         match &sight.seen {
             Seen::Units {
                 unit,
@@ -214,10 +213,7 @@ impl Log<'_> {
                 let end = unit + values.len() as u64;
                 let known = self.units.iter().skip(*unit as usize);
                 if let Some((_, value)) = known.zip(values).find(|(known, value)| known != value) {
-                    return Err(format!(
-                        "{}: {value:x} was never there: {sight:?}",
-                        self.fid
-                    ));
+                    return Err(wrong!("{}: {value:x} was never there: {sight:?}", self.fid));
                 }
                 // An empty read says that the file ends there or before.
                 Ok(if values.is_empty() {

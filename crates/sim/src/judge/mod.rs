@@ -13,6 +13,7 @@ mod twins;
 use crate::disk::{Applied, Restored, Units};
 use crate::history::{Change, Effect, Fate, History, Seen};
 use crate::program::LOG;
+use crate::wrong::{Wrong, wrong};
 use linear::{Act, Turn, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -72,7 +73,7 @@ pub(crate) struct Judged {
 }
 
 /// Judges a run: how many values were looked at, or what is wrong.
-pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, String> {
+pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     applied_once(case.applied)?;
     twins::judge(case)?;
     let mut values = Values::default();
@@ -98,7 +99,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, String> {
     Ok(judged)
 }
 
-fn explain(value: &Value, turns: &[Turn], index: usize) -> String {
+fn explain(value: &Value, turns: &[Turn], index: usize) -> Wrong {
     let bad = &turns[index];
     let mut text = format!("{value:?}: h{} cannot have {:?}", bad.host, bad.act);
     let mut order: Vec<&Turn> = turns.iter().collect();
@@ -119,11 +120,17 @@ fn explain(value: &Value, turns: &[Turn], index: usize) -> String {
             turn.begin, turn.host, turn.act
         );
     }
-    text
+    let class = match value {
+        Value::Unit(..) => "a unit of a file cannot have been so",
+        Value::Size(_) => "the size of a file cannot have been so",
+        Value::Mode(_) => "the mode of a file cannot have been so",
+        Value::Name(..) => "a name cannot have been so",
+    };
+    Wrong::new(class, text)
 }
 
 /// A request's change is made once, however often it came.
-fn applied_once(applied: &[Applied]) -> Result<(), String> {
+fn applied_once(applied: &[Applied]) -> Result<(), Wrong> {
     let mut met = BTreeSet::new();
     for change in applied
         .iter()
@@ -133,7 +140,7 @@ fn applied_once(applied: &[Applied]) -> Result<(), String> {
             continue;
         };
         if !met.insert(origin) {
-            return Err(format!("{origin:?} was applied twice: {:?}", change.op));
+            return Err(wrong!("{origin:?} was applied twice: {:?}", change.op));
         }
     }
     Ok(())
@@ -185,7 +192,7 @@ impl Records<'_> {
     }
 }
 
-fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), String> {
+fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), Wrong> {
     let mut records = Records {
         case,
         used: vec![false; case.applied.len()],
@@ -228,7 +235,7 @@ fn name_change(
     records: &mut Records<'_>,
     change: &Change,
     values: &mut Values,
-) -> Result<(), String> {
+) -> Result<(), Wrong> {
     let when = (change.begin, change.end, change.host);
     let found = match &change.effect {
         Effect::Make { dir, name, fid } => records.find(change, |applied| {
@@ -252,7 +259,7 @@ fn name_change(
     };
     let Some(found) = found else {
         if change.fate == Fate::Done {
-            return Err(format!(
+            return Err(wrong!(
                 "answered, and never applied: h{} {change:?}",
                 change.host
             ));

@@ -6,21 +6,24 @@
 use super::Case;
 use crate::disk::{Applied, Restored};
 use crate::history::Seen;
+use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use wire::{Fid, Name, Op, Outcome};
 
 type Names = BTreeMap<(Fid, Name), Fid>;
 
-pub(super) fn judge(case: &Case<'_>) -> Result<(), String> {
+pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
     for sight in case.history.sights.borrow().iter() {
         let Seen::Twins { names, fid } = &sight.seen else {
             continue;
         };
         if !were_twins(case, names, *fid, (sight.begin, sight.end)) {
-            return Err(format!(
+            return Err(wrong!(
                 "h{} renamed {names:?} to each other at {} .. {}: never both named {fid}",
-                sight.host, sight.begin, sight.end
+                sight.host,
+                sight.begin,
+                sight.end
             ));
         }
     }

@@ -3,6 +3,7 @@
 use super::{Handle, Inode, Kernel, PAGE, PAGE_UNITS, Page, Pin, Result, Spoilt, refused};
 use crate::disk::{UNIT, Units};
 use crate::exec::Signal;
+use crate::wrong::wrong;
 use logic::client::{Call, Done, How};
 use std::rc::Rc;
 use wire::{Access, Time};
@@ -36,7 +37,7 @@ impl Kernel {
         };
         if cached && access.write {
             self.world
-                .fail("an open for writing was answered as cached".into());
+                .fail(wrong!("an open for writing was answered as cached"));
         }
         if !cached {
             self.drop_pages(&pin.inode, (0, u64::MAX)).await;

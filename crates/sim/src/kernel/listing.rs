@@ -9,6 +9,7 @@
 use super::attrs::Began;
 use super::{Kernel, Pin, Result, refused};
 use crate::disk::Units;
+use crate::wrong::wrong;
 use logic::client::{Call, Done, Lifetime, Listed};
 use std::rc::Rc;
 use wire::{Fid, Name, Time};
@@ -63,7 +64,7 @@ impl Kernel {
             all.extend(named);
             if all.len() > 10_000 {
                 self.world
-                    .fail(format!("the listing of {} has no end", dir.fid()));
+                    .fail(wrong!("the listing of {} has no end", dir.fid()));
                 return Ok(all);
             }
         }

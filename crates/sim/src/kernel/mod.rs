@@ -19,6 +19,7 @@ use crate::disk::Units;
 use crate::exec::{Lock, Signal};
 use crate::room::{Reply, Room};
 use crate::world::World;
+use crate::wrong::wrong;
 use listing::Rdc;
 use logic::client::{Call, Done, Input};
 use std::cell::{Cell, RefCell};
@@ -272,14 +273,14 @@ fn refused<T>(world: &World, reply: &Reply) -> Result<T> {
     match reply.done {
         Done::Refused(refusal) => {
             if !world.plan.troubles().excuse(refusal) {
-                world.fail(format!(
+                world.fail(wrong!(
                     "a program is told {refusal:?}, and no disk is in trouble"
                 ));
             }
             Err(refusal)
         }
         ref other => {
-            world.fail(format!("the kernel does not expect the answer {other:?}"));
+            world.fail(wrong!("the kernel does not expect the answer {other:?}"));
             Err(Refusal::Invalid)
         }
     }

@@ -4,6 +4,7 @@ use super::{LOG, Path, Program, READ, REGISTER, WRITE};
 use crate::disk::{UNIT, Units};
 use crate::history::{Effect, Seen};
 use crate::kernel::{Bytes, Handle, PAGE_UNITS, Result};
+use crate::wrong::wrong;
 use wire::{Access, Attr, Fid, Set};
 
 impl Program {
@@ -88,7 +89,7 @@ impl Program {
     pub(super) fn written(&self, change: usize, result: &Result<u64>, count: u64) {
         if result.as_ref().is_ok_and(|&written| written != count) {
             self.world
-                .fail(format!("{count} units were written as {result:?}"));
+                .fail(wrong!("{count} units were written as {result:?}"));
         }
         self.end(change, result);
     }

@@ -10,6 +10,7 @@ use crate::kernel::{Handle, Kernel, PAGE, PAGE_UNITS, Pin, Result};
 use crate::plan::{KINDS, Kind};
 use crate::rng::{Branch, Rng};
 use crate::world::World;
+use crate::wrong::wrong;
 use std::rc::Rc;
 use wire::{Access, Name, Refusal};
 
@@ -104,7 +105,7 @@ impl Program {
     /// What is drawn from now on is that of a call: its own, whatever was drawn before.
     fn draw_for(&self, call: u32) {
         let key = [self.host, self.number, call].map(u64::from);
-        let key = [self.world.seed, key[0], key[1], key[2]];
+        let key = [self.world.key, key[0], key[1], key[2]];
         *self.world.rng.borrow_mut() = Rng::of(Branch::Call, &key);
     }
 
@@ -127,14 +128,22 @@ impl Program {
         self.close_all();
     }
 
-    /// Does as many operations as asked.
+    /// Does as many operations as asked, of those that take part. Of the others is left the pause
+    /// before them, so that the rest meet about the same world.
     pub(crate) async fn run(&mut self, operations: u32) {
-        for call in 1..=operations {
+        let last = self
+            .world
+            .only
+            .last_call((self.host, self.number), operations);
+        for call in 1..=last {
             self.draw_for(call);
             let think = self.world.plan.think_ns;
             let pause = self.below(think + 1);
             if pause > 0 {
                 self.world.sched.sleep(pause).await;
+            }
+            if !self.world.plays((self.host, self.number, call)) {
+                continue;
             }
             let kind = KINDS[self
                 .world
@@ -142,12 +151,15 @@ impl Program {
                 .borrow_mut()
                 .weighted(&self.world.plan.weights)];
             let world = Rc::clone(&self.world);
-            let call = world
+            let running = world
                 .history
                 .call(self.host, format!("{kind:?}"), world.sched.now());
-            world.trace(|| format!("h{} does {kind:?}", self.host));
+            world.trace(|| {
+                let (host, number) = (self.host, self.number);
+                format!("h{host} does {kind:?} (call {host}.{number}:{call})")
+            });
             self.operation(kind).await;
-            world.history.returned(call, world.sched.now());
+            world.history.returned(running, world.sched.now());
         }
         self.close_all();
     }
@@ -294,7 +306,7 @@ impl Program {
         while self.read_at(&handle, at, 2 * PAGE_UNITS).await == Some(false) {
             at += 2 * PAGE_UNITS;
             if at * UNIT > 1000 * PAGE {
-                self.world.fail("a file has no end".into());
+                self.world.fail(wrong!("a file has no end"));
                 break;
             }
         }
