@@ -27,7 +27,8 @@ impl World {
             self.history.lost(host, self.sched.moment());
             self.check_idle(host, session);
         }
-        if !self.plan.may_be_fenced(host) {
+        let muted = host.is_some_and(|host| self.net.muted_by_loss(host));
+        if !self.plan.may_be_fenced(host) && !muted {
             self.fail(wrong!(
                 "session {session} was fenced, and had not been silent for long"
             ));

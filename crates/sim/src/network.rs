@@ -45,7 +45,13 @@ struct Link {
     floor: [Time; 2],
     last: [Time; 2],
     wants: bool,
+    /// How many messages in a row to the server the weather has swallowed.
+    swallowed: u32,
 }
+
+/// A client speaks at least every quarter of its lease: after so many lost messages in a row it may
+/// not have been heard for a whole one.
+const MUTING_LOSSES: u32 = 3;
 
 /// All links.
 #[derive(Default)]
@@ -266,6 +272,14 @@ impl Network {
             .is_none_or(|link| link.silent_until[way] > world.sched.now())
     }
 
+    /// Have so many messages of a machine been lost in a row that the server may think it silent?
+    pub(crate) fn muted_by_loss(&self, host: u32) -> bool {
+        let links = self.links.borrow();
+        links
+            .get(&host)
+            .is_some_and(|link| link.swallowed >= MUTING_LOSSES)
+    }
+
     /// When a message arrives: never, once or twice.
     fn arrivals(
         &self,
@@ -292,7 +306,11 @@ impl Network {
         let stormy = world.faults_on();
         if stormy && !keeps && rng.chance(weather.loss_permille) && world.loses(host) {
             world.meet(Rare::MessageLost.bit());
+            link.swallowed += u32::from(way == TO_SERVER);
             return arrivals;
+        }
+        if way == TO_SERVER {
+            link.swallowed = 0;
         }
         let drawn = stormy && !keeps && rng.chance(weather.repeat_permille) && world.repeats(host);
         let twice = drawn || strike.is_some();

@@ -24,30 +24,28 @@ pub(super) fn judge(case: &Case<'_>, fid: Fid) -> Result<(), Wrong> {
         .iter()
         .filter(|sight| of(sight) == Some(fid))
         .collect();
-    let units = longest(case, fid, &seen);
-    let mut log = Log {
-        fid,
-        units,
-        records: Vec::new(),
-    };
     let losses = case.history.losses.borrow();
     let hurt = |change: &Change| {
         losses.iter().any(|&(host, moment)| {
             host == change.host && change.begin < moment && !stable(case, change, fid, moment)
         })
     };
-    let mut doubtful = false;
-    for change in changes.iter() {
-        let Effect::Append { fid: file, values } = &change.effect else {
+    let of_file =
+        |change: &&Change| matches!(change.effect, Effect::Append { fid: file, .. } if file == fid);
+    let doubtful = changes.iter().filter(of_file).any(hurt);
+    let mut log = Log {
+        fid,
+        units: longest(case, fid, &seen, if doubtful { &losses } else { &[] }),
+        records: Vec::new(),
+    };
+    for change in changes
+        .iter()
+        .filter(of_file)
+        .filter(|change| !hurt(change))
+    {
+        let Effect::Append { values, .. } = &change.effect else {
             continue;
         };
-        if *file != fid {
-            continue;
-        }
-        if hurt(change) {
-            doubtful = true;
-            continue;
-        }
         let at = log.place(values)?;
         match (at, change.fate) {
             (Some(_), Fate::Failed) => {
@@ -78,13 +76,18 @@ fn of(sight: &Sight) -> Option<Fid> {
     }
 }
 
-/// What is left of the file, or the most that was ever seen of it.
-fn longest(case: &Case<'_>, fid: Fid, seen: &[&Sight]) -> Units {
+/// What is left of the file, or the most that was ever seen of it: but not what a machine saw before
+/// one of these losses. It may have been lost, and other records may have come to its place since.
+fn longest(case: &Case<'_>, fid: Fid, seen: &[&Sight], losses: &[(u32, u64)]) -> Units {
     if let Some((_, units)) = case.left.get(&fid) {
         return units.clone();
     }
     let mut all: BTreeMap<u64, u64> = BTreeMap::new();
-    for sight in seen {
+    let lost = |sight: &Sight| {
+        let mut of_host = losses.iter().filter(|loss| loss.0 == sight.host);
+        of_host.any(|loss| sight.begin < loss.1)
+    };
+    for sight in seen.iter().filter(|sight| !lost(sight)) {
         if let Seen::Units { unit, values, .. } = &sight.seen {
             all.extend((*unit..).zip(values.iter().copied()));
         }
@@ -225,5 +228,81 @@ impl Log<'_> {
             Seen::Attr { units, .. } => Ok((*units, true)),
             _ => Ok((0, false)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::History;
+
+    const FILE: Fid = Fid {
+        volume: 1,
+        vnode: 7,
+        uniq: 1,
+    };
+
+    fn append(history: &History, host: u32, (begin, end): (u64, u64), values: &[u64]) {
+        let values = values.to_vec();
+        let change = history.begin(host, begin, Effect::Append { fid: FILE, values });
+        history.end(change, end, Fate::Done);
+    }
+
+    fn saw(history: &History, host: u32, time: (u64, u64), values: &[u64]) {
+        let seen = Seen::Units {
+            fid: FILE,
+            unit: 0,
+            values: values.to_vec(),
+            ended: true,
+            doubtful: false,
+        };
+        history.saw(host, time, seen);
+    }
+
+    /// The file is gone at the end: only what was seen of it says where its records were.
+    fn verdict(history: &History) -> Result<(), String> {
+        let (sessions, left, names) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let case = Case {
+            history,
+            applied: &[],
+            restored: &[],
+            sessions: &sessions,
+            left: &left,
+            names: &names,
+            moment: 100,
+        };
+        judge(&case, FILE)
+    }
+
+    #[test]
+    fn a_record_in_the_place_of_one_that_was_lost_is_not_torn() {
+        let history = History::default();
+        append(&history, 1, (1, 2), &[11, 12]);
+        saw(&history, 1, (3, 4), &[11, 12]);
+        history.lost(1, 10);
+        append(&history, 2, (20, 21), &[21, 22]);
+        saw(&history, 2, (22, 23), &[21]);
+        assert_eq!(verdict(&history), Ok(()));
+    }
+
+    #[test]
+    fn a_torn_record_is_found_whatever_was_lost_elsewhere() {
+        let history = History::default();
+        append(&history, 1, (1, 2), &[11, 12]);
+        append(&history, 2, (3, 4), &[21, 22]);
+        history.lost(1, 10);
+        saw(&history, 2, (20, 21), &[21, 12]);
+        assert!(verdict(&history).is_err_and(|why| why.contains("torn")));
+    }
+
+    #[test]
+    fn a_record_that_was_shown_and_is_gone_is_missed() {
+        let history = History::default();
+        append(&history, 1, (1, 2), &[11]);
+        saw(&history, 1, (3, 4), &[11]);
+        history.lost(2, 5);
+        append(&history, 2, (6, 7), &[21]);
+        saw(&history, 2, (8, 9), &[21]);
+        assert!(verdict(&history).is_err());
     }
 }
