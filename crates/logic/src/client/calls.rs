@@ -38,6 +38,9 @@ impl Client {
     fn start_op(&mut self, step: &mut Step<'_>, ticket: Ticket, op: Op, caller: Caller) {
         match &op {
             Op::Lookup { dir, name } => {
+                if self.is_barred(step, ticket, *dir) {
+                    return;
+                }
                 if let Some(done) = self.lookup(step, *dir, name) {
                     return self.finish(step, ticket, done);
                 }

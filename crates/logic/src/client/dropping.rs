@@ -14,7 +14,8 @@
 //! Without the second way two machines that change one directory would wait for each other. Nobody
 //! holds the lock who is not, in the end, in one of the two: look-ups and listings are answered
 //! without waiting for a change. In case the kernel holds it for a reason that is not known here,
-//! there is an end to the patience.
+//! there is an end to the patience. It begins when the last look-up was answered: between two
+//! look-ups a rename has a name in hand, and one may take as long as the network is silent.
 
 use super::api::{Call, Invalidate, Mutant};
 use super::{After, Client, Step};
@@ -25,6 +26,9 @@ use wire::{Epoch, Fid, Name, Op, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
 const PATIENCE_NS: Time = 400_000_000;
+/// How long at most, whatever is looked up meanwhile: well before the server fences who leaves a
+/// recall unanswered.
+const LONGEST_NS: Time = 30_000_000_000;
 
 /// A recall of names that is being answered.
 #[derive(Clone, Debug)]
@@ -36,8 +40,8 @@ pub(super) struct Dropping {
     left: BTreeSet<u64>,
     /// The epoch is being raised: by which notification, and during which call.
     raising: Option<(u64, Option<Ticket>)>,
-    /// Then the epoch is raised whoever holds the lock.
-    until: Time,
+    /// Since when: some day the epoch is raised whoever holds the lock.
+    since: Time,
 }
 
 impl Client {
@@ -72,7 +76,7 @@ impl Client {
             stamp,
             left,
             raising: None,
-            until: step.now + PATIENCE_NS,
+            since: step.now,
         };
         self.dropping_names.insert((dir, epoch), dropping);
         self.raise_epoch(step, (dir, epoch));
@@ -85,7 +89,7 @@ impl Client {
         };
         let locking = |(_, running): &(&Ticket, &super::Running)| locks(&running.call, at.0);
         let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
-        let due = step.now >= dropping.until;
+        let due = step.now >= self.patience_ends(dropping.since);
         if dropping.raising.is_some() || (witness.is_none() && !due) {
             return;
         }
@@ -145,12 +149,34 @@ impl Client {
     pub(super) fn names_due(&self) -> Option<Time> {
         let waits = |dropping: &&Dropping| dropping.raising.is_none();
         let waiting = self.dropping_names.values().filter(waits);
-        waiting.map(|dropping| dropping.until).min()
+        let since = waiting.map(|dropping| dropping.since).min()?;
+        Some(self.patience_ends(since))
+    }
+
+    /// When the lock has been waited for too long: nobody has looked anything up for a while.
+    fn patience_ends(&self, since: Time) -> Time {
+        let latest = since + LONGEST_NS;
+        if self.calls.values().any(|running| looks(&running.call)) {
+            return latest;
+        }
+        (since.max(self.looked) + PATIENCE_NS).min(latest)
+    }
+
+    /// A call is answered: a rename that has looked up one name may look up the other one now.
+    pub(super) fn note_looked(&mut self, now: Time, call: &Call) {
+        if looks(call) {
+            self.looked = now;
+        }
     }
 }
 
+/// Does the kernel hold the directory's lock during this call, perhaps alone, without changing it?
+fn looks(call: &Call) -> bool {
+    matches!(call, Call::Op(Op::Lookup { .. }) | Call::List { .. })
+}
+
 /// Does the kernel hold this directory's lock, alone, until this call is answered?
-fn locks(call: &Call, dir: Fid) -> bool {
+pub(super) fn locks(call: &Call, dir: Fid) -> bool {
     match call {
         Call::Op(Op::Rename { from, to, .. }) => *from == dir || *to == dir,
         Call::Op(

@@ -82,6 +82,7 @@ impl Client {
             self.forget_session(step, fid);
         }
         self.session = renew(self.session);
+        self.begun = false;
         self.statements.clear();
         self.reasserting.clear();
         self.confirms.clear();
@@ -96,6 +97,7 @@ impl Client {
         for fid in open {
             self.say_opens(step, fid);
         }
+        self.bar_directories(step);
         self.fail_requests(step);
         if self.state != State::Down {
             step.out.push(Output::Hangup);

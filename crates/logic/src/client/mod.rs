@@ -12,6 +12,7 @@ mod cache;
 mod calls;
 mod data;
 mod dropping;
+mod hands;
 mod lease;
 mod listing;
 mod names;
@@ -50,6 +51,8 @@ struct Running {
 enum After {
     /// A part of the answer to a recall of names.
     Names(Fid, Epoch),
+    /// This directory is barred no more.
+    Bar(Fid),
     /// The drain of this object goes on.
     Drain(Fid),
     /// The call is answered.
@@ -67,6 +70,8 @@ pub struct Client {
     root: Option<Fid>,
     state: State,
     boot: Epoch,
+    /// Has anything but a welcome been heard in this session?
+    begun: bool,
     lease_ns: Time,
     /// From when the lease runs.
     leased: Time,
@@ -103,6 +108,9 @@ pub struct Client {
     invalidations: BTreeMap<u64, (After, Option<Fid>)>,
     /// Recalls of names that are being answered.
     dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
+    bars: hands::Bars,
+    /// When a look-up was answered last.
+    looked: Time,
     draining: BTreeSet<Fid>,
     /// Calls that wait until the caches may be used again.
     parked: Vec<Ticket>,
@@ -141,6 +149,7 @@ impl Client {
             root: None,
             state: State::Down,
             boot: 0,
+            begun: false,
             lease_ns: 0,
             leased: 0,
             greeted: 0,
@@ -164,6 +173,8 @@ impl Client {
             unfinished: BTreeMap::new(),
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
+            bars: hands::Bars::default(),
+            looked: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),
             starved: Vec::new(),
@@ -299,6 +310,7 @@ impl Client {
         }
         match after {
             After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
+            After::Bar(dir) => self.on_lock_seen(step, dir, id),
             After::Drain(fid) => self.on_pages_dropped(step, fid, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
             After::Nothing => {}
@@ -309,6 +321,7 @@ impl Client {
     fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
         if let Some(running) = self.calls.remove(&ticket) {
             self.note_told(step.now, &running.call, &done);
+            self.note_looked(step.now, &running.call);
             step.done(ticket, done);
         }
         if let Some(id) = self.unfinished.remove(&ticket) {

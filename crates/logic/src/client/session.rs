@@ -142,6 +142,7 @@ impl Client {
     }
 
     pub(super) fn on_message(&mut self, step: &mut Step<'_>, message: ToClient, bulk_len: u32) {
+        self.begun |= !matches!(message, ToClient::Welcome(_));
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
             ToClient::Reply { id, reply } => self.on_reply(step, id, reply, bulk_len),
@@ -182,7 +183,10 @@ impl Client {
         self.root = Some(welcome.root);
         self.node(welcome.root);
         self.lease_ns = welcome.lease_ns;
-        if known && !welcome.resumed {
+        // A session in which nothing was heard holds nothing, and begins with this welcome as with
+        // the one before, unless a change was asked for that the server may have done.
+        let fresh = !self.begun && !self.requests.values().any(|sent| sent.request.op.changes());
+        if known && !welcome.resumed && !fresh {
             // The greeting has opened a session that nobody will use.
             self.say(step, ToServer::Goodbye);
             return self.lose(step);
@@ -309,6 +313,7 @@ impl Client {
         }
         self.tick_drains(step);
         self.tick_names(step);
+        self.tick_bars(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -330,7 +335,8 @@ impl Client {
         if self.cache.dirty() > 0 {
             deadline = deadline.min(self.next_scan);
         }
-        for due in [self.drains_due(), self.names_due()].into_iter().flatten() {
+        let due = [self.drains_due(), self.names_due(), self.bars_due()];
+        for due in due.into_iter().flatten() {
             deadline = deadline.min(due);
         }
         (deadline != Time::MAX).then_some(deadline)

@@ -195,18 +195,21 @@ impl Server {
         let (Op::Lookup { dir, name }, Outcome::Entry(_)) = (&waiting.request.op, outcome) else {
             return;
         };
-        let held = self.holder(session, *dir).map(|holder| holder.right);
-        if held.is_none_or(|right| right == Right::None) {
+        let stamp = waiting.request.hold.stamp;
+        let file = self.files.get_mut(dir);
+        let holder = file.and_then(|file| file.holders.get_mut(&session));
+        match holder.filter(|holder| holder.right > Right::None) {
             // A grant of what it holds already would vouch for the name.
-            self.grant_pages(session, *dir, grants);
+            Some(holder) => holder.told = holder.told.max(stamp),
+            None => self.grant_pages(session, *dir, grants),
         }
         let waits = self.files.get(dir).map(|file| file.waiting.clone());
         for seq in waits.into_iter().flatten() {
             let other = self.waiting.get_mut(&seq);
             if let Some(other) = other.filter(|other| other.moves(*dir, name)) {
                 let told = other.told.entry((session, *dir, name.clone()));
-                let stamp = told.or_default();
-                *stamp = (*stamp).max(waiting.request.hold.stamp);
+                let last = told.or_default();
+                *last = (*last).max(stamp);
             }
         }
     }

@@ -75,6 +75,7 @@ impl Server {
         });
         let session = Session {
             heard: now,
+            used: true,
             ..Session::default()
         };
         Self {
@@ -194,9 +195,13 @@ impl Server {
         let Some(&session) = self.conns.get(&from) else {
             return step.violation(from, Violation::Greeting);
         };
+        if message == ToServer::Goodbye {
+            return self.on_goodbye(step, session);
+        }
+        self.begin_session(step, session);
         let renews = self.hear(step.now, session);
         match message {
-            ToServer::Hello { .. } => {}
+            ToServer::Hello { .. } | ToServer::Goodbye => {}
             ToServer::Request(request) => {
                 self.on_request(step, (from, session), request, (bulk, bulk_len));
             }
@@ -242,7 +247,6 @@ impl Server {
                     self.send(step, session, ToClient::Alive { sent });
                 }
             }
-            ToServer::Goodbye => self.on_goodbye(step, session),
         }
         self.revive(step, session);
     }

@@ -299,7 +299,13 @@ fn answers(ask: &Ask, epoch: Epoch, right: Right) -> bool {
 /// Takes over what a client says that it still holds, if it knew of the last grant.
 fn lower(holder: &mut Holder, upto: Epoch, right: Right, hold: Hold) {
     if holder.epoch <= upto {
-        holder.right = holder.right.min(right);
+        // Said before the client was told a name: it may be in its kernel's hand.
+        let least = if hold.stamp < holder.told {
+            Right::Transient
+        } else {
+            Right::None
+        };
+        holder.right = holder.right.min(right.max(least));
         holder.declare(hold);
         // Opens under a token are not told: what was said is true only of that moment.
         holder.known = holder.right < Right::Shared;

@@ -27,9 +27,8 @@ impl Server {
         if self.conns.get(&from).is_some_and(|&known| known != id) {
             return step.violation(from, Violation::Greeting);
         }
-        let resumed = self.sessions.contains_key(&id);
-        if !resumed {
-            step.disk.open_session(id, step.now);
+        let known = self.sessions.contains_key(&id);
+        if !known {
             step.out
                 .push(Output::Event(Event::Opened { session: id, name }));
         }
@@ -41,7 +40,8 @@ impl Server {
         session.unwelcome = session.stalled;
         let welcome = !session.stalled;
         // Who comes for the first time has nothing to say after a restart, and is not waited for.
-        session.reasserted |= !resumed;
+        session.reasserted |= !known;
+        let resumed = session.used;
         if let Some(old) = session.conn.replace(from).filter(|&old| old != from) {
             self.conns.remove(&old);
             step.out.push(Output::Close {
@@ -68,6 +68,15 @@ impl Server {
                 lease_ns,
             }),
         );
+    }
+
+    /// A session begins with its first word that is no greeting, and is remembered from then on.
+    pub(super) fn begin_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !core::mem::replace(&mut session.used, true)
+        {
+            step.disk.open_session(id, step.now);
+        }
     }
 
     pub(super) fn on_gone(&mut self, conn: Conn) {

@@ -37,6 +37,9 @@ pub(super) struct Holder {
     /// What it has open, when `known`.
     pub(super) hold: Hold,
     pub(super) known: bool,
+    /// When it was told a name last without a grant, of a directory that it was believed to hold:
+    /// by its stamp. What it has said before does not speak of that name.
+    pub(super) told: u64,
     pub(super) asks: Vec<Ask>,
 }
 
@@ -48,6 +51,7 @@ impl Default for Holder {
             epoch: 0,
             hold,
             known: true,
+            told: 0,
             asks: Vec::new(),
         }
     }
@@ -175,6 +179,10 @@ pub(super) struct Session {
     pub(super) stalled: bool,
     /// Its greeting has not been answered for that reason.
     pub(super) unwelcome: bool,
+    /// Has it said anything but greetings? Then it knows that the session is a new one. Until then
+    /// it is told so again: a greeting that was late may have opened this one when an earlier
+    /// session of this number was over, of which the client has not heard.
+    pub(super) used: bool,
     pub(super) acked: RequestId,
     /// Replies to changes, kept until they are acknowledged.
     pub(super) answers: BTreeMap<RequestId, Reply>,

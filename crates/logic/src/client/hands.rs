@@ -1,0 +1,88 @@
+//! What the kernel had in hand when a session ended.
+//!
+//! A rename(2) under way may have looked up its old name in the session that is over; the server
+//! has let others change that name since. If the rename found the object under its new name in the
+//! next session, where another machine has moved it, it would succeed without asking anybody (see
+//! [`super::dropping`]). What it has in hand it has under the directory's lock. So a directory is
+//! *barred* when the session ends, until the kernel has had its lock for us once: who looks a name
+//! up in it meanwhile waits a while, and is refused then, unless a change that waits for us holds
+//! the lock, so that he has nothing in hand. The kernel lets go of the lock, and begins the refused
+//! call again by itself (ESTALE), once.
+
+use super::api::{Done, Invalidate};
+use super::dropping::locks;
+use super::{After, Client, Step};
+use crate::Ticket;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use wire::{Fid, Name, Refusal, Time};
+
+/// How long a look-up in a barred directory waits.
+const PATIENCE_NS: Time = 100_000_000;
+
+/// The directories that are barred.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bars {
+    /// Each with its notification, and the look-ups that wait.
+    dirs: BTreeMap<Fid, (u64, Vec<Ticket>)>,
+    /// From then on nobody waits.
+    until: Time,
+}
+
+impl Client {
+    /// The session is over.
+    pub(super) fn bar_directories(&mut self, step: &mut Step<'_>) {
+        let dirs = self.nodes.iter().filter(|(_, node)| node.directory);
+        let dirs: Vec<Fid> = dirs.map(|(fid, _)| *fid).collect();
+        self.bars.until = step.now + PATIENCE_NS;
+        for dir in dirs {
+            // Whichever name: the kernel looks for it under the directory's lock.
+            let name = Name::new(b"-").expect("it is a name");
+            let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));
+            self.bars.dirs.entry(dir).or_default().0 = id;
+        }
+    }
+
+    /// A look-up begins: is it held back, or refused?
+    pub(super) fn is_barred(&mut self, step: &mut Step<'_>, ticket: Ticket, dir: Fid) -> bool {
+        let Some((_, waiting)) = self.bars.dirs.get_mut(&dir) else {
+            return false;
+        };
+        if self.calls.values().any(|running| locks(&running.call, dir)) {
+            return false;
+        }
+        if step.now < self.bars.until {
+            waiting.push(ticket);
+        } else {
+            self.finish(step, ticket, Done::Refused(Refusal::Stale));
+        }
+        true
+    }
+
+    /// The kernel has had the lock.
+    pub(super) fn on_lock_seen(&mut self, step: &mut Step<'_>, dir: Fid, id: u64) {
+        if self.bars.dirs.get(&dir).is_none_or(|bar| bar.0 != id) {
+            return; // barred again since
+        }
+        let bar = self.bars.dirs.remove(&dir);
+        for ticket in bar.into_iter().flat_map(|bar| bar.1) {
+            self.start(step, ticket);
+        }
+    }
+
+    pub(super) fn tick_bars(&mut self, step: &mut Step<'_>) {
+        if step.now < self.bars.until {
+            return;
+        }
+        let bars = self.bars.dirs.values_mut();
+        let waiting: Vec<Ticket> = bars.flat_map(|bar| core::mem::take(&mut bar.1)).collect();
+        for ticket in waiting {
+            self.start(step, ticket);
+        }
+    }
+
+    pub(super) fn bars_due(&self) -> Option<Time> {
+        let waits = self.bars.dirs.values().any(|bar| !bar.1.is_empty());
+        waits.then_some(self.bars.until)
+    }
+}
