@@ -203,7 +203,7 @@ impl Client {
         if attr.kind != Kind::File || lifetime == Lifetime::Forever || node.held().is_some() {
             return false;
         }
-        let across = |reading: &Reading| reading.range.0 < attr.size && attr.size < reading.range.1;
+        let across = |reading: &Reading| attr.size < reading.range.1;
         if node.reading.values().any(across) {
             node.behind.push(ticket);
             return true;

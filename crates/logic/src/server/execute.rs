@@ -261,7 +261,7 @@ impl Server {
         };
         // Who holds a file Exclusive knows more of it than the store: what the store says must not
         // count as news when the answer arrives after the token was given back.
-        let alone = self.held_alone(session, outcome);
+        let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
         match (&waiting.request.op, outcome) {
             (Op::Lookup { dir, .. }, Outcome::Entry(entry)) => {
@@ -313,10 +313,11 @@ impl Server {
     }
 
     /// The object of an answer, if the client itself holds it Exclusive.
-    fn held_alone(&self, session: SessionId, outcome: &Outcome) -> Option<Fid> {
-        let fid = match outcome {
-            Outcome::Entry(entry) => entry.fid,
-            Outcome::Renamed { fid, .. } => *fid,
+    fn held_alone(&self, session: SessionId, op: &Op, outcome: &Outcome) -> Option<Fid> {
+        let fid = match (op, outcome) {
+            (_, Outcome::Entry(entry)) => entry.fid,
+            (_, Outcome::Renamed { fid, .. }) => *fid,
+            (Op::GetAttr { fid } | Op::SetAttr { fid, .. }, Outcome::Attr(_)) => *fid,
             _ => return None,
         };
         let holder = self.files.get(&fid)?.holders.get(&session)?;
