@@ -45,7 +45,7 @@ struct Link {
     floor: [Time; 2],
     last: [Time; 2],
     wants: bool,
-    /// How many messages in a row to the server the weather has swallowed.
+    /// How many messages to the server the weather has swallowed since one arrived.
     swallowed: u32,
 }
 
@@ -227,6 +227,7 @@ impl Network {
                     let net = &then.net;
                     let open = net.is_open(conn) && !net.is_closed(conn);
                     if open && !net.is_silent(&then, host, TO_SERVER) {
+                        net.arrived(host);
                         then.message_to_server(conn, beside);
                     }
                 });
@@ -272,6 +273,12 @@ impl Network {
             .is_none_or(|link| link.silent_until[way] > world.sched.now())
     }
 
+    fn arrived(&self, host: u32) {
+        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
+            link.swallowed = 0;
+        }
+    }
+
     /// Have so many messages of a machine been lost in a row that the server may think it silent?
     pub(crate) fn muted_by_loss(&self, host: u32) -> bool {
         let links = self.links.borrow();
@@ -308,9 +315,6 @@ impl Network {
             world.meet(Rare::MessageLost.bit());
             link.swallowed += u32::from(way == TO_SERVER);
             return arrivals;
-        }
-        if way == TO_SERVER {
-            link.swallowed = 0;
         }
         let drawn = stormy && !keeps && rng.chance(weather.repeat_permille) && world.repeats(host);
         let twice = drawn || strike.is_some();

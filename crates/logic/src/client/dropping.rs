@@ -164,7 +164,7 @@ impl Client {
 
     /// A call is answered: a rename that has looked up one name may look up the other one now.
     pub(super) fn note_looked(&mut self, now: Time, call: &Call) {
-        if looks(call) {
+        if looks(call) && !self.dropping_names.is_empty() {
             self.looked = now;
         }
     }

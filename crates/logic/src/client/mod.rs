@@ -109,7 +109,7 @@ pub struct Client {
     /// Recalls of names that are being answered.
     dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
     bars: hands::Bars,
-    /// When a look-up was answered last.
+    /// When a look-up was answered last, while names were being dropped.
     looked: Time,
     draining: BTreeSet<Fid>,
     /// Calls that wait until the caches may be used again.
