@@ -26,8 +26,8 @@ use wire::{Epoch, Fid, Name, Op, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
 const PATIENCE_NS: Time = 400_000_000;
-/// How long at most, whatever is looked up meanwhile: well before the server fences who leaves a
-/// recall unanswered.
+/// How long at most, whatever is looked up meanwhile, and no longer than a quarter of a lease: a look-up
+/// may itself wait for a machine that does not answer, and whoever waits for it would be fenced too.
 const LONGEST_NS: Time = 30_000_000_000;
 
 /// A recall of names that is being answered.
@@ -155,7 +155,7 @@ impl Client {
 
     /// When the lock has been waited for too long: nobody has looked anything up for a while.
     fn patience_ends(&self, since: Time) -> Time {
-        let latest = since + LONGEST_NS;
+        let latest = since + PATIENCE_NS.max(LONGEST_NS.min(self.lease_ns / 4));
         if self.calls.values().any(|running| looks(&running.call)) {
             return latest;
         }
