@@ -7,12 +7,13 @@
 //! had their turn. Calls that only look are given their turn as soon as they fit, since that takes
 //! nothing away. Of two pairs with the same value that differ only in calls that never ended, the
 //! one in which fewer of those had their turn can become all that the other one can: it is kept.
+//! And of calls that never ended and do the same, the one that began first has its turn first.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What a call does to the value, or demands of it. The value 0 is "nothing there".
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// It becomes this.
     Put(u64),
@@ -81,16 +82,29 @@ type State = (u64, u64);
 
 /// More states than a value has whose calls can be judged in reasonable time.
 const STATES: usize = 20_000;
+/// More turns than are tried for one value: about half a second.
+const TRIES: usize = 3_000_000;
+
+/// A call that is open now.
+#[derive(Clone, Copy)]
+struct Open {
+    /// Its bit in a state.
+    bit: u64,
+    index: usize,
+    /// The bit of the one before that does the same, if neither ever ends.
+    after: u64,
+}
 
 struct Search<'a> {
     turns: &'a [Turn],
-    /// The calls open now, in the order of their beginnings, each with its bit in a state.
-    open: Vec<(u64, usize)>,
+    /// The calls open now, in the order of their beginnings.
+    open: Vec<Open>,
     /// The bits of those that never end.
     endless: u64,
     /// Each once.
     states: Vec<State>,
     work: Vec<State>,
+    tries: usize,
 }
 
 /// What was found.
@@ -120,24 +134,19 @@ pub(crate) fn judge(start: u64, turns: &[Turn]) -> Verdict {
         endless: 0,
         states: vec![(start, 0)],
         work: Vec::new(),
+        tries: 0,
     };
     for (_, ends, index) in events {
         if !ends {
-            let taken = search.open.iter().fold(0, |taken, (bit, _)| taken | bit);
-            if taken == u64::MAX {
+            if !search.begin(index) {
                 return Verdict::Unknown;
-            }
-            let bit = 1 << (!taken).trailing_zeros();
-            search.open.push((bit, index));
-            if turns[index].end == u64::MAX {
-                search.endless |= bit;
             }
         } else {
             search.end(index);
         }
         match search.states.len() {
             0 => return Verdict::Impossible(index),
-            1..=STATES => {}
+            1..=STATES if search.tries <= TRIES => {}
             _ => return Verdict::Unknown,
         }
     }
@@ -145,19 +154,38 @@ pub(crate) fn judge(start: u64, turns: &[Turn]) -> Verdict {
 }
 
 impl Search<'_> {
+    /// The call may have its turn from now on; false if there is no bit for it.
+    fn begin(&mut self, index: usize) -> bool {
+        let taken = self.open.iter().fold(0, |taken, open| taken | open.bit);
+        if taken == u64::MAX {
+            return false;
+        }
+        let bit = 1 << (!taken).trailing_zeros();
+        let mut after = 0;
+        if self.turns[index].end == u64::MAX {
+            let twin = |open: &&Open| {
+                open.bit & self.endless != 0 && self.turns[open.index].act == self.turns[index].act
+            };
+            after = self.open.iter().rfind(twin).map_or(0, |twin| twin.bit);
+            self.endless |= bit;
+        }
+        self.open.push(Open { bit, index, after });
+        true
+    }
+
     /// The call must have had its turn by now. Ends with too many states where there are too many.
     fn end(&mut self, index: usize) {
-        let at = self.open.iter().position(|(_, open)| *open == index);
+        let at = self.open.iter().position(|open| open.index == index);
         let at = at.expect("it began before it ended");
         if self.open.len() == 1 {
             self.open.clear();
             return self.end_alone(index);
         }
-        let bit = self.open[at].0;
+        let bit = self.open[at].bit;
         self.work.clone_from(&self.states);
         let mut met: BTreeSet<State> = self.states.drain(..).collect();
         while let Some(state) = self.work.pop() {
-            if met.len() > 10 * STATES {
+            if met.len() > 10 * STATES || self.tries > TRIES {
                 self.states.extend(met);
                 return;
             }
@@ -166,12 +194,13 @@ impl Search<'_> {
                 self.states.push((state.0, state.1 & !bit));
                 continue;
             }
-            for &(bit, index) in &self.open {
+            for &Open { bit, index, after } in &self.open {
                 let act = &self.turns[index].act;
-                if state.1 & bit != 0 || act.looks() {
+                if state.1 & bit != 0 || state.1 & after != after || act.looks() {
                     continue;
                 }
                 for value in act.turns(state.0) {
+                    self.tries += 1;
                     let next = (value, state.1 | bit);
                     let idle = bit & self.endless != 0 && met.contains(&(value, state.1));
                     if !idle && met.insert(next) {
@@ -220,7 +249,7 @@ impl Search<'_> {
 
     /// Those that only look have their turn where they fit.
     fn look(&self, (value, mut had): State) -> State {
-        for &(bit, index) in &self.open {
+        for &Open { bit, index, .. } in &self.open {
             let act = &self.turns[index].act;
             if act.looks() && act.turn(value).is_some() {
                 had |= bit;
@@ -281,6 +310,19 @@ mod tests {
             judge(0, &[open, after(7), turn(7, 8, Act::See(0))]),
             Verdict::Impossible(2)
         );
+    }
+
+    #[test]
+    fn of_many_that_never_ended_and_do_the_same_their_number_counts() {
+        let values = Rc::new((0..40).collect::<Vec<u64>>());
+        let mut turns: Vec<Turn> = (1..=40)
+            .map(|n| turn(n, u64::MAX, Act::Maybe(Rc::clone(&values))))
+            .collect();
+        let see = |at, value| turn(at, at + 1, Act::See(value));
+        turns.extend((1..=40).map(|n| see(100 + 2 * n, n % 3 + 1)));
+        assert_eq!(judge(0, &turns), Verdict::Fine);
+        turns.push(see(200, 7));
+        assert_eq!(judge(0, &turns), Verdict::Impossible(80));
     }
 
     #[test]

@@ -271,7 +271,7 @@ mod tests {
             names: &names,
             moment: 100,
         };
-        judge(&case, FILE)
+        judge(&case, FILE).map_err(|wrong| wrong.what)
     }
 
     #[test]
