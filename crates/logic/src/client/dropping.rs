@@ -14,7 +14,8 @@
 //! Without the second way two machines that change one directory would wait for each other. Nobody
 //! holds the lock who is not, in the end, in one of the two: look-ups and listings are answered
 //! without waiting for a change. In case the kernel holds it for a reason that is not known here,
-//! there is an end to the patience. It begins when the last look-up was answered: between two
+//! there is an end to the patience, after which the directory is barred ([`super::hands`]). It begins
+//! when the last look-up was answered: between two
 //! look-ups a rename has a name in hand, and one may take as long as the network is silent.
 
 use super::api::{Call, Invalidate, Mutant};
@@ -121,15 +122,20 @@ impl Client {
             return; // answered already
         };
         dropping.left.remove(&id);
+        let stamp = dropping.stamp;
         let mut over = dropping.left.is_empty();
-        if let Some((_, during)) = dropping.raising.take_if(|(raising, _)| *raising == id) {
+        if let Some((_, during)) = dropping.raising.take_if(|(raising, _)| *raising == id)
+            && !over
+        {
             // Unanswered until now: the lock was held by this call when the epoch was raised.
-            over |= during.is_none_or(|ticket| self.calls.contains_key(&ticket));
+            over = during.is_none_or(|ticket| self.calls.contains_key(&ticket));
+            if during.is_none() {
+                self.bar(step, at.0);
+            }
         }
         if !over {
             return self.raise_epoch(step, at);
         }
-        let stamp = dropping.stamp;
         self.dropping_names.remove(&at);
         let (dir, epoch) = at;
         if self.nodes.contains_key(&dir) {

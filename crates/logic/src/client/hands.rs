@@ -1,21 +1,22 @@
-//! What the kernel had in hand when a session ended.
+//! What the kernel may have in hand when a session ends, or when a name is let go without its lock.
 //!
 //! A rename(2) under way may have looked up its old name in the session that is over; the server
 //! has let others change that name since. If the rename found the object under its new name in the
 //! next session, where another machine has moved it, it would succeed without asking anybody (see
-//! [`super::dropping`]). What it has in hand it has under the directory's lock. So a directory is
-//! *barred* when the session ends, until the kernel has had its lock for us once: who looks a name
-//! up in it meanwhile waits a while, and is refused then, unless a change that waits for us holds
-//! the lock, so that he has nothing in hand. The kernel lets go of the lock, and begins the refused
-//! call again by itself (ESTALE), once.
+//! [`super::dropping`]). The same threatens when a recall of names was answered because the lock did
+//! not come in time. What it has in hand it has under the directory's lock. So a directory is
+//! *barred* then, until the kernel has had its lock for us once: who looks a name up in it meanwhile
+//! waits a while, and is refused then, unless a change that waits for us holds the lock, so that he
+//! has nothing in hand; and what was asked before is refused when the answer comes. The kernel lets
+//! go of the lock, and begins the refused call again by itself (ESTALE), once.
 
-use super::api::{Done, Invalidate};
+use super::api::{Call, Done, Invalidate};
 use super::dropping::locks;
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Fid, Name, Refusal, Time};
+use wire::{Fid, Name, Op, Refusal, Time};
 
 /// How long a look-up in a barred directory waits.
 const PATIENCE_NS: Time = 100_000_000;
@@ -34,13 +35,33 @@ impl Client {
     pub(super) fn bar_directories(&mut self, step: &mut Step<'_>) {
         let dirs = self.nodes.iter().filter(|(_, node)| node.directory);
         let dirs: Vec<Fid> = dirs.map(|(fid, _)| *fid).collect();
-        self.bars.until = step.now + PATIENCE_NS;
         for dir in dirs {
-            // Whichever name: the kernel looks for it under the directory's lock.
-            let name = Name::new(b"-").expect("it is a name");
-            let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));
-            self.bars.dirs.entry(dir).or_default().0 = id;
+            self.bar(step, dir);
         }
+    }
+
+    pub(super) fn bar(&mut self, step: &mut Step<'_>, dir: Fid) {
+        self.bars.until = step.now + PATIENCE_NS;
+        // Whichever name: the kernel looks for it under the directory's lock.
+        let name = Name::new(b"-").expect("it is a name");
+        let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));
+        self.bars.dirs.entry(dir).or_default().0 = id;
+    }
+
+    /// The answer of a call, unless it was begun before its directory was barred: it may be the
+    /// second look-up of a rename.
+    pub(super) fn refuse_late(&mut self, step: &mut Step<'_>, call: &Call, done: Done) -> Done {
+        let Call::Op(Op::Lookup { dir, .. }) = call else {
+            return done;
+        };
+        let locks = |running: &super::Running| locks(&running.call, *dir);
+        if !self.bars.dirs.contains_key(dir) || self.calls.values().any(locks) {
+            return done;
+        }
+        if let Done::Entry { fid, .. } = done {
+            self.on_forget(step, fid, 1);
+        }
+        Done::Refused(Refusal::Stale)
     }
 
     /// A look-up begins: is it held back, or refused?

@@ -320,6 +320,7 @@ impl Client {
     /// Answers a call.
     fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
         if let Some(running) = self.calls.remove(&ticket) {
+            let done = self.refuse_late(step, &running.call, done);
             self.note_told(step.now, &running.call, &done);
             self.note_looked(step.now, &running.call);
             step.done(ticket, done);
