@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     Mute { host: u32, ns: Time },
     /// Something is wrong with the server's disk for a while.
     Disk { trouble: Trouble, ns: Time },
+    /// A machine that is not ours comes, and lies for a while.
+    Liar { greedy: bool, ns: Time },
 }
 
 /// A line of the atlas.
@@ -57,6 +59,7 @@ pub(crate) enum Kind {
     Mute,
     FullDisk,
     DiskErrors,
+    Liar,
 }
 
 /// What a fault may cost. What it may not: anything that a fsync had answered for, a change made
@@ -97,7 +100,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 15] = [
+pub(crate) const ATLAS: [Line; 16] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -116,6 +119,7 @@ pub(crate) const ATLAS: [Line; 15] = [
     line(Kind::FullDisk, LATE),
     // A server whose disk cannot be written or synced stops, and is started again.
     line(Kind::DiskErrors, SESSION),
+    line(Kind::Liar, LATE),
 ];
 
 impl Fault {
@@ -127,7 +131,8 @@ impl Fault {
             | Self::SlowClient { ns, .. }
             | Self::SlowServer { ns, .. }
             | Self::Mute { ns, .. }
-            | Self::Disk { ns, .. } => ns,
+            | Self::Disk { ns, .. }
+            | Self::Liar { ns, .. } => ns,
             Self::Server { ns } | Self::Client { ns, .. } | Self::Blackout { ns, .. } => ns + MS,
         }
     }
@@ -147,6 +152,7 @@ impl Fault {
                 Trouble::Full { .. } => Kind::FullDisk,
                 Trouble::Errors(_) => Kind::DiskErrors,
             },
+            Self::Liar { .. } => Kind::Liar,
         }
     }
 
@@ -320,6 +326,18 @@ impl Plan {
         let while_ns = rng.between(1, 4 * lease);
         let ns = *rng.pick(&[while_ns, while_ns, 12 * lease]);
         self.faults.push((at, Fault::Mute { host, ns }));
+    }
+
+    /// A machine that lies, drawn likewise.
+    pub(crate) fn draw_liar(&mut self, rng: &mut Rng) {
+        if !rng.chance(RARE_PERMILLE / 2) {
+            return;
+        }
+        let lease = self.server.lease_ns;
+        self.server.recall_ns = rng.between(lease / 2, 2 * lease);
+        let (at, ns) = (self.fault_time(rng), rng.between(lease / 2, 4 * lease));
+        let greedy = rng.chance(500);
+        self.faults.push((at, Fault::Liar { greedy, ns }));
     }
 
     fn rarity(&self, rng: &mut Rng) -> Fault {

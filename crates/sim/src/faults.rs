@@ -19,6 +19,9 @@ impl World {
     /// has heard of that or not: its lease is over.
     pub(crate) fn on_fenced(&self, session: SessionId) {
         self.fenced.borrow_mut().insert(session);
+        if self.is_liar(session) {
+            return self.meet(Rare::LiarFenced.bit());
+        }
         let host = self.sessions.borrow().get(&session).copied();
         if let Some(host) = host {
             if self.mute.borrow().contains_key(&host) {
@@ -128,6 +131,7 @@ impl World {
             then.slow.borrow_mut().clear();
             then.mute.borrow_mut().clear();
             then.net.heal();
+            then.liar_leaves();
         });
     }
 
@@ -187,6 +191,7 @@ impl World {
                 let heal = move || then.server.disk.borrow_mut().trouble(None);
                 self.sched.at(now + ns, heal);
             }
+            Fault::Liar { greedy, ns } => self.liar_comes(greedy, now + ns),
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
             Fault::Client { host, ns } => {
                 let room = self.rooms.borrow().get(&host).cloned();

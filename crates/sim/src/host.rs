@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::disk::{Closed, DiskRoom, UNIT, Units};
+use crate::liar::LIAR;
 use crate::network::Beside;
 use crate::rare::{self, Rare};
 use crate::world::{NOBODY, World};
@@ -200,7 +201,9 @@ impl ServerRoom {
                 self.disk.borrow_mut().release(bulk);
             }
             Output::Close { conn, violation } => {
-                if let Some(violation) = violation.filter(|_| !world.net.is_closed(conn)) {
+                if world.net.owner(conn) == Some(LIAR) {
+                    world.meet(violation.map_or(0, |_| Rare::LiarEnded.bit()));
+                } else if let Some(violation) = violation.filter(|_| !world.net.is_closed(conn)) {
                     world.fail(wrong!("the server finds a client at fault: {violation:?}"));
                 }
                 world.net.close(world, conn);

@@ -15,6 +15,7 @@ mod history;
 mod host;
 mod judge;
 mod kernel;
+mod liar;
 mod mutant;
 mod network;
 mod only;

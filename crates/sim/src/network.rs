@@ -262,6 +262,11 @@ impl Network {
         self.closed.borrow().contains(&conn)
     }
 
+    /// Whose connection this is.
+    pub(crate) fn owner(&self, conn: Conn) -> Option<u32> {
+        self.owners.borrow().get(&conn).copied()
+    }
+
     fn is_open(&self, conn: Conn) -> bool {
         self.owners.borrow().contains_key(&conn)
     }

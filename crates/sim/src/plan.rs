@@ -120,6 +120,7 @@ impl Plan {
         plan.draw_rarities(&mut Rng::new(!seed));
         plan.draw_mute(&mut Rng::new(seed.rotate_left(16)));
         plan.draw_trouble(&mut Rng::new(!seed.rotate_left(16)));
+        plan.draw_liar(&mut Rng::new(seed.rotate_left(48)));
         plan
     }
 

@@ -12,6 +12,7 @@ use crate::history::History;
 use crate::host::ServerRoom;
 use crate::judge::{self, Case, Judged};
 use crate::kernel::Kernel;
+use crate::liar::{LIAR, Liar};
 use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
 use crate::only::{Extra, Only};
@@ -69,6 +70,7 @@ pub(crate) struct World {
     pub(crate) slow: RefCell<BTreeMap<u32, (Time, Time)>>,
     /// Machines that answer nothing: until when.
     pub(crate) mute: RefCell<BTreeMap<u32, Time>>,
+    pub(crate) liar: Liar,
     /// Programs that run, by machine.
     pub(crate) running: RefCell<BTreeMap<u32, u32>>,
     pub(crate) faults_end: Cell<Time>,
@@ -128,6 +130,7 @@ impl World {
             fenced: RefCell::default(),
             slow: RefCell::default(),
             mute: RefCell::default(),
+            liar: Liar::default(),
             running: RefCell::default(),
             faults_end: Cell::new(Time::MAX),
             exposed: Cell::new(0),
@@ -171,6 +174,9 @@ impl World {
     }
 
     pub(crate) fn to_room(self: &Rc<Self>, host: u32, input: client::Input, units: Units) {
+        if host == LIAR {
+            return self.liar_hears(&input);
+        }
         let room = self.rooms.borrow().get(&host).cloned();
         let Some(room) = room.filter(|room| room.alive()) else {
             return;
