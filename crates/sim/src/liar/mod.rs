@@ -23,6 +23,8 @@ use wire::{
 
 /// Its number among the machines, above those of all others.
 pub(crate) const LIAR: u32 = 1_000;
+/// Another session that it may greet with.
+const OTHER: SessionId = 7;
 /// It does not say more than this.
 const MOST: u32 = 3_000;
 const RIGHTS: [Right; 4] = [
@@ -92,7 +94,8 @@ impl World {
 
     pub(crate) fn is_liar(&self, session: SessionId) -> bool {
         let liar = self.liar.0.borrow();
-        liar.as_ref().is_some_and(|liar| liar.session == session)
+        liar.as_ref()
+            .is_some_and(|liar| [liar.session, OTHER].contains(&session))
     }
 
     /// Says something now and then.
@@ -130,7 +133,7 @@ impl World {
                 _ => {
                     liar.connected = false;
                     // What was under way when it began to leave may have ended a connection.
-                    if liar.byes > 1 {
+                    if liar.byes > 2 {
                         self.net.leave(LIAR);
                     }
                     vec![]
@@ -163,9 +166,11 @@ impl World {
 
 impl State {
     fn hello(&self) -> ToServer {
+        // Who leaves says goodbye to both in turn.
+        let other = self.leaves && self.byes % 2 == 1;
         ToServer::Hello {
             version: VERSION,
-            session: self.session,
+            session: if other { OTHER } else { self.session },
             name: b"liar".to_vec(),
         }
     }

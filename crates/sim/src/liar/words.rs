@@ -1,6 +1,6 @@
 //! What the liar says: words that are well formed, and not so.
 
-use super::{MOST, RIGHTS, State};
+use super::{MOST, OTHER, RIGHTS, State};
 use wire::{
     Access, Attr, Caller, Epoch, Fid, Hold, Holding, Make, Name, Op, Request, Set, ToServer,
     Unseen, VERSION, WriteMode,
@@ -54,9 +54,10 @@ impl State {
             7 => ToServer::Goodbye,
             _ => ToServer::Hello {
                 version: *self.rng.pick(&[VERSION, VERSION, 0, u32::MAX]),
-                // Another one only where a session has been greeted: that must be refused.
+                // Another one only where a session has been greeted: that must be refused. It may
+                // come on the next connection all the same, and open it.
                 session: if self.greeted {
-                    *self.rng.pick(&[self.session, 0, 7])
+                    *self.rng.pick(&[self.session, 0, OTHER])
                 } else {
                     0
                 },
