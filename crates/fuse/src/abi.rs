@@ -1,10 +1,12 @@
 //! The kernel's FUSE interface, protocol 7.45: structures, opcodes and flags, and nothing that
-//! acts. Every structure has the size and the offsets of `linux/fuse.h`; constant assertions in
-//! `structs*.rs` and a test against the installed header hold that. All integers are in the
+//! acts. Every structure has the size and the offsets of `linux/fuse.h`; an assertion with each
+//! and a test against the installed header hold that. All integers are in the
 //! machine's own byte order, as the interface demands.
 
 mod flags;
 mod opcode;
+#[macro_use]
+mod structure;
 mod structs;
 mod structs_file;
 mod structs_in;
