@@ -4,16 +4,12 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes from a seed (splitmix64).
+/// Numbers from a seed.
 struct Random(u64);
 
 impl Random {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((x ^ (x >> 31)) % end.max(1) as u64) as usize
+        (wire::splitmix64(&mut self.0) % end.max(1) as u64) as usize
     }
 }
 

@@ -238,7 +238,8 @@ impl Pause {
     }
 
     fn next_ns(&mut self) -> u64 {
-        // SplitMix64 (Steele, Lea and Flood): good enough to spread clients.
+        // SplitMix64 (Steele, Lea and Flood): good enough to spread clients. Written out, since
+        // this crate knows no word of the protocol, `wire::splitmix64` included.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

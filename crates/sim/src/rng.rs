@@ -6,6 +6,8 @@
 //! sequence that its number names. So what a call draws, and what follows from it, does not depend
 //! on what else happens in the world, and leaving that out does not change it.
 
+use wire::mix64;
+
 /// A seeded generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng {
@@ -31,19 +33,13 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Odd, and not the other one: branches do not follow the numbers.
 const BRANCH_STEP: u64 = 0xd134_2543_de82_ef95;
 
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 impl Rng {
     /// The sequence of this seed.
     pub(crate) fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give neighbouring sequences.
         let mut rng = Self {
             state: seed.wrapping_mul(STEP) ^ 0x5851_f42d_4c95_7f2d,
-            branch: mix(seed ^ BRANCH_STEP),
+            branch: mix64(seed ^ BRANCH_STEP),
         };
         rng.next();
         rng
@@ -51,20 +47,19 @@ impl Rng {
 
     /// The sequence of this key, one of its own for each.
     pub(crate) fn of(branch: Branch, key: &[u64]) -> Self {
-        let mixed = |so_far: u64, &part: &u64| mix(so_far.wrapping_add(BRANCH_STEP) ^ part);
+        let mixed = |so_far: u64, &part: &u64| mix64(so_far.wrapping_add(BRANCH_STEP) ^ part);
         Self::new(key.iter().fold(mixed(0, &(branch as u64)), mixed))
     }
 
     /// The next branch: what is drawn from it changes nothing here, nor the other way round.
     pub(crate) fn branch(&mut self) -> Self {
         self.branch = self.branch.wrapping_add(BRANCH_STEP);
-        Self::new(mix(self.branch))
+        Self::new(mix64(self.branch))
     }
 
     /// The next number.
     pub(crate) fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(STEP);
-        mix(self.state)
+        wire::splitmix64(&mut self.state)
     }
 
     /// A number below `bound`; 0 if the bound is 0.

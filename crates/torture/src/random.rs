@@ -1,4 +1,7 @@
 //! A seeded generator (SplitMix64): the same seed asks for the same operations.
+//!
+//! `wire::splitmix64` says the same; it stands here again because nothing of Ariel may be needed to
+//! judge Ariel.
 
 /// The generator.
 pub(crate) struct Random(pub(crate) u64);

@@ -18,6 +18,7 @@ mod name;
 mod op;
 mod outcome;
 mod refusal;
+mod seed;
 
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode};
@@ -30,3 +31,4 @@ pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Outcome, Reply};
 pub use refusal::Refusal;
+pub use seed::{mix64, splitmix64};

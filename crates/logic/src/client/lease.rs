@@ -174,8 +174,6 @@ impl Client {
 
 /// The next session's number: another one, as far from this one as can be.
 fn renew(session: u64) -> u64 {
-    let mut next = session.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    next = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    next = (next ^ (next >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (next ^ (next >> 31)).max(1)
+    let mut state = session;
+    wire::splitmix64(&mut state).max(1)
 }

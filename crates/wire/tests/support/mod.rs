@@ -3,16 +3,12 @@
 
 use wire::*;
 
-/// Bytes from a seed (splitmix64): the same seed gives the same bytes.
+/// Bytes from a seed: the same seed gives the same bytes.
 pub struct Random(pub u64);
 
 impl Random {
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
+        splitmix64(&mut self.0)
     }
 
     pub fn below(&mut self, end: usize) -> usize {

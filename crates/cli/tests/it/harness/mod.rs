@@ -95,16 +95,12 @@ pub fn eventually(limit: Duration, mut is_true: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A seeded generator (SplitMix64): a failing run can be repeated.
+/// A seeded generator: a failing run can be repeated.
 pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        wire::splitmix64(&mut self.0)
     }
 
     pub fn below(&mut self, end: u64) -> u64 {
