@@ -5,6 +5,8 @@
 
 extern crate ariel_wire as wire;
 
+#[path = "../../../fuzz/bodies/wire.rs"]
+mod body;
 mod support;
 
 use support::Random;
@@ -16,19 +18,7 @@ fn random_bytes_never_panic() {
         let mut random = Random(seed);
         let len = random.below(200);
         let bytes = random.bytes(len);
-        judge(&bytes);
-    }
-}
-
-/// Decodes as either side; what comes out is within bounds and says the same when encoded anew.
-fn judge(bytes: &[u8]) {
-    if let Ok(message) = decode::<ToServer>(bytes) {
-        assert!(message.within_bounds());
-        assert_eq!(decode::<ToServer>(&encode(&message)).as_ref(), Ok(&message));
-    }
-    if let Ok(message) = decode::<ToClient>(bytes) {
-        assert!(message.within_bounds());
-        assert_eq!(decode::<ToClient>(&encode(&message)).as_ref(), Ok(&message));
+        body::run(&bytes);
     }
 }
 
@@ -60,7 +50,7 @@ fn mutated_messages_never_panic() {
                 _ => bytes.insert(at, random.number() as u8),
             }
         }
-        judge(&bytes);
+        body::run(&bytes);
     }
 }
 
