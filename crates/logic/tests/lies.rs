@@ -14,8 +14,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
-    Access, Caller, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Right, SessionId, Set,
-    Time, ToClient, ToServer, VERSION,
+    Access, Caller, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right,
+    SessionId, Set, Time, ToClient, ToServer, VERSION,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -191,14 +191,14 @@ type Lie = fn(Recall) -> ToServer;
 
 fn in_vain(recall: Recall, right: Right) -> ToServer {
     let Recall { fid, epoch, .. } = recall;
-    ToServer::Returned {
+    ToServer::Returned(Returned {
         fid,
         epoch,
         right,
         upto: epoch,
         hold: Hold::default(),
         attr: None,
-    }
+    })
 }
 
 /// What the liar answers to what it is told: it confirms, and lies to recalls.
@@ -285,13 +285,15 @@ fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
             in_vain(recall, Right::Shared)
         }),
         // What it gives back is always older than what it was given.
-        (vec![make(write)], unlink, |recall| ToServer::Returned {
-            fid: recall.fid,
-            epoch: recall.epoch,
-            right: Right::None,
-            upto: 0,
-            hold: Hold::default(),
-            attr: None,
+        (vec![make(write)], unlink, |recall| {
+            ToServer::Returned(Returned {
+                fid: recall.fid,
+                epoch: recall.epoch,
+                right: Right::None,
+                upto: 0,
+                hold: Hold::default(),
+                attr: None,
+            })
         }),
     ];
     let options = Options::default();

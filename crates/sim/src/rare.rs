@@ -3,7 +3,7 @@
 //! counts them, and fails when one was never met in as many worlds as it is expected in.
 
 use logic::{client, server};
-use wire::{Right, ToClient, ToServer, What};
+use wire::{Returned, Right, ToClient, ToServer, What};
 
 macro_rules! rare {
     ($($name:ident: $text:literal,)*) => {
@@ -140,7 +140,7 @@ fn of_reply(reply: &wire::Reply) -> u64 {
 pub(crate) fn of_client(output: &client::Output) -> u64 {
     match output {
         client::Output::Send { message, .. } => match message {
-            ToServer::Returned { right, hold, .. } => {
+            ToServer::Returned(Returned { right, hold, .. }) => {
                 let mut met = 0;
                 if hold.write {
                     met |= Rare::OpenLeft.bit();

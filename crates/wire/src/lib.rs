@@ -24,8 +24,8 @@ pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time};
 pub use message::{
-    Hold, Holding, Origin, Recall, Request, Right, ToClient, ToServer, Unseen, Violation, Welcome,
-    What,
+    Hold, Holding, Origin, Recall, Request, Returned, Right, ToClient, ToServer, Unseen, Violation,
+    Welcome, What,
 };
 pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, WriteMode, XattrMode};

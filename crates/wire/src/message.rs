@@ -110,6 +110,23 @@ pub struct Recall {
     pub what: What,
 }
 
+/// The answer to a callback.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returned {
+    /// Of what.
+    pub fid: Fid,
+    /// The recall's epoch.
+    pub epoch: Epoch,
+    /// What the client still holds.
+    pub right: Right,
+    /// No grant up to this epoch is in use beyond `right`: it has been dropped or is void.
+    pub upto: Epoch,
+    /// What it has open.
+    pub hold: Hold,
+    /// The holder's attributes, when it was asked for them and holds Exclusive.
+    pub attr: Option<Attr>,
+}
+
 /// The server's answer to a greeting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
@@ -139,20 +156,7 @@ pub enum ToServer {
     /// Asks for an operation. Bytes to be written travel beside it.
     Request(Request),
     /// Answers a recall.
-    Returned {
-        /// Of what.
-        fid: Fid,
-        /// The recall's epoch.
-        epoch: Epoch,
-        /// What the client still holds.
-        right: Right,
-        /// No grant up to this epoch is in use beyond `right`: it has been dropped or is void.
-        upto: Epoch,
-        /// What it has open.
-        hold: Hold,
-        /// The holder's attributes, when it was asked for them and holds Exclusive.
-        attr: Option<Attr>,
-    },
+    Returned(Returned),
     /// Gives a token back unasked: valid if the last grant known to the server is this one.
     Release {
         /// Of what.
@@ -260,7 +264,7 @@ impl ToServer {
         match self {
             Self::Hello { .. } => "Hello",
             Self::Request(request) => request.op.kind(),
-            Self::Returned { .. } => "Returned",
+            Self::Returned(_) => "Returned",
             Self::Release { .. } => "Release",
             Self::Opens { .. } => "Opens",
             Self::Confirmed { .. } => "Confirmed",

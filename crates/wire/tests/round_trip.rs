@@ -147,7 +147,7 @@ proptest! {
         hold in any_hold(),
         attr in proptest::option::of(any_attr()),
     ) {
-        let message = ToServer::Returned { fid, epoch, right, upto, hold, attr };
+        let message = ToServer::Returned(Returned { fid, epoch, right, upto, hold, attr });
         prop_assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
     }
 

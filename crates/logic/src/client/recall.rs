@@ -14,7 +14,7 @@ use super::{After, Client, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Attr, Epoch, Fid, Hold, Recall, Right, Time, ToServer, What};
+use wire::{Attr, Epoch, Fid, Hold, Recall, Returned, Right, Time, ToServer, What};
 
 const WHOLE: Range = (0, u64::MAX);
 /// How long an answer about attributes may take to be taken in by the kernel.
@@ -58,18 +58,15 @@ impl Client {
             write: made.iter().any(|access| access.write),
             stamp,
         };
-        let right = Right::None;
-        self.say(
-            step,
-            ToServer::Returned {
-                fid,
-                epoch,
-                right,
-                upto: epoch,
-                hold,
-                attr: None,
-            },
-        );
+        let returned = Returned {
+            fid,
+            epoch,
+            right: Right::None,
+            upto: epoch,
+            hold,
+            attr: None,
+        };
+        self.say(step, ToServer::Returned(returned));
     }
 
     /// No file is being made and opened any more: what was guessed about its like is put right.
@@ -107,17 +104,15 @@ impl Client {
         let (right, upto, hold) = (node.right, node.seen.max(epoch), node.hold(stamp));
         // A grant up to there that is still on its way must not be used after this has been said.
         node.void = node.void.max(upto + 1);
-        self.say(
-            step,
-            ToServer::Returned {
-                fid,
-                epoch,
-                right,
-                upto,
-                hold,
-                attr,
-            },
-        );
+        let returned = Returned {
+            fid,
+            epoch,
+            right,
+            upto,
+            hold,
+            attr,
+        };
+        self.say(step, ToServer::Returned(returned));
     }
 
     /// The holder's attributes; it steps down if nothing needs the Exclusive token any more.

@@ -205,24 +205,7 @@ impl Server {
             ToServer::Request(request) => {
                 self.on_request(step, (from, session), request, (bulk, bulk_len));
             }
-            ToServer::Returned {
-                fid,
-                epoch,
-                right,
-                upto,
-                hold,
-                attr,
-            } => {
-                let returned = returns::Returned {
-                    fid,
-                    epoch,
-                    right,
-                    upto,
-                    hold,
-                    attr,
-                };
-                self.on_returned(step, session, returned);
-            }
+            ToServer::Returned(returned) => self.on_returned(step, session, returned),
             ToServer::Release {
                 fid,
                 epoch,

@@ -7,17 +7,9 @@ use super::table::{Ask, Asked, Holder};
 use super::{Server, Step};
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
-use wire::{Attr, Epoch, Fid, Hold, Recall, RequestId, Right, SessionId, Time, ToClient, What};
-
-/// The answer to a recall.
-pub(super) struct Returned {
-    pub(super) fid: Fid,
-    pub(super) epoch: Epoch,
-    pub(super) right: Right,
-    pub(super) upto: Epoch,
-    pub(super) hold: Hold,
-    pub(super) attr: Option<Attr>,
-}
+use wire::{
+    Attr, Epoch, Fid, Hold, Recall, RequestId, Returned, Right, SessionId, Time, ToClient, What,
+};
 
 impl Server {
     /// Asks a client, unless the same has been asked already in a way that serves this request too.

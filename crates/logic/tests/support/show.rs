@@ -4,8 +4,8 @@
 use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Holding, Kind, Op, Outcome, Recall, Right, Set, ToClient,
-    ToServer, Unseen, What, WriteMode,
+    Access, Attr, Fid, Grant, Hold, Holding, Kind, Op, Outcome, Recall, Returned, Right, Set,
+    ToClient, ToServer, Unseen, What, WriteMode,
 };
 
 /// What a fid is called.
@@ -190,19 +190,16 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
             let keeps = if request.keeps { ", keeps" } else { "" };
             format!("#{} {}{held}{keeps}", request.id, op(disk, &request.op))
         }
-        ToServer::Returned {
-            fid,
-            epoch,
-            right,
-            upto,
-            hold: held,
-            attr: known,
-        } => {
-            let known = known.as_ref().map(|known| format!(", {}", attr(known)));
+        ToServer::Returned(returned) => {
+            let Returned {
+                epoch, right, upto, ..
+            } = returned;
+            let known = returned.attr.as_ref();
+            let known = known.map(|known| format!(", {}", attr(known)));
             format!(
                 "Returned {} @{epoch}: holds {right:?}, none up to @{upto}, {}{}",
-                name(disk, *fid),
-                hold(*held),
+                name(disk, returned.fid),
+                hold(returned.hold),
                 known.unwrap_or_default()
             )
         }

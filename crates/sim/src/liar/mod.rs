@@ -18,7 +18,8 @@ use logic::client;
 use std::cell::RefCell;
 use std::rc::Rc;
 use wire::{
-    Epoch, Fid, Op, Outcome, Recall, Request, Right, SessionId, Time, ToClient, ToServer, VERSION,
+    Epoch, Fid, Op, Outcome, Recall, Request, Returned, Right, SessionId, Time, ToClient, ToServer,
+    VERSION,
 };
 
 /// Its number among the machines, above those of all others.
@@ -247,13 +248,13 @@ impl State {
         } else {
             Right::None
         };
-        ToServer::Returned {
+        ToServer::Returned(Returned {
             fid: recall.fid,
             epoch: recall.epoch,
             right,
             upto,
             hold: self.hold(),
             attr: self.attr(),
-        }
+        })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{MOST, OTHER, RIGHTS, State};
 use wire::{
-    Access, Attr, Caller, Epoch, Fid, Hold, Holding, Make, Name, Op, Request, Set, ToServer,
-    Unseen, VERSION, WriteMode,
+    Access, Attr, Caller, Epoch, Fid, Hold, Holding, Make, Name, Op, Request, Returned, Set,
+    ToServer, Unseen, VERSION, WriteMode,
 };
 
 impl State {
@@ -25,14 +25,14 @@ impl State {
         };
         let word = match self.rng.weighted(&weights) {
             0 => self.request(),
-            1 => ToServer::Returned {
+            1 => ToServer::Returned(Returned {
                 fid: self.any(),
                 epoch: self.epoch(),
                 right: *self.rng.pick(&RIGHTS),
                 upto: self.epoch(),
                 hold: self.hold(),
                 attr: self.attr(),
-            },
+            }),
             2 => ToServer::Release {
                 fid: self.any(),
                 epoch: self.epoch(),

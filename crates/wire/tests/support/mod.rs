@@ -278,14 +278,14 @@ pub fn to_server() -> Vec<ToServer> {
             session: u64::MAX,
             name: b"host:/mnt".to_vec(),
         },
-        ToServer::Returned {
+        ToServer::Returned(Returned {
             fid,
             epoch: 1 << 40,
             right: Right::Exclusive,
             upto: 1 << 41,
             hold,
             attr: Some(attr()),
-        },
+        }),
         ToServer::Release {
             fid,
             epoch: u64::MAX,
