@@ -246,7 +246,7 @@ impl Client {
             return node.parked.push(ticket);
         }
         if node.right < Right::Exclusive || !node.cached() {
-            return self.write_at_server(step, ticket, running);
+            return self.write_at_server(step, (ticket, running.caller), (fid, offset, len), how);
         }
         let size = node.attr.as_ref().map_or(0, |attr| attr.size);
         let offset = if how == How::Append { size } else { offset };
@@ -389,16 +389,13 @@ impl Client {
         self.invalidate(step, what, After::Answer(ticket, done));
     }
 
-    fn write_at_server(&mut self, step: &mut Step<'_>, ticket: Ticket, running: Running) {
-        let Call::Write {
-            fid,
-            offset,
-            len,
-            how,
-        } = running.call
-        else {
-            return;
-        };
+    fn write_at_server(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, caller): (Ticket, Caller),
+        (fid, offset, len): (Fid, u64, u32),
+        how: How,
+    ) {
         let mode = match how {
             How::Direct => WriteMode::At,
             How::Append => WriteMode::Append,
@@ -418,7 +415,7 @@ impl Client {
         let hold = wire::Hold { stamp, ..hold };
         self.request(
             step,
-            (op, running.caller, hold),
+            (op, caller, hold),
             vec![Piece::Call { ticket }],
             Why::Call(ticket),
         );
