@@ -9,6 +9,7 @@ mod args;
 mod child;
 mod control;
 mod daemon;
+mod end;
 mod failure;
 mod fsck;
 mod guard;

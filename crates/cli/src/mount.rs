@@ -2,11 +2,11 @@
 
 use crate::args::{Cache, MountArgs, Opens};
 use crate::control::{self, Listener};
+use crate::end::End;
 use crate::failure::Failure;
 use crate::guard::Guard;
-use crate::{daemon, log, paths, runtime, show, signals};
+use crate::{daemon, end, log, paths, runtime, show};
 use fuse::front::{Keeping, Mount, MountOptions};
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,16 +18,6 @@ use std::time::Duration;
 const END_TIME: Duration = Duration::from_secs(25);
 /// How often that is looked at.
 const END_STEP: Duration = Duration::from_millis(500);
-
-/// Why the mount is to end.
-enum End {
-    /// A signal came.
-    Signal,
-    /// Somebody asked at the control socket, and waits for the answer.
-    Asked(Sender<Value>),
-    /// It is unmounted already.
-    Gone,
-}
 
 pub(crate) fn mount(args: MountArgs) -> Result<ExitCode, Failure> {
     // Where even that fails, mounting says why.
@@ -49,10 +39,7 @@ pub(crate) fn mount(args: MountArgs) -> Result<ExitCode, Failure> {
         log::to_stderr("info");
     }
     log::end_on_panic();
-    let (send, receive) = mpsc::channel();
-    let asked = send.clone();
-    signals::on_end(move || drop(asked.send(End::Signal)))
-        .map_err(|error| Failure::of("mount", error))?;
+    let (send, receive) = end::channel("mount")?;
     let mount = Mount::start(options(&args, &point));
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let guard = start_guard(&mount);
@@ -130,23 +117,14 @@ fn listen(
     let answer = move |word: &str| match word {
         "status" => show::mount_status(&mount, (&server, &kept), &point),
         "tokens" => show::mount_tokens(&mount.client().tokens()),
-        "unmount" => {
-            let (reply, answer) = mpsc::channel();
-            let sent = send.send(End::Asked(reply));
-            match sent.map(|()| answer.recv()) {
-                Ok(Ok(answer)) => answer,
-                _ => control::refusal("the mount is ending already"),
-            }
-        }
+        "unmount" => end::ask(&send, "mount"),
         other => control::refusal(format_args!("a mount does not know {other:?}")),
     };
-    match Listener::start(&name, Box::new(answer)) {
-        Ok(listener) => Some(listener),
-        Err(error) => {
+    Listener::start(&name, Box::new(answer))
+        .inspect_err(|error| {
             tracing::warn!("`ariel status` and `ariel umount` will not work: {error:#}");
-            None
-        }
-    }
+        })
+        .ok()
 }
 
 /// Tells when the mount is gone, whoever unmounted it.
@@ -155,7 +133,7 @@ fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
     let run = move || {
         mount.wait();
         // Nobody listens any more if it was unmounted from here.
-        let _ = send.send(End::Gone);
+        let _ = send.send(End::Itself);
     };
     thread::Builder::new().name("unmounted".into()).spawn(run)?;
     Ok(())
@@ -165,29 +143,24 @@ fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
 /// with it: who asks later is told that it is ending, and the control socket can be closed.
 fn wait(mount: &Arc<Mount>, ends: Receiver<End>) -> Result<(), Failure> {
     loop {
-        match ends.recv().unwrap_or(End::Gone) {
+        match ends.recv().unwrap_or(End::Itself) {
             End::Asked(reply) => {
                 let ended = mount.unmount();
-                let answer = match &ended {
-                    Ok(()) => json!({ "ok": true }),
-                    Err(error) => control::refusal(error),
-                };
-                // Who asked may be gone.
-                let _ = reply.send(answer);
+                end::tell(&reply, &ended);
                 if ended.is_ok() {
                     return Ok(());
                 }
             }
             // A process told to end does end, in use or not.
-            End::Signal => return end(mount),
-            // Everything is written back, unless this says what is not.
-            End::Gone => return mount.unmount().map_err(|error| Failure::of("mount", error)),
+            End::Signal => return end_in_time(mount),
+            // It is unmounted. Everything is written back, unless this says what is not.
+            End::Itself => return mount.unmount().map_err(|error| Failure::of("mount", error)),
         }
     }
 }
 
 /// Ends the mount, or gives up: a process told to end cannot wait for a server for ever.
-fn end(mount: &Arc<Mount>) -> Result<(), Failure> {
+fn end_in_time(mount: &Arc<Mount>) -> Result<(), Failure> {
     let (send, ended) = mpsc::channel();
     let ending = Arc::clone(mount);
     let run = move || drop(send.send(ending.end()));

@@ -2,29 +2,20 @@
 
 use crate::args::ServeArgs;
 use crate::control::{self, Listener};
+use crate::end::End;
 use crate::failure::Failure;
-use crate::{daemon, log, runtime, show, signals};
+use crate::{daemon, end, log, runtime, show};
 use rustix::process::{getegid, geteuid};
-use serde_json::{Value, json};
+use serde_json::Value;
 use server::{MachineOptions, Server, ServerOptions};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender};
 
 /// Name of the log in the store's directory.
 pub(crate) const LOG: &str = "server.log";
-
-/// Why the server is to end.
-enum End {
-    /// A signal came.
-    Signal,
-    /// Somebody asked at the control socket, and waits for the answer.
-    Asked(Sender<Value>),
-    /// The server cannot go on.
-    Failed,
-}
 
 pub(crate) fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     let absolute = |path: &Path| std::path::absolute(path);
@@ -43,10 +34,7 @@ pub(crate) fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
         log::to_stderr("info");
     }
     log::end_on_panic();
-    let (send, receive) = mpsc::channel();
-    let asked = send.clone();
-    signals::on_end(move || drop(asked.send(End::Signal)))
-        .map_err(|error| Failure::of("serve", error))?;
+    let (send, receive) = end::channel("serve")?;
     let server = start(&args, &data, send.clone())?;
     let control = listen(&server, send);
     if args.detached {
@@ -78,7 +66,7 @@ fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Arc<Server>
         listen: args.listen,
         machine,
         // The reason is logged, and told again by `Server::stop`.
-        on_failure: Box::new(move |_| drop(send.send(End::Failed))),
+        on_failure: Box::new(move |_| drop(send.send(End::Itself))),
     };
     let server = Server::start(options).map_err(|error| Failure::of("serve", error))?;
     Ok(Arc::new(server))
@@ -91,23 +79,12 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
     let answer = move |word: &str| match word {
         "status" => show::server_status(&server.status()),
         "tokens" => show::server_tokens(&server.tokens()),
-        "stop" => {
-            let (reply, answer) = mpsc::channel();
-            let sent = send.send(End::Asked(reply));
-            match sent.map(|()| answer.recv()) {
-                Ok(Ok(answer)) => answer,
-                _ => control::refusal("the server is ending already"),
-            }
-        }
+        "stop" => end::ask(&send, "server"),
         other => control::refusal(format_args!("a server does not know {other:?}")),
     };
-    match Listener::start(&name, Box::new(answer)) {
-        Ok(listener) => Some(listener),
-        Err(error) => {
-            tracing::warn!("`ariel status` will not work: {error:#}");
-            None
-        }
-    }
+    Listener::start(&name, Box::new(answer))
+        .inspect_err(|error| tracing::warn!("`ariel status` will not work: {error:#}"))
+        .ok()
 }
 
 /// Waits for the end, and ends the server. Takes the questions with it: who asks later is told that
@@ -116,12 +93,7 @@ fn wait(server: &Server, ends: Receiver<End>) -> Result<(), server::StopError> {
     let end = ends.recv().unwrap_or(End::Signal);
     let ended = server.stop();
     if let End::Asked(reply) = end {
-        let answer = match &ended {
-            Ok(()) => json!({ "ok": true }),
-            Err(error) => control::refusal(error),
-        };
-        // Who asked may be gone.
-        let _ = reply.send(answer);
+        end::tell(&reply, &ended);
     }
     ended
 }
