@@ -114,12 +114,7 @@ pub fn same(name: &str, script: fn(&Path, &mut Notes)) {
 fn writes_at_any_offset_and_size() {
     same("offsets", |dir, notes| {
         let path = dir.join("file");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .unwrap();
+        let file = File::create_new(&path).unwrap();
         let mut random = Random(42);
         let edges = [
             0, 1, 511, 4095, 4096, 4097, 65_535, 131_072, 1_048_575, 3_000_001,
@@ -346,12 +341,7 @@ fn links_and_symlinks() {
 fn unlinked_files_live_while_they_are_open() {
     same("unlinked", |dir, notes| {
         let path = dir.join("file");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .unwrap();
+        let file = File::create_new(&path).unwrap();
         file.write_all_at(b"before", 0).unwrap();
         notes.did("unlink", fs::remove_file(&path));
         notes.did("again", fs::remove_file(&path));
