@@ -314,11 +314,6 @@ impl Store {
         self.log.syncer().sync()
     }
 
-    /// The disk of a store in memory: for crashes, and to open it again.
-    pub fn memory_disk(&self) -> Option<MemoryDisk> {
-        self.memory.clone()
-    }
-
     /// Numbers for people.
     pub fn stats(&self) -> Stats {
         let index = &self.core.index;
