@@ -186,6 +186,12 @@ fn put_bytes(
         bytes.truncate(offset as usize);
         put_inline(txn, fid, object, bytes);
     }
+    put_data(txn, (fid, object), offset);
+    Ok(())
+}
+
+/// The bytes of the operation, where they are in the log, as one extent from `offset` on.
+fn put_data(txn: &mut Txn<'_>, (fid, object): (Fid, &mut Object), offset: u64) {
     let Place {
         segment,
         offset: at,
@@ -193,7 +199,6 @@ fn put_bytes(
     let len = txn.context.data.len() as u32;
     let extent = Extent::whole(segment, at as u32, len, txn.context.checks.to_vec());
     txn.put_extent(fid, object, offset, &extent);
-    Ok(())
 }
 
 /// Makes the bytes at hand, which are the file's own, those of `offset` on. For the cleaner.
@@ -201,13 +206,7 @@ pub(crate) fn move_extents(txn: &mut Txn<'_>, fid: Fid, offset: u64) -> Result<(
     let mut object = txn.file(fid)?;
     let end = offset + txn.context.data.len() as u64;
     punch(txn, (fid, &mut object), offset, end)?;
-    let Place {
-        segment,
-        offset: at,
-    } = txn.context.place;
-    let len = txn.context.data.len() as u32;
-    let extent = Extent::whole(segment, at as u32, len, txn.context.checks.to_vec());
-    txn.put_extent(fid, &mut object, offset, &extent);
+    put_data(txn, (fid, &mut object), offset);
     txn.put_object(fid, object);
     Ok(())
 }
