@@ -7,12 +7,12 @@
 use crate::Events;
 use crate::identity::Identity;
 use crate::link::{CloseReason, Link};
+use crate::worker::Worker;
 use crate::{clock, entropy, receive};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Bounds of the pause between attempts.
@@ -61,7 +61,7 @@ struct Shared {
 /// A link that comes back.
 pub struct Dialer {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker,
 }
 
 impl Dialer {
@@ -77,16 +77,11 @@ impl Dialer {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         });
-        let thread = {
+        let worker = {
             let shared = Arc::clone(&shared);
-            thread::Builder::new()
-                .name("net-dial".into())
-                .spawn(move || keep_up(&shared))?
+            Worker::start("net-dial", move || keep_up(&shared))?
         };
-        Ok(Dialer {
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
+        Ok(Dialer { shared, worker })
     }
 
     /// The link, if it is up.
@@ -134,13 +129,7 @@ impl Dialer {
         if let Some(link) = link {
             link.close(CloseReason::Stopped);
         }
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-        {
-            // A panic in it has been reported by its own thread.
-            let _ = thread.join();
-        }
+        self.worker.join();
     }
 }
 

@@ -18,6 +18,7 @@ mod listen;
 mod queue;
 mod receive;
 mod timer;
+mod worker;
 
 pub use dial::{DialError, Dialer};
 pub use frame::{
@@ -28,6 +29,7 @@ pub use link::{CloseReason, LINGER_NS, Link, LinkId, QUEUE_BYTES_MAX};
 pub use listen::{CONNECTIONS_MAX, Listener};
 pub use queue::Bulk;
 pub use timer::Timer;
+pub use worker::Worker;
 
 use std::sync::Arc;
 

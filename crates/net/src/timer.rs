@@ -9,11 +9,11 @@
 //! lock, so the callback sees the change and its result covers it.
 
 use crate::clock;
+use crate::worker::Worker;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// No deadline.
@@ -29,7 +29,7 @@ struct Shared {
 /// A thread that waits for the earliest deadline.
 pub struct Timer {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker,
 }
 
 impl Timer {
@@ -44,17 +44,11 @@ impl Timer {
             stopping: Mutex::new(false),
             changed: Condvar::new(),
         });
-        let thread = {
+        let worker = {
             let shared = Arc::clone(&shared);
-            let name = "net-timer".to_owned();
-            thread::Builder::new()
-                .name(name)
-                .spawn(move || run(&shared, &*on_deadline))?
+            Worker::start("net-timer", move || run(&shared, &*on_deadline))?
         };
-        Ok(Timer {
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
+        Ok(Timer { shared, worker })
     }
 
     /// The callback is wanted at `deadline_ns`, or earlier if that was set before.
@@ -66,13 +60,7 @@ impl Timer {
     pub fn stop(&self) {
         *self.shared.stopping.lock() = true;
         self.shared.changed.notify_all();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-        {
-            // A panic in it has been reported by its own thread.
-            let _ = thread.join();
-        }
+        self.worker.join();
     }
 }
 

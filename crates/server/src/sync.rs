@@ -6,15 +6,14 @@
 
 use crate::core::Core;
 use logic::Ticket;
-use parking_lot::Mutex;
+use net::Worker;
 use std::io;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
 use store::Syncer;
 
 /// Makes things stable.
-pub(crate) struct SyncThread(Mutex<Option<JoinHandle<()>>>);
+pub(crate) struct SyncThread(Worker);
 
 impl SyncThread {
     pub(crate) fn start(core: &Arc<Core>, syncer: Syncer) -> io::Result<SyncThread> {
@@ -22,19 +21,12 @@ impl SyncThread {
         core.set_syncs(Some(send));
         let core = Arc::downgrade(core);
         let run = move || make_stable(&core, &syncer, &receive);
-        let thread = thread::Builder::new().name("sync".into()).spawn(run)?;
-        Ok(SyncThread(Mutex::new(Some(thread))))
+        Ok(SyncThread(Worker::start("sync", run)?))
     }
 
     pub(crate) fn stop(&self, core: &Core) {
         core.set_syncs(None);
-        let thread = self.0.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-        {
-            // A panic in it has been reported by its own thread.
-            let _ = thread.join();
-        }
+        self.0.join();
     }
 }
 
