@@ -127,7 +127,7 @@ impl Client {
             name,
         } = options;
         Identity::check(server)?;
-        let state = State::new(machine, fresh_session(), &name);
+        let state = State::new(machine, net::entropy::session_id(), &name);
         let core = Arc::new(Core::new(state, front));
         let timer = {
             let core = Arc::downgrade(&core);
@@ -281,9 +281,4 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// A number that no other client has; zero names no session.
-fn fresh_session() -> SessionId {
-    net::entropy::seed().max(1)
 }
