@@ -264,7 +264,7 @@ impl Server {
         let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
         match (&waiting.request.op, outcome) {
-            (Op::Lookup { dir, .. }, Outcome::Entry(entry)) => {
+            (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, Right::Shared);
                 if shown(&entry.fid) {
                     give(self, entry.fid, Right::Shared);
@@ -277,12 +277,6 @@ impl Server {
             (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, Right::Shared);
                 give(self, entry.fid, wanted(*open));
-            }
-            (Op::Link { dir, .. }, Outcome::Entry(entry)) => {
-                give(self, *dir, Right::Shared);
-                if shown(&entry.fid) {
-                    give(self, entry.fid, Right::Shared);
-                }
             }
             (Op::Unlink { dir, .. } | Op::Rmdir { dir, .. }, Outcome::Removed { .. }) => {
                 give(self, *dir, Right::Shared);
