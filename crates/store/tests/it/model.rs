@@ -1,4 +1,7 @@
 //! A file system as simple as possible: what the store is compared with.
+//!
+//! It shares nothing with the store, also where both must say the same, as in the rules of renames:
+//! what is wrong in code that both use would be wrong in both, and the comparison would not see it.
 
 use std::collections::BTreeMap;
 use wire::*;

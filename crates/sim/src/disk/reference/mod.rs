@@ -2,7 +2,8 @@
 //!
 //! It follows the same rules as the store for all that the simulated programs do; they are root, so
 //! nothing is refused for lack of permission. It survives a crash of the server whole, as a store
-//! does whose process died.
+//! does whose process died. It shares no code with the store, whose power failures it judges: what
+//! both got wrong in the same lines, nobody would see.
 
 mod names;
 
