@@ -27,6 +27,7 @@ mod rng;
 mod room;
 mod run;
 mod shrink;
+mod stages;
 mod trace;
 mod world;
 mod wrong;

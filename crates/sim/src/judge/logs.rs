@@ -76,8 +76,9 @@ fn of(sight: &Sight) -> Option<Fid> {
     }
 }
 
-/// What is left of the file, or the most that was ever seen of it: but not what a machine saw before
-/// one of these losses. It may have been lost, and other records may have come to its place since.
+/// What is left of the file, or the most that was ever seen of it: but not what a machine saw
+/// before one of these losses. It may have been lost, and other records may have come to its place
+/// since.
 fn longest(case: &Case<'_>, fid: Fid, seen: &[&Sight], losses: &[(u32, u64)]) -> Units {
     if let Some((_, units)) = case.left.get(&fid) {
         return units.clone();

@@ -1,0 +1,165 @@
+//! The stages of a run, the same in every world: the server starts and the machines mount; one of
+//! them prepares a small tree; programs run everywhere, while faults happen; the faults stop and
+//! every call must end; every machine looks at everything once more, writes everything back and
+//! says goodbye; then the judge is asked.
+
+use crate::disk::Units;
+use crate::exec::Signal;
+use crate::judge::{self, Case, Judged};
+use crate::part::Stage;
+use crate::program::Program;
+use crate::room::Room;
+use crate::world::{NOBODY, SECOND, World};
+use crate::wrong::wrong;
+use logic::client::{self, Call, Done};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use wire::{Fid, Kind, Name, Time};
+
+const MS: Time = 1_000_000;
+/// The longest that a call may take where nothing is lost and nobody dies.
+const PROMPT_NS: Time = SECOND;
+
+impl World {
+    pub(crate) fn stages(self: &Rc<Self>) -> Option<Judged> {
+        self.server.start(self);
+        let go = Signal::new(&self.sched);
+        let first = (1..=self.plan.clients).filter(|&host| self.only.has_machine(host));
+        let rooms: Vec<Rc<Room>> = first.map(|host| self.add_host(host)).collect();
+        self.last_host.set(self.plan.clients);
+        self.begin_host(&rooms[0], &go, true);
+        let ended = |world: &Self| world.running.borrow().values().all(|count| *count == 0);
+        if !self.until(30 * SECOND, "the preparation", || ended(self)) {
+            return None;
+        }
+        for room in &rooms {
+            self.begin_host(room, &go, false);
+        }
+        self.schedule_faults();
+        let faults_end = self.faults_end.get();
+        let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
+        let quiet = || ended(self) && self.sched.now() >= faults_end && self.server.up();
+        let wait = faults_end - self.sched.now() + patience;
+        if !self.until(wait, "a call", quiet) {
+            return None;
+        }
+        let undisturbed = !self.plan.costs().late;
+        let longest_ns = self.history.longest_ns.get();
+        if undisturbed && longest_ns > PROMPT_NS {
+            self.fail(wrong!(
+                "a call took {} ms, and nothing was lost",
+                longest_ns / MS
+            ));
+        }
+        self.last_look()?;
+        self.judge()
+    }
+
+    /// Every machine looks at everything, writes everything back and leaves.
+    fn last_look(self: &Rc<Self>) -> Option<()> {
+        self.trace(|| "the last look".into());
+        let left = Rc::new(Cell::new(0));
+        for room in self.alive() {
+            let (world, left) = (Rc::clone(self), Rc::clone(&left));
+            left.set(left.get() + 1);
+            let host = room.host;
+            let look = async move {
+                if let Some(kernel) = room.kernel() {
+                    Program::new(&world, &kernel, (room.host, 0))
+                        .look_around()
+                        .await;
+                }
+                left.set(left.get() - 1);
+            };
+            self.as_machine(host, Stage::Looks, || self.sched.spawn(NOBODY, look));
+        }
+        let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
+        if !self.until(patience, "the last look", || left.get() == 0) {
+            return None;
+        }
+        self.pass(50 * MS)?; // the last files are closed
+        for room in self.alive() {
+            let (world, left) = (Rc::clone(self), Rc::clone(&left));
+            left.set(left.get() + 1);
+            self.sched.kill(room.host);
+            self.sched.spawn(room.host, async move {
+                let call = world
+                    .history
+                    .call(room.host, "Leave".into(), world.sched.now());
+                let reply = room
+                    .call(&world, Call::Leave, Units::new(), false)
+                    .wait()
+                    .await;
+                if reply.done != Done::Nothing {
+                    world.fail(wrong!("leaving was answered with {:?}", reply.done));
+                }
+                world.history.returned(call, world.sched.now());
+                left.set(left.get() - 1);
+                if room.with(client::Client::figures).dirty > 0 {
+                    world.fail(wrong!("h{} left with dirty blocks", room.host));
+                }
+            });
+        }
+        if !self.until(patience, "leaving", || left.get() == 0) {
+            return None;
+        }
+        // The last messages arrive, and nameless objects linger no more.
+        self.net.stay_apart();
+        self.pass(SECOND + self.plan.server.linger_ns)
+    }
+
+    /// Lets time pass.
+    fn pass(&self, ns: Time) -> Option<()> {
+        let end = self.sched.now() + ns;
+        self.sched.at(end, || ());
+        self.until(2 * ns, "nothing", || self.sched.now() >= end)
+            .then_some(())
+    }
+
+    fn judge(self: &Rc<Self>) -> Option<Judged> {
+        // Who vanished keeps what it had until somebody wants it.
+        let left_over = self
+            .server
+            .left_over()
+            .filter(|_| !self.plan.loses_anybody());
+        if let Some(left_over) = left_over {
+            self.fail(wrong!("the server has something left: {left_over}"));
+        }
+        let mut disk = self.server.disk.borrow_mut();
+        if let Err(what) = disk.settle() {
+            self.fail(wrong!("the disk does not come to rest: {what}"));
+            return None;
+        }
+        if let Err(what) = disk.check() {
+            self.fail(wrong!("the disk is damaged: {what}"));
+        }
+        let mut left = BTreeMap::new();
+        let mut names: BTreeMap<(Fid, Name), Fid> = BTreeMap::new();
+        for (fid, attr) in disk.files() {
+            match attr.kind {
+                Kind::File if attr.nlink > 0 => {
+                    left.insert(fid, (attr.mode, disk.content(fid)));
+                }
+                Kind::Directory => names.extend(disk.names(fid)),
+                _ => {}
+            }
+        }
+        let case = Case {
+            history: &self.history,
+            applied: &disk.applied,
+            restored: &disk.restored,
+            sessions: &self.sessions.borrow(),
+            left: &left,
+            names: &names,
+            moment: self.sched.moment() + 1,
+        };
+        match judge::judge(&case) {
+            Ok(judged) => Some(judged),
+            Err(wrong) => {
+                self.fail(wrong);
+                None
+            }
+        }
+    }
+}
