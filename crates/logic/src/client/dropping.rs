@@ -14,9 +14,9 @@
 //! Without the second way two machines that change one directory would wait for each other. Nobody
 //! holds the lock who is not, in the end, in one of the two: look-ups and listings are answered
 //! without waiting for a change. In case the kernel holds it for a reason that is not known here,
-//! there is an end to the patience, after which the directory is barred ([`super::hands`]). It begins
-//! when the last look-up was answered: between two
-//! look-ups a rename has a name in hand, and one may take as long as the network is silent.
+//! there is an end to the patience, after which the directory is barred ([`super::hands`]). It
+//! begins when the last look-up was answered: between two look-ups a rename has a name in hand, and
+//! one may take as long as the network is silent.
 
 use super::api::{Call, Invalidate, Mutant};
 use super::{After, Client, Step};
@@ -27,8 +27,9 @@ use wire::{Epoch, Fid, Name, Op, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
 const PATIENCE_NS: Time = 400_000_000;
-/// How long at most, whatever is looked up meanwhile, and no longer than a quarter of a lease: a look-up
-/// may itself wait for a machine that does not answer, and whoever waits for it would be fenced too.
+/// How long at most, whatever is looked up meanwhile, and no longer than a quarter of a lease: a
+/// look-up may itself wait for a machine that does not answer, and whoever waits for it would be
+/// fenced too.
 const LONGEST_NS: Time = 30_000_000_000;
 
 /// A recall of names that is being answered.

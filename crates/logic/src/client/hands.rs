@@ -3,12 +3,12 @@
 //! A rename(2) under way may have looked up its old name in the session that is over; the server
 //! has let others change that name since. If the rename found the object under its new name in the
 //! next session, where another machine has moved it, it would succeed without asking anybody (see
-//! [`super::dropping`]). The same threatens when a recall of names was answered because the lock did
-//! not come in time. What it has in hand it has under the directory's lock. So a directory is
-//! *barred* then, until the kernel has had its lock for us once: who looks a name up in it meanwhile
-//! waits a while, and is refused then, unless a change that waits for us holds the lock, so that he
-//! has nothing in hand; and what was asked before is refused when the answer comes. The kernel lets
-//! go of the lock, and begins the refused call again by itself (ESTALE), once.
+//! [`super::dropping`]). The same threatens when a recall of names was answered because the lock
+//! did not come in time. What it has in hand it has under the directory's lock. So a directory is
+//! *barred* then, until the kernel has had its lock for us once: who looks a name up in it
+//! meanwhile waits a while, and is refused then, unless a change that waits for us holds the lock,
+//! so that he has nothing in hand; and what was asked before is refused when the answer comes. The
+//! kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once.
 
 use super::api::{Call, Done, Invalidate};
 use super::dropping::locks;

@@ -3,10 +3,10 @@
 //! A session is fenced when somebody waits for it and its lease is over; never before, since its
 //! machine uses what it holds as long as the lease runs. Who is there but leaves a question
 //! unanswered for longer than `recall_ns` is *stalled*: nothing that it says renews its lease until
-//! it has answered. An answer after which the same request must ask again is none: who gives nothing
-//! back, says less than it was asked for or speaks of other epochs is as silent as one that says
-//! nothing. So everybody who waits goes on after `recall_ns` and a lease at most, and
-//! whoever is fenced has stopped by itself.
+//! it has answered. An answer after which the same request must ask again is none: who gives
+//! nothing back, says less than it was asked for or speaks of other epochs is as silent as one that
+//! says nothing. So everybody who waits goes on after `recall_ns` and a lease at most, and whoever
+//! is fenced has stopped by itself.
 
 use super::Server;
 use super::api::{Disk, Mutant};

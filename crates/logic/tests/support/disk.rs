@@ -3,10 +3,10 @@
 //! server's restarts. Each object is called in traces by the path under which it was made, with a
 //! stroke added for each earlier object of that path.
 //!
-//! The simulator has another one (`sim/src/disk/reference`): that one judges the store, counts units
-//! and follows the store's rules to the letter; this one only has to give the machines bytes and
-//! attributes that they can work on, and stands below it. What they have in common is the contract
-//! of `logic::server::Disk`.
+//! The simulator has another one (`sim/src/disk/reference`): that one judges the store, counts
+//! units and follows the store's rules to the letter; this one only has to give the machines bytes
+//! and attributes that they can work on, and stands below it. What they have in common is the
+//! contract of `logic::server::Disk`.
 
 use logic::server::{Bulk, Disk};
 use std::collections::{BTreeMap, BTreeSet};
