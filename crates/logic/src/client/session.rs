@@ -194,7 +194,10 @@ impl Client {
         self.state = State::Up;
         // Known to the server from before its restart, even if its first answer never came here: it
         // waits for us to say what we hold.
-        if welcome.resumed && welcome.boot != self.boot {
+        if !welcome.resumed {
+            // What was to be said to an earlier run, which ended first, nobody waits for.
+            self.reasserting.clear();
+        } else if welcome.boot != self.boot {
             self.reassert(step, welcome.boot);
         }
         self.boot = welcome.boot;
