@@ -92,7 +92,7 @@ pub(crate) fn of_server(output: &server::Output) -> u64 {
     match output {
         server::Output::Send { message, .. } => match message {
             ToClient::Recall(recall) => match &recall.what {
-                What::Keep(Right::None) => Rare::RecallAll.bit(),
+                What::Keep(Right::None | Right::Transient) => Rare::RecallAll.bit(),
                 What::Keep(_) => Rare::RecallShared.bit(),
                 What::Names(_) => Rare::RecallNames.bit(),
                 What::Attr => Rare::RecallAttr.bit(),

@@ -139,8 +139,9 @@ impl Client {
         }
         self.dropping_names.remove(&at);
         let (dir, epoch) = at;
-        if self.nodes.contains_key(&dir) {
-            self.say_returned(step, (dir, epoch), stamp, None);
+        if let Some(node) = self.nodes.get(&dir) {
+            let right = node.right;
+            self.say_returned(step, (dir, epoch), stamp, (right, None));
         } else {
             self.answer_unknown(step, dir, epoch);
         }

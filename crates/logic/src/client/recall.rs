@@ -89,7 +89,8 @@ impl Client {
         attr: Option<Attr>,
     ) {
         let stamp = self.stamp();
-        self.say_returned(step, (fid, epoch), stamp, attr);
+        let right = self.node(fid).right;
+        self.say_returned(step, (fid, epoch), stamp, (right, attr));
     }
 
     /// Answers a recall by what was so at this stamp.
@@ -98,10 +99,10 @@ impl Client {
         step: &mut Step<'_>,
         (fid, epoch): (Fid, Epoch),
         stamp: u64,
-        attr: Option<Attr>,
+        (right, attr): (Right, Option<Attr>),
     ) {
         let node = self.node(fid);
-        let (right, upto, hold) = (node.right, node.seen.max(epoch), node.hold(stamp));
+        let (upto, hold) = (node.seen.max(epoch), node.hold(stamp));
         // A grant up to there that is still on its way must not be used after this has been said.
         node.void = node.void.max(upto + 1);
         let returned = Returned {
@@ -155,7 +156,7 @@ impl Client {
             return;
         }
         if node.right <= keep {
-            return self.answer_recall(step, fid, epoch, None);
+            return self.answer_kept(step, (fid, epoch), keep);
         }
         let until = step.now + SETTLE_MAX_NS;
         let phase = Phase::Settling(until);
@@ -168,6 +169,19 @@ impl Client {
         });
         self.draining.insert(fid);
         self.go_on_draining(step, fid);
+    }
+
+    /// Not more is held than may be kept. Names that the kernel has in hand are not known here, and an
+    /// answer that tells of one may be on its way: if they may be kept, they are.
+    fn answer_kept(&mut self, step: &mut Step<'_>, (fid, epoch): (Fid, Epoch), keep: Right) {
+        let stamp = self.stamp();
+        let right = self.node(fid).right;
+        let said = if keep == Right::Transient {
+            keep
+        } else {
+            right
+        };
+        self.say_returned(step, (fid, epoch), stamp, (said, None));
     }
 
     /// The next step of a drain, if it can be made.
@@ -188,7 +202,7 @@ impl Client {
                 if step.now < settled(node, until) {
                     return;
                 }
-                if drain.keep == Right::None && skip != 1 {
+                if drain.keep < Right::Shared && skip != 1 {
                     return self.drop_pages(step, fid, vec![WHOLE]);
                 }
                 self.write_back_all(step, fid);
@@ -272,7 +286,7 @@ impl Client {
             return;
         };
         node.right = node.right.min(drain.keep);
-        if drain.keep == Right::None {
+        if drain.keep < Right::Shared {
             node.attr = None;
             node.pages = false;
             node.sizes.dropped(0);

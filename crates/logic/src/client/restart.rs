@@ -23,7 +23,12 @@ impl Client {
         }
         let holding = |(&fid, node): (&Fid, &super::Node)| Holding {
             fid,
-            right: node.right,
+            // Which names of a directory the kernel has in hand is not known here.
+            right: if node.directory {
+                node.right.max(Right::Transient)
+            } else {
+                node.right
+            },
             hold: node.hold(stamp),
         };
         let holds = |holding: &Holding| holding.right > Right::None || holding.hold.open;

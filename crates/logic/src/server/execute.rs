@@ -166,7 +166,7 @@ impl Server {
                 self.unconfirm(change, *dir, Some(name.clone()));
             }
         }
-        for fid in &plan.changes {
+        for (fid, _) in &plan.changes {
             self.unconfirm(change, *fid, None);
         }
         if let Op::Write {

@@ -8,7 +8,7 @@ use super::api::{Disk, Mutant};
 use super::table::{File, Holder, Waiting};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Fid, Name, Op, Refusal, RequestId, Right, SessionId, What, WriteMode};
+use wire::{Fid, Kind, Name, Op, Refusal, RequestId, Right, SessionId, What, WriteMode};
 
 /// Something that a client must be asked for.
 pub(super) struct Need {
@@ -35,8 +35,10 @@ pub(super) struct Plan {
     pub(super) views: Vec<(Fid, View)>,
     /// Names that it changes: others drop them first.
     pub(super) names: Vec<(Fid, Vec<Name>)>,
-    /// Objects whose attributes it changes: others drop them first.
-    pub(super) changes: Vec<Fid>,
+    /// Objects whose attributes it changes, and the right that others may keep: they drop them first.
+    /// Of a directory they keep what their kernels have in hand (see `told`), which need not be
+    /// dropped for it.
+    pub(super) changes: Vec<(Fid, Right)>,
     /// Objects whose attributes it shows: an Exclusive holder is asked for them.
     pub(super) shows: Vec<Fid>,
     /// A file whose bytes it uses, and the right that others may keep meanwhile.
@@ -50,7 +52,8 @@ impl Plan {
     pub(super) fn fids(&self) -> Vec<Fid> {
         let mut fids: Vec<Fid> = self.views.iter().map(|(fid, _)| *fid).collect();
         fids.extend(self.names.iter().map(|(fid, _)| *fid));
-        fids.extend(self.changes.iter().chain(&self.shows));
+        fids.extend(self.changes.iter().map(|(fid, _)| *fid));
+        fids.extend(&self.shows);
         fids.extend(self.uses.map(|(fid, _)| fid));
         fids.sort_unstable();
         fids.dedup();
@@ -60,7 +63,7 @@ impl Plan {
     /// Does it change this object, or want it for itself?
     pub(super) fn disturbs(&self, fid: Fid) -> bool {
         self.names.iter().any(|(dir, _)| *dir == fid)
-            || self.changes.contains(&fid)
+            || self.changes.iter().any(|(changed, _)| *changed == fid)
             || self
                 .uses
                 .is_some_and(|(used, right)| used == fid && right == Right::None)
@@ -85,7 +88,7 @@ impl Server {
                 plan.shows.push(*fid);
             }
             Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
-                plan.change(*fid);
+                plan.change(disk, *fid)?;
             }
             Op::ReadLink { fid }
             | Op::GetXattr { fid, .. }
@@ -94,12 +97,12 @@ impl Server {
             Op::Make { dir, name, .. } => plan.name(*dir, name),
             Op::Link { fid, dir, name } => {
                 plan.name(*dir, name);
-                plan.change(*fid);
+                plan.change(disk, *fid)?;
             }
             Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
                 plan.name(*dir, name);
                 if let Some(child) = disk.lookup(*dir, name)? {
-                    plan.change(child);
+                    plan.change(disk, child)?;
                 }
             }
             Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan)?,
@@ -146,11 +149,11 @@ impl Server {
         let moved = disk.lookup(*from, name)?;
         let victim = disk.lookup(*to, new)?;
         if let Some(moved) = moved {
-            plan.change(moved);
+            plan.change(disk, moved)?;
         }
         // Two names of one object: nothing happens to either.
         if let Some(victim) = victim.filter(|_| victim != moved) {
-            plan.change(victim);
+            plan.change(disk, victim)?;
         }
         Ok(())
     }
@@ -161,8 +164,8 @@ impl Server {
         for (dir, names) in &plan.names {
             self.need_names(waiting, (*dir, names), &mut needs);
         }
-        for fid in &plan.changes {
-            self.need_right(waiting, (*fid, Right::None), false, &mut needs);
+        for changed in &plan.changes {
+            self.need_right(waiting, *changed, false, &mut needs);
         }
         for fid in &plan.shows {
             self.need_attr(waiting, *fid, &mut needs);
@@ -296,8 +299,16 @@ impl Plan {
         }
     }
 
-    fn change(&mut self, fid: Fid) {
+    fn change(&mut self, disk: &impl Disk, fid: Fid) -> Result<(), Refusal> {
+        let attr = disk.attr(fid)?;
+        let directory = attr.is_some_and(|attr| attr.kind == Kind::Directory);
+        let keep = if directory {
+            Right::Transient
+        } else {
+            Right::None
+        };
         self.views.push((fid, View::Whole));
-        self.changes.push(fid);
+        self.changes.push((fid, keep));
+        Ok(())
     }
 }
