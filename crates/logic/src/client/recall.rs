@@ -213,11 +213,22 @@ impl Client {
                     .cache
                     .blocks(fid, 0)
                     .any(|(_, _, s)| super::is_dirty(s));
-                if skip == 2 || !(dirty || node.sending) {
-                    self.end_drain(step, fid);
+                if skip != 2 && (dirty || node.sending) {
+                    return;
+                }
+                match self.given_since(fid) {
+                    Some(ranges) => self.drop_pages(step, fid, ranges),
+                    None => self.end_drain(step, fid),
                 }
             }
         }
+    }
+
+    /// What reads were given that had been freed, but answered only after the kernel had dropped pages.
+    fn given_since(&mut self, fid: Fid) -> Option<Vec<Range>> {
+        let drain = self.node(fid).drain.as_mut()?;
+        let ranges = core::mem::take(&mut drain.again);
+        (drain.keep < Right::Shared && !ranges.is_empty()).then_some(ranges)
     }
 
     /// All that the kernel keeps of an object, for it to drop.
