@@ -91,7 +91,8 @@ impl Client {
         };
         let locking = |(_, running): &(&Ticket, &super::Running)| locks(&running.call, at.0);
         let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
-        let due = step.now >= self.patience_ends(dropping.since);
+        // Nobody is told a name of a barred directory: what is in hand there is so in vain.
+        let due = self.bars.holds(at.0) || step.now >= self.patience_ends(dropping.since);
         if dropping.raising.is_some() || (witness.is_none() && !due) {
             return;
         }
@@ -130,7 +131,7 @@ impl Client {
         {
             // Unanswered until now: the lock was held by this call when the epoch was raised.
             over = during.is_none_or(|ticket| self.calls.contains_key(&ticket));
-            if during.is_none() {
+            if during.is_none() && !self.bars.holds(at.0) {
                 self.bar(step, at.0);
             }
         }

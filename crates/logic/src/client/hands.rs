@@ -30,6 +30,13 @@ pub(super) struct Bars {
     until: Time,
 }
 
+impl Bars {
+    /// Is this directory barred?
+    pub(super) fn holds(&self, dir: Fid) -> bool {
+        self.dirs.contains_key(&dir)
+    }
+}
+
 impl Client {
     /// The session is over.
     pub(super) fn bar_directories(&mut self, step: &mut Step<'_>) {
