@@ -171,8 +171,8 @@ impl Client {
         self.go_on_draining(step, fid);
     }
 
-    /// Not more is held than may be kept. Names that the kernel has in hand are not known here, and an
-    /// answer that tells of one may be on its way: if they may be kept, they are.
+    /// Not more is held than may be kept. Names that the kernel has in hand are not known here, and
+    /// an answer that tells of one may be on its way: if they may be kept, they are.
     fn answer_kept(&mut self, step: &mut Step<'_>, (fid, epoch): (Fid, Epoch), keep: Right) {
         let stamp = self.stamp();
         let right = self.node(fid).right;
@@ -224,7 +224,7 @@ impl Client {
         }
     }
 
-    /// What reads were given that had been freed, but answered only after the kernel had dropped pages.
+    /// What freed reads were given when the kernel had dropped pages already.
     fn given_since(&mut self, fid: Fid) -> Option<Vec<Range>> {
         let drain = self.node(fid).drain.as_mut()?;
         let ranges = core::mem::take(&mut drain.again);
