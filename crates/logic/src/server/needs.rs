@@ -36,8 +36,8 @@ pub(super) struct Plan {
     /// Names that it changes: others drop them first.
     pub(super) names: Vec<(Fid, Vec<Name>)>,
     /// Objects whose attributes it changes, and the right that others may keep: they drop them
-    /// first. Of a directory they keep what their kernels have in hand (see `told`), which need not be
-    /// dropped for it.
+    /// first. Of a directory they keep what their kernels have in hand (see `told`), which need not
+    /// be dropped for it.
     pub(super) changes: Vec<(Fid, Right)>,
     /// Objects whose attributes it shows: an Exclusive holder is asked for them.
     pub(super) shows: Vec<Fid>,
