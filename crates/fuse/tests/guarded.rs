@@ -55,7 +55,7 @@ fn child_daemon() {
     let notifier = mount.session.notifier();
     let memory = mount.memory.clone();
     std::thread::spawn(move || {
-        eventually("a request is held", || memory.held() == 1);
+        memory.await_held();
         println!("\nBLOCKING");
         // Does not return while the request is held, which is until the end.
         let _ = notifier.inval_entry(ROOT_ID, b"file");
@@ -110,7 +110,8 @@ impl Daemon {
     /// SIGKILL; afterwards no mount, no guard and no daemon are left.
     fn kill(mut self) {
         self.child.kill().unwrap();
-        eventually("the mount is removed", || !is_mounted(&self.path));
+        let gone = mount::await_gone(&self.path, support::PATIENCE).unwrap();
+        assert!(gone, "the mount stays");
         self.child.wait().unwrap();
         eventually("the guard has ended", || !is_running(self.guard));
         assert_eq!(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ariel_fuse::abi::ROOT_ID;
 use ariel_fuse::{Errno, MountError, MountOptions, mount};
-use support::{Mount, can_mount, eventually, is_mounted};
+use support::{Mount, can_mount, is_mounted};
 
 fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap()
@@ -247,7 +247,7 @@ fn an_aborted_connection_lets_everybody_go() {
     let user = fs::File::create(mount.at("file")).unwrap();
     let path = mount.at("held");
     let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
-    eventually("a request is held", || mount.memory.held() == 1);
+    mount.memory.await_held();
     if mount::abort(mount.connection).is_err() {
         println!("fusectl is not mounted: aborting by MNT_FORCE");
         let forced = rustix::mount::UnmountFlags::FORCE;

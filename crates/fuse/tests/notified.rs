@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ariel_fuse::abi::ROOT_ID;
 use ariel_fuse::{Job, Kind, Notifier, Outcome};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use support::{Mount, PATIENCE, can_mount, eventually};
+use support::{Mount, PATIENCE, can_mount};
 
 fn submit(notifier: &Notifier, kind: Kind) -> Receiver<Outcome> {
     let (sender, receiver) = channel();
@@ -111,7 +111,8 @@ fn a_locked_directory_delays_its_names_only() {
     assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 3);
     let path = mount.at("held");
     let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
-    eventually("the directory is locked", || mount.memory.held() == 1);
+    // It holds the directory's lock.
+    mount.memory.await_held();
 
     // More than there may be threads.
     let names: Vec<_> = (0..100).map(|number| format!("name-{number}")).collect();
@@ -199,7 +200,8 @@ fn one_blocked_notification_does_not_delay_another() {
     fs::read(mount.at("file")).unwrap();
     let path = mount.at("held");
     let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
-    eventually("the directory is locked", || mount.memory.held() == 1);
+    // It holds the directory's lock.
+    mount.memory.await_held();
     let blocked: Vec<_> = (0..20)
         .map(|_| {
             let notifier = notifier.clone();

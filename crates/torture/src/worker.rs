@@ -177,7 +177,8 @@ impl Worker<'_> {
                 files.close_one(random.next());
             }
             if common.is_multiple_of(3) {
-                // Time for caches to be filled and rights to be given: part of the load.
+                // Nothing is waited for: a pause is part of the load, drawn like an operation, so
+                // that caches fill and rights are given.
                 std::thread::sleep(Duration::from_micros(random.below(1500)));
             }
         }

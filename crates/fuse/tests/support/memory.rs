@@ -2,8 +2,9 @@
 //! with a meaning: creating `held…` waits until `release_held`; looking up `panic` panics,
 //! `forgotten` drops the reply, `deadlock` notifies on the serving thread.
 
+use super::PATIENCE;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex};
 
 use ariel_fuse::abi::{self, Attr, AttrOut, EntryOut, Kstatfs, OpenOut, fattr, fopen};
 use ariel_fuse::directory::Entry;
@@ -25,6 +26,8 @@ struct State {
 
 pub struct Memory {
     state: Mutex<State>,
+    /// Told of each request that is held back.
+    holds: Condvar,
     notifier: Notifier,
 }
 
@@ -69,6 +72,7 @@ impl Memory {
     pub fn new(notifier: Notifier) -> Self {
         Memory {
             state: Mutex::default(),
+            holds: Condvar::new(),
             notifier,
         }
     }
@@ -97,6 +101,14 @@ impl Memory {
     /// Number of requests held back.
     pub fn held(&self) -> usize {
         self.state.lock().unwrap().held.len()
+    }
+
+    /// Waits until a request is held back.
+    pub fn await_held(&self) {
+        let state = self.state.lock().unwrap();
+        let none = |state: &mut State| state.held.is_empty();
+        let waited = self.holds.wait_timeout_while(state, PATIENCE, none);
+        assert!(!waited.unwrap().1.timed_out(), "nothing is held back");
     }
 
     /// Answers what was held back, from this thread.
@@ -165,6 +177,7 @@ impl Memory {
         let entry = state.make(create.name, create.mode);
         if create.name.starts_with(b"held") {
             state.held.push((reply, entry));
+            self.holds.notify_all();
         } else {
             reply.create(&entry, &OpenOut::new(FH, fopen::KEEP_CACHE));
         }

@@ -25,7 +25,8 @@ pub fn can_mount() -> bool {
     false
 }
 
-/// Awaits what has no event of its own; looks often, gives up late.
+/// Awaits what tells nobody, the end and the state of a process that is no child of this one; looks
+/// often, gives up late.
 pub fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
     let give_up = Instant::now() + PATIENCE;
     while !happened() {
