@@ -74,11 +74,11 @@ fn silent(doors: Doors, finds: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Asserts what doing `work` once more costs. The machine may take pages from the kernel's cache,
-/// whatever Ariel does, and it counts those that it then needs again: a pass that does not please
-/// the judge, but in which that count grew and the server recalled nothing, says nothing about
-/// Ariel and is repeated. A pass that nobody counts comes before each, since reading a page makes
-/// the kernel forget its file's time of access, and ask for it at the next stat.
+/// Asserts what doing `work` once more costs. The machine may take pages and inodes from the
+/// kernel's caches, whatever Ariel does, and the kernel says so: a pass that does not please the
+/// judge, but in which that was said and the server recalled nothing, says nothing about Ariel and
+/// is repeated. A pass that nobody counts comes before each, since reading a page makes the kernel
+/// forget its file's time of access, and ask for it at the next stat.
 fn assert_cost(
     what: &str,
     mount: (&Path, &str),
@@ -87,17 +87,17 @@ fn assert_cost(
 ) {
     let (root, addr) = mount;
     for _ in 0..20 {
-        let before = (recalls(root), refaults());
+        let before = (recalls(root), taken_back());
         work();
         let verdict = judge(cost_of(root, addr, &work));
-        let after = (recalls(root), refaults());
+        let after = (recalls(root), taken_back());
         match verdict {
             Ok(()) => return,
             Err(why) if before.0 != after.0 || before.1 == after.1 => panic!("{what}: {why}"),
-            Err(why) => eprintln!("{what}: pages were evicted meanwhile, once more: {why}"),
+            Err(why) => eprintln!("{what}: the kernel took memory back, once more: {why}"),
         }
     }
-    panic!("{what}: the kernel evicts pages in each pass: too little memory for this test");
+    panic!("{what}: the kernel takes memory back in each pass: too little for this test");
 }
 
 fn recalls(mount: &Path) -> u64 {
@@ -106,13 +106,17 @@ fn recalls(mount: &Path) -> u64 {
         .expect("a mount says how many recalls it had")
 }
 
-/// Pages of files that the kernel had evicted and needed again, since the machine started.
-fn refaults() -> u64 {
+/// What the kernel has taken from its caches by itself since the machine started: pages of files
+/// that were needed again, and names and inodes that were looked through for some to forget.
+fn taken_back() -> [u64; 2] {
+    // Each processor counts for itself, and adds to the machine's sums once a second, or now.
+    fs::read("/proc/sys/vm/stat_refresh").expect("the machine's sums are brought up to date");
     let counters = fs::read_to_string("/proc/vmstat").unwrap();
-    let line = counters
-        .lines()
-        .find_map(|line| line.strip_prefix("workingset_refault_file "));
-    line.and_then(|count| count.parse().ok()).unwrap_or(0)
+    ["workingset_refault_file ", "slabs_scanned "].map(|name| {
+        let count = counters.lines().find_map(|line| line.strip_prefix(name));
+        let count = count.and_then(|count| count.parse().ok());
+        count.unwrap_or_else(|| panic!("the kernel does not count {name}"))
+    })
 }
 
 /// Whether each open was announced to the daemon once, and nothing else asked.
