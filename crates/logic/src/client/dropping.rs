@@ -16,7 +16,8 @@
 //! without waiting for a change. In case the kernel holds it for a reason that is not known here,
 //! there is an end to the patience, after which the directory is barred ([`super::hands`]). It
 //! begins when the last look-up was answered: between two look-ups a rename has a name in hand, and
-//! one may take as long as the network is silent.
+//! one may take as long as the network is silent. There is none near the end of the lease: look-ups
+//! wait for the server then, and it may wait for this answer.
 
 use super::api::{Call, Invalidate, Mutant};
 use super::{After, Client, Step};
@@ -92,7 +93,9 @@ impl Client {
         let locking = |(_, running): &(&Ticket, &super::Running)| locks(&running.call, at.0);
         let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
         // Nobody is told a name of a barred directory: what is in hand there is so in vain.
-        let due = self.bars.holds(at.0) || step.now >= self.patience_ends(dropping.since);
+        let due = self.suspended
+            || self.bars.holds(at.0)
+            || step.now >= self.patience_ends(dropping.since);
         if dropping.raising.is_some() || (witness.is_none() && !due) {
             return;
         }

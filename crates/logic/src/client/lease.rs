@@ -48,6 +48,7 @@ impl Client {
     fn suspend(&mut self, step: &mut Step<'_>) {
         self.suspended = true;
         self.drop_everything(step);
+        self.tick_names(step);
     }
 
     fn drop_everything(&mut self, step: &mut Step<'_>) {

@@ -8,7 +8,8 @@ use super::{Server, Step};
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use wire::{
-    Attr, Epoch, Fid, Hold, Recall, RequestId, Returned, Right, SessionId, Time, ToClient, What,
+    Attr, Epoch, Fid, Hold, Name, Recall, RequestId, Returned, Right, SessionId, Time, ToClient,
+    What,
 };
 
 impl Server {
@@ -99,14 +100,12 @@ impl Server {
         else {
             return;
         };
-        let answered: Vec<Ask> = holder
-            .asks
-            .iter()
-            .filter(|ask| answers(ask, epoch, right))
-            .cloned()
-            .collect();
+        let dropped = names_of(&holder.asks, epoch);
+        let (answered, left): (Vec<Ask>, Vec<Ask>) = core::mem::take(&mut holder.asks)
+            .into_iter()
+            .partition(|ask| answers(ask, (epoch, right), &dropped));
+        holder.asks = left;
         // What it says is true also if this is repeated, and nobody asked any more.
-        holder.asks.retain(|ask| !answers(ask, epoch, right));
         lower(holder, upto, right, hold);
         self.tell_waiting((session, hold.stamp), fid, &answered, attr);
         self.recheck(step, fid);
@@ -277,14 +276,25 @@ impl Server {
     }
 }
 
-/// Does an answer to the recall `epoch`, which leaves `right`, answer this one too? Recalls of
-/// tokens are answered by the latest; each recall of names has an answer of its own, unless
-/// nothing is left.
-fn answers(ask: &Ask, epoch: Epoch, right: Right) -> bool {
-    match ask.what {
-        _ if ask.epoch == epoch => true,
-        What::Names(_) => right == Right::None && ask.epoch < epoch,
-        _ => ask.epoch < epoch,
+/// The names that are dropped when this recall is answered.
+fn names_of(asks: &[Ask], epoch: Epoch) -> Vec<Name> {
+    let asked = asks.iter().find(|ask| ask.epoch == epoch);
+    match asked.map(|ask| &ask.what) {
+        Some(What::Names(names)) => names.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Does an answer to the recall `epoch`, which leaves `right` and by which these names are dropped,
+/// answer this one too? Recalls of tokens are answered by the latest; a recall of names by a later
+/// one of the same names, or if nothing is left.
+fn answers(ask: &Ask, (epoch, right): (Epoch, Right), dropped: &[Name]) -> bool {
+    match &ask.what {
+        _ if ask.epoch >= epoch => ask.epoch == epoch,
+        What::Names(names) => {
+            right == Right::None || names.iter().all(|name| dropped.contains(name))
+        }
+        _ => true,
     }
 }
 
