@@ -67,14 +67,13 @@ impl Server {
             self.grant_for(step, waiting, &outcome, &mut grants);
         }
         self.told(waiting, &outcome, &mut grants);
-        let lazy = matches!(
-            op,
-            Op::Write {
-                mode: WriteMode::Lazy,
-                ..
-            }
-        );
-        if let (true, Op::Write { fid, .. }) = (lazy, op) {
+        if let Op::Write {
+            fid,
+            mode: WriteMode::Lazy,
+            ..
+        } = op
+            && matches!(outcome, Outcome::Written { .. })
+        {
             self.take_from_others(step, session, *fid);
             self.grant_pages(session, *fid, &mut grants);
         }

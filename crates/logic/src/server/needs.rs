@@ -109,7 +109,7 @@ impl Server {
             Op::Open { fid, access } => {
                 plan.views.push((*fid, View::Whole));
                 let keep = if access.write {
-                    Right::None
+                    self.left_by_writer(disk, waiting.session, *fid)?
                 } else {
                     Right::Shared
                 };
@@ -125,12 +125,29 @@ impl Server {
                 ..
             } => {
                 plan.views.push((*fid, View::Whole));
-                plan.uses = Some((*fid, Right::None));
+                let keep = self.left_by_writer(disk, waiting.session, *fid)?;
+                plan.uses = Some((*fid, keep));
                 plan.own_pages = true;
             }
             Op::Write { .. } | Op::Sync { .. } | Op::StatFs | Op::Reap { .. } => {}
         }
         Ok(plan)
+    }
+
+    /// What others may keep while this is written. Of a directory, which is refused, what their
+    /// kernels have in hand (see `told`): they would say that they have nothing in hand any more.
+    fn left_by_writer(
+        &self,
+        disk: &impl Disk,
+        session: SessionId,
+        fid: Fid,
+    ) -> Result<Right, Refusal> {
+        let held = |(id, holder): (SessionId, &Holder)| id != session && holder.right > Right::None;
+        if self.holders(fid).any(held) {
+            kept_of(disk, fid)
+        } else {
+            Ok(Right::None)
+        }
     }
 
     fn plan_rename(&self, disk: &impl Disk, op: &Op, plan: &mut Plan) -> Result<(), Refusal> {
@@ -300,15 +317,20 @@ impl Plan {
     }
 
     fn change(&mut self, disk: &impl Disk, fid: Fid) -> Result<(), Refusal> {
-        let attr = disk.attr(fid)?;
-        let directory = attr.is_some_and(|attr| attr.kind == Kind::Directory);
-        let keep = if directory {
-            Right::Transient
-        } else {
-            Right::None
-        };
+        let keep = kept_of(disk, fid)?;
         self.views.push((fid, View::Whole));
         self.changes.push((fid, keep));
         Ok(())
     }
+}
+
+/// What others may keep of an object that is changed: of a directory, what they have in hand.
+fn kept_of(disk: &impl Disk, fid: Fid) -> Result<Right, Refusal> {
+    let attr = disk.attr(fid)?;
+    let directory = attr.is_some_and(|attr| attr.kind == Kind::Directory);
+    Ok(if directory {
+        Right::Transient
+    } else {
+        Right::None
+    })
 }

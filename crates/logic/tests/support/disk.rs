@@ -133,6 +133,14 @@ impl MemoryDisk {
         }
     }
 
+    fn open_file(&self, fid: Fid, write: bool) -> Result<Outcome> {
+        let attr = self.get(fid)?.attr.clone();
+        if write && attr.kind == Kind::Directory {
+            return Err(Refusal::IsDirectory);
+        }
+        Ok(Outcome::Opened(attr))
+    }
+
     fn child(&self, dir: Fid, name: &Name) -> Result<Fid> {
         self.dir(dir)?
             .names
@@ -379,7 +387,7 @@ impl MemoryDisk {
                 new,
                 ..
             } => self.rename(now, (*from, name), (*to, new)),
-            Op::Open { fid, .. } => Ok(Outcome::Opened(self.get(*fid)?.attr.clone())),
+            Op::Open { fid, access } => self.open_file(*fid, access.write),
             Op::Write {
                 fid, offset, mode, ..
             } => self.write(now, (*fid, *offset), *mode, bulk),

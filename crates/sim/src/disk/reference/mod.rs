@@ -158,7 +158,7 @@ impl Reference {
                 }
                 self.rename(now, (*from, name), (*to, new))
             }
-            Op::Open { fid, .. } => Ok(Outcome::Opened(self.get(*fid)?.attr.clone())),
+            Op::Open { fid, access } => self.open_file(*fid, access.write),
             Op::Write {
                 fid, offset, mode, ..
             } => self.write(now, *fid, (*offset, *mode), data),
@@ -206,6 +206,14 @@ impl Reference {
         attr.mtime = set.mtime.map_or(attr.mtime, time);
         attr.ctime = now;
         Ok(Outcome::Attr(attr.clone()))
+    }
+
+    fn open_file(&mut self, fid: Fid, write: bool) -> Result<Outcome> {
+        let attr = self.get(fid)?.attr.clone();
+        if write && attr.kind == Kind::Directory {
+            return Err(Refusal::IsDirectory);
+        }
+        Ok(Outcome::Opened(attr))
     }
 
     fn write(
