@@ -193,6 +193,42 @@ impl Server {
         (needs, self.unconfirmed(waiting.session, plan))
     }
 
+    /// Is it put off until a rename is done? Each look-up of the name that a rename moves makes it
+    /// ask the one who looks once more: programs that do so again and again on some machines would
+    /// put it off for ever. So who has dropped the name is not told it again while the rename
+    /// waits only for others who have dropped it once before. Of all renames the one that waits
+    /// longest may do that: two might wait for each other, as a look-up holds the lock that its
+    /// machine must have to drop names.
+    pub(super) fn put_off(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
+        let Op::Lookup { dir, name } = &waiting.request.op else {
+            return false;
+        };
+        if self.files.get(dir).is_none_or(|f| f.waiting.is_empty()) {
+            return false;
+        }
+        let renames = |other: &&Waiting| matches!(other.request.op, Op::Rename { .. });
+        let Some(rename) = self.waiting.values().find(renames) else {
+            return false;
+        };
+        if !rename.moves(*dir, name) {
+            return false;
+        }
+        let again = |need: &Need| match &need.what {
+            What::Names(names) if need.session != waiting.session => {
+                let at = |name: &Name| (need.session, need.fid, name.clone());
+                names
+                    .iter()
+                    .all(|name| rename.dropped.contains_key(&at(name)))
+            }
+            _ => false,
+        };
+        self.plan(disk, rename).is_ok_and(|plan| {
+            let (needs, confirms) = self.needs(rename, &plan);
+            let others = rename.session != waiting.session && !needs.is_empty();
+            others && confirms.is_empty() && needs.iter().all(again)
+        })
+    }
+
     fn holders(&self, fid: Fid) -> impl Iterator<Item = (SessionId, &Holder)> {
         self.files
             .get(&fid)

@@ -2,7 +2,7 @@
 //!
 //! A request is judged from scratch whenever something changes where it waits. It claims nothing
 //! meanwhile; it only marks the files, so that no grant is given that would be in its way. So no
-//! two requests can wait for each other.
+//! two requests can wait for each other. One at a time may keep others waiting: see `put_off`.
 
 use super::api::{Bulk, Conn, Disk, Output};
 use super::needs::{Need, Needs, Plan};
@@ -122,6 +122,7 @@ impl Server {
         };
         let needs = self.needs(&waiting, &plan);
         let free = needs.0.is_empty() && needs.1.is_empty();
+        let free = free && !self.put_off(step.disk, &waiting);
         if free || self.applied_before(step.disk, &waiting) {
             return self.execute(step, waiting, &plan);
         }
@@ -138,11 +139,13 @@ impl Server {
             Ok(plan) => plan,
             Err(refusal) => {
                 let waiting = self.take_waiting(seq);
-                return self.refuse(step, &waiting, refusal);
+                self.refuse(step, &waiting, refusal);
+                return self.recheck_all(step, &waiting.fids);
             }
         };
         let needs = self.needs(waiting, &plan);
-        if needs.0.is_empty() && needs.1.is_empty() {
+        let free = needs.0.is_empty() && needs.1.is_empty();
+        if free && !self.put_off(step.disk, waiting) {
             let waiting = self.take_waiting(seq);
             return self.execute(step, waiting, &plan);
         }
@@ -208,14 +211,15 @@ impl Server {
         waiting
     }
 
-    pub(super) fn drop_waiting(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
-        if self.waiting.contains_key(&seq) {
-            let waiting = self.take_waiting(seq);
-            step.discard(waiting.bulk);
-            for fid in waiting.fids {
-                self.tidy(fid);
-            }
-        }
+    /// Nobody waits for this answer any more. Where others may have been put off for it.
+    pub(super) fn drop_waiting(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        seq: Seq,
+    ) -> BTreeSet<Fid> {
+        let waiting = self.take_waiting(seq);
+        step.discard(waiting.bulk);
+        waiting.fids
     }
 
     /// Something has changed here: whoever waits is judged again, in the order of arrival.
@@ -229,6 +233,13 @@ impl Server {
             self.judge(step, seq);
         }
         self.tidy(fid);
+    }
+
+    /// The same in several places: a request that others were put off for is done.
+    fn recheck_all(&mut self, step: &mut Step<'_, impl Disk>, fids: &BTreeSet<Fid>) {
+        for &fid in fids {
+            self.recheck(step, fid);
+        }
     }
 
     /// Answers a request, and keeps the answer to a change until it is acknowledged.

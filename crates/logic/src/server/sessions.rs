@@ -145,10 +145,10 @@ impl Server {
             .filter(|(_, w)| w.session == id)
             .map(|(s, _)| *s)
             .collect();
-        for seq in own {
-            self.drop_waiting(step, seq);
-        }
         let mut touched: Vec<Fid> = session.fids.into_iter().collect();
+        for seq in own {
+            touched.extend(self.drop_waiting(step, seq));
+        }
         touched.extend(session.unconfirmed.into_values().flatten());
         touched.sort_unstable();
         touched.dedup();
