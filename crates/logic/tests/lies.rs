@@ -306,6 +306,34 @@ fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
 }
 
 #[test]
+fn a_question_that_serves_an_earlier_request_too_has_waited_as_long_as_that() {
+    let mut cell = Cell::knows(vec![FIRST]);
+    cell.comes(0, FIRST, &[Right::Exclusive]);
+    cell.comes(0, SECOND_ONE, &[]);
+    let stat = || Op::GetAttr { fid: Fid::root(1) };
+    let out = cell.asks(SECOND, SECOND_ONE, (1, stat()));
+    let first = recalls(&out);
+    cell.asks(30 * SECOND, SECOND_ONE, (2, stat()));
+    cell.says(
+        31 * SECOND,
+        FIRST,
+        in_vain(first[0].clone(), Right::Exclusive),
+    );
+    assert_eq!(cell.server.oldest_question(), Some(SECOND));
+}
+
+fn recalls(out: &[Output]) -> Vec<Recall> {
+    let recall = |output: &Output| match output {
+        Output::Send {
+            message: ToClient::Recall(recall),
+            ..
+        } => Some(recall.clone()),
+        _ => None,
+    };
+    out.iter().filter_map(recall).collect()
+}
+
+#[test]
 fn bytes_beside_what_has_no_use_for_them_are_let_go() {
     let fid = Fid::root(1);
     let (offset, len) = (0, 512);

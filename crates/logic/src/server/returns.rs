@@ -20,14 +20,16 @@ impl Server {
         let Need { session, fid, what } = need;
         let file = self.files.entry(fid).or_default();
         let holder = file.holders.entry(session).or_default();
-        let covered = holder.asks.iter().any(|ask| match (&ask.what, &what) {
-            (What::Keep(asked), What::Keep(wanted)) => asked <= wanted && ask.epoch > holder.epoch,
+        let granted = holder.epoch;
+        let serves = |ask: &&mut Ask| match (&ask.what, &what) {
+            (What::Keep(asked), What::Keep(wanted)) => asked <= wanted && ask.epoch > granted,
             (What::Names(asked), What::Names(wanted)) => {
                 ask.epoch > arrived && wanted.iter().all(|name| asked.contains(name))
             }
             (asked, wanted) => ask.epoch > arrived && asked == wanted,
-        });
-        if covered {
+        };
+        if let Some(ask) = holder.asks.iter_mut().find(serves) {
+            ask.since = ask.since.min(since);
             return;
         }
         self.epoch += 1;
