@@ -104,6 +104,9 @@ impl World {
         if !self.until(patience, "leaving", || left.get() == 0) {
             return None;
         }
+        if !self.until(patience, "the liar's goodbye", || self.liar_has_left()) {
+            return None;
+        }
         // The last messages arrive, and nameless objects linger no more.
         self.net.stay_apart();
         self.pass(SECOND + self.plan.server.linger_ns)

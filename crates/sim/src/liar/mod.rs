@@ -27,7 +27,12 @@ pub(crate) const LIAR: u32 = 1_000;
 /// Another session that it may greet with.
 const OTHER: SessionId = 7;
 /// It does not say more than this.
-const MOST: u32 = 3_000;
+const MOST: u32 = 1_000;
+/// About how many words it says of itself while it stays: what more words would find is found
+/// sooner by another world.
+const WORDS: Time = 400;
+/// The longest pause between two words of one who stays for a short time.
+const PAUSE_NS: Time = 2_000_000;
 const RIGHTS: [Right; 4] = [
     Right::None,
     Right::Transient,
@@ -44,6 +49,8 @@ struct State {
     session: SessionId,
     greedy: bool,
     until: Time,
+    /// The longest pause between two words.
+    pause_ns: Time,
     connected: bool,
     greeted: bool,
     /// It says nothing any more but goodbye; how often it has.
@@ -66,6 +73,7 @@ impl World {
             rng,
             greedy,
             until,
+            pause_ns: PAUSE_NS.max(2 * until.saturating_sub(self.sched.now()) / WORDS),
             connected: false,
             greeted: false,
             leaves: false,
@@ -93,6 +101,13 @@ impl World {
         self.liar_says(words.unwrap_or_default());
     }
 
+    /// Has it said goodbye to all that it has greeted, if it ever came?
+    pub(crate) fn liar_has_left(&self) -> bool {
+        let liar = self.liar.0.borrow();
+        liar.as_ref()
+            .is_none_or(|liar| liar.byes > 2 && !liar.connected)
+    }
+
     pub(crate) fn is_liar(&self, session: SessionId) -> bool {
         let liar = self.liar.0.borrow();
         liar.as_ref()
@@ -107,7 +122,7 @@ impl World {
             if liar.leaves || self.sched.now() > liar.until {
                 return;
             }
-            let pause = liar.rng.between(10_000, 2_000_000);
+            let pause = liar.rng.between(10_000, liar.pause_ns);
             (liar.connected.then(|| liar.word()), pause)
         };
         self.liar_says(words.into_iter().collect());
