@@ -30,7 +30,7 @@ impl World {
             self.history.lost(host, self.sched.moment());
             self.check_idle(host, session);
         }
-        let muted = host.is_some_and(|host| self.net.muted_by_loss(host));
+        let muted = host.is_some_and(|host| self.net.muted_by_loss(self, host));
         if !self.plan.may_be_fenced(host) && !muted {
             self.fail(wrong!(
                 "session {session} was fenced, and had not been silent for long"

@@ -15,7 +15,7 @@ use logic::server::{self, Conn};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use wire::{Time, ToClient, ToServer};
+use wire::{Epoch, Fid, RequestId, Time, ToClient, ToServer};
 
 /// A message and the bytes beside it.
 #[derive(Clone, Debug)]
@@ -47,10 +47,39 @@ struct Link {
     wants: bool,
     /// How many messages to the server the weather has swallowed since one arrived.
     swallowed: u32,
+    /// How often the weather has swallowed a question of the server or its answer since an answer
+    /// arrived, and when it last did.
+    unheard: BTreeMap<Question, (u32, Time)>,
+}
+
+/// What the server asks of a client, by what the answer names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Question {
+    Recall(Fid, Epoch),
+    Confirm(RequestId),
+}
+
+impl Question {
+    fn asked(message: &ToClient) -> Option<Self> {
+        match message {
+            ToClient::Recall(recall) => Some(Self::Recall(recall.fid, recall.epoch)),
+            ToClient::Confirm { request } => Some(Self::Confirm(*request)),
+            _ => None,
+        }
+    }
+
+    fn answered(message: &ToServer) -> Option<Self> {
+        match message {
+            ToServer::Returned(returned) => Some(Self::Recall(returned.fid, returned.epoch)),
+            ToServer::Confirmed { request } => Some(Self::Confirm(*request)),
+            _ => None,
+        }
+    }
 }
 
 /// A client speaks at least every quarter of its lease: after so many lost messages in a row it may
-/// not have been heard for a whole one.
+/// not have been heard for a whole one. A question is repeated no more often, and where the server's
+/// patience is short it is over after a few tries.
 const MUTING_LOSSES: u32 = 3;
 
 /// All links.
@@ -218,8 +247,9 @@ impl Network {
             return;
         }
         let keeps = matches!(beside.message, ToServer::Hello { .. });
+        let answered = Question::answered(&beside.message);
         each(
-            self.arrivals(world, host, (TO_SERVER, keeps)),
+            self.arrivals(world, host, (TO_SERVER, keeps), answered),
             beside,
             |at, beside| {
                 let then = Rc::clone(world);
@@ -227,7 +257,7 @@ impl Network {
                     let net = &then.net;
                     let open = net.is_open(conn) && !net.is_closed(conn);
                     if open && !net.is_silent(&then, host, TO_SERVER) {
-                        net.arrived(host);
+                        net.arrived(host, answered);
                         then.message_to_server(conn, beside);
                     }
                 });
@@ -240,8 +270,9 @@ impl Network {
             return;
         };
         let keeps = matches!(beside.message, ToClient::Welcome(_) | ToClient::Lost);
+        let asked = Question::asked(&beside.message);
         each(
-            self.arrivals(world, host, (TO_CLIENT, keeps)),
+            self.arrivals(world, host, (TO_CLIENT, keeps), asked),
             beside,
             |at, beside| {
                 let then = Rc::clone(world);
@@ -278,18 +309,22 @@ impl Network {
             .is_none_or(|link| link.silent_until[way] > world.sched.now())
     }
 
-    fn arrived(&self, host: u32) {
+    fn arrived(&self, host: u32, answered: Option<Question>) {
         if let Some(link) = self.links.borrow_mut().get_mut(&host) {
             link.swallowed = 0;
+            answered.map(|question| link.unheard.remove(&question));
         }
     }
 
     /// Have so many messages of a machine been lost in a row that the server may think it silent?
-    pub(crate) fn muted_by_loss(&self, host: u32) -> bool {
+    /// Or has one of the server's questions been swallowed so often, or its answer, until now?
+    pub(crate) fn muted_by_loss(&self, world: &World, host: u32) -> bool {
         let links = self.links.borrow();
+        let late = world.sched.now().saturating_sub(world.plan.server.lease_ns);
+        let muted = |&(times, last): &(u32, Time)| times >= MUTING_LOSSES && last >= late;
         links
             .get(&host)
-            .is_some_and(|link| link.swallowed >= MUTING_LOSSES)
+            .is_some_and(|link| link.swallowed >= MUTING_LOSSES || link.unheard.values().any(muted))
     }
 
     /// When a message arrives: never, once or twice.
@@ -298,6 +333,7 @@ impl Network {
         world: &Rc<World>,
         host: u32,
         (way, keeps): (usize, bool),
+        question: Option<Question>,
     ) -> [Option<Time>; 2] {
         self.messages.set(self.messages.get() + 1);
         let mut arrivals = [None; 2];
@@ -319,6 +355,10 @@ impl Network {
         if stormy && !keeps && rng.chance(weather.loss_permille) && world.loses(host) {
             world.meet(Rare::MessageLost.bit());
             link.swallowed += u32::from(way == TO_SERVER);
+            if let Some(question) = question {
+                let unheard = link.unheard.entry(question).or_default();
+                *unheard = (unheard.0 + 1, world.sched.now());
+            }
             return arrivals;
         }
         let drawn = stormy && !keeps && rng.chance(weather.repeat_permille) && world.repeats(host);
