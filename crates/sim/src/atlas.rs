@@ -37,6 +37,9 @@ pub(crate) enum Fault {
     Mute { host: u32, ns: Time },
     /// Something is wrong with the server's disk for a while.
     Disk { trouble: Trouble, ns: Time },
+    /// A byte of the server's disk rots, so far (parts of a million) into what may; somebody has a
+    /// copy, and puts it back when the server cannot start or when all is over.
+    Rot { at_ppm: u32 },
     /// A machine that is not ours comes, and lies for a while.
     Liar { greedy: bool, ns: Time },
 }
@@ -59,6 +62,7 @@ pub(crate) enum Kind {
     Mute,
     FullDisk,
     DiskErrors,
+    Rot,
     Liar,
 }
 
@@ -100,7 +104,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 16] = [
+pub(crate) const ATLAS: [Line; 17] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -119,6 +123,8 @@ pub(crate) const ATLAS: [Line; 16] = [
     line(Kind::FullDisk, LATE),
     // A server whose disk cannot be written or synced stops, and is started again.
     line(Kind::DiskErrors, SESSION),
+    // Programs are told so, and not what is not true.
+    line(Kind::Rot, FREE),
     line(Kind::Liar, LATE),
 ];
 
@@ -134,6 +140,7 @@ impl Fault {
             | Self::Disk { ns, .. }
             | Self::Liar { ns, .. } => ns,
             Self::Server { ns } | Self::Client { ns, .. } | Self::Blackout { ns, .. } => ns + MS,
+            Self::Rot { .. } => MS,
         }
     }
 
@@ -152,6 +159,7 @@ impl Fault {
                 Trouble::Full { .. } => Kind::FullDisk,
                 Trouble::Errors(_) => Kind::DiskErrors,
             },
+            Self::Rot { .. } => Kind::Rot,
             Self::Liar { .. } => Kind::Liar,
         }
     }
@@ -228,8 +236,10 @@ impl Plan {
     pub(crate) fn troubles(&self) -> Troubles {
         let mut all = Troubles::default();
         for (_, fault) in &self.faults {
-            if let Fault::Disk { trouble, .. } = fault {
-                trouble.note(&mut all);
+            match fault {
+                Fault::Disk { trouble, .. } => trouble.note(&mut all),
+                Fault::Rot { .. } => all.rot = true,
+                _ => {}
             }
         }
         all
@@ -340,6 +350,26 @@ impl Plan {
         self.faults.push((at, Fault::Liar { greedy, ns }));
     }
 
+    /// Bytes of the disk that rot, drawn likewise; then the power may fail.
+    pub(crate) fn draw_rot(&mut self, rng: &mut Rng) {
+        if self.troubles().any() || !rng.chance(RARE_PERMILLE / 2) {
+            return;
+        }
+        let mut last = 0;
+        for _ in 0..rng.between(1, 5) {
+            let at = self.fault_time(rng);
+            last = last.max(at);
+            let at_ppm = rng.below(1_000_000) as u32;
+            self.faults.push((at, Fault::Rot { at_ppm }));
+        }
+        let at = last + rng.between(1, self.span_ns / 4);
+        if rng.chance(BLACKOUT_PERMILLE) {
+            self.faults.push((at, blackout(rng)));
+        } else if rng.chance(RESTART_PERMILLE) {
+            self.faults.push((at, Fault::Server { ns: MS }));
+        }
+    }
+
     fn rarity(&self, rng: &mut Rng) -> Fault {
         let lease = self.server.lease_ns;
         let host = rng.between(1, u64::from(self.clients)) as u32;
@@ -370,6 +400,8 @@ fn blackout(rng: &mut Rng) -> Fault {
 const RARE_PERMILLE: u64 = 100;
 /// How many of these have a power failure instead, of a thousand.
 const BLACKOUT_PERMILLE: u64 = 250;
+/// How many of the others whose disk rots have a restart, which reads its log, of a thousand.
+const RESTART_PERMILLE: u64 = 500;
 /// Worlds of a thousand whose disk is in trouble.
 const TROUBLE_PERMILLE: u64 = 80;
 /// How far a clock's rate may be off, millionths; see "Leases" in `docs/protocol.md`.

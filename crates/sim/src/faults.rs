@@ -191,6 +191,7 @@ impl World {
                 let heal = move || then.server.disk.borrow_mut().trouble(None);
                 self.sched.at(now + ns, heal);
             }
+            Fault::Rot { at_ppm } => self.server.disk.borrow_mut().rot(at_ppm),
             Fault::Liar { greedy, ns } => self.liar_comes(greedy, now + ns),
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
             Fault::Client { host, ns } => {

@@ -121,6 +121,7 @@ impl Plan {
         plan.draw_mute(&mut Rng::new(seed.rotate_left(16)));
         plan.draw_trouble(&mut Rng::new(!seed.rotate_left(16)));
         plan.draw_liar(&mut Rng::new(seed.rotate_left(48)));
+        plan.draw_rot(&mut Rng::new(!seed.rotate_left(48)));
         plan
     }
 

@@ -78,6 +78,10 @@ rare! {
     BackRefused: "the disk refused what was written back",
     SyncFailed: "a sync failed",
     Stopped: "the server stopped, since its disk failed",
+    Rotten: "a byte of the disk rotted",
+    RotRead: "a read was refused, since its bytes are damaged",
+    RotRefused: "the server could not be started, since its log was damaged",
+    RotFound: "the check of the disk found damage",
     NotStarted: "the server could not be started, since its disk failed",
 }
 

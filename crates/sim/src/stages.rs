@@ -134,6 +134,9 @@ impl World {
             self.fail(wrong!("the disk does not come to rest: {what}"));
             return None;
         }
+        if let Err(what) = disk.mend() {
+            self.fail(wrong!("rot is not noticed: {what}"));
+        }
         if let Err(what) = disk.check() {
             self.fail(wrong!("the disk is damaged: {what}"));
         }

@@ -6,6 +6,7 @@
 
 mod power;
 mod reference;
+mod rot;
 mod stored;
 mod trouble;
 
@@ -92,6 +93,12 @@ trait Volume {
     fn power(&mut self, keep: Keep) -> Result<u64, String>;
     /// The place of the latest change.
     fn position(&self) -> u64;
+    /// A byte rots, so far (parts of a million) into what may rot. Did one?
+    fn rot(&mut self, at_ppm: u32) -> bool;
+    /// Is any byte rotten?
+    fn is_rotten(&self) -> bool;
+    /// What rotted is as it was.
+    fn mend(&mut self);
     /// What is wrong with the structure.
     fn check(&mut self) -> Result<(), String>;
 }
@@ -141,8 +148,9 @@ impl DiskRoom {
         mutant: Option<store::Mutant>,
     ) -> Self {
         let stored = rng.chance(250) || power_fails || troubles.any();
+        let steady = power_fails || troubles.rot;
         let volume: Box<dyn Volume> = if stored {
-            Box::new(Stored::new(rng, (power_fails, troubles), mutant))
+            Box::new(Stored::new(rng, (steady, troubles), mutant))
         } else {
             Box::new(Reference::new())
         };
@@ -197,7 +205,13 @@ impl DiskRoom {
     /// Another process takes over. Nothing is missing of what the last one had handed to the
     /// operating system; what it could not write has been told to nobody.
     pub(crate) fn open(&mut self) -> Result<(), Closed> {
-        let Some(kept) = self.volume.open()? else {
+        let mut opened = self.volume.open();
+        if matches!(opened, Err(Closed::Wrong(_))) && self.volume.is_rotten() {
+            self.meet(Rare::RotRefused);
+            self.volume.mend();
+            opened = self.volume.open();
+        }
+        let Some(kept) = opened? else {
             return Ok(());
         };
         self.meet(Rare::Recovered);

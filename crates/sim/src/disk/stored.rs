@@ -1,6 +1,7 @@
 //! The real store on a disk in memory. Here stamps become bytes and bytes become stamps: a unit's
 //! bytes are its stamp over and over, so that a unit that is torn, shifted or mixed is noticed.
 
+use super::rot::Rot;
 use super::{Change, Closed, Trouble, Troubles, UNIT, Units, Volume};
 use crate::rng::Rng;
 use std::cell::RefCell;
@@ -25,6 +26,7 @@ pub(super) struct Stored {
     open: bool,
     /// How often it had been opened when its process died.
     boots: u64,
+    rot: Rot,
 }
 
 fn bytes(units: &[u64]) -> Vec<u8> {
@@ -55,7 +57,7 @@ fn empty() -> Store {
 
 impl Stored {
     /// `steady`: checkpoints are made here and in no thread of their own, so that what a power
-    /// failure leaves follows from the seed.
+    /// failure leaves, and what may rot, follows from the seed.
     pub(super) fn new(
         rng: &mut Rng,
         (steady, troubles): (bool, Troubles),
@@ -88,6 +90,7 @@ impl Stored {
             store: RefCell::new(store),
             open: true,
             boots: 0,
+            rot: Rot::default(),
         }
     }
 
@@ -205,17 +208,18 @@ impl Volume for Stored {
         store.write_out().map_err(|error| error.to_string())?;
         if due {
             // One that fails is made again, and nobody but the log is told.
-            let _ = store.checkpoint();
+            if store.checkpoint().is_ok() {
+                self.rot.checkpointed(&self.disk);
+            }
         }
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), String> {
-        self.store
-            .get_mut()
-            .sync_handle()
-            .sync()
-            .map_err(|error| error.to_string())
+        let synced = self.store.get_mut().sync_handle().sync();
+        synced.map_err(|error| error.to_string())?;
+        self.rot.synced(&self.disk, self.position());
+        Ok(())
     }
 
     fn die(&mut self) {
@@ -260,7 +264,14 @@ impl Volume for Stored {
         self.disk.crash(keep);
         self.disk.set_capacity(1 << 40);
         let failed = |error| format!("recovery failed: {error}");
-        *self.store.get_mut() = Store::open_in_memory(&self.disk, &self.options).map_err(failed)?;
+        let mut opened = Store::open_in_memory(&self.disk, &self.options);
+        // Somebody looks after the machine then, and what is left is compared byte by byte.
+        let rotten = self.is_rotten();
+        self.mend();
+        if opened.is_err() && rotten {
+            opened = Store::open_in_memory(&self.disk, &self.options);
+        }
+        *self.store.get_mut() = opened.map_err(failed)?;
         let kept = self.position() - 1; // the last record is that of the opening
         self.store.get_mut().pass_over_numbers().map_err(failed)?;
         Ok(kept)
@@ -268,6 +279,18 @@ impl Volume for Stored {
 
     fn position(&self) -> u64 {
         self.store.borrow().stats().records
+    }
+
+    fn rot(&mut self, at_ppm: u32) -> bool {
+        self.rot.rot(&self.disk, at_ppm)
+    }
+
+    fn is_rotten(&self) -> bool {
+        self.rot.any()
+    }
+
+    fn mend(&mut self) {
+        self.rot.mend(&self.disk);
     }
 
     fn check(&mut self) -> Result<(), String> {

@@ -27,11 +27,13 @@ pub(crate) struct Troubles {
     pub(crate) errors: bool,
     /// Some of these find no room.
     pub(crate) no_room: bool,
+    /// A byte rots at some time.
+    pub(crate) rot: bool,
 }
 
 impl Troubles {
     pub(crate) fn any(self) -> bool {
-        self.full || self.errors
+        self.full || self.errors || self.rot
     }
 
     /// May a program be told this?
@@ -39,7 +41,7 @@ impl Troubles {
         match refusal {
             Refusal::NoSpace => self.full || self.no_room,
             Refusal::Disk => self.errors,
-            Refusal::Damaged => false,
+            Refusal::Damaged => self.rot,
             _ => true,
         }
     }
@@ -134,6 +136,7 @@ impl DiskRoom {
     pub(super) fn note_refused(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Refused(Refusal::NoSpace) => self.meet(Rare::DiskFull),
+            Outcome::Refused(Refusal::Damaged) => self.meet(Rare::RotRead),
             Outcome::Refused(Refusal::Disk) => self.meet(Rare::DiskFailed),
             _ => {}
         }

@@ -118,6 +118,27 @@ impl MemoryFile {
         at < self.bytes.len()
     }
 
+    /// How many bytes the end of the machine would leave.
+    pub(super) fn stable_len(&self) -> usize {
+        self.stable.len()
+    }
+
+    /// Changes a byte that is on stable storage, and gives what it was.
+    pub(super) fn rot(&mut self, at: usize) -> Option<u8> {
+        let byte = *self.stable.get(at)?;
+        let was = self.bytes.get(at) == Some(&byte);
+        was.then(|| self.flip(at)).map(|_| byte)
+    }
+
+    /// Puts a byte back.
+    pub(super) fn mend(&mut self, at: usize, byte: u8) {
+        for bytes in [&mut self.bytes, &mut self.stable] {
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+        }
+    }
+
     pub(super) fn crash(&mut self, keep: Keep, random: &mut Random) {
         match keep {
             Keep::Written => return,

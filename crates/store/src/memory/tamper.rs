@@ -12,6 +12,29 @@ impl MemoryDisk {
         file.is_some_and(|file| file.flip(offset as usize))
     }
 
+    /// The files whose names are on stable storage, with how many of their bytes are.
+    pub fn stable(&self) -> Vec<(String, u64)> {
+        let state = self.state.lock();
+        let names = state.stable_names.iter();
+        let len = |id| state.files.get(id).map_or(0, MemoryFile::stable_len);
+        names
+            .map(|(name, id)| (name.clone(), len(id) as u64))
+            .collect()
+    }
+
+    /// Changes a byte that is on stable storage, as [`Self::flip`] does, and gives what it was.
+    pub fn rot(&self, name: &str, offset: u64) -> Option<u8> {
+        let mut state = self.state.lock();
+        state.named(name)?.rot(offset as usize)
+    }
+
+    /// Puts back what [`Self::rot`] gave, if the file is still there.
+    pub fn mend(&self, name: &str, offset: u64, byte: u8) {
+        if let Some(file) = self.state.lock().named(name) {
+            file.mend(offset as usize, byte);
+        }
+    }
+
     /// Removes a file behind the store's back. Was there one?
     pub fn lose(&self, name: &str) -> bool {
         let state = &mut *self.state.lock();

@@ -408,6 +408,16 @@ impl Volume for Reference {
         self.changes
     }
 
+    fn rot(&mut self, _: u32) -> bool {
+        false
+    }
+
+    fn is_rotten(&self) -> bool {
+        false
+    }
+
+    fn mend(&mut self) {}
+
     /// Names and counts of names agree.
     fn check(&mut self) -> std::result::Result<(), String> {
         let mut names: BTreeMap<Fid, u32> = BTreeMap::new();
