@@ -78,8 +78,8 @@ impl Question {
 }
 
 /// A client speaks at least every quarter of its lease: after so many lost messages in a row it may
-/// not have been heard for a whole one. A question is repeated no more often, and where the patience
-/// of the server is short it is over after a few tries.
+/// not have been heard for a whole one. A question is repeated no more often, and where the
+/// patience of the server is short it is over after a few tries.
 const MUTING_LOSSES: u32 = 3;
 
 /// All links.
