@@ -4,7 +4,7 @@
 //! holds the lock.
 
 use crate::effects::Effects;
-use crate::front::{Completion, Done, Front, OnDone};
+use crate::front::{Asker, Completion, Done, Front, OnDone};
 use crate::state::State;
 use logic::client::{Call, Input};
 use net::{CloseReason, Events, Link, LinkId, Timer};
@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use wire::{Caller, Fid, Refusal, ToClient, limits};
+use wire::{Fid, Refusal, ToClient, limits};
 
 /// What the threads of a client share.
 pub(crate) struct Core {
@@ -84,15 +84,17 @@ impl Core {
         })
     }
 
-    pub(crate) fn call(&self, caller: Caller, call: Call, data: Vec<u8>, reply: OnDone) {
+    pub(crate) fn call(&self, asker: Asker, call: Call, data: Vec<u8>, reply: OnDone) {
         let refused = self.enter(|state| {
             if state.stopped {
                 return Some(reply);
             }
             let ticket = state.ticket(data, reply);
+            let Asker { caller, thread } = asker;
             let input = Input::Call {
                 ticket,
                 caller,
+                thread,
                 call,
             };
             state.handle(input, Vec::new());

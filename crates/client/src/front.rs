@@ -1,10 +1,25 @@
 //! The client's own vocabulary: the words in which a front talks to it. A front uses these names
 //! and those of `wire`, and knows nothing of the machine behind them.
 
-use wire::Fid;
+use wire::{Caller, Fid};
 
 /// What a program wants.
 pub type Call = logic::client::Call;
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// For whom, by the rules of permission.
+    pub caller: Caller,
+    /// The kernel's thread that waits for the answer; 0: not known, or none.
+    pub thread: u32,
+}
+
+impl From<Caller> for Asker {
+    fn from(caller: Caller) -> Self {
+        Asker { caller, thread: 0 }
+    }
+}
+
 /// Where written bytes come from.
 pub type How = logic::client::How;
 /// The answer to a call.

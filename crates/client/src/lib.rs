@@ -22,7 +22,7 @@ pub use bury::bury;
 
 use crate::core::Core;
 use crate::front::{
-    Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, TokenLine,
+    Asker, Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, TokenLine,
 };
 use crate::state::State;
 use logic::client::Input;
@@ -146,8 +146,8 @@ impl Client {
 
     /// Makes a call. `data`: the bytes of a write. `reply` is called once, on this thread or on
     /// another, possibly before this returns.
-    pub fn call(&self, caller: Caller, call: Call, data: Vec<u8>, reply: OnDone) {
-        self.core.call(caller, call, data, reply);
+    pub fn call(&self, asker: impl Into<Asker>, call: Call, data: Vec<u8>, reply: OnDone) {
+        self.core.call(asker.into(), call, data, reply);
     }
 
     /// The front gives back `count` of the references that answers gave it.

@@ -58,6 +58,11 @@ pub enum Kind {
         /// The directory's attributes and cached listing are to go as well, after the name.
         attr: bool,
     },
+    /// Nothing. Done when the lock of the file or directory was got.
+    Turn {
+        /// The file or directory.
+        nodeid: u64,
+    },
     /// All names of the mount.
     Epoch,
     /// The kernel is not to believe that a file ends before this. It sets its size, and from then
@@ -201,6 +206,13 @@ impl Notifier {
                     task.finish(done, outcome);
                 }));
             }
+            Kind::Turn { nodeid } => {
+                let (task, done) = (Arc::clone(inner), job.done);
+                inner.entries.run(Box::new(move || {
+                    let outcome = task.take_turn(nodeid);
+                    task.finish(done, outcome);
+                }));
+            }
             Kind::Inode {
                 nodeid,
                 ranges,
@@ -255,7 +267,7 @@ impl Inner {
         let result = self.device.write(&message);
         match result {
             Ok(()) => {}
-            Err(Errno::NOENT) => count(&self.counters.not_known),
+            Err(Errno::NOENT | Errno::NOTDIR) => count(&self.counters.not_known),
             Err(errno) => {
                 count(&self.counters.failed);
                 error!(code, %errno, "the kernel refused a notification");
@@ -327,6 +339,16 @@ impl Inner {
         match attr.then(|| self.inval_inode(parent, 0, 0)) {
             None | Some(Ok(()) | Err(Errno::NOENT)) => outcome,
             Some(Err(errno)) => Outcome::Failed(errno),
+        }
+    }
+
+    /// Drops a name that cannot be: all that the kernel does is to get the lock, also that of a
+    /// file, in which it then looks for no name. (So Linux up to 6.18. Later ones look before they
+    /// lock; there it is no proof.)
+    fn take_turn(&self, nodeid: u64) -> Outcome {
+        match self.inval_entry(nodeid, b"/") {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Outcome::Done,
+            Err(errno) => Outcome::Failed(errno),
         }
     }
 

@@ -143,6 +143,32 @@ fn a_locked_directory_delays_its_names_only() {
     assert_eq!(completed(), counters.submitted.load(Ordering::Relaxed));
 }
 
+/// A turn comes when a change has been taken in: not while it is unanswered.
+#[test]
+fn a_turn_at_a_lock_comes_behind_the_change_that_holds_it() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let notifier = mount.session.notifier();
+    let turn = |nodeid| submit(&notifier, Kind::Turn { nodeid });
+    let node = mount.memory.put("file", b"old");
+    assert_eq!(fs::read(mount.at("file")).unwrap(), b"old");
+    for nodeid in [node, ROOT_ID, 4711] {
+        assert_eq!(turn(nodeid).recv_timeout(PATIENCE).unwrap(), Outcome::Done);
+    }
+    let path = mount.at("held");
+    let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
+    eventually("the directory is locked", || mount.memory.held() == 1);
+    let waits = turn(ROOT_ID);
+    assert_eq!(turn(node).recv_timeout(PATIENCE).unwrap(), Outcome::Done);
+    assert!(waits.try_recv().is_err(), "the change is not answered");
+    mount.memory.release_held();
+    assert_eq!(waits.recv_timeout(PATIENCE).unwrap(), Outcome::Done);
+    creating.join().unwrap().unwrap();
+    assert_eq!(notifier.counters().failed.load(Ordering::Relaxed), 0);
+}
+
 /// What the kernel believes the size to be, without asking.
 fn believed(path: &std::path::Path) -> u64 {
     let flags = AtFlags::STATX_DONT_SYNC;

@@ -17,6 +17,7 @@
 //!     A more d                    goes on with the listing of d
 //!     A cut / A connect           the connection ends, what is on its way is lost / a new one
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
+//!     A thread 2                  what A calls from now on is called by this thread; 1 at first
 //!     slow store / synced         the same for the store's syncs
 //!     blind store / seeing store  looking a name up fails, and works again
 //!     hold S>A                    messages of that direction wait (shown as `S .. A`)

@@ -115,6 +115,11 @@ impl Sched {
         self.queue.borrow_mut().push(Reverse(Entry { at, item }));
     }
 
+    /// The task that is at work; 0: none.
+    pub(crate) fn task(&self) -> TaskId {
+        self.current.get()
+    }
+
     /// Begins a task of a machine.
     pub(crate) fn spawn(&self, owner: u32, body: impl Future<Output = ()> + 'static) {
         let rng = self.rng.borrow_mut().branch();

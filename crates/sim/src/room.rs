@@ -127,6 +127,7 @@ impl Room {
             Input::Call {
                 ticket,
                 caller,
+                thread: world.sched.task() as u32,
                 call,
             },
             Units::new(),

@@ -3,7 +3,7 @@
 //! A node id of the kernel is a vnode number: the root is 1 in both, and a vnode number is never
 //! used again within its partition, so nothing needs to be remembered between them.
 
-use client::front::How;
+use client::front::{Asker, How};
 use rustix::fs::{FileType, OFlags, RenameFlags, XattrFlags};
 use wire::{
     Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
@@ -37,7 +37,14 @@ pub(super) const ROOT: Caller = Caller {
 
 /// Who asks. Supplementary groups do not come with requests: the kernel has checked them
 /// (`default_permissions`). What it writes back by itself comes without any user.
-pub(super) fn caller(header: &Header) -> Caller {
+pub(super) fn asker(header: &Header) -> Asker {
+    Asker {
+        caller: caller(header),
+        thread: header.pid,
+    }
+}
+
+fn caller(header: &Header) -> Caller {
     const NOBODY: u32 = u32::MAX;
     if header.uid == NOBODY || header.gid == NOBODY {
         return ROOT;
@@ -152,13 +159,16 @@ pub(super) fn set(args: &SetattrIn) -> Result<Set, Refusal> {
 
 /// For whom a `SETATTR` is done. ftruncate(2) is allowed to who has the file open for writing,
 /// which the kernel has seen to, whatever the mode says by now.
-pub(super) fn set_caller(header: &Header, args: &SetattrIn) -> Caller {
+pub(super) fn set_asker(header: &Header, args: &SetattrIn) -> Asker {
     const FTRUNCATE: u32 = fattr::SIZE | fattr::FH | fattr::LOCKOWNER | fattr::KILL_SUIDGID;
     let needed = fattr::SIZE | fattr::FH;
     if args.valid & needed == needed && args.valid & !FTRUNCATE == 0 {
-        return ROOT;
+        return Asker {
+            caller: ROOT,
+            thread: header.pid,
+        };
     }
-    caller(header)
+    asker(header)
 }
 
 /// How a file is opened. The file handle says it again at each later request.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use client::front::{Call, Completion, Done, How};
+use client::front::{Asker, Call, Completion, Done, How};
 use tracing::{debug, error};
-use wire::{Caller, Fid, Op, Refusal, Set, limits};
+use wire::{Fid, Op, Refusal, Set, limits};
 
 use super::convert::{self, Opening};
 use super::errno;
@@ -16,7 +16,7 @@ use crate::request::{Header, Open, Read, Setxattr, Write};
 
 /// A `WRITE` on its way.
 struct Writing {
-    caller: Caller,
+    asker: Asker,
     fid: Fid,
     offset: u64,
     how: How,
@@ -41,7 +41,7 @@ impl Tree {
             append: opening.append,
         };
         self.call(
-            convert::caller(header),
+            convert::asker(header),
             call,
             move |completion| match completion.done {
                 Done::Opened { cached } => {
@@ -92,7 +92,7 @@ impl Tree {
             pages: convert::fills_pages(read.offset, read.size, self.silent_opens),
         };
         self.call(
-            convert::caller(header),
+            convert::asker(header),
             call,
             move |completion| match completion.done {
                 Done::Read { .. } => {
@@ -113,7 +113,7 @@ impl Tree {
             return;
         };
         let writing = Writing {
-            caller: convert::caller(header),
+            asker: convert::asker(header),
             fid: self.fid(header.nodeid),
             offset: write.offset,
             how: convert::how(write, self.silent_opens),
@@ -142,7 +142,7 @@ impl Tree {
 
     fn write_bytes(&self, writing: Writing, then: impl FnOnce() + Send + 'static) {
         let Writing {
-            caller,
+            asker,
             fid,
             offset,
             how,
@@ -162,7 +162,7 @@ impl Tree {
             }
             other => refuse_done(reply, &other),
         };
-        self.client.call(caller, call, data, Box::new(done));
+        self.client.call(asker, call, data, Box::new(done));
     }
 
     /// Takes the set-id bits from a file that has any.
@@ -221,13 +221,13 @@ impl Tree {
         };
         let fid = self.fid(header.nodeid);
         let op = Op::GetXattr { fid, name };
-        self.operate(convert::caller(header), op, value(size, reply));
+        self.operate(convert::asker(header), op, value(size, reply));
     }
 
     pub(super) fn list_xattr(&self, header: &Header, size: u32, reply: Reply) {
         let fid = self.fid(header.nodeid);
         let op = Op::ListXattr { fid };
-        self.operate(convert::caller(header), op, value(size, reply));
+        self.operate(convert::asker(header), op, value(size, reply));
     }
 
     pub(super) fn set_xattr(&self, header: &Header, args: &Setxattr<'_>, reply: Reply) {
@@ -247,14 +247,14 @@ impl Tree {
             value: args.value.to_vec(),
             mode,
         };
-        self.operate(convert::caller(header), op, nothing(reply));
+        self.operate(convert::asker(header), op, nothing(reply));
     }
 
     pub(super) fn remove_xattr(&self, header: &Header, name: &[u8], reply: Reply) {
         if let Some((reply, name)) = checked(reply, xattr_name(name)) {
             let fid = self.fid(header.nodeid);
             let op = Op::RemoveXattr { fid, name };
-            self.operate(convert::caller(header), op, nothing(reply));
+            self.operate(convert::asker(header), op, nothing(reply));
         }
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::Client;
-use client::front::{Call, Completion, Done, Lifetime};
+use client::front::{Asker, Call, Completion, Done, Lifetime};
 use tracing::error;
-use wire::{Attr, Caller, Fid, Kind, Name, Op, Refusal};
+use wire::{Attr, Fid, Kind, Name, Op, Refusal};
 
 use super::keeping::Keeping;
 use super::{convert, errno};
@@ -98,21 +98,21 @@ impl Tree {
     /// Makes a call.
     pub(super) fn call(
         &self,
-        caller: Caller,
+        asker: impl Into<Asker>,
         call: Call,
         done: impl FnOnce(Completion) + Send + 'static,
     ) {
-        self.client.call(caller, call, Vec::new(), Box::new(done));
+        self.client.call(asker, call, Vec::new(), Box::new(done));
     }
 
     /// Makes a call that is said in full by an operation.
     pub(super) fn operate(
         &self,
-        caller: Caller,
+        asker: impl Into<Asker>,
         op: Op,
         done: impl FnOnce(Completion) + Send + 'static,
     ) {
-        self.call(caller, Call::Op(op), done);
+        self.call(asker, Call::Op(op), done);
     }
 
     /// How long the kernel may keep a name.
@@ -152,7 +152,7 @@ impl Tree {
         let (fid, keeping) = (self.fid(header.nodeid), self.keeping);
         let notifier = self.notifier.clone();
         self.operate(
-            convert::caller(header),
+            convert::asker(header),
             Op::GetAttr { fid },
             move |completion| match completion.done {
                 Done::Attr { attr, lifetime } => {
@@ -181,7 +181,7 @@ impl Tree {
             return;
         };
         self.operate(
-            convert::set_caller(header, args),
+            convert::set_asker(header, args),
             Op::SetAttr { fid, set },
             move |completion| match completion.done {
                 // The kernel takes these attributes over without comparing them with what it was
@@ -197,7 +197,7 @@ impl Tree {
 
     fn statfs(&self, header: &Header, reply: Reply) {
         self.operate(
-            convert::caller(header),
+            convert::asker(header),
             Op::StatFs,
             move |completion| match completion.done {
                 Done::Filesystem(numbers) => {
@@ -210,7 +210,7 @@ impl Tree {
 
     fn sync(&self, header: &Header, reply: Reply) {
         let fid = self.fid(header.nodeid);
-        self.call(convert::caller(header), Call::Sync { fid }, nothing(reply));
+        self.call(convert::asker(header), Call::Sync { fid }, nothing(reply));
     }
 }
 

@@ -112,7 +112,7 @@ impl Tree {
             plus,
         };
         self.call(
-            convert::caller(header),
+            convert::asker(header),
             call,
             move |completion| match completion.done {
                 Done::Listing { start, entries } => {

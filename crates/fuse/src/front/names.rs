@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::front::{Call, Completion, Done, Lifetime};
+use client::front::{Asker, Call, Completion, Done, Lifetime};
 use rustix::fs::OFlags;
-use wire::{Caller, Fid, Kind, Make, Name, Op, Refusal, Set, limits};
+use wire::{Fid, Kind, Make, Name, Op, Refusal, Set, limits};
 
 use super::convert::{self, Opening, Permission};
 use super::errno;
@@ -17,7 +17,7 @@ use crate::request::{Create, Header, Rename};
 
 /// A `CREATE` on its way.
 struct Creation {
-    caller: Caller,
+    asker: Asker,
     dir: Fid,
     name: Name,
     opening: Opening,
@@ -44,7 +44,7 @@ impl Tree {
         };
         let (tree, dir) = (Arc::clone(self), self.fid(header.nodeid));
         self.operate(
-            convert::caller(header),
+            convert::asker(header),
             Op::Lookup { dir, name },
             move |completion| match completion.done {
                 Done::Absent { lifetime } => {
@@ -87,7 +87,7 @@ impl Tree {
             mode,
             open: None,
         };
-        self.operate(convert::caller(header), op, move |completion| {
+        self.operate(convert::asker(header), op, move |completion| {
             tree.give_found(reply, completion.done, Lifetime::Forever);
         });
     }
@@ -126,7 +126,7 @@ impl Tree {
     pub(super) fn read_link(&self, header: &Header, reply: Reply) {
         let fid = self.fid(header.nodeid);
         self.operate(
-            convert::caller(header),
+            convert::asker(header),
             Op::ReadLink { fid },
             move |completion| match completion.done {
                 Done::Bytes(target) => {
@@ -149,7 +149,7 @@ impl Tree {
             dir: self.fid(header.nodeid),
             name,
         };
-        self.operate(convert::caller(header), op, move |completion| {
+        self.operate(convert::asker(header), op, move |completion| {
             tree.give_found(reply, completion.done, Lifetime::None);
         });
     }
@@ -158,7 +158,7 @@ impl Tree {
         if let Some((reply, name)) = named(reply, name) {
             let dir = self.fid(header.nodeid);
             let op = Op::Unlink { dir, name };
-            self.operate(convert::caller(header), op, nothing(reply));
+            self.operate(convert::asker(header), op, nothing(reply));
         }
     }
 
@@ -166,7 +166,7 @@ impl Tree {
         if let Some((reply, name)) = named(reply, name) {
             let dir = self.fid(header.nodeid);
             let op = Op::Rmdir { dir, name };
-            self.operate(convert::caller(header), op, nothing(reply));
+            self.operate(convert::asker(header), op, nothing(reply));
         }
     }
 
@@ -189,7 +189,7 @@ impl Tree {
             no_replace,
             exchange,
         };
-        self.operate(convert::caller(header), op, nothing(reply));
+        self.operate(convert::asker(header), op, nothing(reply));
     }
 
     /// Makes and opens a file. The kernel asks for it only while it believes that there is none.
@@ -199,7 +199,7 @@ impl Tree {
         };
         let has = |flag: OFlags| create.flags & flag.bits() != 0;
         let creation = Creation {
-            caller: convert::caller(header),
+            asker: convert::asker(header),
             dir: self.fid(header.nodeid),
             name,
             opening: Opening::of(create.flags),
@@ -216,7 +216,7 @@ impl Tree {
             open: (!self.silent_opens).then_some(creation.opening.access),
         };
         let tree = Arc::clone(self);
-        self.operate(creation.caller.clone(), op, move |completion| {
+        self.operate(creation.asker.clone(), op, move |completion| {
             match found(completion.done, Lifetime::Forever) {
                 Ok((found, cached)) => tree.give_created(creation, &found, cached),
                 Err(Done::Refused(Refusal::Exists)) if !creation.exclusive => {
@@ -232,12 +232,12 @@ impl Tree {
     /// the kernel begin again. (It does so once: a name that comes and goes all the time could
     /// make it give up, so it is left to the kernel only if it must be.)
     fn open_existing(self: &Arc<Self>, creation: Creation) {
-        let (tree, caller) = (Arc::clone(self), creation.caller.clone());
+        let (tree, asker) = (Arc::clone(self), creation.asker.clone());
         let op = Op::Lookup {
             dir: creation.dir,
             name: creation.name.clone(),
         };
-        self.operate(caller, op, move |completion| {
+        self.operate(asker, op, move |completion| {
             // The kernel may know the file, and takes attributes over unconditionally.
             let found = match found(completion.done, Lifetime::None) {
                 Ok((found, _)) => found,
@@ -245,7 +245,7 @@ impl Tree {
                 Err(other) => return refuse_done(creation.reply, &other),
             };
             let access = creation.opening.access;
-            match convert::permission(&creation.caller, &found.attr, access) {
+            match convert::permission(&creation.asker.caller, &found.attr, access) {
                 Permission::Given if found.attr.kind == Kind::File => {
                     return tree.open_found(creation, found);
                 }
@@ -262,7 +262,7 @@ impl Tree {
         if self.silent_opens {
             return self.empty_found(creation, found, true);
         }
-        let (tree, caller) = (Arc::clone(self), creation.caller.clone());
+        let (tree, asker) = (Arc::clone(self), creation.asker.clone());
         let call = Call::Open {
             fid: found.fid,
             access: creation.opening.access,
@@ -275,14 +275,14 @@ impl Tree {
                 refuse_done(creation.reply, &other);
             }
         };
-        self.call(caller, call, done);
+        self.call(asker, call, done);
     }
 
     fn empty_found(self: &Arc<Self>, creation: Creation, mut found: Found, cached: bool) {
         if !creation.truncate {
             return self.give_created(creation, &found, cached);
         }
-        let (tree, caller) = (Arc::clone(self), creation.caller.clone());
+        let (tree, asker) = (Arc::clone(self), creation.asker.clone());
         let fid = found.fid;
         let set = Set {
             size: Some(0),
@@ -290,7 +290,7 @@ impl Tree {
             ..Set::default()
         };
         self.operate(
-            caller,
+            asker,
             Op::SetAttr { fid, set },
             move |completion| match completion.done {
                 Done::Attr { attr, .. } => {

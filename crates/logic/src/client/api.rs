@@ -164,6 +164,9 @@ pub enum Input {
         ticket: Ticket,
         /// For whom.
         caller: Caller,
+        /// The kernel's thread that asks, and does nothing else until it has taken in the answer;
+        /// 0: not known.
+        thread: u32,
         /// What.
         call: Call,
     },
@@ -337,6 +340,11 @@ pub enum Invalidate {
     /// All names of all directories, and this directory's attributes and listing. Waits for no
     /// lock.
     Names {
+        /// Which directory.
+        dir: Fid,
+    },
+    /// Nothing; done when the directory's lock was got, which the kernel holds during each change.
+    Turn {
         /// Which directory.
         dir: Fid,
     },

@@ -87,6 +87,7 @@ impl Client {
         self.statements.clear();
         self.reasserting.clear();
         self.confirms.clear();
+        self.taking.clear();
         self.draining.clear();
         self.root = None;
         let open: Vec<Fid> = self

@@ -23,6 +23,7 @@ mod replies;
 mod restart;
 mod session;
 mod sizes;
+mod taken;
 mod writeback;
 
 pub use api::{
@@ -37,12 +38,14 @@ use cache::Cache;
 use dropping::Dropping;
 use node::Node;
 use session::{Sent, State, Statement};
-use wire::{Caller, Epoch, Fid, RequestId, Right, SessionId, Time, ToServer};
+use taken::Taking;
+use wire::{Caller, Epoch, Fid, RequestId, Right, SessionId, Time, ToServer, Unseen};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
 struct Running {
     caller: Caller,
+    thread: u32,
     call: Call,
 }
 
@@ -55,6 +58,10 @@ enum After {
     Bar(Fid),
     /// The drain of this object goes on.
     Drain(Fid),
+    /// The answer to this change has been taken in.
+    Turn(RequestId),
+    /// One of the notifications that make the kernel ask again for what this change touched.
+    Look(RequestId),
     /// The call is answered.
     Answer(Ticket, Done),
     /// Nothing.
@@ -102,8 +109,11 @@ pub struct Client {
     guessed: BTreeSet<Fid>,
     /// Requests whose answer the server wants to be told of.
     confirms: BTreeSet<RequestId>,
-    /// Calls whose request is answered, but not they: the kernel must drop something first.
-    unfinished: BTreeMap<Ticket, RequestId>,
+    /// Calls whose request is answered, but not they: the kernel must drop something first. Each
+    /// with what the kernel may have kept until its change was done.
+    unfinished: BTreeMap<Ticket, (RequestId, Option<Unseen>)>,
+    /// Changes that are answered; the kernel may not have taken that in.
+    taking: Taking,
     /// What follows when the kernel has dropped something; and of which object it was told.
     invalidations: BTreeMap<u64, (After, Option<Fid>)>,
     /// Recalls of names that are being answered.
@@ -171,6 +181,7 @@ impl Client {
             guessed: BTreeSet::new(),
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
+            taking: Taking::default(),
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
@@ -198,9 +209,16 @@ impl Client {
             Input::Call {
                 ticket,
                 caller,
+                thread,
                 call,
             } => {
-                self.calls.insert(ticket, Running { caller, call });
+                self.on_next_call(step, thread, &call);
+                let running = Running {
+                    caller,
+                    thread,
+                    call,
+                };
+                self.calls.insert(ticket, running);
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.
                 self.suspend_if_due(step);
                 self.on_locked(step, ticket);
@@ -312,6 +330,8 @@ impl Client {
             After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
             After::Bar(dir) => self.on_lock_seen(step, dir, id),
             After::Drain(fid) => self.on_pages_dropped(step, fid, id),
+            After::Turn(id) => self.on_taken(step, id),
+            After::Look(id) => self.on_look(step, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
             After::Nothing => {}
         }
@@ -319,14 +339,16 @@ impl Client {
 
     /// Answers a call.
     fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
-        if let Some(running) = self.calls.remove(&ticket) {
-            let done = self.refuse_late(step, &running.call, done);
-            self.note_told(step.now, &running.call, &done);
-            self.note_looked(step.now, &running.call);
-            step.done(ticket, done);
-        }
-        if let Some(id) = self.unfinished.remove(&ticket) {
-            self.confirm(step, id);
+        let Some(running) = self.calls.remove(&ticket) else {
+            return;
+        };
+        let done = self.refuse_late(step, &running.call, done);
+        self.note_told(step.now, &running.call, &done);
+        self.note_looked(step.now, &running.call);
+        let refused = matches!(done, Done::Refused(_));
+        step.done(ticket, done);
+        if let Some((id, unseen)) = self.unfinished.remove(&ticket) {
+            self.answered(step, (id, unseen.filter(|_| !refused)), &running);
         }
     }
 

@@ -58,10 +58,13 @@ impl Client {
             Why::Call(ticket) => {
                 self.unsend(&request.op);
                 let changed = Self::changed_by(&request.op, &reply);
+                if request.op.changes() && self.calls.contains_key(&ticket) {
+                    let unseen = self.outdates(id, ticket);
+                    self.unfinished.insert(ticket, (id, unseen));
+                }
                 self.on_answer(step, (ticket, id), &request.op, reply, bulk_len);
                 self.note_changed(&changed);
                 if request.op.changes() && self.calls.contains_key(&ticket) {
-                    self.unfinished.insert(ticket, id);
                     return self.settle_guesses(step);
                 }
                 for dir in super::calls::dirs(&request.op).into_iter().flatten() {
@@ -70,7 +73,9 @@ impl Client {
                 self.settle_guesses(step);
             }
         }
-        self.confirm(step, id);
+        if !self.taking.holds(id) {
+            self.confirm(step, id);
+        }
     }
 
     /// Reads and writes that wait for blocks which cannot be had.

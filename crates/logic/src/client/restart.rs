@@ -15,6 +15,7 @@ use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, ToServer, Unseen};
 impl Client {
     /// Says in parts what a restarted server does not know; they are repeated until it has all.
     pub(super) fn reassert(&mut self, step: &mut Step<'_>, boot: Epoch) {
+        self.settle_taken(step);
         let stamp = self.stamp();
         self.reassert_since = self.greeted;
         for node in self.nodes.values_mut() {
@@ -48,8 +49,8 @@ impl Client {
         }
     }
 
-    /// Changes asked for that the server has not answered, and those answered whose callers wait
-    /// for the kernel to drop something.
+    /// Changes asked for that the server has not answered, those answered whose callers wait for
+    /// the kernel to drop something, and those that the kernel may not have taken in.
     fn unseen(&self) -> Vec<Unseen> {
         let asked = self
             .requests
@@ -58,16 +59,20 @@ impl Client {
                 Why::Call(ticket) => Some((ticket, id)),
                 Why::Fill { .. } | Why::Back { .. } => None,
             });
-        let answered = self.unfinished.iter().map(|(&ticket, &id)| (ticket, id));
+        let answered = self
+            .unfinished
+            .iter()
+            .map(|(&ticket, (id, _))| (ticket, *id));
         asked
             .chain(answered)
             .filter_map(|(ticket, id)| self.touches(id, &self.calls.get(&ticket)?.call))
+            .chain(self.taking.unseen())
             .collect()
     }
 
     /// What others must not be shown yet if this call's change has been applied. The objects that
     /// names named are known to the server only.
-    fn touches(&self, request: RequestId, call: &Call) -> Option<Unseen> {
+    pub(super) fn touches(&self, request: RequestId, call: &Call) -> Option<Unseen> {
         let place = |dir: &Fid, name: &Name| (*dir, name.clone());
         let caches = |fid| {
             self.nodes

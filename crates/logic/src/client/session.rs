@@ -120,6 +120,7 @@ impl Client {
     }
 
     fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
+        self.settle_taken(step);
         let acked = self.acked();
         let Some(sent) = self.requests.get_mut(&id) else {
             return;
@@ -133,11 +134,15 @@ impl Client {
         });
     }
 
-    /// All requests below this one have been answered to their callers.
+    /// All requests below this one have been answered to their callers, whose machine shows it.
     fn acked(&self) -> RequestId {
         let unanswered = self.requests.keys().next().copied();
-        let unfinished = self.unfinished.values().min().copied();
-        let oldest = unanswered.into_iter().chain(unfinished).min();
+        let unfinished = self.unfinished.values().map(|(id, _)| *id).min();
+        let untaken = self.taking.first();
+        let oldest = [unanswered, unfinished, untaken]
+            .into_iter()
+            .flatten()
+            .min();
         oldest.unwrap_or(self.last_request + 1)
     }
 
@@ -148,8 +153,9 @@ impl Client {
             ToClient::Reply { id, reply } => self.on_reply(step, id, reply, bulk_len),
             ToClient::Recall(recall) => self.on_recall(step, recall),
             ToClient::Confirm { request } => {
-                let unfinished = self.unfinished.values().any(|id| *id == request);
-                if unfinished || self.requests.contains_key(&request) {
+                let unfinished = self.unfinished.values().any(|(id, _)| *id == request);
+                let asked = self.requests.contains_key(&request);
+                if unfinished || asked || self.prove(step, request) {
                     self.confirms.insert(request);
                 } else {
                     self.say(step, ToServer::Confirmed { request });
@@ -300,6 +306,7 @@ impl Client {
         let now = step.now;
         if self.state == State::Up && now >= self.next_keepalive {
             self.next_keepalive = now + self.lease_ns / 4;
+            self.settle_taken(step);
             let acked = self.acked();
             self.say(step, ToServer::KeepAlive { sent: now, acked });
         }
@@ -317,6 +324,7 @@ impl Client {
         self.tick_drains(step);
         self.tick_names(step);
         self.tick_bars(step);
+        self.tick_taken(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -338,7 +346,12 @@ impl Client {
         if self.cache.dirty() > 0 {
             deadline = deadline.min(self.next_scan);
         }
-        let due = [self.drains_due(), self.names_due(), self.bars_due()];
+        let due = [
+            self.drains_due(),
+            self.names_due(),
+            self.bars_due(),
+            self.taken_due(),
+        ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);
         }

@@ -16,6 +16,8 @@ pub struct Machine {
     pub plugged: bool,
     /// Its kernel drops things only when told to.
     pub slow: bool,
+    /// Of the program that calls.
+    pub thread: u32,
     /// What the kernel has not dropped yet: number and text.
     pub dropping: VecDeque<(u64, String)>,
     /// What each unanswered call was.
@@ -32,6 +34,7 @@ impl Machine {
             conn: None,
             plugged: true,
             slow: false,
+            thread: 1,
             dropping: VecDeque::new(),
             calls: BTreeMap::new(),
             writes: BTreeMap::new(),

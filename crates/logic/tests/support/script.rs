@@ -193,6 +193,9 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
         ["cut"] => world.cut(name),
         ["connect"] => world.connect(name),
         ["slow"] => world.machines.get_mut(&name).expect("a machine").slow = true,
+        ["thread", thread] => {
+            world.machines.get_mut(&name).expect("a machine").thread = number(thread);
+        }
         ["fast"] => world.machines.get_mut(&name).expect("a machine").slow = false,
         ["drops"] => world.finish_drop(name, 1),
         ["drops", nth] => world.finish_drop(name, number(nth)),

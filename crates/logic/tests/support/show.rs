@@ -372,6 +372,7 @@ pub fn invalidate(disk: &MemoryDisk, what: &Invalidate) -> String {
         }
         Invalidate::Name { dir, name: child } => format!("name {child} in {}", name(disk, *dir)),
         Invalidate::Names { dir } => format!("all names, listing of {}", name(disk, *dir)),
+        Invalidate::Turn { dir } => format!("nothing: it was its turn at {}", name(disk, *dir)),
         Invalidate::Listing { dir } => format!("listing of {}", name(disk, *dir)),
     }
 }

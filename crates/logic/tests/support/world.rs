@@ -343,6 +343,7 @@ impl World {
             .machines
             .get_mut(&name)
             .expect("a machine of this name");
+        let thread = machine.thread;
         machine.calls.insert(ticket, label.to_owned());
         if let Some(bytes) = bytes {
             machine.writes.insert(ticket, bytes);
@@ -354,6 +355,7 @@ impl World {
             client::Input::Call {
                 ticket,
                 caller,
+                thread,
                 call,
             },
             &[],

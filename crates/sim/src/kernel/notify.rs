@@ -46,6 +46,11 @@ impl Kernel {
                     kernel.raise_epoch();
                     kernel.inval_inode(dir, Some((0, u64::MAX))).await;
                 }
+                Invalidate::Turn { dir } => {
+                    if let Some(inode) = kernel.inode(dir) {
+                        let _lock = inode.lock.lock(&sched, true).await;
+                    }
+                }
                 Invalidate::Listing { dir } => {
                     kernel.inval_inode(dir, Some((0, u64::MAX))).await;
                 }

@@ -389,7 +389,7 @@ impl State {
                 }
             }
             Invalidate::Name { .. } | Invalidate::Names { .. } => kernel.name = None,
-            Invalidate::Inode { .. } | Invalidate::Listing { .. } => {}
+            Invalidate::Inode { .. } | Invalidate::Listing { .. } | Invalidate::Turn { .. } => {}
         }
         self.client(at, client::Input::Invalidated { id }, &[])
     }
@@ -422,8 +422,19 @@ impl State {
             .change()
             .client
             .handle(now, input, &mut outputs);
+        // This kernel takes its answers in at once, so that its locks are free.
+        let mut turns = Vec::new();
         for output in outputs {
-            self.client_output(at, output, bulk)?;
+            match output {
+                client::Output::Invalidate {
+                    id,
+                    what: Invalidate::Turn { .. },
+                } => turns.push(id),
+                output => self.client_output(at, output, bulk)?,
+            }
+        }
+        for id in turns {
+            self.client(at, client::Input::Invalidated { id }, &[])?;
         }
         Ok(())
     }
@@ -519,6 +530,7 @@ impl State {
                 let input = client::Input::Call {
                     ticket,
                     caller,
+                    thread: 1,
                     call,
                 };
                 self.client(at, input, &[])

@@ -53,6 +53,7 @@ fn what_the_kernel_asks_by_itself_it_asks_as_root() {
         groups: None,
     };
     assert_eq!(caller(&header(1000)), expected);
+    assert_eq!(asker(&header(1000)).thread, 1);
 }
 
 #[test]
@@ -113,13 +114,13 @@ fn an_open_file_may_be_cut_whatever_its_mode() {
         ..SetattrIn::default()
     };
     let by_fd = args(fattr::SIZE | fattr::FH | fattr::LOCKOWNER);
-    assert_eq!(set_caller(&header(1000), &by_fd), ROOT);
+    assert_eq!(set_asker(&header(1000), &by_fd).caller, ROOT);
     for valid in [
         fattr::SIZE,
         fattr::FH,
         fattr::SIZE | fattr::FH | fattr::MODE,
     ] {
-        assert_eq!(set_caller(&header(1000), &args(valid)).uid, 1000);
+        assert_eq!(set_asker(&header(1000), &args(valid)).caller.uid, 1000);
     }
 }
 
