@@ -215,21 +215,24 @@ impl Server {
             return;
         };
         let (since, sent) = (step.now, step.now);
-        match state.confirm_asked.entry(request) {
-            Entry::Vacant(entry) => {
-                entry.insert(Asked { since, sent });
-                self.wake(step.now);
-                self.send(step, session, ToClient::Confirm { request });
-            }
-            Entry::Occupied(mut entry) => entry.get_mut().sent = sent,
+        if let Entry::Vacant(entry) = state.confirm_asked.entry(request) {
+            entry.insert(Asked { since, sent });
+            self.wake(step.now);
+            self.send(step, session, ToClient::Confirm { request });
         }
     }
 
-    pub(super) fn repeat_confirms(&mut self, step: &mut Step<'_, impl Disk>) {
+    /// Asks again for confirmations: of one client for all, else for those that are due.
+    pub(super) fn repeat_confirms(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        only: Option<SessionId>,
+    ) {
         let mut again = Vec::new();
-        for (&session, state) in &mut self.sessions {
+        let sessions = self.sessions.iter_mut();
+        for (&session, state) in sessions.filter(|(id, _)| only.is_none_or(|only| only == **id)) {
             for (&request, asked) in &mut state.confirm_asked {
-                if step.now >= asked.sent + self.options.resend_ns {
+                if only.is_some() || step.now >= asked.sent + self.options.resend_ns {
                     asked.sent = step.now;
                     again.push((session, request));
                 }

@@ -54,6 +54,7 @@ impl Server {
             self.welcome(step, id, resumed);
         }
         self.repeat_asks(step, Some(id));
+        self.repeat_confirms(step, Some(id));
     }
 
     pub(super) fn welcome(&self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
@@ -118,7 +119,7 @@ impl Server {
         self.forget_answered();
         self.fence_silent(step);
         self.repeat_asks(step, None);
-        self.repeat_confirms(step);
+        self.repeat_confirms(step, None);
     }
 
     /// Keeps in `asked` only who has something to answer.
