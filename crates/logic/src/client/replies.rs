@@ -355,21 +355,26 @@ impl Client {
             Some(Call::Read { pages, .. }) => *pages,
             _ => return,
         };
+        let granted = self.node(fid).grant;
         let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
         let node = self.node(fid);
         let lasting = reply
             .grants
             .iter()
             .any(|grant| grant.right >= Right::Shared);
-        let counts = accepted && !node.outdates(id, lasting);
+        let overtaken = reply.grants.iter().any(|grant| grant.epoch < granted);
+        let outdated = overtaken || node.outdates(id, lasting);
+        let counts = accepted && !outdated;
+        // Given while the kernel drops pages, it is dropped once more; not so what others of its
+        // machine see in the page meanwhile, who may have seen the own change.
+        let draining = node.drain.is_some() && !outdated;
         let freed = node
             .drain
             .as_ref()
             .is_none_or(|drain| drain.freed.contains(&ticket));
         match reply.outcome {
-            Outcome::Read { len, .. } if freed && (counts || !pages || node.drain.is_some()) => {
+            Outcome::Read { len, .. } if freed && (counts || !pages || draining) => {
                 if node.drain.is_some() && pages {
-                    // Given while the kernel drops pages: this range is dropped once more.
                     node.right = node.right.max(Right::Transient);
                 }
                 let len = len.min(bulk_len);
