@@ -159,7 +159,7 @@ fn a_turn_at_a_lock_comes_behind_the_change_that_holds_it() {
     }
     let path = mount.at("held");
     let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
-    eventually("the directory is locked", || mount.memory.held() == 1);
+    mount.memory.await_held();
     let waits = turn(ROOT_ID);
     assert_eq!(turn(node).recv_timeout(PATIENCE).unwrap(), Outcome::Done);
     assert!(waits.try_recv().is_err(), "the change is not answered");

@@ -89,6 +89,8 @@ pub(crate) struct Network {
     owners: RefCell<BTreeMap<Conn, u32>>,
     /// Connections that the server has ended: it hears nothing more from them.
     closed: RefCell<BTreeSet<Conn>>,
+    /// Whether the greeting of a connection has come through, if one was sent.
+    greeted: RefCell<BTreeMap<Conn, bool>>,
     last_conn: Cell<Conn>,
     pub(crate) messages: Cell<u64>,
 }
@@ -256,7 +258,8 @@ impl Network {
                 world.sched.at(at, move || {
                     let net = &then.net;
                     let open = net.is_open(conn) && !net.is_closed(conn);
-                    if open && !net.is_silent(&then, host, TO_SERVER) {
+                    let silent = net.is_silent(&then, host, TO_SERVER);
+                    if open && net.lets_through(conn, (keeps, silent)) {
                         net.arrived(host, answered);
                         then.message_to_server(conn, beside);
                     }
@@ -307,6 +310,15 @@ impl Network {
         links
             .get(&host)
             .is_none_or(|link| link.silent_until[way] > world.sched.now())
+    }
+
+    /// Does it get through? What follows a greeting that did not, does not either.
+    fn lets_through(&self, conn: Conn, (greeting, silent): (bool, bool)) -> bool {
+        let mut greeted = self.greeted.borrow_mut();
+        if greeting {
+            *greeted.entry(conn).or_default() |= !silent;
+        }
+        !silent && greeted.get(&conn) != Some(&false)
     }
 
     fn arrived(&self, host: u32, answered: Option<Question>) {
