@@ -357,9 +357,10 @@ impl Server {
 
     /// Is a waiting request about to change this object?
     pub(super) fn disturbs(&self, disk: &impl Disk, waiting: &Waiting, fid: Fid) -> bool {
-        // It will be refused, or the disk can say again by then.
+        // If the disk cannot say, it may be: the disk may say again when it is the request's turn,
+        // and who was asked before is not asked again.
         self.plan(disk, waiting)
-            .is_ok_and(|plan| plan.disturbs(fid))
+            .map_or(true, |plan| plan.disturbs(fid))
     }
 }
 

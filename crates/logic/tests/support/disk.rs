@@ -9,6 +9,7 @@
 //! contract of `logic::server::Disk`.
 
 use logic::server::{Bulk, Disk};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
     Attr, Caller, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
@@ -35,8 +36,8 @@ pub struct MemoryDisk {
     pub bulks: BTreeMap<Bulk, Vec<u8>>,
     /// What traces call an object.
     pub labels: BTreeMap<Fid, String>,
-    /// It cannot say what names name.
-    pub blind: bool,
+    /// It says what a name names so often, and then so often cannot.
+    pub blind: Cell<(u32, u32)>,
     last: u64,
 }
 
@@ -67,7 +68,7 @@ impl MemoryDisk {
             sessions: BTreeSet::new(),
             bulks: BTreeMap::new(),
             labels: BTreeMap::new(),
-            blind: false,
+            blind: Cell::new((0, 0)),
             last: 1,
         };
         let root = Fid::root(1);
@@ -439,10 +440,13 @@ impl Disk for MemoryDisk {
     }
 
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>> {
-        match self.blind {
-            true => Err(Refusal::Disk),
-            false => Ok(self.child(dir, name).ok()),
+        let (sees, left) = self.blind.get();
+        if sees == 0 && left > 0 {
+            self.blind.set((0, left - 1));
+            return Err(Refusal::Disk);
         }
+        self.blind.set((sees.saturating_sub(1), left));
+        Ok(self.child(dir, name).ok())
     }
 
     fn attr(&self, fid: Fid) -> Result<Option<Attr>> {

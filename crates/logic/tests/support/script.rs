@@ -118,8 +118,11 @@ fn step(world: &mut World, words: &[&str]) {
             world.disk.put(world.now, (dir, &name), bytes(what));
         }
         ["slow", "store"] => world.slow_disk = true,
-        ["blind", "store"] => world.disk.blind = true,
-        ["seeing", "store"] => world.disk.blind = false,
+        ["blind", "store"] => world.disk.blind.set((0, u32::MAX)),
+        ["blind", "store", times, "after", sees] => {
+            world.disk.blind.set((number(sees), number(times)));
+        }
+        ["seeing", "store"] => world.disk.blind.set((0, 0)),
         ["synced"] => assert!(world.finish_sync(), "a sync was asked for"),
         [machine, "want", what] => {
             let machine = machine.chars().next().expect("a machine is one letter");
