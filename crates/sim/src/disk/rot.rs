@@ -32,6 +32,11 @@ impl Rot {
         }
     }
 
+    /// A store was opened. It syncs what it found, and its first record does not say so yet.
+    pub(super) fn opened(&mut self, disk: &MemoryDisk, position: u64) {
+        self.synced = (disk.stable(), position);
+    }
+
     /// A checkpoint was made: the index, which is stable, says what else is.
     pub(super) fn checkpointed(&mut self, disk: &MemoryDisk) {
         self.vouched = disk.stable();

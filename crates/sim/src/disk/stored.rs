@@ -244,6 +244,7 @@ impl Volume for Stored {
         let opened = store.boot() - self.boots;
         *self.store.get_mut() = store;
         self.open = true;
+        self.rot.opened(&self.disk, self.position());
         Ok(Some(self.position() - opened))
     }
 
@@ -274,6 +275,7 @@ impl Volume for Stored {
         *self.store.get_mut() = opened.map_err(failed)?;
         let kept = self.position() - 1; // the last record is that of the opening
         self.store.get_mut().pass_over_numbers().map_err(failed)?;
+        self.rot.opened(&self.disk, self.position());
         Ok(kept)
     }
 
