@@ -150,19 +150,22 @@ fn step(world: &mut World, words: &[&str]) {
             let gone = logic::server::Disk::attr(&world.disk, fid(world, name)) == Ok(None);
             assert!(gone, "{name} is not in the store any more");
         }
-        ["stored", name, what] => {
-            let fid = fid(world, name);
-            let (_, bulk) = logic::server::Disk::read(&mut world.disk, fid, 0, 1 << 20);
-            let stored = world.disk.bulks.remove(&bulk).unwrap_or_default();
-            assert_eq!(
-                super::show::text(&stored),
-                bytes_or_text(what),
-                "bytes of {name} at S"
-            );
-        }
+        ["stored", name, what] => want_stored(world, name, what),
         [machine, rest @ ..] => machine_step(world, machine, rest),
         [] => {}
     }
+}
+
+/// The store has these bytes of a file, and no others.
+fn want_stored(world: &mut World, name: &str, what: &str) {
+    let fid = fid(world, name);
+    let (_, bulk) = logic::server::Disk::read(&mut world.disk, fid, 0, 1 << 20);
+    let stored = world.disk.bulks.remove(&bulk).unwrap_or_default();
+    assert_eq!(
+        super::show::text(&stored),
+        bytes_or_text(what),
+        "bytes of {name} at S"
+    );
 }
 
 /// What a read of these bytes prints.
