@@ -14,7 +14,7 @@
 //! Without the second way two machines that change one directory would wait for each other. Nobody
 //! holds the lock who is not, in the end, in one of the two: look-ups and listings are answered
 //! without waiting for a change. In case the kernel holds it for a reason that is not known here,
-//! there is an end to the patience, after which the directory is barred ([`super::hands`]). It
+//! there is an end to the patience, after which all directories are barred ([`super::hands`]). It
 //! begins when the last look-up was answered: between two look-ups a rename has a name in hand, and
 //! one may take as long as the network is silent. There is none near the end of the lease: look-ups
 //! wait for the server then, and it may wait for this answer.
@@ -135,7 +135,8 @@ impl Client {
             // Unanswered until now: the lock was held by this call when the epoch was raised.
             over = during.is_none_or(|ticket| self.calls.contains_key(&ticket));
             if during.is_none() && !self.bars.holds(at.0) {
-                self.bar(step, at.0);
+                // A rename holds the locks of two directories, and may look up its other name next.
+                self.bar_directories(step);
             }
         }
         if !over {

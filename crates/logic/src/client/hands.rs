@@ -4,11 +4,13 @@
 //! has let others change that name since. If the rename found the object under its new name in the
 //! next session, where another machine has moved it, it would succeed without asking anybody (see
 //! [`super::dropping`]). The same threatens when a recall of names was answered because the lock
-//! did not come in time. What it has in hand it has under the directory's lock. So a directory is
-//! *barred* then, until the kernel has had its lock for us once: who looks a name up in it
+//! did not come in time. What it has in hand it has under the directory's lock, and it has the lock
+//! of the directory too in which it looks up its other name, whichever that is. So every directory
+//! is *barred* then, until the kernel has had its lock for us once: who looks a name up in it
 //! meanwhile waits a while, and is refused then, unless a change that waits for us holds the lock,
 //! so that he has nothing in hand; and what was asked before is refused when the answer comes. The
-//! kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once.
+//! kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once. Where
+//! nobody holds the lock that is over at once.
 
 use super::api::{Call, Done, Invalidate};
 use super::dropping::locks;
@@ -38,7 +40,7 @@ impl Bars {
 }
 
 impl Client {
-    /// The session is over.
+    /// The session is over, or the patience with one of their locks.
     pub(super) fn bar_directories(&mut self, step: &mut Step<'_>) {
         let dirs = self.nodes.iter().filter(|(_, node)| node.directory);
         let dirs: Vec<Fid> = dirs.map(|(fid, _)| *fid).collect();
@@ -47,7 +49,7 @@ impl Client {
         }
     }
 
-    pub(super) fn bar(&mut self, step: &mut Step<'_>, dir: Fid) {
+    fn bar(&mut self, step: &mut Step<'_>, dir: Fid) {
         self.bars.until = step.now + PATIENCE_NS;
         // Whichever name: the kernel looks for it under the directory's lock.
         let name = Name::new(b"-").expect("it is a name");
