@@ -322,6 +322,35 @@ fn a_question_that_serves_an_earlier_request_too_has_waited_as_long_as_that() {
     assert_eq!(cell.server.oldest_question(), Some(SECOND));
 }
 
+#[test]
+fn a_turn_that_comes_late_is_not_put_off_by_what_is_asked_meanwhile() {
+    let mut cell = Cell::knows(vec![]);
+    cell.comes(0, FIRST, &[]);
+    cell.comes(0, SECOND_ONE, &[]);
+    let dir = Fid::root(1);
+    cell.asks(SECOND, FIRST, (1, Op::GetAttr { fid: dir }));
+    let make = |n: u64| Op::Make {
+        dir,
+        name: Name::new(n.to_string().as_bytes()).unwrap(),
+        make: Make::Directory,
+        mode: 0o755,
+        open: None,
+    };
+    // The first one says nothing any more.
+    cell.asks(SECOND, SECOND_ONE, (1, make(1)));
+    let options = Options::default();
+    let most = options.lease_ns + 2 * options.resend_ns;
+    for n in 2.. {
+        let due = cell.server.deadline().unwrap();
+        assert!(due <= most, "nobody is fenced");
+        cell.asks(due + 1, SECOND_ONE, (n, make(n)));
+        let out = cell.input(due + 2, Input::Tick);
+        if fenced(&out) == [FIRST] {
+            return;
+        }
+    }
+}
+
 fn recalls(out: &[Output]) -> Vec<Recall> {
     let recall = |output: &Output| match output {
         Output::Send {

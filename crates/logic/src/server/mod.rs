@@ -47,7 +47,9 @@ pub struct Server {
     grace_until: Option<Time>,
     /// Requests that came during that time.
     held: VecDeque<(SessionId, Request, Bulk)>,
-    next_tick: Time,
+    /// When it looks next for who is silent and what was lost; no time while it waits for nobody.
+    /// What is due stays due, however late it comes: else whoever asks meanwhile would put it off.
+    next_tick: Option<Time>,
     /// Who was asked for something at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
     /// Nameless objects, and until when they stay in any case.
@@ -79,7 +81,7 @@ impl Server {
             ..Session::default()
         };
         Self {
-            next_tick: now,
+            next_tick: Some(now),
             options,
             boot,
             epoch: boot,
@@ -122,15 +124,16 @@ impl Server {
 
     /// When it wants `Input::Tick`.
     pub fn deadline(&self) -> Option<Time> {
-        let asked = self
-            .sessions
-            .values()
-            .any(|session| !session.confirm_asked.is_empty());
-        let waited_for = !self.waiting.is_empty() || !self.asked.is_empty();
-        let busy = asked || self.grace_until.is_some() || waited_for;
         let lingering = self.lingering.first().map(|(until, _)| *until);
-        let tick = busy.then_some(self.next_tick);
-        tick.into_iter().chain(lingering).min()
+        self.next_tick.into_iter().chain(lingering).min()
+    }
+
+    /// Does it wait for anybody?
+    fn waits(&self) -> bool {
+        let mut sessions = self.sessions.values();
+        let asked = sessions.any(|session| !session.confirm_asked.is_empty());
+        let waited_for = !self.waiting.is_empty() || !self.asked.is_empty();
+        asked || self.grace_until.is_some() || waited_for
     }
 
     /// Figures.

@@ -174,6 +174,7 @@ impl Server {
         for &fid in &fids {
             self.files.entry(fid).or_default().waiting.insert(seq);
         }
+        self.wake(step.now);
         if let Some(waiting) = self.waiting.get_mut(&seq) {
             let arrived = waiting.arrived;
             waiting.fids.extend(fids);

@@ -49,11 +49,15 @@ impl Server {
         self.send(step, session, ToClient::Recall(Recall { fid, epoch, what }));
     }
 
-    fn wake(&mut self, now: u64) {
-        let every = self.options.resend_ns.min(self.options.lease_ns / 4).max(1);
-        if self.next_tick <= now {
-            self.next_tick = now + every;
-        }
+    /// Somebody is waited for.
+    pub(super) fn wake(&mut self, now: Time) {
+        let next = now + self.every_ns();
+        self.next_tick.get_or_insert(next);
+    }
+
+    /// How often it looks for who is silent and what was lost.
+    pub(super) fn every_ns(&self) -> Time {
+        self.options.resend_ns.min(self.options.lease_ns / 4).max(1)
     }
 
     /// Sends unanswered recalls again: to one session that has come back, or where it is time.

@@ -111,15 +111,15 @@ impl Server {
             self.reap_if_unused(step, fid);
             self.tidy(fid);
         }
-        if step.now < self.next_tick {
+        if self.next_tick.is_none_or(|due| step.now < due) {
             return;
         }
-        let every = self.options.resend_ns.min(self.options.lease_ns / 4).max(1);
-        self.next_tick = step.now + every;
         self.forget_answered();
         self.fence_silent(step);
         self.repeat_asks(step, None);
         self.repeat_confirms(step, None);
+        let next = step.now + self.every_ns();
+        self.next_tick = self.waits().then_some(next);
     }
 
     /// Keeps in `asked` only who has something to answer.
