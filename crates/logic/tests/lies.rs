@@ -351,6 +351,39 @@ fn a_turn_that_comes_late_is_not_put_off_by_what_is_asked_meanwhile() {
     }
 }
 
+#[test]
+fn a_question_is_asked_again_each_time_that_it_is_due() {
+    let mut cell = Cell::knows(vec![]);
+    cell.comes(0, FIRST, &[]);
+    cell.comes(0, SECOND_ONE, &[]);
+    let fid = Fid::root(1);
+    cell.asks(0, FIRST, (1, Op::GetAttr { fid }));
+    let set = Set {
+        mode: Some(0o700),
+        ..Set::default()
+    };
+    let make = Op::Make {
+        dir: fid,
+        name: Name::new(b"f").unwrap(),
+        make: Make::Directory,
+        mode: 0o755,
+        open: None,
+    };
+    let first = cell.asks(SECOND, SECOND_ONE, (1, Op::SetAttr { fid, set }));
+    let second = cell.asks(4 * SECOND, SECOND_ONE, (2, make));
+    assert_eq!((recalls(&first).len(), recalls(&second).len()), (1, 1));
+    let mut times = Vec::new();
+    while times.len() < 4 {
+        let now = cell.server.deadline().unwrap();
+        let (sent, acked) = (now, 0);
+        cell.says(now, FIRST, ToServer::KeepAlive { sent, acked });
+        let out = cell.input(now, Input::Tick);
+        times.extend(recalls(&out).iter().map(|_| now / SECOND));
+    }
+    assert_eq!(Options::default().resend_ns, 10 * SECOND);
+    assert_eq!(times, [11, 14, 21, 24]);
+}
+
 fn recalls(out: &[Output]) -> Vec<Recall> {
     let recall = |output: &Output| match output {
         Output::Send {

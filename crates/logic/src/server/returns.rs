@@ -60,6 +60,18 @@ impl Server {
         self.options.resend_ns.min(self.options.lease_ns / 4).max(1)
     }
 
+    /// When that question was sent last whose turn it is to be sent again first.
+    pub(super) fn oldest_sent(&self) -> Option<Time> {
+        let holders = self.asked.iter().filter_map(|(session, fid)| {
+            let file = self.files.get(fid)?;
+            file.holders.get(session)
+        });
+        let recalls = holders.flat_map(|holder| holder.asks.iter().map(|ask| ask.sent));
+        let sessions = self.sessions.values();
+        let confirms = sessions.flat_map(|session| session.confirm_asked.values());
+        recalls.chain(confirms.map(|asked| asked.sent)).min()
+    }
+
     /// Sends unanswered recalls again: to one session that has come back, or where it is time.
     pub(super) fn repeat_asks(&mut self, step: &mut Step<'_, impl Disk>, only: Option<SessionId>) {
         let mut again: Vec<(SessionId, Recall)> = Vec::new();

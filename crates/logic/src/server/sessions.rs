@@ -118,8 +118,9 @@ impl Server {
         self.fence_silent(step);
         self.repeat_asks(step, None);
         self.repeat_confirms(step, None);
-        let next = step.now + self.every_ns();
-        self.next_tick = self.waits().then_some(next);
+        let again = self.oldest_sent().map(|sent| sent + self.options.resend_ns);
+        let next = again.into_iter().chain([step.now + self.every_ns()]).min();
+        self.next_tick = next.filter(|_| self.waits());
     }
 
     /// Keeps in `asked` only who has something to answer.
