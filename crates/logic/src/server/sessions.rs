@@ -9,9 +9,12 @@ use super::{Server, Step};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
-    Epoch, Fid, Holding, Op, Origin, Outcome, Right, SessionId, ToClient, Unseen, VERSION,
+    Epoch, Fid, Holding, Op, Origin, Outcome, Right, SessionId, Time, ToClient, Unseen, VERSION,
     Violation, Welcome,
 };
+
+/// Looks at who is silent and what was lost in the time of one, at most.
+const LOOKS: Time = 8;
 
 impl Server {
     pub(super) fn on_hello(
@@ -118,9 +121,15 @@ impl Server {
         self.fence_silent(step);
         self.repeat_asks(step, None);
         self.repeat_confirms(step, None);
+        // As soon as something is due again; not for each of many things by itself, since all are
+        // looked through.
+        let (soonest, latest) = (
+            step.now + self.every_ns() / LOOKS,
+            step.now + self.every_ns(),
+        );
         let again = self.oldest_sent().map(|sent| sent + self.options.resend_ns);
-        let next = again.into_iter().chain([step.now + self.every_ns()]).min();
-        self.next_tick = next.filter(|_| self.waits());
+        let next = again.map_or(latest, |again| again.clamp(soonest, latest));
+        self.next_tick = self.waits().then_some(next);
     }
 
     /// Keeps in `asked` only who has something to answer.
