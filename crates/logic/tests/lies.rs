@@ -129,6 +129,16 @@ fn fenced(out: &[Output]) -> Vec<SessionId> {
     out.iter().filter_map(session).collect()
 }
 
+fn make_file(dir: Fid, name: &str, open: Option<Access>) -> Op {
+    Op::Make {
+        dir,
+        name: Name::new(name.as_bytes()).unwrap(),
+        make: Make::File,
+        mode: 0o644,
+        open,
+    }
+}
+
 fn holder(cell: &Cell) -> Vec<(SessionId, Right)> {
     let tokens = cell.server.tokens();
     tokens
@@ -250,13 +260,7 @@ fn wait_for_the_liar(first: Vec<Op>, then: Op, lie: Lie) -> (Time, u64) {
 #[test]
 fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
     let (dir, name) = (Fid::root(1), Name::new(b"f").unwrap());
-    let make = |open| Op::Make {
-        dir,
-        name: Name::new(b"f").unwrap(),
-        make: Make::File,
-        mode: 0o644,
-        open,
-    };
+    let make = |open| make_file(dir, "f", open);
     let write = Some(Access {
         read: true,
         write: true,
@@ -329,13 +333,7 @@ fn a_turn_that_comes_late_is_not_put_off_by_what_is_asked_meanwhile() {
     cell.comes(0, SECOND_ONE, &[]);
     let dir = Fid::root(1);
     cell.asks(SECOND, FIRST, (1, Op::GetAttr { fid: dir }));
-    let make = |n: u64| Op::Make {
-        dir,
-        name: Name::new(n.to_string().as_bytes()).unwrap(),
-        make: Make::Directory,
-        mode: 0o755,
-        open: None,
-    };
+    let make = |n: u64| make_file(dir, &n.to_string(), None);
     // The first one says nothing any more.
     cell.asks(SECOND, SECOND_ONE, (1, make(1)));
     let options = Options::default();
@@ -362,13 +360,7 @@ fn a_question_is_asked_again_each_time_that_it_is_due() {
         mode: Some(0o700),
         ..Set::default()
     };
-    let make = Op::Make {
-        dir: fid,
-        name: Name::new(b"f").unwrap(),
-        make: Make::Directory,
-        mode: 0o755,
-        open: None,
-    };
+    let make = make_file(fid, "f", None);
     let first = cell.asks(SECOND, SECOND_ONE, (1, Op::SetAttr { fid, set }));
     let second = cell.asks(4 * SECOND, SECOND_ONE, (2, make));
     assert_eq!((recalls(&first).len(), recalls(&second).len()), (1, 1));
