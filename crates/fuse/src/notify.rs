@@ -58,6 +58,12 @@ pub enum Kind {
         /// The directory's attributes and cached listing are to go as well, after the name.
         attr: bool,
     },
+    /// Attributes of a file, and the answers about them that are on their way, with a turn at the
+    /// file's lock before and one after.
+    Sizes {
+        /// The file.
+        nodeid: u64,
+    },
     /// Nothing. Done when the lock of the file or directory was got.
     Turn {
         /// The file or directory.
@@ -206,6 +212,13 @@ impl Notifier {
                     task.finish(done, outcome);
                 }));
             }
+            Kind::Sizes { nodeid } => {
+                let (task, done) = (Arc::clone(inner), job.done);
+                inner.entries.run(Box::new(move || {
+                    let outcome = task.take_back_sizes(nodeid);
+                    task.finish(done, outcome);
+                }));
+            }
             Kind::Turn { nodeid } => {
                 let (task, done) = (Arc::clone(inner), job.done);
                 inner.entries.run(Box::new(move || {
@@ -348,6 +361,18 @@ impl Inner {
     fn take_turn(&self, nodeid: u64) -> Outcome {
         match self.inval_entry(nodeid, b"/") {
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Outcome::Done,
+            Err(errno) => Outcome::Failed(errno),
+        }
+    }
+
+    /// In one go: who gets the lock after the first turn has little time to ask before the
+    /// attributes are taken back.
+    fn take_back_sizes(&self, nodeid: u64) -> Outcome {
+        let before = self.take_turn(nodeid);
+        match self.inval_inode(nodeid, -1, 0) {
+            Ok(()) if before == Outcome::Done => self.take_turn(nodeid),
+            Ok(()) => before,
+            Err(Errno::NOENT) => Outcome::Done,
             Err(errno) => Outcome::Failed(errno),
         }
     }

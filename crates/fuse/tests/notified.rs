@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
@@ -166,6 +167,60 @@ fn a_turn_at_a_lock_comes_behind_the_change_that_holds_it() {
     mount.memory.release_held();
     assert_eq!(waits.recv_timeout(PATIENCE).unwrap(), Outcome::Done);
     creating.join().unwrap().unwrap();
+    assert_eq!(notifier.counters().failed.load(Ordering::Relaxed), 0);
+}
+
+/// An answer that was given before, and comes after, is not taken in.
+#[test]
+fn sizes_that_are_taken_back_are_not_taken_in_late() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let notifier = mount.session.notifier();
+    let wait = |kind| submit(&notifier, kind).recv_timeout(PATIENCE).unwrap();
+    let node = mount.memory.put("file", b"abcdef");
+    let path = mount.at("file");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 6);
+    assert_eq!(wait(inode(node, false)), Outcome::Done);
+    mount.memory.hold_attributes(node);
+    let late = path.clone();
+    let asking = std::thread::spawn(move || fs::metadata(late).unwrap().len());
+    mount.memory.await_held();
+    for nodeid in [node, 4711] {
+        assert_eq!(wait(Kind::Sizes { nodeid }), Outcome::Done);
+    }
+    mount.memory.put("file", b"ab");
+    mount.memory.release_held();
+    assert_eq!(asking.join().unwrap(), 6, "who asked is told all the same");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 2);
+    assert_eq!(notifier.counters().failed.load(Ordering::Relaxed), 0);
+}
+
+/// Who seeks to the end has the file locked, and goes by what he is told.
+#[test]
+fn sizes_are_taken_back_behind_who_seeks_to_the_end() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let notifier = mount.session.notifier();
+    let job = |kind| submit(&notifier, kind);
+    let node = mount.memory.put("file", b"abcdef");
+    let mut file = fs::File::open(mount.at("file")).unwrap();
+    mount.memory.put("file", b"abc");
+    let dropped = job(inode(node, false)).recv_timeout(PATIENCE).unwrap();
+    assert_eq!(dropped, Outcome::Done);
+    mount.memory.hold_attributes(node);
+    let seeking = std::thread::spawn(move || file.seek(SeekFrom::End(0)).unwrap());
+    mount.memory.await_held();
+    let waits = job(Kind::Sizes { nodeid: node });
+    let turn = job(Kind::Turn { nodeid: ROOT_ID });
+    assert_eq!(turn.recv_timeout(PATIENCE).unwrap(), Outcome::Done);
+    assert!(waits.try_recv().is_err(), "who seeks is not answered");
+    mount.memory.release_held();
+    assert_eq!(waits.recv_timeout(PATIENCE).unwrap(), Outcome::Done);
+    assert_eq!(seeking.join().unwrap(), 3);
     assert_eq!(notifier.counters().failed.load(Ordering::Relaxed), 0);
 }
 

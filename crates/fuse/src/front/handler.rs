@@ -151,9 +151,14 @@ impl Tree {
     fn getattr(&self, header: &Header, through_handle: bool, reply: Reply) {
         let (fid, keeping) = (self.fid(header.nodeid), self.keeping);
         let notifier = self.notifier.clone();
-        self.operate(
+        let call = if through_handle {
+            Call::Seek { fid }
+        } else {
+            Call::Op(Op::GetAttr { fid })
+        };
+        self.call(
             convert::asker(header),
-            Op::GetAttr { fid },
+            call,
             move |completion| match completion.done {
                 Done::Attr { attr, lifetime } => {
                     let grown = through_handle && attr.kind == Kind::File && attr.size > 0;

@@ -142,7 +142,8 @@ fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
             name: name.into(),
             attr: true,
         }],
-        Invalidate::Turn { dir } => vec![Kind::Turn { nodeid: dir.vnode }],
+        Invalidate::Sizes { fid } => vec![Kind::Sizes { nodeid: fid.vnode }],
+        Invalidate::Turn { fid } => vec![Kind::Turn { nodeid: fid.vnode }],
         Invalidate::Names { dir } if has_epoch => vec![Kind::Epoch, listing(dir.vnode)],
         // Without epochs the kernel was given no name to keep.
         Invalidate::Name { dir, .. } | Invalidate::Names { dir } | Invalidate::Listing { dir } => {

@@ -1,6 +1,7 @@
 //! The handler behind `Mount`. One directory of regular files, node ids never used again. Names
-//! with a meaning: creating `held…` waits until `release_held`; looking up `panic` panics,
-//! `forgotten` drops the reply, `deadlock` notifies on the serving thread.
+//! with a meaning: creating `held…` waits until `release_held`, as does the question for attributes
+//! after `hold_attributes`; looking up `panic` panics, `forgotten` drops the reply, `deadlock` notifies
+//! on the serving thread.
 
 use super::PATIENCE;
 use std::collections::BTreeMap;
@@ -18,10 +19,18 @@ struct State {
     names: BTreeMap<Vec<u8>, u64>,
     files: BTreeMap<u64, (u32, Vec<u8>)>,
     last_node: u64,
-    held: Vec<(Reply, EntryOut)>,
+    held: Vec<(Reply, Held)>,
+    /// The next question for this one's attributes is held back.
+    holding: Option<u64>,
     /// Largest READ and WRITE seen.
     largest: (u32, usize),
     refused_on_serving_thread: bool,
+}
+
+/// What is answered to a request that is held back.
+enum Held {
+    Create(EntryOut),
+    Attr(AttrOut),
 }
 
 pub struct Memory {
@@ -114,9 +123,20 @@ impl Memory {
     /// Answers what was held back, from this thread.
     pub fn release_held(&self) {
         let held = std::mem::take(&mut self.state.lock().unwrap().held);
-        for (reply, entry) in held {
-            reply.create(&entry, &OpenOut::new(FH, fopen::KEEP_CACHE));
+        for (reply, held) in held {
+            match held {
+                Held::Create(entry) => {
+                    reply.create(&entry, &OpenOut::new(FH, fopen::KEEP_CACHE));
+                }
+                Held::Attr(attr) => drop(reply.attr(&attr)),
+            }
         }
+    }
+
+    /// The next question for this one's attributes is answered by what is so when it comes, but
+    /// only by `release_held`.
+    pub fn hold_attributes(&self, node: u64) {
+        self.state.lock().unwrap().holding = Some(node);
     }
 
     pub fn largest(&self) -> (u32, usize) {
@@ -145,10 +165,17 @@ impl Memory {
     }
 
     fn attributes(&self, node: u64, reply: Reply) {
-        match self.state.lock().unwrap().attr(node) {
-            Some(attr) => reply.attr(&AttrOut::new(attr, FOREVER)),
-            None => reply.error(Errno::STALE),
+        let mut state = self.state.lock().unwrap();
+        let Some(attr) = state.attr(node) else {
+            return drop(reply.error(Errno::STALE));
         };
+        let attr = AttrOut::new(attr, FOREVER);
+        if state.holding.take_if(|held| *held == node).is_some() {
+            state.held.push((reply, Held::Attr(attr)));
+            self.holds.notify_all();
+        } else {
+            reply.attr(&attr);
+        }
     }
 
     fn list(&self, read: Read, plus: bool, reply: Reply) {
@@ -176,7 +203,7 @@ impl Memory {
         let mut state = self.state.lock().unwrap();
         let entry = state.make(create.name, create.mode);
         if create.name.starts_with(b"held") {
-            state.held.push((reply, entry));
+            state.held.push((reply, Held::Create(entry)));
             self.holds.notify_all();
         } else {
             reply.create(&entry, &OpenOut::new(FH, fopen::KEEP_CACHE));

@@ -73,6 +73,12 @@ pub enum Call {
     /// `GetXattr`, `ListXattr`, `Filesystem` for `StatFs`, `Nothing` for the rest.
     /// A `Make` with `open` counts as an open and needs a `Release` when it has succeeded.
     Op(Op),
+    /// `GetAttr` of who then goes by the size that the kernel knows: a read, or who seeks to the
+    /// end, and has the file locked until he has done so. `Attr`.
+    Seek {
+        /// Which file.
+        fid: Fid,
+    },
     /// Opens a file. `Opened`.
     Open {
         /// Which.
@@ -343,10 +349,17 @@ pub enum Invalidate {
         /// Which directory.
         dir: Fid,
     },
-    /// Nothing; done when the directory's lock was got, which the kernel holds during each change.
+    /// The answers about a file's attributes that are on their way. Its lock is got before and
+    /// once more afterwards, so that who seeks to the end by what he was told has done so.
+    Sizes {
+        /// Of which file.
+        fid: Fid,
+    },
+    /// Nothing; done when the object's lock was got, which the kernel holds during each change of
+    /// it.
     Turn {
-        /// Which directory.
-        dir: Fid,
+        /// Which object.
+        fid: Fid,
     },
     /// A directory's attributes and listing.
     Listing {

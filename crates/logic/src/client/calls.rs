@@ -19,6 +19,7 @@ impl Client {
         let running = running.clone();
         match running.call {
             Call::Op(op) => self.start_op(step, ticket, op, running.caller),
+            Call::Seek { fid } => self.start_op(step, ticket, Op::GetAttr { fid }, running.caller),
             Call::Open {
                 fid,
                 access,
@@ -47,6 +48,9 @@ impl Client {
             }
             Op::GetAttr { fid } => {
                 if let Some(done) = self.known_attr(*fid) {
+                    if self.waits_for_drop(*fid, ticket) {
+                        return;
+                    }
                     self.node(*fid).asked = step.now;
                     return self.finish(step, ticket, done);
                 }

@@ -19,7 +19,7 @@
 //! one may take as long as the network is silent. There is none near the end of the lease: look-ups
 //! wait for the server then, and it may wait for this answer.
 
-use super::api::{Call, Invalidate, Mutant};
+use super::api::{Call, How, Invalidate, Mutant};
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::collections::BTreeSet;
@@ -188,7 +188,7 @@ fn looks(call: &Call) -> bool {
     matches!(call, Call::Op(Op::Lookup { .. }) | Call::List { .. })
 }
 
-/// Does the kernel hold this directory's lock, alone, until this call is answered?
+/// Does the kernel hold the lock of this directory or file, alone, until this call is answered?
 pub(super) fn locks(call: &Call, dir: Fid) -> bool {
     match call {
         Call::Op(Op::Rename { from, to, .. }) => *from == dir || *to == dir,
@@ -201,6 +201,11 @@ pub(super) fn locks(call: &Call, dir: Fid) -> bool {
             | Op::SetXattr { fid: at, .. }
             | Op::RemoveXattr { fid: at, .. },
         )
+        | Call::Write {
+            fid: at,
+            how: How::Direct | How::Append,
+            ..
+        }
         | Call::Sync { fid: at } => *at == dir,
         _ => false,
     }

@@ -37,6 +37,11 @@ impl Bars {
     pub(super) fn holds(&self, dir: Fid) -> bool {
         self.dirs.contains_key(&dir)
     }
+
+    /// Is any directory barred?
+    pub(super) fn any(&self) -> bool {
+        !self.dirs.is_empty()
+    }
 }
 
 impl Client {

@@ -15,6 +15,7 @@ mod dropping;
 mod hands;
 mod lease;
 mod listing;
+mod loose;
 mod names;
 mod node;
 mod order;
@@ -36,6 +37,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use cache::Cache;
 use dropping::Dropping;
+use loose::Loose;
 use node::Node;
 use session::{Sent, State, Statement};
 use taken::Taking;
@@ -58,6 +60,8 @@ enum After {
     Bar(Fid),
     /// The drain of this object goes on.
     Drain(Fid),
+    /// Who asked for attributes has taken the answers in: the drain of this object goes on.
+    Settled(Fid),
     /// The answer to this change has been taken in.
     Turn(RequestId),
     /// One of the notifications that make the kernel ask again for what this change touched.
@@ -92,6 +96,8 @@ pub struct Client {
     last_request: RequestId,
     /// The last request sent before an own change of an object not in the table was answered.
     changed: RequestId,
+    /// The same of a recall that was answered.
+    recalled: RequestId,
     last_stamp: u64,
     last_id: u64,
     nodes: BTreeMap<Fid, Node>,
@@ -114,8 +120,11 @@ pub struct Client {
     unfinished: BTreeMap<Ticket, (RequestId, Option<Unseen>)>,
     /// Changes that are answered; the kernel may not have taken that in.
     taking: Taking,
+    /// Attributes that the kernel was told of late.
+    loose: Loose,
     /// What follows when the kernel has dropped something; and of which object it was told.
-    invalidations: BTreeMap<u64, (After, Option<Fid>)>,
+    /// What follows; of which object pages or attributes go, and whether it waits for nobody.
+    invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
     dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
     bars: hands::Bars,
@@ -169,6 +178,7 @@ impl Client {
             next_scan: 0,
             last_request: 0,
             changed: 0,
+            recalled: 0,
             last_stamp: 0,
             last_id: 0,
             nodes: BTreeMap::new(),
@@ -182,6 +192,7 @@ impl Client {
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
             taking: Taking::default(),
+            loose: Loose::default(),
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
@@ -212,6 +223,7 @@ impl Client {
                 thread,
                 call,
             } => {
+                self.loose.proved(thread, &call);
                 self.on_next_call(step, thread, &call);
                 let running = Running {
                     caller,
@@ -222,6 +234,7 @@ impl Client {
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.
                 self.suspend_if_due(step);
                 self.on_locked(step, ticket);
+                self.on_file_locked(step, ticket);
                 self.start(step, ticket);
             }
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
@@ -292,10 +305,10 @@ impl Client {
     }
 
     fn node(&mut self, fid: Fid) -> &mut Node {
-        let (floor, changed) = (self.floor, self.changed);
+        let (floor, changed, recalled) = (self.floor, self.changed, self.recalled);
         self.nodes
             .entry(fid)
-            .or_insert_with(|| Node::new(floor, changed))
+            .or_insert_with(|| Node::new(floor, changed, recalled))
     }
 
     fn stamp(&mut self) -> u64 {
@@ -308,12 +321,13 @@ impl Client {
         self.last_id += 1;
         let id = self.last_id;
         let told = match &what {
-            Invalidate::Inode { fid, .. } => Some(*fid),
+            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some(*fid),
             _ => None,
         };
         if let Some(node) = told.and_then(|fid| self.nodes.get_mut(&fid)) {
-            node.sizes.noticed(step.now);
+            node.sizes.noticed(step.now, drops(&what));
         }
+        let told = told.map(|fid| (fid, drops(&what)));
         self.invalidations.insert(id, (after, told));
         step.out.push(Output::Invalidate { id, what });
         id
@@ -323,17 +337,23 @@ impl Client {
         let Some((after, told)) = self.invalidations.remove(&id) else {
             return;
         };
-        if let Some(node) = told.and_then(|fid| self.nodes.get_mut(&fid)) {
-            node.sizes.taken_in(step.now);
+        if let Some((fid, drops)) = told
+            && let Some(node) = self.nodes.get_mut(&fid)
+        {
+            node.sizes.taken_in(step.now, drops);
         }
         match after {
             After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
             After::Bar(dir) => self.on_lock_seen(step, dir, id),
             After::Drain(fid) => self.on_pages_dropped(step, fid, id),
+            After::Settled(fid) => self.on_settled(step, fid, id),
             After::Turn(id) => self.on_taken(step, id),
             After::Look(id) => self.on_look(step, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
             After::Nothing => {}
+        }
+        if let Some((fid, _)) = told {
+            self.ask_after_drop(step, fid);
         }
     }
 
@@ -343,7 +363,7 @@ impl Client {
             return;
         };
         let done = self.refuse_late(step, &running.call, done);
-        self.note_told(step.now, &running.call, &done);
+        self.note_told(step.now, &running, &done);
         self.note_looked(step.now, &running.call);
         let refused = matches!(done, Done::Refused(_));
         step.done(ticket, done);
@@ -377,6 +397,7 @@ impl Client {
         if let Some(node) = self.nodes.remove(&fid) {
             self.floor = self.floor.max(node.void);
             self.changed = self.changed.max(node.changed);
+            self.recalled = self.recalled.max(node.recalled);
         }
         self.cache.drop_clean(fid, 0);
         self.cache.drop_filling(fid);
@@ -385,4 +406,9 @@ impl Client {
 
 fn is_dirty(state: cache::State) -> bool {
     matches!(state, cache::State::Dirty(_) | cache::State::Sending(_))
+}
+
+/// Does this drop pages, without waiting for anybody who asks for the size?
+fn drops(what: &Invalidate) -> bool {
+    matches!(what, Invalidate::Inode { .. })
 }

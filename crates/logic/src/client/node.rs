@@ -30,6 +30,12 @@ pub(super) struct Drain {
     pub(super) epoch: Epoch,
     /// What may be kept.
     pub(super) keep: Right,
+    /// Until when the kernel is waited for that has answers to take in.
+    pub(super) until: Time,
+    /// Nothing was held when it began: only answers on their way are taken back.
+    pub(super) loose: bool,
+    /// The file's lock is not waited for any more.
+    pub(super) locked: bool,
     /// Where it stands.
     pub(super) phase: Phase,
     /// Ranges of reads answered while the kernel was dropping pages: they are dropped once more.
@@ -43,8 +49,8 @@ pub(super) struct Drain {
 pub(super) enum Phase {
     /// Answers about attributes are on their way to the kernel: it would throw them away if it were
     /// told to drop attributes now, and read to an outdated end of the file. Until then at the
-    /// latest.
-    Settling(Time),
+    /// latest. A notification waits for its turn at the file's lock.
+    Settling(Time, Option<u64>),
     /// The kernel is dropping pages; at this time the reads that it may wait for are freed.
     Dropping(u64, Time),
     /// Dirty blocks are being written back.
@@ -65,6 +71,8 @@ pub(super) struct Node {
     pub(super) changed: RequestId,
     /// The same of the latest own change of its size.
     pub(super) resized: RequestId,
+    /// The last request sent before a recall of it was answered that left nothing.
+    pub(super) recalled: RequestId,
     pub(super) attr: Option<Attr>,
     /// Version of the content that the cached blocks are of.
     pub(super) version: u64,
@@ -126,7 +134,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(void: Epoch, changed: RequestId) -> Self {
+    pub(super) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {
         Self {
             right: Right::None,
             grant: 0,
@@ -134,6 +142,7 @@ impl Node {
             void,
             changed,
             resized: 0,
+            recalled,
             attr: None,
             version: 0,
             reads: 0,
@@ -309,7 +318,7 @@ mod tests {
 
     #[test]
     fn unanswered_reads_are_left_out_of_what_is_dropped() {
-        let mut node = Node::new(0, 0);
+        let mut node = Node::new(0, 0, 0);
         node.reads_pages(0, 1, (10, 20));
         node.reads_pages(0, 2, (30, 40));
         let none = BTreeSet::new();

@@ -9,6 +9,7 @@
 
 use super::api::{Invalidate, Mutant};
 use super::data::young;
+use super::loose::LOOSE_MAX_NS;
 use super::node::{Drain, Phase, Range};
 use super::{After, Client, Step};
 use alloc::collections::BTreeSet;
@@ -22,7 +23,7 @@ const SETTLE_NS: Time = 200_000;
 /// How long a drain waits for that at most.
 const SETTLE_MAX_NS: Time = 5_000_000;
 /// How long the kernel may take to drop pages before waiting reads are freed.
-const FREE_NS: Time = 1_000_000;
+pub(super) const FREE_NS: Time = 1_000_000;
 
 impl Client {
     pub(super) fn on_recall(&mut self, step: &mut Step<'_>, recall: Recall) {
@@ -30,6 +31,7 @@ impl Client {
         self.recalls += 1;
         let Some(node) = self.nodes.get_mut(&fid) else {
             self.floor = self.floor.max(epoch);
+            self.recalled = self.last_request;
             return self.answer_unknown(step, fid, epoch);
         };
         node.void = node.void.max(epoch);
@@ -140,6 +142,7 @@ impl Client {
     }
 
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {
+        let (last, loose) = (self.last_request, self.loose.holds(step.now, fid));
         let node = self.node(fid);
         // Open for writing here and wanted elsewhere: the file is write-shared from now on.
         let keep = if node.hold(0).write {
@@ -155,14 +158,27 @@ impl Client {
             }
             return;
         }
-        if node.right <= keep {
+        // What the kernel was told without a right is taken back too, as long as it may be on its
+        // way there.
+        let loose = keep == Right::None && loose;
+        if node.right <= keep && !loose {
+            if keep == Right::None {
+                node.recalled = last;
+            }
             return self.answer_kept(step, (fid, epoch), keep);
         }
-        let until = step.now + SETTLE_MAX_NS;
-        let phase = Phase::Settling(until);
+        let most = match node.right {
+            Right::None => LOOSE_MAX_NS,
+            _ => SETTLE_MAX_NS,
+        };
+        let until = step.now + most;
+        let phase = Phase::Settling(until, None);
         node.drain = Some(Drain {
             epoch,
             keep,
+            until,
+            loose: node.right == Right::None,
+            locked: false,
             phase,
             again: Vec::new(),
             freed: BTreeSet::new(),
@@ -198,10 +214,22 @@ impl Client {
             return;
         };
         match drain.phase {
-            Phase::Settling(until) => {
+            Phase::Settling(until, turn) => {
+                if drain.loose {
+                    return self.drop_loose(step, fid);
+                }
+                if step.now < until && self.is_sought(step, fid, turn) {
+                    return;
+                }
+                let Some(node) = self.nodes.get(&fid) else {
+                    return;
+                };
                 if step.now < settled(node, until) {
                     return;
                 }
+                let Some(drain) = node.drain.as_ref() else {
+                    return;
+                };
                 if drain.keep < Right::Shared && skip != 1 {
                     return self.drop_pages(step, fid, vec![WHOLE]);
                 }
@@ -252,7 +280,7 @@ impl Client {
         }
     }
 
-    fn drop_pages(&mut self, step: &mut Step<'_>, fid: Fid, ranges: Vec<Range>) {
+    pub(super) fn drop_pages(&mut self, step: &mut Step<'_>, fid: Fid, ranges: Vec<Range>) {
         let now = step.now;
         let mut what = self.whole(fid, now);
         let node = self.node(fid);
@@ -292,14 +320,18 @@ impl Client {
 
     fn end_drain(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.draining.remove(&fid);
+        let last = self.last_request;
         let node = self.node(fid);
         let Some(drain) = node.drain.take() else {
             return;
         };
         node.right = node.right.min(drain.keep);
         if drain.keep < Right::Shared {
+            self.loose.forget(fid);
+            let node = self.node(fid);
             node.attr = None;
             node.pages = false;
+            node.recalled = last;
             node.sizes.dropped(0);
             node.names.clear();
             node.renew_listing();
@@ -323,6 +355,7 @@ impl Client {
                 Phase::Dropping(id, due) if step.now >= due => {
                     drain.phase = Phase::Dropping(id, step.now + FREE_NS);
                     self.free_reads(step, fid);
+                    self.wait_no_more(step, fid);
                 }
                 _ => self.go_on_draining(step, fid),
             }
@@ -348,7 +381,8 @@ impl Client {
         let due = |fid: &Fid| {
             let node = self.nodes.get(fid)?;
             match node.drain.as_ref()?.phase {
-                Phase::Settling(until) => Some(settled(node, until)),
+                Phase::Settling(until, Some(_)) => Some(until),
+                Phase::Settling(until, None) => Some(settled(node, until)),
                 Phase::Dropping(_, due) => Some(due),
                 Phase::Flushing => None,
             }

@@ -245,7 +245,7 @@ impl Client {
         if granted.contains(&fid) {
             self.learn(fid, attr.clone(), true);
         }
-        if self.asked_again(step, (ticket, id), (fid, &attr)) {
+        if self.asked_again(step, (ticket, id), (fid, &attr)) || self.waits_for_drop(fid, ticket) {
             return self.go_on_draining(step, fid);
         }
         let (attr, lifetime) = self.to_say(fid, attr);

@@ -12,11 +12,11 @@
 
 use super::api::{Call, Done, How, Invalidate, Lifetime};
 use super::data::young;
-use super::node::{Node, Range};
-use super::{After, Client, Step};
+use super::node::{Node, Phase, Range};
+use super::{After, Client, Running, Step};
 use crate::Ticket;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Fid, Kind, Op, RequestId, Time};
+use wire::{Attr, Fid, Kind, Op, Refusal, RequestId, Time};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// How long a question or an answer may be on its way between the kernel and the client.
@@ -43,6 +43,8 @@ pub(super) struct Sizes {
     moved: Time,
     /// Notifications that it has not been seen to take in.
     notices: u32,
+    /// Those of them that drop pages; one that takes sizes back may wait for who asks for the size.
+    drops: u32,
     /// Where the bytes end that it got for its pages; the last request sent before that.
     pages: u64,
     paged: RequestId,
@@ -55,15 +57,17 @@ impl Sizes {
     }
 
     /// A notification leaves.
-    pub(super) fn noticed(&mut self, now: Time) {
+    pub(super) fn noticed(&mut self, now: Time, drops: bool) {
         self.moved = now;
         self.notices += 1;
+        self.drops += u32::from(drops);
     }
 
     /// The kernel has taken a notification in.
-    pub(super) fn taken_in(&mut self, now: Time) {
+    pub(super) fn taken_in(&mut self, now: Time, drops: bool) {
         self.moved = now;
         self.notices = self.notices.saturating_sub(1);
+        self.drops = self.drops.saturating_sub(u32::from(drops));
     }
 
     /// The kernel has no pages from there on.
@@ -143,13 +147,28 @@ impl Node {
 
 impl Client {
     /// A call is answered: notes what that tells the kernel of sizes.
-    pub(super) fn note_told(&mut self, now: Time, call: &Call, done: &Done) {
+    pub(super) fn note_told(&mut self, now: Time, running: &Running, done: &Done) {
+        let call = &running.call;
         match (call, done) {
             (Call::Op(Op::SetAttr { fid, .. }), Done::Attr { attr, .. }) => {
                 self.tell(now, (*fid, attr), true);
             }
-            (Call::Op(Op::GetAttr { fid }), Done::Attr { attr, .. })
-            | (_, Done::Entry { fid, attr, .. }) => self.tell(now, (*fid, attr), false),
+            (Call::Op(Op::GetAttr { fid }) | Call::Seek { fid }, Done::Attr { attr, lifetime }) => {
+                self.tell(now, (*fid, attr), false);
+                self.loosen(now, running, (*fid, attr), *lifetime);
+            }
+            (
+                _,
+                Done::Entry {
+                    fid,
+                    attr,
+                    attr_lifetime,
+                    ..
+                },
+            ) => {
+                self.tell(now, (*fid, attr), false);
+                self.loosen(now, running, (*fid, attr), *attr_lifetime);
+            }
             (_, Done::Listing { entries, .. }) => {
                 for entry in entries {
                     if let Some((attr, _)) = &entry.known {
@@ -187,9 +206,10 @@ impl Client {
         }
     }
 
-    /// The attributes of an answer, which nothing vouches for, might cut off bytes that are newer:
-    /// of a read under way, or of one that was answered since they were asked for. Then the
-    /// question is asked again, after the read.
+    /// The attributes of an answer, which nothing vouches for, might be older than what has been
+    /// told to the server since: that nothing of the object is here any more. Or they might cut off
+    /// bytes that are newer: of a read under way, or of one that was answered since they were asked
+    /// for. Then the question is asked again, behind that.
     pub(super) fn asked_again(
         &mut self,
         step: &mut Step<'_>,
@@ -203,16 +223,65 @@ impl Client {
         if attr.kind != Kind::File || lifetime == Lifetime::Forever || node.held().is_some() {
             return false;
         }
+        let seeks = matches!(
+            self.calls.get(&ticket).map(|running| &running.call),
+            Some(Call::Seek { .. })
+        );
+        if let Some(drain) = &node.drain
+            && !matches!(drain.phase, Phase::Settling(..))
+            && (!seeks || !drain.loose || drain.locked || drain.phase == Phase::Flushing)
+        {
+            // The kernel is dropping what it was told. (Who seeks has the lock that is waited for.)
+            node.parked.push(ticket);
+            return true;
+        }
         let across = |reading: &Reading| attr.size < reading.range.1;
-        if node.reading.values().any(across) {
+        let recalled = id <= node.recalled;
+        if !recalled && node.reading.values().any(across) {
             node.behind.push(ticket);
             return true;
         }
         let outrun = node.pages && id <= node.sizes.paged && attr.size < node.sizes.pages;
-        if outrun {
-            self.start(step, ticket);
+        if recalled || outrun {
+            self.ask_anew(step, ticket);
         }
-        outrun
+        recalled || outrun
+    }
+
+    /// A question is asked once more. A look-up may be the second one of a rename, which has a name
+    /// of another directory in hand; if that is barred, the name may have moved since the look-up was
+    /// first asked for: what is in hand must be let go before anything is looked up anew.
+    fn ask_anew(&mut self, step: &mut Step<'_>, ticket: Ticket) {
+        let call = self.calls.get(&ticket).map(|running| &running.call);
+        if matches!(call, Some(Call::Op(Op::Lookup { .. }))) && self.bars.any() {
+            return self.finish(step, ticket, Done::Refused(Refusal::Stale));
+        }
+        self.start(step, ticket);
+    }
+
+    /// The kernel is dropping pages of this one. Would it be told a size that has grown now, by which
+    /// a read then goes, it would show zeros behind the older end: the question waits.
+    pub(super) fn waits_for_drop(&mut self, fid: Fid, ticket: Ticket) -> bool {
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return false;
+        };
+        let loose = node.drain.as_ref().is_some_and(|drain| drain.loose);
+        let waits = node.sizes.drops > 0 && !loose;
+        if waits {
+            node.behind.push(ticket);
+        }
+        waits
+    }
+
+    /// The kernel has taken a notification in.
+    pub(super) fn ask_after_drop(&mut self, step: &mut Step<'_>, fid: Fid) {
+        if self
+            .nodes
+            .get(&fid)
+            .is_some_and(|node| node.sizes.drops == 0)
+        {
+            self.ask_behind(step, fid);
+        }
     }
 
     /// A read for the kernel's pages is not under way any more.

@@ -30,7 +30,7 @@ use wire::{Fid, RequestId, Right, Time, Unseen};
 /// How long the server is kept waiting for the turn at the lock.
 const PATIENCE_NS: Time = 1_000_000;
 /// After this time an answer has been taken in.
-const LONGEST_NS: Time = 1_000_000_000;
+pub(super) const LONGEST_NS: Time = 1_000_000_000;
 
 /// An own change that is answered.
 #[derive(Clone, Debug)]
@@ -170,7 +170,7 @@ impl Client {
             self.taking.remove(id);
             return false;
         }
-        self.invalidate(step, Invalidate::Turn { dir }, After::Turn(id));
+        self.invalidate(step, Invalidate::Turn { fid: dir }, After::Turn(id));
         true
     }
 

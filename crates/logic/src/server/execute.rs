@@ -67,6 +67,7 @@ impl Server {
             self.grant_for(step, waiting, &outcome, &mut grants);
         }
         self.told(waiting, &outcome, &mut grants);
+        self.show(step.now, waiting, (&outcome, &grants));
         if let Op::Write {
             fid,
             mode: WriteMode::Lazy,

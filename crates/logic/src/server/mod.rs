@@ -18,6 +18,7 @@ mod needs;
 mod requests;
 mod returns;
 mod sessions;
+mod shown;
 mod silence;
 mod table;
 
@@ -25,6 +26,7 @@ pub use api::{Bulk, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, 
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use shown::Shown;
 use table::{File, Seq, Session, Waiting};
 use wire::{Epoch, Fid, Request, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
 
@@ -54,6 +56,8 @@ pub struct Server {
     asked: BTreeSet<(SessionId, Fid)>,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
+    /// Who was told a size that it may not keep.
+    shown: Shown,
     recalls: u64,
 }
 
@@ -97,6 +101,7 @@ impl Server {
             held: VecDeque::new(),
             asked: BTreeSet::new(),
             lingering: BTreeSet::new(),
+            shown: Shown::default(),
             recalls: 0,
         }
     }

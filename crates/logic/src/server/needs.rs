@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) shows: Vec<Fid>,
     /// A file whose bytes it uses, and the right that others may keep meanwhile.
     pub(super) uses: Option<(Fid, Right)>,
+    /// A file whose size it sets: who was told it drops that.
+    pub(super) resizes: Option<Fid>,
     /// The caller's own machine must drop its kernel's pages too.
     pub(super) own_pages: bool,
 }
@@ -86,6 +88,10 @@ impl Server {
             Op::GetAttr { fid } => {
                 plan.views.push((*fid, View::Whole));
                 plan.shows.push(*fid);
+            }
+            Op::SetAttr { fid, set } if set.size.is_some() => {
+                plan.change(disk, *fid)?;
+                plan.resizes = Some(*fid);
             }
             Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
                 plan.change(disk, *fid)?;
@@ -183,6 +189,9 @@ impl Server {
         }
         for changed in &plan.changes {
             self.need_right(waiting, *changed, false, &mut needs);
+        }
+        if let Some(fid) = plan.resizes {
+            self.need_shown(waiting, fid, &mut needs);
         }
         for fid in &plan.shows {
             self.need_attr(waiting, *fid, &mut needs);

@@ -125,6 +125,10 @@ impl Server {
         holder.asks = left;
         // What it says is true also if this is repeated, and nobody asked any more.
         lower(holder, upto, right, hold);
+        let keep = |ask: &Ask| matches!(ask.what, What::Keep(Right::None));
+        if right == Right::None && answered.iter().any(keep) {
+            self.unshow(session, fid, hold.stamp);
+        }
         self.tell_waiting((session, hold.stamp), fid, &answered, attr);
         self.recheck(step, fid);
     }

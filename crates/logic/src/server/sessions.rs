@@ -117,6 +117,7 @@ impl Server {
         if self.next_tick.is_none_or(|due| step.now < due) {
             return;
         }
+        self.tick_shown(step);
         self.forget_answered();
         self.fence_silent(step);
         self.repeat_asks(step, None);
@@ -150,6 +151,7 @@ impl Server {
             self.conns.remove(&conn);
         }
         step.disk.close_session(id);
+        self.shown.end(id);
         let own: Vec<_> = self
             .waiting
             .iter()

@@ -372,7 +372,8 @@ pub fn invalidate(disk: &MemoryDisk, what: &Invalidate) -> String {
         }
         Invalidate::Name { dir, name: child } => format!("name {child} in {}", name(disk, *dir)),
         Invalidate::Names { dir } => format!("all names, listing of {}", name(disk, *dir)),
-        Invalidate::Turn { dir } => format!("nothing: it was its turn at {}", name(disk, *dir)),
+        Invalidate::Sizes { fid } => format!("what it was told of {} of late", name(disk, *fid)),
+        Invalidate::Turn { fid } => format!("nothing: it was its turn at {}", name(disk, *fid)),
         Invalidate::Listing { dir } => format!("listing of {}", name(disk, *dir)),
     }
 }

@@ -171,9 +171,13 @@ impl Kernel {
     pub(super) async fn ask_attr(&self, inode: &Inode, for_read: bool) -> Result<(Attr, bool)> {
         let began = self.began();
         let since = self.world.sched.now();
-        let reply = self
-            .ask(Call::Op(Op::GetAttr { fid: inode.fid }), Vec::new())
-            .await;
+        let fid = inode.fid;
+        let call = if for_read {
+            Call::Seek { fid }
+        } else {
+            Call::Op(Op::GetAttr { fid })
+        };
+        let reply = self.ask(call, Vec::new()).await;
         let Done::Attr { attr, lifetime } = &reply.done else {
             return refused(&self.world, &reply);
         };

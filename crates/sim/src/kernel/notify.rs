@@ -46,8 +46,15 @@ impl Kernel {
                     kernel.raise_epoch();
                     kernel.inval_inode(dir, Some((0, u64::MAX))).await;
                 }
-                Invalidate::Turn { dir } => {
-                    if let Some(inode) = kernel.inode(dir) {
+                Invalidate::Sizes { fid } => {
+                    if let Some(inode) = kernel.inode(fid) {
+                        inode.lock.lock(&sched, true).await;
+                        kernel.inval_inode(fid, None).await;
+                        inode.lock.lock(&sched, true).await;
+                    }
+                }
+                Invalidate::Turn { fid } => {
+                    if let Some(inode) = kernel.inode(fid) {
                         let _lock = inode.lock.lock(&sched, true).await;
                     }
                 }

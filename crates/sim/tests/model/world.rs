@@ -389,7 +389,11 @@ impl State {
                 }
             }
             Invalidate::Name { .. } | Invalidate::Names { .. } => kernel.name = None,
-            Invalidate::Inode { .. } | Invalidate::Listing { .. } | Invalidate::Turn { .. } => {}
+            Invalidate::Sizes { fid } if fid == FILE => kernel.size = None,
+            Invalidate::Inode { .. }
+            | Invalidate::Sizes { .. }
+            | Invalidate::Listing { .. }
+            | Invalidate::Turn { .. } => {}
         }
         self.client(at, client::Input::Invalidated { id }, &[])
     }

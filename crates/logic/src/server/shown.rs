@@ -1,0 +1,132 @@
+//! Who was told how long a file is, without a right to keep that.
+//!
+//! A client's kernel goes by the last size that it has taken in, and may take an answer in late:
+//! after the file was shortened, and while it has a program wait that asks for the new size; then
+//! it throws the answer to that away. So before a file's size is set, whoever was told the old one
+//! is asked, as if it held a right: its kernel is told to throw away what is still on its way.
+//!
+//! What was told is a sign of that only, and no right: it keeps nobody from being granted anything.
+//! Nor is an answer waited for long: who sets the size may hold the file, and not be able to answer a
+//! recall himself before he knows how long it is. It must not be fenced for a machine that is mute.
+
+use super::api::Disk;
+use super::needs::Need;
+use super::table::Waiting;
+use super::{Server, Step};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wire::{Fid, Grant, Kind, Op, Outcome, Right, SessionId, Time, What};
+
+/// What was told to one client of one file.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// Of the request.
+    stamp: u64,
+    at: Time,
+}
+
+/// Everybody who was told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    files: BTreeMap<Fid, BTreeMap<SessionId, Told>>,
+    /// In the order of time.
+    order: BTreeSet<(Time, Fid, SessionId)>,
+}
+
+impl Shown {
+    /// True if there was something to forget.
+    fn forget(&mut self, fid: Fid, session: SessionId, over: impl Fn(Told) -> bool) -> bool {
+        let Some(sessions) = self.files.get_mut(&fid) else {
+            return false;
+        };
+        let told = sessions.get(&session).is_some_and(|told| over(*told));
+        if told && let Some(told) = sessions.remove(&session) {
+            self.order.remove(&(told.at, fid, session));
+        }
+        if sessions.is_empty() {
+            self.files.remove(&fid);
+        }
+        told
+    }
+
+    /// A session is over.
+    pub(super) fn end(&mut self, session: SessionId) {
+        self.files.retain(|_, sessions| {
+            sessions.remove(&session);
+            !sessions.is_empty()
+        });
+        self.order.retain(|told| told.2 != session);
+    }
+
+    /// What was told before this time counts no more.
+    fn forget_before(&mut self, time: Time) {
+        while let Some(&oldest) = self.order.first()
+            && oldest.0 <= time
+        {
+            self.order.remove(&oldest);
+            self.forget(oldest.1, oldest.2, |_| true);
+        }
+    }
+}
+
+impl Server {
+    /// An answer leaves: notes whom it tells the size of a file. After a lease it counts no more: a
+    /// kernel that has not taken it in by then has not run for so long.
+    pub(super) fn show(
+        &mut self,
+        now: Time,
+        waiting: &Waiting,
+        (outcome, grants): (&Outcome, &[Grant]),
+    ) {
+        let (fid, kind) = match (&waiting.request.op, outcome) {
+            (Op::GetAttr { fid }, Outcome::Attr(attr)) => (*fid, attr.kind),
+            (Op::Lookup { .. }, Outcome::Entry(entry)) => (entry.fid, entry.attr.kind),
+            _ => return,
+        };
+        let granted = |grant: &Grant| grant.fid == fid && grant.right >= Right::Shared;
+        if kind != Kind::File || grants.iter().any(granted) {
+            return;
+        }
+        if let Some(time) = now.checked_sub(self.options.lease_ns) {
+            self.shown.forget_before(time);
+        }
+        let (session, stamp) = (waiting.session, waiting.request.hold.stamp);
+        let shown = &mut self.shown;
+        let sessions = shown.files.entry(fid).or_default();
+        let told = sessions.entry(session).or_insert(Told { stamp, at: now });
+        shown.order.remove(&(told.at, fid, session));
+        shown.order.insert((now, fid, session));
+        (told.stamp, told.at) = (told.stamp.max(stamp), now);
+    }
+
+    /// Before this one's size is set, others who were told it drop that.
+    pub(super) fn need_shown(&self, waiting: &Waiting, fid: Fid, needs: &mut Vec<Need>) {
+        let told = self.shown.files.get(&fid).into_iter().flatten();
+        for (&session, _) in told.filter(|(session, _)| **session != waiting.session) {
+            let held = self.holder(session, fid);
+            if held.is_none_or(|holder| holder.right == Right::None) {
+                let what = What::Keep(Right::None);
+                needs.push(Need { session, fid, what });
+            }
+        }
+    }
+
+    /// Who does not answer, though it was asked long ago, is waited for no more. If it is silent
+    /// altogether, its programs cannot be told the new size either.
+    pub(super) fn tick_shown(&mut self, step: &mut Step<'_, impl Disk>) {
+        let patience = self.options.lease_ns / 4;
+        let asked = self.waiting.values().flat_map(|waiting| &waiting.asked);
+        let late = asked.filter(|(_, since)| step.now >= **since + patience);
+        let late: BTreeSet<(SessionId, Fid)> = late.map(|(of, _)| *of).collect();
+        for (session, fid) in late {
+            if self.shown.forget(fid, session, |_| true) {
+                self.recheck(step, fid);
+            }
+        }
+    }
+
+    /// A client has nothing of this file any more, and asks again for what it had asked before.
+    pub(super) fn unshow(&mut self, session: SessionId, fid: Fid, stamp: u64) {
+        self.shown.forget(fid, session, |told| told.stamp < stamp);
+    }
+}
