@@ -1,7 +1,7 @@
 //! The handler behind `Mount`. One directory of regular files, node ids never used again. Names
 //! with a meaning: creating `held…` waits until `release_held`, as does the question for attributes
-//! after `hold_attributes`; looking up `panic` panics, `forgotten` drops the reply, `deadlock` notifies
-//! on the serving thread.
+//! after `hold_attributes`; looking up `panic` panics, `forgotten` drops the reply, `deadlock`
+//! notifies on the serving thread.
 
 use super::PATIENCE;
 use std::collections::BTreeMap;

@@ -66,8 +66,8 @@ impl Loose {
         self.order.push_back((told.at, key));
     }
 
-    /// A thread asks for something: it has taken in what it was told before. What the kernel asks for
-    /// in the background, though, a thread may have caused before that.
+    /// A thread asks for something: it has taken in what it was told before. What the kernel asks
+    /// for in the background, though, a thread may have caused before that.
     pub(super) fn proved(&mut self, thread: u32, call: &Call) {
         let background = matches!(
             call,
@@ -139,12 +139,11 @@ impl Client {
         }
         let seeking = self.loose.of(step.now, fid).any(|told| told.seeks);
         let node = self.node(fid);
-        if locked {
-            if let Some(drain) = node.drain.as_mut()
-                && let Phase::Settling(_, turn) = &mut drain.phase
-            {
-                *turn = None;
-            }
+        if locked
+            && let Some(drain) = node.drain.as_mut()
+            && let Phase::Settling(_, turn) = &mut drain.phase
+        {
+            *turn = None;
         }
         if !seeking || node.asking > 0 || turn.is_some() {
             return seeking;

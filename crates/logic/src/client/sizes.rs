@@ -249,8 +249,8 @@ impl Client {
     }
 
     /// A question is asked once more. A look-up may be the second one of a rename, which has a name
-    /// of another directory in hand; if that is barred, the name may have moved since the look-up was
-    /// first asked for: what is in hand must be let go before anything is looked up anew.
+    /// of another directory in hand; if that is barred, the name may have moved since the look-up
+    /// was first asked for: what is in hand must be let go before anything is looked up anew.
     fn ask_anew(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         let call = self.calls.get(&ticket).map(|running| &running.call);
         if matches!(call, Some(Call::Op(Op::Lookup { .. }))) && self.bars.any() {
@@ -259,8 +259,8 @@ impl Client {
         self.start(step, ticket);
     }
 
-    /// The kernel is dropping pages of this one. Would it be told a size that has grown now, by which
-    /// a read then goes, it would show zeros behind the older end: the question waits.
+    /// The kernel is dropping pages of this one. Would it be told a size that has grown now, by
+    /// which a read then goes, it would show zeros behind the older end: the question waits.
     pub(super) fn waits_for_drop(&mut self, fid: Fid, ticket: Ticket) -> bool {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return false;

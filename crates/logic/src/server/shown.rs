@@ -6,8 +6,8 @@
 //! is asked, as if it held a right: its kernel is told to throw away what is still on its way.
 //!
 //! What was told is a sign of that only, and no right: it keeps nobody from being granted anything.
-//! Nor is an answer waited for long: who sets the size may hold the file, and not be able to answer a
-//! recall himself before he knows how long it is. It must not be fenced for a machine that is mute.
+//! Nor is an answer waited for long: who sets the size may hold the file, and not be able to answer
+//! a recall himself before he knows how long it is. It must not be fenced for a machine that is mute.
 
 use super::api::Disk;
 use super::needs::Need;
