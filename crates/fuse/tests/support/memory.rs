@@ -167,7 +167,8 @@ impl Memory {
     fn attributes(&self, node: u64, reply: Reply) {
         let mut state = self.state.lock().unwrap();
         let Some(attr) = state.attr(node) else {
-            return drop(reply.error(Errno::STALE));
+            reply.error(Errno::STALE);
+            return;
         };
         let attr = AttrOut::new(attr, FOREVER);
         if state.holding.take_if(|held| *held == node).is_some() {

@@ -37,11 +37,6 @@ impl Bars {
     pub(super) fn holds(&self, dir: Fid) -> bool {
         self.dirs.contains_key(&dir)
     }
-
-    /// Is any directory barred?
-    pub(super) fn any(&self) -> bool {
-        !self.dirs.is_empty()
-    }
 }
 
 impl Client {

@@ -16,7 +16,7 @@ use super::node::{Node, Phase, Range};
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Fid, Kind, Op, Refusal, RequestId, Time};
+use wire::{Attr, Fid, Kind, Op, RequestId, Time};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// How long a question or an answer may be on its way between the kernel and the client.
@@ -243,20 +243,9 @@ impl Client {
         }
         let outrun = node.pages && id <= node.sizes.paged && attr.size < node.sizes.pages;
         if recalled || outrun {
-            self.ask_anew(step, ticket);
+            self.start(step, ticket);
         }
         recalled || outrun
-    }
-
-    /// A question is asked once more. A look-up may be the second one of a rename, which has a name
-    /// of another directory in hand; if that is barred, the name may have moved since the look-up
-    /// was first asked for: what is in hand must be let go before anything is looked up anew.
-    fn ask_anew(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        let call = self.calls.get(&ticket).map(|running| &running.call);
-        if matches!(call, Some(Call::Op(Op::Lookup { .. }))) && self.bars.any() {
-            return self.finish(step, ticket, Done::Refused(Refusal::Stale));
-        }
-        self.start(step, ticket);
     }
 
     /// The kernel is dropping pages of this one. Would it be told a size that has grown now, by

@@ -7,7 +7,7 @@
 //!
 //! What was told is a sign of that only, and no right: it keeps nobody from being granted anything.
 //! Nor is an answer waited for long: who sets the size may hold the file, and not be able to answer
-//! a recall himself before he knows how long it is. It must not be fenced for a machine that is mute.
+//! a recall himself before he knows how long it is. It must not be fenced because another is mute.
 
 use super::api::Disk;
 use super::needs::Need;
