@@ -1,5 +1,5 @@
 # The commands of this repository. Each needs only what it installs itself, and Rust.
-.PHONY: help up down build test demo soak clean
+.PHONY: help up down build test conformance demo soak clean
 
 CARGO = cargo
 ARIEL = target/release/ariel
@@ -9,6 +9,7 @@ help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
+	@echo 'make conformance  the suites of others in their long forms: 200,000 operations of fsx'
 	@echo 'make demo   two mounts and real programs: a C build, git, sqlite, tar'
 	@echo 'make soak   the long tests: a minute of contention each, then simulated worlds until'
 	@echo '           Ctrl-C (make soak FIRST=N: from seed N on; else from a random one)'
@@ -30,10 +31,14 @@ down:
 	$(ARIEL) down --data $(CELL)/data
 
 test:
-	@tools/setup
+	@tools/setup suites
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+conformance: build
+	@tools/setup suites
+	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- suites
 
 demo: build
 	@tools/setup

@@ -27,6 +27,7 @@ mod killed;
 mod mmap;
 mod real;
 mod restart;
+mod suites;
 mod timed;
 mod torture;
 mod warm;

@@ -17,7 +17,7 @@ pub use process::{ariel, run, text};
 pub use scratch::Scratch;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Both "mounts" are one local directory: the check of the tests themselves.
@@ -76,6 +76,18 @@ pub fn has_program(test: &str, program: &str) -> bool {
     let found = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
     if !found {
         skipped(test, &format!("{program} is missing; run tools/setup"));
+    }
+    found
+}
+
+/// A suite that others wrote. `make test` installs it, so its absence in CI is a failure.
+pub fn suite(test: &str, program: &str) -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
+    let path = target.map(|dir| dir.join("suites/bin").join(program));
+    let found = path.filter(|path| path.is_file());
+    if found.is_none() {
+        let why = format!("{program} is missing; run tools/setup suites");
+        skipped(test, &why);
     }
     found
 }
