@@ -11,7 +11,7 @@ use logic::server::{Conn, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use store::Keep;
-use wire::{Fid, Time, ToServer};
+use wire::{Fid, SessionId, Time, ToServer};
 
 /// The server's machine and disk.
 pub(crate) struct ServerRoom {
@@ -22,6 +22,8 @@ pub(crate) struct ServerRoom {
     outputs: RefCell<Vec<Output>>,
     pub(crate) disk: RefCell<DiskRoom>,
     boots: Cell<u64>,
+    /// Sessions that the last run had fenced when it stopped, and had told nobody.
+    fencing: RefCell<Vec<SessionId>>,
     tick_at: Cell<Option<Time>>,
 }
 
@@ -34,6 +36,7 @@ impl ServerRoom {
             outputs: RefCell::default(),
             disk: RefCell::new(disk),
             boots: Cell::new(0),
+            fencing: RefCell::default(),
             tick_at: Cell::new(None),
         }
     }
@@ -85,6 +88,12 @@ impl ServerRoom {
         world.trace(|| format!("server starts, knows {known:?}"));
         if !known.is_empty() {
             world.meet(Rare::RestartKnown.bit());
+        }
+        // What it could not write out may have come to the disk all the same.
+        for session in self.fencing.take() {
+            if !known.contains(&session) {
+                world.on_fenced(session);
+            }
         }
         let now = self.clock.shows(world.sched.now());
         let server = Server::new(self.options.clone(), now, epoch, root, known);
@@ -152,7 +161,11 @@ impl ServerRoom {
         };
         if let Err(why) = written {
             // Not one of these may be carried out: what they tell of could be lost.
-            outputs.clear();
+            let fenced = outputs.drain(..).filter_map(|output| match output {
+                Output::Event(Event::Fenced { session }) => Some(session),
+                _ => None,
+            });
+            self.fencing.borrow_mut().extend(fenced);
             self.outputs.replace(outputs);
             return self.stop(world, why);
         }
