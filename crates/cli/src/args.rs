@@ -1,7 +1,9 @@
 //! The command line.
 
+mod bench;
 mod sim;
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use sim::{SimArgs, SimSize};
 
 use crate::failure::{Failure, NOT_RUN};
@@ -54,6 +56,8 @@ pub(crate) enum Command {
     Sim(SimArgs),
     /// Judge mounts of any file system: do programs see what they would see on one machine?
     Torture(TortureArgs),
+    /// Measure a mount beside a local directory
+    Bench(BenchArgs),
     /// One process of `torture`
     #[command(name = "__torture-worker", hide = true)]
     TortureWorker(TortureWorkerArgs),

@@ -1,10 +1,10 @@
-//! A cell to torture: a server and its mounts, in a directory of their own, that can be killed.
+//! A cell to try things on: a server and its mounts, in a directory of their own, that can be
+//! killed.
 //!
 //! Guarantees: what is started here is ended here, in order, whatever comes out; a kill is over
 //! when what was killed works again; nothing is removed through a mount. Who ends the cell
 //! also has its store checked.
 
-use crate::args::Cache;
 use crate::child::wait_within;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
@@ -99,82 +99,101 @@ impl Drop for Daemon {
 }
 
 /// The cell.
-pub(super) struct Cell {
+pub(crate) struct Cell {
     dir: PathBuf,
-    cache: Cache,
     addr: String,
     server: Daemon,
-    mounts: Vec<(PathBuf, Daemon)>,
+    mounts: Vec<Mount>,
+}
+
+/// One of its mounts.
+struct Mount {
+    point: PathBuf,
+    /// How it is mounted: flags of `ariel mount`.
+    how: Vec<OsString>,
+    daemon: Daemon,
 }
 
 impl Cell {
-    /// Starts a server and so many mounts, below a directory that is made for them.
-    pub(super) fn start(dir: &Path, count: u32, cache: Cache) -> Result<Cell, String> {
+    /// Starts a server and mounts with these flags, below a directory that is made for them.
+    pub(crate) fn start(dir: &Path, mounts: &[Vec<OsString>]) -> Result<Cell, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
         std::fs::create_dir(dir).map_err(failed)?;
         let (server, addr) = serve(dir, "127.0.0.1:0")?;
         let mut cell = Cell {
             dir: dir.to_owned(),
-            cache,
             addr,
             server,
             mounts: Vec::new(),
         };
-        for number in 1..=count {
+        for (number, how) in (1..).zip(mounts) {
             let point = dir.join(format!("mount-{number}"));
             std::fs::create_dir(&point).map_err(failed)?;
-            let mount = cell.mount(&point)?;
-            cell.mounts.push((point, mount));
+            let daemon = cell.mount(&point, how)?;
+            let how = how.clone();
+            cell.mounts.push(Mount { point, how, daemon });
         }
         Ok(cell)
     }
 
     /// The mount points.
-    pub(super) fn mounts(&self) -> Vec<PathBuf> {
-        self.mounts.iter().map(|(point, _)| point.clone()).collect()
+    pub(crate) fn mounts(&self) -> Vec<PathBuf> {
+        let points = self.mounts.iter().map(|mount| mount.point.clone());
+        points.collect()
     }
 
-    fn mount(&self, point: &Path) -> Result<Daemon, String> {
-        let arguments: Vec<OsString> = vec![
+    fn mount(&self, point: &Path, how: &[OsString]) -> Result<Daemon, String> {
+        let mut arguments: Vec<OsString> = vec![
             "mount".into(),
             self.addr.as_str().into(),
             point.into(),
             "--foreground".into(),
-            "--cache".into(),
-            self.cache.to_string().into(),
         ];
+        arguments.extend_from_slice(how);
         let what = format!("the mount at {}", point.display());
         let log = point.with_extension("log");
         Daemon::start(&what, &arguments, &log).map(|(daemon, _)| daemon)
     }
 
     /// Kills the server and starts it again.
-    pub(super) fn kill_server(&mut self) -> Result<(), String> {
+    pub(crate) fn kill_server(&mut self) -> Result<(), String> {
         self.server.kill()?;
         self.server = serve(&self.dir, &self.addr)?.0;
         Ok(())
     }
 
     /// Kills the client behind a mount point and mounts again.
-    pub(super) fn kill_client(&mut self, point: &Path) -> Result<(), String> {
-        let known = self.mounts.iter().position(|(known, _)| known == point);
-        let at = known.ok_or_else(|| format!("{} is no mount of the cell", point.display()))?;
-        self.mounts[at].1.kill()?;
+    pub(crate) fn kill_client(&mut self, point: &Path) -> Result<(), String> {
+        let at = self.at(point)?;
+        self.mounts[at].daemon.kill()?;
         // Its guard takes it away.
         match fuse::mount::await_gone(point, END) {
             Ok(true) => {}
             Ok(false) => return Err(format!("{} stays mounted after a kill", point.display())),
             Err(error) => return Err(format!("the table of mounts cannot be read: {error}")),
         }
-        self.mounts[at].1 = self.mount(point)?;
+        self.mounts[at].daemon = self.mount(point, &self.mounts[at].how)?;
         Ok(())
     }
 
+    /// Takes a mount away in order and mounts again.
+    pub(crate) fn remount(&mut self, point: &Path) -> Result<(), String> {
+        let at = self.at(point)?;
+        self.mounts[at].daemon.stop()?;
+        self.mounts[at].daemon = self.mount(point, &self.mounts[at].how)?;
+        Ok(())
+    }
+
+    fn at(&self, point: &Path) -> Result<usize, String> {
+        let known = self.mounts.iter().position(|mount| mount.point == point);
+        known.ok_or_else(|| format!("{} is no mount of the cell", point.display()))
+    }
+
     /// Ends everything in order and checks the store; all that was not in order.
-    pub(super) fn end(mut self) -> Vec<String> {
+    pub(crate) fn end(mut self) -> Vec<String> {
         let mut faults = Vec::new();
-        for (_, mount) in &mut self.mounts {
-            faults.extend(mount.stop().err());
+        for mount in &mut self.mounts {
+            faults.extend(mount.daemon.stop().err());
         }
         faults.extend(self.server.stop().err());
         match store::fsck(&self.data()) {
@@ -193,7 +212,7 @@ impl Cell {
 }
 
 /// Removes the directory of a cell that has ended, unless something is still mounted in it.
-pub(super) fn remove(dir: &Path) -> std::io::Result<()> {
+pub(crate) fn remove(dir: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         if path.extension().is_none() && !path.ends_with("data") {
@@ -206,10 +225,10 @@ pub(super) fn remove(dir: &Path) -> std::io::Result<()> {
 
 /// The cell as several threads see it: who kills, who ends it, and who was asked to end early.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Mutex<Option<Cell>>>);
+pub(crate) struct Shared(Arc<Mutex<Option<Cell>>>);
 
 impl Shared {
-    pub(super) fn new(cell: Cell) -> Shared {
+    pub(crate) fn new(cell: Cell) -> Shared {
         Shared(Arc::new(Mutex::new(Some(cell))))
     }
 
@@ -218,7 +237,7 @@ impl Shared {
     }
 
     /// Does something to the cell while it lives.
-    pub(super) fn with(
+    pub(crate) fn with(
         &self,
         work: impl FnOnce(&mut Cell) -> Result<(), String>,
     ) -> Result<(), String> {
@@ -227,7 +246,7 @@ impl Shared {
     }
 
     /// Ends the cell, or waits until somebody else has.
-    pub(super) fn end(&self) -> Vec<String> {
+    pub(crate) fn end(&self) -> Vec<String> {
         let mut cell = self.lock();
         cell.take().map(Cell::end).unwrap_or_default()
     }

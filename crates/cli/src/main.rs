@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
+mod cell;
 mod child;
 mod control;
 mod daemon;
@@ -62,6 +64,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Tokens(args) => status::tokens(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Torture(args) => torture::torture(&args),
         Command::TortureWorker(args) => torture::worker(&args),
         Command::Guard(args) => guard::guard(&args),

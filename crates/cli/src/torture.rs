@@ -1,11 +1,9 @@
 //! `ariel torture`: the command line of crate `torture`, its clock and its worker processes.
 
-mod cell;
-
 use crate::args::{TortureArgs, TortureWorkerArgs, Victim};
+use crate::cell::{self, Cell, Shared};
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
-use cell::{Cell, Shared};
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
@@ -105,7 +103,8 @@ fn start_cell(
     dir: &Path,
     count: u32,
 ) -> Result<(Shared, Vec<PathBuf>), Failure> {
-    let started = Cell::start(dir, count, args.cache);
+    let how = vec!["--cache".into(), args.cache.to_string().into()];
+    let started = Cell::start(dir, &vec![how; count as usize]);
     let cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.
         let _ = cell::remove(dir);

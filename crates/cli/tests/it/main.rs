@@ -15,6 +15,7 @@
 mod append;
 mod basics;
 mod basics_more;
+mod bench;
 mod cli;
 mod cli_daemons;
 mod contention;

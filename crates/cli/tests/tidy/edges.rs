@@ -4,12 +4,12 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 10] = [
-    "wire", "logic", "store", "net", "server", "client", "fuse", "sim", "torture", "cli",
+const CRATES: [&str; 11] = [
+    "wire", "logic", "store", "net", "server", "client", "fuse", "sim", "torture", "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ("fuse", &["wire", "client"]),
     ("sim", &["wire", "logic", "store"]),
     ("torture", &[]),
+    ("bench", &[]),
     ("cli", &CRATES),
 ];
 

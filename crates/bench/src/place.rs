@@ -1,0 +1,74 @@
+//! Where a measure is taken: a directory of one side, and how to make its caches forget.
+
+use std::io;
+use std::path::Path;
+
+/// Nanoseconds of a monotonic clock.
+pub type Clock = fn() -> u64;
+
+/// Takes a mount away, which writes everything back, and mounts it again.
+pub type Fresh<'a> = dyn FnMut(&Path) -> io::Result<()> + 'a;
+
+/// A measure goes on until it has taken this long.
+const LEAST_NS: u64 = 250_000_000;
+
+/// One side.
+pub(crate) struct At<'a> {
+    /// A directory of its own, kept between the measures.
+    pub(crate) dir: &'a Path,
+    pub(crate) clock: Clock,
+    /// Writes everything back and, on a mount, makes this machine forget all of it.
+    pub(crate) fresh: &'a mut dyn FnMut() -> io::Result<()>,
+    pub(crate) sizes: Sizes,
+}
+
+/// How much is measured with.
+#[derive(Clone, Debug)]
+pub(crate) struct Sizes {
+    /// Small files.
+    pub(crate) files: u32,
+    /// Bytes of the large file.
+    pub(crate) large_bytes: u64,
+    /// A tree of C sources and how it is built.
+    pub(crate) project: Option<(std::path::PathBuf, String)>,
+}
+
+impl At<'_> {
+    /// How long this takes, s.
+    pub(crate) fn seconds(&self, work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
+        let begin = (self.clock)();
+        work()?;
+        Ok((self.clock)().saturating_sub(begin).max(1) as f64 / 1e9)
+    }
+
+    /// How many per second, when each pass does so many: passes until it has taken long enough.
+    pub(crate) fn rate(
+        &self,
+        each: u64,
+        mut pass: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<f64> {
+        let begin = (self.clock)();
+        let mut passes = 0;
+        loop {
+            pass()?;
+            passes += 1;
+            let took = (self.clock)().saturating_sub(begin).max(1);
+            if took >= LEAST_NS {
+                return Ok((each * passes) as f64 / (took as f64 / 1e9));
+            }
+        }
+    }
+
+    /// The same, once everything has been asked for before: twice, since reading may make a kernel
+    /// ask for the time of access once more.
+    pub(crate) fn warm_rate(
+        &self,
+        each: u64,
+        mut pass: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<f64> {
+        for _ in 0..2 {
+            pass()?;
+        }
+        self.rate(each, pass)
+    }
+}

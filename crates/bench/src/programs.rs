@@ -1,0 +1,96 @@
+//! Real programs: the time that they take, s.
+
+use crate::place::At;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Lines of 50 bytes that are sorted.
+const LINES: u64 = 4_000_000;
+
+/// Runs a program that must succeed; what it says is not looked at.
+fn run(command: &mut Command) -> io::Result<()> {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let output = quiet.stderr(Stdio::piped()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+    Err(io::Error::other(format!("{command:?}: {last}")))
+}
+
+/// `sort` with temporary files on the side that is measured.
+pub(crate) fn sort(at: &mut At<'_>) -> io::Result<Vec<f64>> {
+    let (lines, sorted) = (at.dir.join("lines"), at.dir.join("sorted"));
+    if !lines.exists() {
+        let mut out = BufWriter::new(File::create(&lines)?);
+        for n in 0..LINES {
+            // Multiplied by an odd number: all different, in no order.
+            let word = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            writeln!(out, "{word:016x} a line that is to be sorted {n:08}")?;
+        }
+        out.flush()?;
+    }
+    (at.fresh)()?;
+    let mut command = Command::new("sort");
+    command.env("LC_ALL", "C").args(["-S", "16M", "-T"]);
+    command.arg(at.dir).arg("-o").arg(&sorted).arg(&lines);
+    let seconds = at.seconds(|| run(&mut command))?;
+    fs::remove_file(sorted)?;
+    Ok(vec![seconds])
+}
+
+/// The phases of the Andrew benchmark (Howard and others, "Scale and performance in a distributed
+/// file system", section 2.3): make directories and copy, stat everything, read everything, build.
+pub(crate) fn andrew(at: &mut At<'_>) -> io::Result<Vec<f64>> {
+    let Some((project, build)) = at.sizes.project.clone() else {
+        let cure = "it needs a C project: --project DIR";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, cure));
+    };
+    (at.fresh)()?;
+    let copy = at.dir.join("project");
+    let seconds = at.seconds(|| {
+        copy_tree(&project, &copy)?;
+        walk(&copy, &|path| fs::symlink_metadata(path).map(drop))?;
+        walk(&copy, &|path| {
+            if path.is_file() {
+                fs::read(path)?;
+            }
+            Ok(())
+        })?;
+        run(Command::new("sh").arg("-c").arg(&build).current_dir(&copy))
+    })?;
+    fs::remove_dir_all(copy)?;
+    Ok(vec![seconds])
+}
+
+/// Does something to everything below a directory.
+fn walk(dir: &Path, act: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = entry.path();
+        act(&path)?;
+        if entry.file_type()?.is_dir() {
+            walk(&path, act)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_tree(&entry.path(), &to)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path())?, to)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}

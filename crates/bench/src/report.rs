@@ -1,0 +1,254 @@
+//! The figures of a run, for people and for programs.
+
+use crate::measure::{Line, Wish};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What one line of the table is about.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Its name, as for `--only`.
+    pub name: &'static str,
+    /// What is measured.
+    pub what: &'static str,
+    /// Unit of `local` and `mount`.
+    pub unit: &'static str,
+    /// Is more of it better?
+    pub rises: bool,
+    /// What the wishes are about: `ratio`, `value`, or `value or local`.
+    pub wish: &'static str,
+    /// What it should be at least; at most, where less is better.
+    pub least: f64,
+    /// What is aimed at.
+    pub aim: f64,
+    /// Each round's figure of the local directory; empty: it has none.
+    pub local: Vec<f64>,
+    /// Each round's figure of the mount.
+    pub mount: Vec<f64>,
+}
+
+/// A run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// How often each measure was taken.
+    pub rounds: u32,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// Measures that were not taken, and why.
+    pub not_taken: Vec<(String, String)>,
+}
+
+/// The middle one, or the mean of the two in the middle.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+    }
+}
+
+impl Figure {
+    pub(crate) fn new(line: &Line) -> Self {
+        let (wish, least, aim) = match line.wish {
+            Wish::Ratio(least, aim) => ("ratio", least, aim),
+            Wish::Value(least, aim) => ("value", least, aim),
+            Wish::ValueOrLocal(least, aim) => ("value or local", least, aim),
+        };
+        Self {
+            name: line.name,
+            what: line.what,
+            unit: line.unit.name(),
+            rises: line.unit.rises(),
+            wish,
+            least,
+            aim,
+            local: Vec::new(),
+            mount: Vec::new(),
+        }
+    }
+
+    /// The ratio of the mount's figure to the local one: the median of the rounds.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        let pairs = self.mount.iter().zip(&self.local);
+        median(
+            &pairs
+                .map(|(mount, local)| mount / local)
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    /// Does it come up to this wish?
+    fn reaches(&self, wish: f64) -> bool {
+        let reaches = |figure: f64, wish: f64| match self.rises {
+            true => figure >= wish,
+            false => figure <= wish,
+        };
+        let value = median(&self.mount).is_some_and(|value| reaches(value, wish));
+        let ratio = |wish| self.ratio().is_some_and(|ratio| reaches(ratio, wish));
+        match self.wish {
+            "ratio" => ratio(wish),
+            "value" => value,
+            _ => value || ratio(1.0),
+        }
+    }
+
+    /// Is it as good as it must be?
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.reaches(self.least)
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.reaches(self.aim), self.is_met()) {
+            (true, _) => "aim",
+            (false, true) => "ok",
+            (false, false) => "BELOW",
+        }
+    }
+}
+
+/// A figure in four digits or so.
+fn short(value: f64) -> String {
+    match value.abs() {
+        big if big >= 100.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+impl Report {
+    /// Are all figures as good as they must be?
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        self.not_taken.is_empty() && self.figures.iter().all(Figure::is_met)
+    }
+
+    /// Everything, the raw figures with it.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data can be written as JSON")
+    }
+
+    /// A table, with the medians.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!(
+            "{:<44} {:>5} {:>10} {:>10} {:>6} {:>15} {:>8} {:>8}\n",
+            "", "unit", "local", "mount", "ratio", "of the rounds", "least", "aim"
+        );
+        for figure in &self.figures {
+            let cell = |value: Option<f64>| value.map_or("-".to_owned(), short);
+            let rounds = spread(figure).unwrap_or_default();
+            let _ = writeln!(
+                out,
+                "{:<44} {:>5} {:>10} {:>10} {:>6} {:>15} {:>8} {:>8}  {}",
+                format!("{}: {}", figure.name, figure.what),
+                figure.unit,
+                cell(median(&figure.local)),
+                cell(median(&figure.mount)),
+                cell(figure.ratio()),
+                rounds,
+                wish(figure, figure.least),
+                wish(figure, figure.aim),
+                figure.verdict()
+            );
+        }
+        for (name, why) in &self.not_taken {
+            let _ = writeln!(out, "{name}: not measured: {why}");
+        }
+        let _ = writeln!(
+            out,
+            "Medians of {} rounds. Ratios are mount to local: of rates (at least), of times (at most).",
+            self.rounds
+        );
+        out
+    }
+}
+
+/// The smallest and the largest ratio.
+fn spread(figure: &Figure) -> Option<String> {
+    let pairs = figure.mount.iter().zip(&figure.local);
+    let ratios: Vec<f64> = pairs.map(|(mount, local)| mount / local).collect();
+    let least = ratios.iter().copied().min_by(f64::total_cmp)?;
+    let most = ratios.iter().copied().max_by(f64::total_cmp)?;
+    Some(format!("{}..{}", short(least), short(most)))
+}
+
+/// A wish, with an `x` where it is one about the ratio.
+fn wish(figure: &Figure, wish: f64) -> String {
+    match figure.wish {
+        "ratio" => format!("{}x", short(wish)),
+        _ => short(wish),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Unit;
+
+    fn figure(unit: Unit, wish: Wish, local: &[f64], mount: &[f64]) -> Figure {
+        let line = Line {
+            name: "x",
+            what: "something",
+            unit,
+            wish,
+        };
+        Figure {
+            local: local.to_vec(),
+            mount: mount.to_vec(),
+            ..Figure::new(&line)
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_rounds_ratios() {
+        // A round in which the whole machine was slow has the ratio of the others.
+        let of = figure(
+            Unit::PerSecond,
+            Wish::Ratio(0.5, 0.9),
+            &[100.0, 10.0, 100.0],
+            &[60.0, 6.0, 90.0],
+        );
+        assert_eq!(of.ratio(), Some(0.6));
+        assert_eq!(of.verdict(), "ok");
+    }
+
+    #[test]
+    fn less_time_is_better_and_more_rate() {
+        let wish = Wish::Ratio(1.4, 1.1);
+        let time = |mount| figure(Unit::Seconds, wish, &[10.0], &[mount]).verdict();
+        assert_eq!((time(10.0), time(13.0), time(15.0)), ("aim", "ok", "BELOW"));
+        let wish = Wish::Value(300.0, 400.0);
+        let rate = |mount| figure(Unit::Megabytes, wish, &[], &[mount]).verdict();
+        assert_eq!(
+            (rate(500.0), rate(300.0), rate(1.0)),
+            ("aim", "ok", "BELOW")
+        );
+    }
+
+    #[test]
+    fn a_slow_disk_excuses_a_mount_that_is_as_fast() {
+        let wish = Wish::ValueOrLocal(1000.0, 1000.0);
+        let of = |local, mount| figure(Unit::Megabytes, wish, &[local], &[mount]).is_met();
+        assert!(of(2000.0, 1500.0) && of(200.0, 210.0) && !of(2000.0, 900.0));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_told_and_not_met() {
+        let report = Report {
+            not_taken: vec![("andrew".to_owned(), "it needs a C project".to_owned())],
+            ..Report::default()
+        };
+        assert!(!report.is_met());
+        assert!(
+            report
+                .text()
+                .contains("andrew: not measured: it needs a C project")
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! Takes the measures, round by round, and collects the figures.
+
+use crate::measure::{MEASURES, Measure, Side};
+use crate::place::{At, Clock, Fresh, Sizes};
+use crate::report::{Figure, Report};
+use rustix::fs::{Mode, OFlags, open, syncfs};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The mounts that are measured: of one tree.
+#[derive(Clone, Debug)]
+pub struct Mounted {
+    /// One to which opens are announced.
+    pub announced: PathBuf,
+    /// One to which they are not.
+    pub silent: Option<PathBuf>,
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A local directory.
+    pub local: PathBuf,
+    /// The mounts.
+    pub mounted: Mounted,
+    /// How often each measure is taken on each side.
+    pub rounds: u32,
+    /// Only the measures with one of these names; empty: all.
+    pub only: Vec<String>,
+    /// How many small files, and names.
+    pub files: u32,
+    /// Bytes of the large file.
+    pub large_bytes: u64,
+    /// C sources, and the command that builds them.
+    pub project: Option<(PathBuf, String)>,
+}
+
+/// How far it is.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    /// Which figure is being measured.
+    pub name: &'static str,
+    /// Measures that have been taken, and how many there are.
+    pub taken: (u32, u32),
+}
+
+/// What a run needs of the outside.
+pub struct Outside<'a> {
+    /// The clock.
+    pub clock: Clock,
+    /// Mounts again; `None`: it cannot be done.
+    pub fresh: Option<&'a mut Fresh<'a>>,
+    /// Is told how far it is; false ends the run.
+    pub progress: &'a mut dyn FnMut(&Progress) -> bool,
+}
+
+/// The names of all figures.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    let lines = MEASURES.iter().flat_map(|measure| measure.lines);
+    lines.map(|line| line.name).collect()
+}
+
+/// Takes all measures. What is made for them is removed again.
+///
+/// # Errors
+/// A directory cannot be made or removed; a name is not known. That one measure cannot be taken is
+/// no error: the report says so.
+pub fn run(options: &Options, mut outside: Outside<'_>) -> io::Result<Report> {
+    let known = names();
+    if let Some(name) = options
+        .only
+        .iter()
+        .find(|name| !known.contains(&name.as_str()))
+    {
+        let what = format!(
+            "no measure is called {name}: choose from {}",
+            known.join(", ")
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let own = format!("bench-{}", std::process::id());
+    let (local, mount) = (
+        options.local.join(&own),
+        options.mounted.announced.join(&own),
+    );
+    fs::create_dir(&local)?;
+    let made = fs::create_dir(&mount);
+    let report = made.and_then(|()| take_all(options, &own, &mut outside));
+    let removed = [&local, &mount].map(fs::remove_dir_all);
+    let report = report?;
+    removed.into_iter().collect::<io::Result<()>>()?;
+    Ok(report)
+}
+
+fn wanted(options: &Options, measure: &Measure) -> bool {
+    let named = |name: &str| options.only.iter().any(|only| only == name);
+    options.only.is_empty() || measure.lines.iter().any(|line| named(line.name))
+}
+
+fn take_all(options: &Options, own: &str, outside: &mut Outside<'_>) -> io::Result<Report> {
+    let mut report = Report {
+        rounds: options.rounds,
+        ..Report::default()
+    };
+    let measures: Vec<&Measure> = MEASURES
+        .iter()
+        .filter(|measure| wanted(options, measure))
+        .collect();
+    for (index, measure) in (0..).zip(&measures) {
+        let mut figures: Vec<Figure> = measure.lines.iter().map(Figure::new).collect();
+        let mut taken = Ok(());
+        for round in 0..options.rounds {
+            let progress = Progress {
+                name: measure.lines[0].name,
+                taken: (
+                    index * options.rounds + round,
+                    measures.len() as u32 * options.rounds,
+                ),
+            };
+            if !(outside.progress)(&progress) {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "told to end"));
+            }
+            taken = take(options, (own, round), (measure, &mut figures), outside);
+            if taken.is_err() {
+                break;
+            }
+        }
+        match taken {
+            Ok(()) => report.figures.extend(figures),
+            Err(error) => {
+                let names = figures.iter().map(|figure| figure.name.to_owned());
+                report
+                    .not_taken
+                    .extend(names.map(|name| (name, error.to_string())));
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Takes one measure on its sides.
+fn take(
+    options: &Options,
+    (own, round): (&str, u32),
+    (measure, figures): (&Measure, &mut [Figure]),
+    outside: &mut Outside<'_>,
+) -> io::Result<()> {
+    let cannot = |why: &str| Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    let mount = match (measure.side, &options.mounted.silent) {
+        (Side::Silent, Some(silent)) => silent,
+        (Side::Silent, None) => return cannot("it needs a mount with --opens silent"),
+        (Side::Cold, _) if outside.fresh.is_none() => {
+            return cannot("it needs a mount that can be made anew: let the bench start its own");
+        }
+        _ => &options.mounted.announced,
+    };
+    let local = matches!(measure.side, Side::Both | Side::Silent).then_some(&options.local);
+    let mut sides = vec![Some((mount, true)), local.map(|local| (local, false))];
+    if round % 2 == 1 {
+        sides.reverse();
+    }
+    for (root, is_mount) in sides.into_iter().flatten() {
+        let values = take_on(options, (root, own, is_mount), measure, outside)?;
+        for (figure, value) in figures.iter_mut().zip(values) {
+            let side = match is_mount {
+                true => &mut figure.mount,
+                false => &mut figure.local,
+            };
+            side.push(value);
+        }
+    }
+    Ok(())
+}
+
+fn take_on(
+    options: &Options,
+    (root, own, is_mount): (&Path, &str, bool),
+    measure: &Measure,
+    outside: &mut Outside<'_>,
+) -> io::Result<Vec<f64>> {
+    let dir = root.join(own);
+    let again = outside.fresh.as_deref_mut().filter(|_| is_mount);
+    let mut fresh: Box<dyn FnMut() -> io::Result<()> + '_> = match again {
+        Some(again) => Box::new(move || again(root)),
+        None => Box::new(|| sync(&dir)),
+    };
+    let at = &mut At {
+        dir: &dir,
+        clock: outside.clock,
+        fresh: &mut *fresh,
+        sizes: Sizes {
+            files: options.files,
+            large_bytes: options.large_bytes,
+            project: options.project.clone(),
+        },
+    };
+    (measure.take)(at)
+}
+
+/// Everything that was written to this file system is on its disk.
+fn sync(dir: &Path) -> io::Result<()> {
+    let dir = open(dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    Ok(syncfs(dir)?)
+}

@@ -1,0 +1,60 @@
+//! The command line of `ariel bench`.
+
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel bench                                      a server and mounts of it, beside $TMPDIR
+  ariel bench --local /var/tmp --rounds 7 --json figures.json
+  ariel bench --only stat --only open              these measures only
+  ariel bench --project ~/lua --build 'make -j2'   with a build of a C project
+  ariel bench --mount /mnt/a                       a mount that is there, of any file system
+Each measure is taken on the mount and in the local directory in turn; the table has the medians,
+what is wished for at least, and what is aimed at. Takes some minutes, and about 4 GiB of disk.
+Exit code: 0 measured; 1 with --strict, something is below its least; 2 not measured.")]
+pub(crate) struct BenchArgs {
+    /// Local directory to compare with; the store of the bench's own server lies there too
+    /// [default: $TMPDIR, or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) local: Option<PathBuf>,
+    /// Measure this mount instead of starting a server and mounts; what needs a mount made anew is
+    /// left out
+    #[arg(long, value_name = "DIR")]
+    pub(crate) mount: Option<PathBuf>,
+    /// The same tree, mounted with `--opens silent`
+    #[arg(long, value_name = "DIR", requires = "mount")]
+    pub(crate) silent: Option<PathBuf>,
+    /// How often each measure is taken on each side
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Only this measure, by its name in the table; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
+    /// Small files, and names
+    #[arg(long, value_name = "N", default_value_t = 5000,
+          value_parser = clap::value_parser!(u32).range(40..=1_000_000))]
+    pub(crate) files: u32,
+    /// Size of the large file, MiB
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
+    pub(crate) large_mib: u32,
+    /// C sources to be copied and built
+    #[arg(long, value_name = "DIR")]
+    pub(crate) project: Option<PathBuf>,
+    /// How they are built, in the copy
+    #[arg(
+        long,
+        value_name = "CMD",
+        default_value = "make -j2",
+        requires = "project"
+    )]
+    pub(crate) build: String,
+    /// Write all raw figures to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Fail if a figure is below what it should be at least
+    #[arg(long)]
+    pub(crate) strict: bool,
+}

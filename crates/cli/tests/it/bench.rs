@@ -1,0 +1,56 @@
+//! `ariel bench` on a cell of its own.
+
+use crate::harness::{Scratch, ariel, real_system, run, text};
+
+#[test]
+fn a_bench_measures_its_own_cell_and_leaves_nothing() {
+    if !real_system("bench") {
+        return;
+    }
+    let scratch = Scratch::new("bench");
+    let dir = scratch.path();
+    let json = dir.join("figures.json");
+    let mut command = ariel(&[
+        "bench",
+        "--rounds",
+        "2",
+        "--files",
+        "40",
+        "--large-mib",
+        "8",
+    ]);
+    for name in [
+        "stat",
+        "open-silent",
+        "getattr",
+        "first-touch",
+        "cold-read",
+        "create",
+    ] {
+        command.args(["--only", name]);
+    }
+    let output = run(command.arg("--local").arg(dir).arg("--json").arg(&json));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("first touch after mount"), "{table}");
+    let figures = std::fs::read_to_string(&json).unwrap();
+    let figures: serde_json::Value = serde_json::from_str(&figures).unwrap();
+    assert!(
+        figures["not_taken"].as_array().unwrap().is_empty(),
+        "{figures}"
+    );
+    // `getattr` has two figures and `create` five.
+    let lines = figures["figures"].as_array().unwrap();
+    assert_eq!(lines.len(), 4 + 2 + 5, "{figures}");
+    for line in lines {
+        let values = line["mount"].as_array().unwrap();
+        assert_eq!(values.len(), 2, "{line}");
+        assert!(
+            values.iter().all(|value| value.as_f64() > Some(0.0)),
+            "{line}"
+        );
+    }
+    std::fs::remove_file(json).unwrap();
+    let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
