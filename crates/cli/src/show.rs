@@ -37,6 +37,7 @@ pub(crate) fn server_status(status: &Status) -> Value {
         "sessions": status.clients.iter().map(client).collect::<Vec<_>>(),
         "grace": figures.grace,
         "waiting": figures.waiting,
+        "locks": { "held": figures.locks, "waiting": figures.lock_waits },
         "held_bytes": status.held_bytes,
         "store": status.store.as_ref().map(store_status),
         "recalls": figures.recalls,
@@ -109,6 +110,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "outstanding": figures.outstanding,
         "nodes": figures.nodes,
         "opens": figures.opens,
+        "locks": { "held": figures.locks, "waiting": figures.lock_waits },
         "tokens": {
             "shared": figures.shared,
             "exclusive": figures.exclusive,

@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod client;
+pub mod ranges;
 pub mod server;
 
 /// Numbers a call from its beginning to its answer; chosen by the room, never reused.

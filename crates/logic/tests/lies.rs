@@ -106,6 +106,7 @@ impl Cell {
             part,
             holdings,
             unseen,
+            locks: vec![],
         };
         self.says(now, session, message)
     }

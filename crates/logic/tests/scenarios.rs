@@ -18,6 +18,11 @@
 //!     A cut / A connect           the connection ends, what is on its way is lost / a new one
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
 //!     A thread 2                  what A calls from now on is called by this thread; 1 at first
+//!     A lock f 1 shared 0 9 try   owner 1 locks bytes; `exclusive`; `always`, and `wait`: unless
+//!                                 that is for ever; `A unlock f 1 0 9`, `A test f 1 shared 0 9`
+//!     A flock f 1 shared wait     the whole file; `A funlock f 1`; `A close f r 1` closes what it
+//!                                 was locked through
+//!     A interrupt                 the caller of A's oldest call that is not answered
 //!     slow store / synced         the same for the store's syncs
 //!     blind store / seeing store  looking a name up fails, and works again
 //!     hold S>A                    messages of that direction wait (shown as `S .. A`)

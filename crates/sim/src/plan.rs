@@ -149,6 +149,7 @@ impl Plan {
             recall_ns: 60_000 * MS,
             resend_ns: rng.between(of(10, 20), of(90, 200)) * MS,
             linger_ns: rng.between(0, of(60, 300)) * MS,
+            locks: 1000,
             mutant: None,
         };
         let mut plan = Self {

@@ -2,6 +2,7 @@
 //! what breaks a bound of [`crate::limits`]; what follows the message is refused as well.
 
 use crate::limits;
+use crate::lock::{Lock, LockOwner};
 use crate::message::{ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
@@ -10,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +87,23 @@ impl Bounded for Op {
             Self::GetXattr { name, .. } | Self::RemoveXattr { name, .. } => {
                 name.len() <= limits::NAME_BYTES
             }
+            Self::Lock { lock, .. } | Self::TestLock { lock, .. } => lock.within_bounds(),
+            Self::Unlock {
+                owner, first, last, ..
+            } => bytes(*owner, *first, *last),
             _ => true,
         }
+    }
+}
+
+/// Locks of whole files have one range only.
+fn bytes(owner: LockOwner, first: u64, last: u64) -> bool {
+    first <= last && (!owner.is_whole() || (first, last) == (0, u64::MAX))
+}
+
+impl Bounded for Lock {
+    fn within_bounds(&self) -> bool {
+        bytes(self.owner, self.first, self.last)
     }
 }
 
@@ -101,7 +117,9 @@ impl Bounded for ToServer {
                 let groups = request.caller.groups.as_ref().map_or(0, Vec::len);
                 request.id != 0 && groups <= limits::GROUPS && request.op.within_bounds()
             }
-            Self::Reassert { part, .. } => part.0 < part.1,
+            Self::Reassert { part, locks, .. } => {
+                part.0 < part.1 && locks.iter().all(|held| held.lock.within_bounds())
+            }
             _ => true,
         }
     }
@@ -123,6 +141,7 @@ impl Bounded for ToClient {
     fn within_bounds(&self) -> bool {
         match self {
             Self::Reply { reply, .. } => reply.outcome.within_bounds(),
+            Self::Waited { outcome, .. } => outcome.within_bounds(),
             _ => true,
         }
     }

@@ -13,6 +13,7 @@ mod attr;
 mod codec;
 mod ids;
 pub mod limits;
+mod lock;
 mod message;
 mod name;
 mod op;
@@ -23,6 +24,7 @@ mod seed;
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time};
+pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
     Hold, Holding, Origin, Recall, Request, Returned, Right, ToClient, ToServer, Unseen, Violation,
     Welcome, What,

@@ -4,9 +4,10 @@
 
 use crate::attr::Attr;
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
+use crate::lock::HeldLock;
 use crate::name::Name;
 use crate::op::{Caller, Op};
-use crate::outcome::Reply;
+use crate::outcome::{Outcome, Reply};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -190,6 +191,8 @@ pub enum ToServer {
         holdings: Vec<Holding>,
         /// Changes that its callers have not seen answered.
         unseen: Vec<Unseen>,
+        /// Locks that it holds.
+        locks: Vec<HeldLock>,
     },
     /// Renews the lease.
     KeepAlive {
@@ -200,6 +203,11 @@ pub enum ToServer {
     },
     /// Ends the session: everything has been given back.
     Goodbye,
+    /// Answers `Waited`.
+    Heard {
+        /// Which request.
+        request: RequestId,
+    },
 }
 
 /// What a server says.
@@ -241,6 +249,13 @@ pub enum ToClient {
     },
     /// The session is over: the lease ended, or the server does not know it.
     Lost,
+    /// This request for a lock, answered by `Waits` before, waits no more; repeated until `Heard`.
+    Waited {
+        /// Which request.
+        request: RequestId,
+        /// What became of it.
+        outcome: Outcome,
+    },
 }
 
 /// How a peer broke the protocol: the connection ends.
@@ -271,6 +286,7 @@ impl ToServer {
             Self::Reassert { .. } => "Reassert",
             Self::KeepAlive { .. } => "KeepAlive",
             Self::Goodbye => "Goodbye",
+            Self::Heard { .. } => "Heard",
         }
     }
 }
@@ -287,6 +303,7 @@ impl ToClient {
             Self::Noted { .. } => "Noted",
             Self::Reasserted { .. } => "Reasserted",
             Self::Lost => "Lost",
+            Self::Waited { .. } => "Waited",
         }
     }
 }

@@ -2,7 +2,8 @@
 //! each adds what is its own (a ticket, a token, a slot) and none translates.
 
 use crate::attr::{Kind, Set};
-use crate::ids::{Fid, Time};
+use crate::ids::{Fid, RequestId, Time};
+use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -149,6 +150,23 @@ pub enum Op {
     /// Removes what is left of an object that has no name, once nobody has it open. Never sent by a
     /// client. Outcome: `Done`.
     Reap { fid: Fid },
+    /// Outcome: `Locked`.
+    Lock {
+        fid: Fid,
+        lock: Lock,
+        wait: LockWait,
+    },
+    /// Gives up what this owner has locked of these bytes. Outcome: `Locked`.
+    Unlock {
+        fid: Fid,
+        owner: LockOwner,
+        first: u64,
+        last: u64,
+    },
+    /// Which lock is in the way of this one? Outcome: `InTheWay`.
+    TestLock { fid: Fid, lock: Lock },
+    /// The request of this number, for a lock, waits no more. Outcome: `Done`.
+    StopWaiting { request: RequestId },
 }
 
 impl Op {
@@ -175,6 +193,10 @@ impl Op {
             Self::ListXattr { .. } => "ListXattr",
             Self::RemoveXattr { .. } => "RemoveXattr",
             Self::Reap { .. } => "Reap",
+            Self::Lock { .. } => "Lock",
+            Self::Unlock { .. } => "Unlock",
+            Self::TestLock { .. } => "TestLock",
+            Self::StopWaiting { .. } => "StopWaiting",
         }
     }
 
@@ -192,6 +214,17 @@ impl Op {
                 | Self::SetXattr { .. }
                 | Self::RemoveXattr { .. }
                 | Self::Reap { .. }
+        )
+    }
+
+    /// Is it about locks? These are the server's alone: the store never sees them.
+    pub fn locks(&self) -> bool {
+        matches!(
+            self,
+            Self::Lock { .. }
+                | Self::Unlock { .. }
+                | Self::TestLock { .. }
+                | Self::StopWaiting { .. }
         )
     }
 }

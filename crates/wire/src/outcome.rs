@@ -2,6 +2,7 @@
 
 use crate::attr::{Attr, Kind};
 use crate::ids::{Epoch, Fid};
+use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
 use crate::refusal::Refusal;
@@ -104,6 +105,11 @@ pub enum Outcome {
     Value(Vec<u8>),
     /// Done, with nothing to say.
     Done,
+    /// What became of a lock, and when: later epochs name what was done later, whichever answer
+    /// comes first.
+    Locked { locked: Locked, at: Epoch },
+    /// The lock that is in the way; the process of a lock of another machine is 0.
+    InTheWay(Option<Lock>),
 }
 
 /// A right that comes with a reply.

@@ -47,4 +47,10 @@ pub enum Refusal {
     SessionLost,
     /// The caller was interrupted.
     Interrupted,
+    /// Another lock is in the way.
+    Locked,
+    /// To wait for that lock would be to wait for ever.
+    Deadlock,
+    /// The client holds the most locks that it may hold.
+    TooManyLocks,
 }

@@ -189,6 +189,51 @@ fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
     })
 }
 
+/// Ranges that end before they begin, and part of a whole.
+#[test]
+fn locks_of_no_range_are_refused() {
+    let lock = |owner, first, last| Lock {
+        owner,
+        mode: LockMode::Shared,
+        first,
+        last,
+        pid: 1,
+    };
+    let wrong = [
+        lock(LockOwner::Bytes(1), 2, 1),
+        lock(LockOwner::Whole(1), 1, u64::MAX),
+        lock(LockOwner::Whole(1), 0, 9),
+    ];
+    for lock in wrong {
+        let (fid, wait) = (Fid::root(1), LockWait::Never);
+        let Lock {
+            owner, first, last, ..
+        } = lock;
+        let asked = [
+            Op::Lock { fid, lock, wait },
+            Op::TestLock { fid, lock },
+            Op::Unlock {
+                fid,
+                owner,
+                first,
+                last,
+            },
+        ];
+        let asked = asked.map(|op| request(op, 1, Caller::default()));
+        let said = ToServer::Reassert {
+            boot: 1,
+            part: (0, 1),
+            holdings: vec![],
+            unseen: vec![],
+            locks: vec![HeldLock { fid, lock }],
+        };
+        for message in asked.iter().chain([&said]) {
+            let decoded = decode::<ToServer>(&encode(message));
+            assert_eq!(decoded, Err(DecodeError::Bounds), "{message:?}");
+        }
+    }
+}
+
 #[test]
 fn names_that_are_no_names_are_refused() {
     let good = encode(&request(
@@ -269,9 +314,10 @@ fn a_claimed_length_is_not_allocated() {
         part: (0, 1),
         holdings: vec![],
         unseen: vec![],
+        locks: vec![],
     };
     let mut bytes = encode(&reassert);
-    let at = bytes.len() - 2;
+    let at = bytes.len() - 3;
     bytes.splice(
         at..=at,
         [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],

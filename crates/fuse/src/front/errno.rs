@@ -37,6 +37,9 @@ pub(super) const fn of(refusal: Refusal) -> Errno {
         Refusal::CrossVolume => Errno::XDEV,
         Refusal::Damaged | Refusal::Disk | Refusal::SessionLost => Errno::IO,
         Refusal::Interrupted => Errno::INTR,
+        Refusal::Locked => Errno::AGAIN,
+        Refusal::Deadlock => Errno::DEADLK,
+        Refusal::TooManyLocks => Errno::NOLCK,
     }
 }
 
@@ -58,6 +61,9 @@ mod tests {
             (Refusal::NotFound, 2),
             (Refusal::Interrupted, 4),
             (Refusal::Damaged, 5),
+            (Refusal::Locked, 11),
+            (Refusal::Deadlock, 35),
+            (Refusal::TooManyLocks, 37),
             (Refusal::SessionLost, 5),
             (Refusal::Exists, 17),
             (Refusal::CrossVolume, 18),

@@ -62,12 +62,20 @@ impl Tree {
             return; // It was never counted.
         }
         let access = opening.access;
-        self.call(convert::ROOT, Call::Release { fid, access }, |completion| {
-            if completion.done != Done::Nothing {
-                // The client has been stopped.
-                debug!(answer = ?completion.done, "a close was not taken");
-            }
-        });
+        self.call(
+            convert::ROOT,
+            Call::Release {
+                fid,
+                access,
+                handle: opening.handle(),
+            },
+            |completion| {
+                if completion.done != Done::Nothing {
+                    // The client has been stopped.
+                    debug!(answer = ?completion.done, "a close was not taken");
+                }
+            },
+        );
     }
 
     /// Nobody waits for the answer to a close, so it comes first.

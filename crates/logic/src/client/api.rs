@@ -3,7 +3,8 @@
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Caller, Epoch, Fid, Filesystem, Kind, Name, Op, Refusal, Time, ToClient, ToServer,
+    Access, Attr, Caller, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op, Refusal,
+    Time, ToClient, ToServer,
 };
 
 /// Numbers a piece of the cache's memory that holds a block's bytes.
@@ -94,6 +95,8 @@ pub enum Call {
         fid: Fid,
         /// How it was opened.
         access: Access,
+        /// What was locked through it alone is given up.
+        handle: u64,
     },
     /// Reads. `pages`: the kernel may keep the bytes in its page cache. `Read`.
     Read {
@@ -136,6 +139,35 @@ pub enum Call {
     },
     /// Writes everything back, gives everything back and says goodbye. `Nothing`.
     Leave,
+    /// Locks bytes of a file, or all of it. `Nothing` when it is locked.
+    Lock {
+        /// Which.
+        fid: Fid,
+        /// The lock.
+        lock: Lock,
+        /// What if another one is in the way?
+        wait: LockWait,
+        /// Through which descriptor: tells apart what is open at one time.
+        handle: u64,
+    },
+    /// Gives up what is locked of these bytes; all of them at the close by a process. `Nothing`.
+    Unlock {
+        /// Of which file.
+        fid: Fid,
+        /// Whose.
+        owner: LockOwner,
+        /// The first byte.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// Which lock is in the way of this one? `InTheWay`.
+    TestLock {
+        /// Of which file.
+        fid: Fid,
+        /// The lock.
+        lock: Lock,
+    },
 }
 
 /// Where written bytes come from.
@@ -175,6 +207,11 @@ pub enum Input {
         thread: u32,
         /// What.
         call: Call,
+    },
+    /// The caller of a call has been interrupted. If it waits for a lock, it is answered soon.
+    Interrupt {
+        /// Which call.
+        ticket: Ticket,
     },
     /// The kernel gives back this many of the references that `Entry` answers gave it.
     Forget {
@@ -317,6 +354,8 @@ pub enum Done {
     Bytes(Vec<u8>),
     /// Numbers of the file system.
     Filesystem(Filesystem),
+    /// The lock that is in the way.
+    InTheWay(Option<Lock>),
     /// Done.
     Nothing,
 }
@@ -451,50 +490,4 @@ pub enum Output {
     Hangup,
     /// To be logged and counted.
     Event(Event),
-}
-
-/// A token as listed for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenLine {
-    /// On what.
-    pub fid: Fid,
-    /// Which.
-    pub right: wire::Right,
-    /// Epoch of its grant.
-    pub epoch: Epoch,
-    /// Open for reading, for writing: how many times.
-    pub opens: (u32, u32),
-    /// Dirty blocks.
-    pub dirty: u32,
-}
-
-/// Figures of a client.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Objects known.
-    pub nodes: u64,
-    /// Shared tokens.
-    pub shared: u64,
-    /// Exclusive tokens.
-    pub exclusive: u64,
-    /// Objects of which the kernel holds pages under a transient right.
-    pub transient: u64,
-    /// Opens that have not ended; those of which the kernel tells nothing are not in it.
-    pub opens: u64,
-    /// Slots in all.
-    pub slots: u64,
-    /// Slots in use.
-    pub used: u64,
-    /// Dirty slots.
-    pub dirty: u64,
-    /// Blocks found in the cache.
-    pub hits: u64,
-    /// Blocks that had to be fetched.
-    pub misses: u64,
-    /// Recalls received.
-    pub recalls: u64,
-    /// Requests that wait for the server.
-    pub outstanding: u64,
-    /// Is the session established?
-    pub connected: bool,
 }

@@ -12,7 +12,8 @@ impl Client {
         let Some(running) = self.calls.get(&ticket) else {
             return;
         };
-        let release = matches!(running.call, Call::Release { .. } | Call::Leave);
+        let release = matches!(running.call, Call::Release { .. } | Call::Leave)
+            || self.gives_up_nothing(&running.call);
         if (self.suspended || self.root.is_none()) && !release {
             return self.parked.push(ticket);
         }
@@ -27,12 +28,20 @@ impl Client {
             } => {
                 self.open(step, ticket, (fid, access, append), running.caller);
             }
-            Call::Release { fid, access } => self.close(step, ticket, fid, access),
+            Call::Release {
+                fid,
+                access,
+                handle,
+            } => {
+                self.close(step, ticket, fid, access);
+                self.unlock_closed(step, fid, handle);
+            }
             Call::Read { .. } => self.read(step, ticket, running),
             Call::Write { .. } => self.write(step, ticket, running),
             Call::List { .. } => self.list(step, ticket, running),
             Call::Sync { fid } => self.sync(step, ticket, fid),
             Call::Leave => self.leave(step, ticket),
+            call => self.lock_call(step, ticket, call),
         }
     }
 

@@ -90,6 +90,7 @@ impl Client {
         self.taking.clear();
         self.draining.clear();
         self.root = None;
+        self.lose_locks();
         let open: Vec<Fid> = self
             .nodes
             .iter()
@@ -165,7 +166,7 @@ impl Client {
                     }
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
-                Why::Back { .. } => {}
+                Why::Back { .. } | Why::Lock => {}
             }
         }
         for node in self.nodes.values_mut() {

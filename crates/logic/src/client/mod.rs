@@ -12,9 +12,11 @@ mod cache;
 mod calls;
 mod data;
 mod dropping;
+mod figures;
 mod hands;
 mod lease;
 mod listing;
+mod locks;
 mod loose;
 mod names;
 mod node;
@@ -28,9 +30,10 @@ mod taken;
 mod writeback;
 
 pub use api::{
-    Call, Done, Event, Figures, How, Input, Invalidate, Lifetime, Listed, Mutant, Options, Output,
-    Piece, Slot, TokenLine,
+    Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Mutant, Options, Output, Piece,
+    Slot,
 };
+pub use figures::{Figures, TokenLine};
 
 use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -143,6 +146,7 @@ pub struct Client {
     hits: u64,
     misses: u64,
     recalls: u64,
+    locks: locks::Locks,
 }
 
 /// The time and the outputs: what every step needs.
@@ -207,6 +211,7 @@ impl Client {
             hits: 0,
             misses: 0,
             recalls: 0,
+            locks: locks::Locks::default(),
         }
     }
 
@@ -237,6 +242,7 @@ impl Client {
                 self.on_file_locked(step, ticket);
                 self.start(step, ticket);
             }
+            Input::Interrupt { ticket } => self.on_interrupt(step, ticket),
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
             Input::Invalidated { id } => self.on_invalidated(step, id),
             Input::Tick => self.on_tick(step),
@@ -260,6 +266,7 @@ impl Client {
 
     /// Figures.
     pub fn figures(&self) -> Figures {
+        let (locks, lock_waits) = self.lock_figures();
         let mut figures = Figures {
             nodes: self.nodes.len() as u64,
             slots: self.cache.slots(),
@@ -270,6 +277,8 @@ impl Client {
             recalls: self.recalls,
             outstanding: self.requests.len() as u64,
             connected: self.state == State::Up,
+            locks,
+            lock_waits,
             ..Figures::default()
         };
         for node in self.nodes.values() {

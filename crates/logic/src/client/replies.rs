@@ -55,6 +55,10 @@ impl Client {
                 };
                 self.on_written_back(step, (fid, first, count), result);
             }
+            Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),
+            Why::Call(ticket) if request.op.locks() => {
+                self.on_lock_answer(step, (Some(ticket), id), &request.op, reply.outcome);
+            }
             Why::Call(ticket) => {
                 self.unsend(&request.op);
                 let changed = Self::changed_by(&request.op, &reply);

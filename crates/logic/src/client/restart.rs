@@ -35,13 +35,21 @@ impl Client {
         let holds = |holding: &Holding| holding.right > Right::None || holding.hold.open;
         let holdings: Vec<Holding> = self.nodes.iter().map(holding).filter(holds).collect();
         let unseen = self.unseen();
+        let locks = self.lock_claims();
         let most = self.options.part.max(1);
-        let parts = holdings.len().max(unseen.len()).div_ceil(most).max(1);
+        let parts = [holdings.len(), unseen.len(), locks.len()];
+        let parts = parts
+            .into_iter()
+            .max()
+            .unwrap_or_default()
+            .div_ceil(most)
+            .max(1);
         let say = |part: usize| ToServer::Reassert {
             boot,
             part: (part as u32, parts as u32),
             holdings: slice(&holdings, part, most),
             unseen: slice(&unseen, part, most),
+            locks: slice(&locks, part, most),
         };
         self.reasserting = (0..parts).map(say).collect();
         for part in self.reasserting.clone() {
@@ -57,7 +65,7 @@ impl Client {
             .iter()
             .filter_map(|(&id, sent)| match sent.why {
                 Why::Call(ticket) => Some((ticket, id)),
-                Why::Fill { .. } | Why::Back { .. } => None,
+                Why::Fill { .. } | Why::Back { .. } | Why::Lock => None,
             });
         let answered = self
             .unfinished

@@ -31,6 +31,8 @@ pub(super) enum Why {
         count: u32,
         fills: u64,
     },
+    /// About locks, and for no call.
+    Lock,
     /// To write blocks back: which file, first block, how many.
     Back { fid: Fid, first: u64, count: u32 },
 }
@@ -178,6 +180,7 @@ impl Client {
                 }
             }
             ToClient::Lost => self.lose(step),
+            ToClient::Waited { request, outcome } => self.on_waited(step, request, outcome),
         }
     }
 
@@ -198,6 +201,7 @@ impl Client {
             return self.lose(step);
         }
         self.state = State::Up;
+        let restarted = welcome.resumed && welcome.boot != self.boot;
         // Known to the server from before its restart, even if its first answer never came here: it
         // waits for us to say what we hold.
         if !welcome.resumed {
@@ -210,6 +214,9 @@ impl Client {
         self.renew(step, self.greeted);
         self.next_keepalive = step.now + self.lease_ns / 4;
         self.repeat(step, true);
+        if restarted {
+            self.wait_again(step);
+        }
         self.wake_up(step);
     }
 

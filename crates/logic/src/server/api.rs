@@ -28,6 +28,8 @@ pub struct Options {
     /// How long an object that has lost its last name stays at least, ns: a program elsewhere may
     /// just have looked the name up and be about to open it.
     pub linger_ns: Time,
+    /// Most parts of files that a client may have locked, and requests for locks that wait.
+    pub locks: usize,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<Mutant>,
 }
@@ -40,6 +42,7 @@ impl Default for Options {
             recall_ns: 60_000_000_000,
             resend_ns: 10_000_000_000,
             linger_ns: 2_000_000_000,
+            locks: 65_536,
             mutant: None,
         }
     }
@@ -211,4 +214,8 @@ pub struct Figures {
     pub recalls: u64,
     /// Is the server waiting for sessions known before its restart?
     pub grace: bool,
+    /// Parts of files that are locked.
+    pub locks: u64,
+    /// Requests that wait for a lock.
+    pub lock_waits: u64,
 }

@@ -14,6 +14,8 @@
 mod api;
 mod execute;
 mod grants;
+mod locking;
+mod locks;
 mod needs;
 mod requests;
 mod returns;
@@ -59,6 +61,7 @@ pub struct Server {
     /// Who was told a size that it may not keep.
     shown: Shown,
     recalls: u64,
+    locks: locks::Locks,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -103,6 +106,7 @@ impl Server {
             lingering: BTreeSet::new(),
             shown: Shown::default(),
             recalls: 0,
+            locks: locks::Locks::default(),
         }
     }
 
@@ -136,19 +140,24 @@ impl Server {
     /// Does it wait for anybody?
     fn waits(&self) -> bool {
         let mut sessions = self.sessions.values();
-        let asked = sessions.any(|session| !session.confirm_asked.is_empty());
+        let asked =
+            sessions.any(|session| !session.confirm_asked.is_empty() || !session.waited.is_empty());
         let waited_for = !self.waiting.is_empty() || !self.asked.is_empty();
+        let waited_for = waited_for || self.locks.anybody_waits();
         asked || self.grace_until.is_some() || waited_for
     }
 
     /// Figures.
     pub fn figures(&self) -> Figures {
+        let (locks, lock_waits) = self.locks.figures();
         let mut figures = Figures {
             sessions: self.sessions.len() as u64,
             files: self.files.len() as u64,
             waiting: self.waiting.len() as u64,
             recalls: self.recalls,
             grace: self.grace_until.is_some(),
+            locks,
+            lock_waits,
             ..Figures::default()
         };
         for holder in self.files.values().flat_map(|file| file.holders.values()) {
@@ -229,9 +238,11 @@ impl Server {
                 part,
                 holdings,
                 unseen,
+                locks,
             } => {
-                self.on_reassert(step, session, (boot, part), (holdings, unseen));
+                self.on_reassert(step, session, (boot, part), (holdings, unseen, locks));
             }
+            ToServer::Heard { request } => self.on_heard(session, request),
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 if renews {

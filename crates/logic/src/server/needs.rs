@@ -136,6 +136,8 @@ impl Server {
                 plan.own_pages = true;
             }
             Op::Write { .. } | Op::Sync { .. } | Op::StatFs | Op::Reap { .. } => {}
+            // See `locking`: these never come here.
+            Op::Lock { .. } | Op::Unlock { .. } | Op::TestLock { .. } | Op::StopWaiting { .. } => {}
         }
         Ok(plan)
     }

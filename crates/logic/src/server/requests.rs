@@ -55,8 +55,15 @@ impl Server {
                 },
             );
         }
+        if let Some(outcome) = session.lock_answers.get(&request.id).cloned() {
+            return self.reply_lock(step, (id, request.id), outcome);
+        }
         if request.id < session.acked || !session.running.insert(request.id) {
             return step.discard(bulk);
+        }
+        if let Op::StopWaiting { request: waits } = request.op {
+            // Not even until a restarted server serves again.
+            return self.on_stop_waiting(step, (id, request.id), waits);
         }
         if self.grace_until.is_some() {
             self.held.push_back((id, request, bulk));
@@ -79,6 +86,7 @@ impl Server {
             return;
         }
         session.acked = acked;
+        session.lock_answers = session.lock_answers.split_off(&acked);
         let later = session.answers.split_off(&acked);
         if !core::mem::replace(&mut session.answers, later).is_empty() {
             step.disk.forget_answers(id, acked);
@@ -102,6 +110,9 @@ impl Server {
     ) {
         if !self.sessions.contains_key(&session) {
             return step.discard(bulk);
+        }
+        if request.op.locks() {
+            return self.on_lock_request(step, session, &request);
         }
         self.last_seq += 1;
         let waiting = Waiting {

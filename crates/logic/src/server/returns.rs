@@ -69,7 +69,8 @@ impl Server {
         let recalls = holders.flat_map(|holder| holder.asks.iter().map(|ask| ask.sent));
         let sessions = self.sessions.values();
         let confirms = sessions.flat_map(|session| session.confirm_asked.values());
-        recalls.chain(confirms.map(|asked| asked.sent)).min()
+        let confirms = confirms.map(|asked| asked.sent);
+        recalls.chain(confirms).chain(self.oldest_waited()).min()
     }
 
     /// Sends unanswered recalls again: to one session that has come back, or where it is time.

@@ -9,8 +9,8 @@ use super::{Server, Step};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
-    Epoch, Fid, Holding, Op, Origin, Outcome, Right, SessionId, Time, ToClient, Unseen, VERSION,
-    Violation, Welcome,
+    Epoch, Fid, HeldLock, Holding, Op, Origin, Outcome, Right, SessionId, Time, ToClient, Unseen,
+    VERSION, Violation, Welcome,
 };
 
 /// Looks at who is silent and what was lost in the time of one, at most.
@@ -58,6 +58,7 @@ impl Server {
         }
         self.repeat_asks(step, Some(id));
         self.repeat_confirms(step, Some(id));
+        self.repeat_waited(step, Some(id));
     }
 
     pub(super) fn welcome(&self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
@@ -122,6 +123,7 @@ impl Server {
         self.fence_silent(step);
         self.repeat_asks(step, None);
         self.repeat_confirms(step, None);
+        self.repeat_waited(step, None);
         // As soon as something is due again; not for each of many things by itself, since all are
         // looked through.
         let (soonest, latest) = (
@@ -174,6 +176,7 @@ impl Server {
         for fid in touched {
             self.recheck(step, fid);
         }
+        self.free_locks(step, id);
         self.grace_if_complete(step);
     }
 
@@ -182,7 +185,7 @@ impl Server {
         step: &mut Step<'_, impl Disk>,
         id: SessionId,
         (boot, (part, parts)): (Epoch, (u32, u32)),
-        (holdings, unseen): (Vec<Holding>, Vec<Unseen>),
+        (holdings, unseen, locks): (Vec<Holding>, Vec<Unseen>, Vec<HeldLock>),
     ) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
@@ -192,7 +195,8 @@ impl Server {
         }
         let awaited = self.grace_until.is_some() && !session.reasserted && !session.refused;
         if awaited && session.parts.insert(part) {
-            if holdings.iter().any(|holding| self.contradicts(id, holding)) {
+            let contradicts = holdings.iter().any(|holding| self.contradicts(id, holding));
+            if contradicts || self.contradicts_locks(id, &locks) {
                 // Its lease is not renewed before it is told `Reasserted`, and so is over when this
                 // time ends and it is fenced.
                 if let Some(session) = self.sessions.get_mut(&id) {
@@ -203,6 +207,7 @@ impl Server {
             for holding in holdings {
                 self.reassert(id, &holding);
             }
+            self.reassert_locks(id, &locks);
             for change in unseen {
                 self.note_unseen(step, id, change);
             }

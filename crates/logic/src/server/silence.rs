@@ -48,6 +48,7 @@ impl Server {
         let mut ids: Vec<SessionId> = asked.map(|(id, _)| *id).collect();
         let sessions = self.sessions.iter();
         ids.extend(sessions.filter(|(_, s)| confirms(s)).map(|(id, _)| *id));
+        ids.extend(self.locks.waited_for());
         ids.sort_unstable();
         ids.dedup();
         ids

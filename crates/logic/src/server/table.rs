@@ -9,10 +9,12 @@
 //! machine may still show the old state, so nobody else may be shown the new one.
 
 use super::api::{Bulk, Conn};
+use super::locking::Waited;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{
-    Attr, Epoch, Fid, Hold, Name, Op, Reply, Request, RequestId, Right, SessionId, Time, What,
+    Attr, Epoch, Fid, Hold, Name, Op, Outcome, Reply, Request, RequestId, Right, SessionId, Time,
+    What,
 };
 
 /// Orders the requests that wait.
@@ -186,6 +188,10 @@ pub(super) struct Session {
     pub(super) acked: RequestId,
     /// Replies to changes, kept until they are acknowledged.
     pub(super) answers: BTreeMap<RequestId, Reply>,
+    /// Answers about locks, kept likewise.
+    pub(super) lock_answers: BTreeMap<RequestId, Outcome>,
+    /// Ends of waits for locks that it has not heard.
+    pub(super) waited: BTreeMap<RequestId, Waited>,
     /// Requests that are being done.
     pub(super) running: BTreeSet<RequestId>,
     /// Changes not confirmed yet, and where they are entered; and when that was asked.

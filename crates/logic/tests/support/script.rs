@@ -202,6 +202,7 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
         ["thread", thread] => {
             world.machines.get_mut(&name).expect("a machine").thread = number(thread);
         }
+        ["interrupt"] => world.interrupt(name),
         ["fast"] => world.machines.get_mut(&name).expect("a machine").slow = false,
         ["drops"] => world.finish_drop(name, 1),
         ["drops", nth] => world.finish_drop(name, number(nth)),
@@ -243,6 +244,12 @@ fn call(world: &World, words: &[&str]) -> Call {
         ["close", file, how] => Call::Release {
             fid: of(file),
             access: access(how),
+            handle: 0,
+        },
+        ["close", file, how, handle] => Call::Release {
+            fid: of(file),
+            access: access(how),
+            handle: number(handle),
         },
         ["read", file, offset, len] => Call::Read {
             fid: of(file),
@@ -276,7 +283,10 @@ fn call(world: &World, words: &[&str]) -> Call {
             plus: true,
         },
         ["leave"] => Call::Leave,
-        _ => Call::Op(op(world, words)),
+        _ => match super::lock::call(&of, words) {
+            Some(call) => call,
+            None => Call::Op(op(world, words)),
+        },
     }
 }
 

@@ -4,8 +4,8 @@
 use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Holding, Kind, Op, Outcome, Recall, Returned, Right, Set,
-    ToClient, ToServer, Unseen, What, WriteMode,
+    Access, Attr, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome, Recall, Returned, Right,
+    Set, ToClient, ToServer, Unseen, What, WriteMode,
 };
 
 /// What a fid is called.
@@ -106,6 +106,20 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
             format!("{kind} {} {len} at {offset}{}", of(fid), write_mode(*mode))
         }
         Op::ReadDir { dir, after, .. } => format!("{kind} {} after {after}", of(dir)),
+        Op::Lock { fid, lock, wait } => {
+            format!("{kind} {} {}, {wait:?}", of(fid), super::lock::lock(lock))
+        }
+        Op::TestLock { fid, lock } => format!("{kind} {} {}", of(fid), super::lock::lock(lock)),
+        Op::Unlock {
+            fid,
+            owner,
+            first,
+            last,
+        } => {
+            let what = super::lock::span(*owner, *first, *last);
+            format!("{kind} {} {what}", of(fid))
+        }
+        Op::StopWaiting { request } => format!("{kind} #{request}"),
         Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
             format!("{kind} {}", of(fid))
         }
@@ -144,6 +158,8 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         Outcome::Target(bytes) | Outcome::Value(bytes) => text(bytes),
         Outcome::Filesystem(_) => "Filesystem".into(),
         Outcome::Done => "Done".into(),
+        Outcome::Locked { locked, at } => format!("{locked:?} @{at}"),
+        Outcome::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
     }
 }
 
@@ -229,20 +245,26 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
             part,
             holdings,
             unseen,
+            locks,
         } => {
             let of = match part {
                 (0, 1) => String::new(),
                 (part, parts) => format!(", part {} of {parts}", part + 1),
             };
-            let all = reasserted(disk, holdings, unseen);
+            let all = reasserted(disk, (holdings, unseen), locks);
             format!("Reassert for @{boot}{of}: {all}")
         }
         ToServer::KeepAlive { .. } => "KeepAlive".into(),
         ToServer::Goodbye => "Goodbye".into(),
+        ToServer::Heard { request } => format!("Heard #{request}"),
     }
 }
 
-fn reasserted(disk: &MemoryDisk, holdings: &[Holding], unseen: &[Unseen]) -> String {
+fn reasserted(
+    disk: &MemoryDisk,
+    (holdings, unseen): (&[Holding], &[Unseen]),
+    locks: &[HeldLock],
+) -> String {
     let held = holdings.iter().map(|holding| {
         let fid = name(disk, holding.fid);
         format!("{fid} {:?} {}", holding.right, hold(holding.hold))
@@ -250,7 +272,11 @@ fn reasserted(disk: &MemoryDisk, holdings: &[Holding], unseen: &[Unseen]) -> Str
     let unseen = unseen
         .iter()
         .map(|change| format!("unseen #{}", change.request));
-    let all: Vec<String> = held.chain(unseen).collect();
+    let locks = locks.iter().map(|held| {
+        let fid = name(disk, held.fid);
+        format!("{fid} {}", super::lock::lock(&held.lock))
+    });
+    let all: Vec<String> = held.chain(unseen).chain(locks).collect();
     if all.is_empty() {
         "nothing".to_owned()
     } else {
@@ -290,6 +316,10 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
         ToClient::Noted { fid, stamp } => format!("Noted {} ~{stamp}", name(disk, *fid)),
         ToClient::Reasserted { boot } => format!("Reasserted @{boot}"),
         ToClient::Lost => "Lost".into(),
+        ToClient::Waited {
+            request,
+            outcome: end,
+        } => format!("Waited #{request}: {}", outcome(disk, end)),
     }
 }
 
@@ -344,6 +374,7 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
         }
         Done::Bytes(bytes) => text(bytes),
         Done::Filesystem(_) => "numbers".into(),
+        Done::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
         Done::Nothing => "done".into(),
     }
 }

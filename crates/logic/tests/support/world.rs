@@ -337,6 +337,14 @@ impl World {
 
     // Machines.
 
+    /// The caller of the oldest call of a machine that is not answered is interrupted.
+    pub fn interrupt(&mut self, name: char) {
+        let machine = self.machines.get(&name).expect("a machine of this name");
+        let oldest = machine.calls.keys().next();
+        let ticket = *oldest.expect("a call waits");
+        self.client(name, client::Input::Interrupt { ticket }, &[]);
+    }
+
     pub fn call(&mut self, name: char, label: &str, call: Call, bytes: Option<Vec<u8>>) {
         let ticket = self.number();
         let machine = self

@@ -57,6 +57,7 @@ impl Kernel {
                 access,
                 append,
                 cached,
+                number: self.next_handle(),
             },
             made,
         ))

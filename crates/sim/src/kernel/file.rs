@@ -47,6 +47,7 @@ impl Kernel {
             access,
             append,
             cached,
+            number: self.next_handle(),
         })
     }
 
@@ -55,6 +56,7 @@ impl Kernel {
         let call = Call::Release {
             fid: handle.pin.fid(),
             access: handle.access,
+            handle: handle.number,
         };
         let kernel = Rc::clone(self);
         self.world.sched.spawn(self.host(), async move {

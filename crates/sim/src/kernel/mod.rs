@@ -106,6 +106,8 @@ pub(crate) struct Handle {
     pub(crate) access: Access,
     pub(crate) append: bool,
     cached: bool,
+    /// Tells it apart from all that were ever open on this machine.
+    pub(crate) number: u64,
 }
 
 /// The kernel of one machine.
@@ -117,6 +119,7 @@ pub(crate) struct Kernel {
     attr_version: Cell<u64>,
     evictions: Cell<u64>,
     last_dentry: Cell<u64>,
+    last_handle: Cell<u64>,
     dentries: RefCell<BTreeMap<(Fid, Name), Dentry>>,
     inodes: RefCell<BTreeMap<Fid, Rc<Inode>>>,
     /// Look-ups of one name wait for each other.
@@ -136,6 +139,7 @@ impl Kernel {
             attr_version: Cell::new(1),
             evictions: Cell::new(1),
             last_dentry: Cell::new(0),
+            last_handle: Cell::new(0),
             dentries: RefCell::default(),
             inodes: RefCell::default(),
             looking: RefCell::default(),
@@ -187,6 +191,11 @@ impl Kernel {
         });
         self.inodes.borrow_mut().insert(fid, Rc::clone(&inode));
         inode
+    }
+
+    fn next_handle(&self) -> u64 {
+        self.last_handle.set(self.last_handle.get() + 1);
+        self.last_handle.get()
     }
 
     fn inode(&self, fid: Fid) -> Option<Rc<Inode>> {

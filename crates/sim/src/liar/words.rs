@@ -88,6 +88,7 @@ impl State {
                 .pick(&[(0, 1), (0, 1), (1, 2), (0, u32::MAX), (1, 1)]),
             holdings,
             unseen: vec![unseen],
+            locks: vec![],
         }
     }
 

@@ -76,7 +76,11 @@ impl Host {
             },
             Do::Close => {
                 self.handle = None;
-                Call::Release { fid, access }
+                Call::Release {
+                    fid,
+                    access,
+                    handle: 0,
+                }
             }
             Do::Read => match self.kernel.page.filter(|_| cached) {
                 Some(byte) => return Ok(Seen::Byte(byte)),

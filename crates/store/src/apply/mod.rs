@@ -45,6 +45,10 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::Reap { fid } => bytes::reap(txn, *fid),
         // Not functions of the index: the store does them.
         Op::Read { .. } | Op::Sync { .. } | Op::StatFs => Err(Refusal::Invalid),
+        // Not even of the store: who has locked what is known to the server alone.
+        Op::Lock { .. } | Op::Unlock { .. } | Op::TestLock { .. } | Op::StopWaiting { .. } => {
+            Err(Refusal::Invalid)
+        }
     }
 }
 

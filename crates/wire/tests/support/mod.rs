@@ -70,6 +70,7 @@ fn make(make: Make, open: Option<Access>) -> Op {
 pub fn ops() -> Vec<Op> {
     let mut ops = name_ops();
     ops.extend(more_ops());
+    ops.extend(lock_ops());
     ops
 }
 
@@ -186,6 +187,71 @@ fn more_ops() -> Vec<Op> {
     ]
 }
 
+fn lock(owner: LockOwner, last: u64) -> Lock {
+    Lock {
+        owner,
+        mode: LockMode::Exclusive,
+        first: 0,
+        last,
+        pid: 4711,
+    }
+}
+
+/// Operations on locks.
+fn lock_ops() -> Vec<Op> {
+    let whole = lock(LockOwner::Whole(1 << 50), u64::MAX);
+    let bytes = lock(LockOwner::Bytes(7), 99);
+    vec![
+        Op::Lock {
+            fid: fid(9),
+            lock: whole,
+            wait: LockWait::Always,
+        },
+        Op::Lock {
+            fid: fid(9),
+            lock: Lock {
+                mode: LockMode::Shared,
+                ..bytes
+            },
+            wait: LockWait::UnlessDeadlocked,
+        },
+        Op::Unlock {
+            fid: fid(9),
+            owner: bytes.owner,
+            first: 10,
+            last: u64::MAX,
+        },
+        Op::TestLock {
+            fid: fid(9),
+            lock: bytes,
+        },
+        Op::StopWaiting { request: 1 << 33 },
+    ]
+}
+
+/// What becomes of them.
+fn lock_outcomes() -> Vec<Outcome> {
+    vec![
+        Outcome::Locked {
+            locked: Locked::Done,
+            at: 1 << 40,
+        },
+        Outcome::Locked {
+            locked: Locked::Waits,
+            at: 1,
+        },
+        Outcome::Locked {
+            locked: Locked::Conflict,
+            at: 2,
+        },
+        Outcome::InTheWay(None),
+        Outcome::InTheWay(Some(lock(LockOwner::Bytes(7), 0))),
+        Outcome::Refused(Refusal::Locked),
+        Outcome::Refused(Refusal::Deadlock),
+        Outcome::Refused(Refusal::TooManyLocks),
+    ]
+}
+
 pub fn outcomes() -> Vec<Outcome> {
     let entry = DirEntry {
         name: name("e"),
@@ -299,12 +365,17 @@ pub fn to_server() -> Vec<ToServer> {
             part: (1, 3),
             holdings: vec![holding],
             unseen: vec![unseen],
+            locks: vec![HeldLock {
+                fid,
+                lock: lock(LockOwner::Bytes(7), 99),
+            }],
         },
         ToServer::KeepAlive {
             sent: 99,
             acked: 150,
         },
         ToServer::Goodbye,
+        ToServer::Heard { request: 12 },
     ]);
     all
 }
@@ -327,7 +398,8 @@ pub fn to_client() -> Vec<ToClient> {
             reply,
         }
     };
-    let mut all: Vec<ToClient> = outcomes().into_iter().enumerate().map(reply).collect();
+    let all = outcomes().into_iter().chain(lock_outcomes());
+    let mut all: Vec<ToClient> = all.enumerate().map(reply).collect();
     let recall = |what| {
         ToClient::Recall(Recall {
             fid,
@@ -350,6 +422,10 @@ pub fn to_client() -> Vec<ToClient> {
         ToClient::Noted { fid, stamp: 300 },
         ToClient::Reasserted { boot: 1 << 40 },
         ToClient::Lost,
+        ToClient::Waited {
+            request: 12,
+            outcome: Outcome::Refused(Refusal::Interrupted),
+        },
     ]);
     all
 }

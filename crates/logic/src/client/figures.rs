@@ -1,0 +1,53 @@
+//! What a client's machine tells people about itself.
+
+use wire::{Epoch, Fid};
+
+/// A token as listed for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenLine {
+    /// On what.
+    pub fid: Fid,
+    /// Which.
+    pub right: wire::Right,
+    /// Epoch of its grant.
+    pub epoch: Epoch,
+    /// Open for reading, for writing: how many times.
+    pub opens: (u32, u32),
+    /// Dirty blocks.
+    pub dirty: u32,
+}
+
+/// Figures of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Objects known.
+    pub nodes: u64,
+    /// Shared tokens.
+    pub shared: u64,
+    /// Exclusive tokens.
+    pub exclusive: u64,
+    /// Objects of which the kernel holds pages under a transient right.
+    pub transient: u64,
+    /// Opens that have not ended; those of which the kernel tells nothing are not in it.
+    pub opens: u64,
+    /// Slots in all.
+    pub slots: u64,
+    /// Slots in use.
+    pub used: u64,
+    /// Dirty slots.
+    pub dirty: u64,
+    /// Blocks found in the cache.
+    pub hits: u64,
+    /// Blocks that had to be fetched.
+    pub misses: u64,
+    /// Recalls received.
+    pub recalls: u64,
+    /// Requests that wait for the server.
+    pub outstanding: u64,
+    /// Is the session established?
+    pub connected: bool,
+    /// Parts of files that are locked.
+    pub locks: u64,
+    /// Calls that wait for a lock.
+    pub lock_waits: u64,
+}
