@@ -6,6 +6,7 @@
 use crate::effects::Effects;
 use crate::front::{Asker, Completion, Done, Front, OnDone};
 use crate::state::State;
+use logic::Ticket;
 use logic::client::{Call, Input};
 use net::{CloseReason, Events, Link, LinkId, Timer};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -84,10 +85,10 @@ impl Core {
         })
     }
 
-    pub(crate) fn call(&self, asker: Asker, call: Call, data: Vec<u8>, reply: OnDone) {
-        let refused = self.enter(|state| {
+    pub(crate) fn call(&self, asker: Asker, call: Call, data: Vec<u8>, reply: OnDone) -> Ticket {
+        let called = self.enter(|state| {
             if state.stopped {
-                return Some(reply);
+                return Err(reply);
             }
             let ticket = state.ticket(data, reply);
             let Asker { caller, thread } = asker;
@@ -98,14 +99,15 @@ impl Core {
                 call,
             };
             state.handle(input, Vec::new());
-            None
+            Ok(ticket)
         });
-        if let Some(reply) = refused {
+        called.unwrap_or_else(|reply| {
             reply(Completion {
                 done: Done::Refused(Refusal::SessionLost),
                 bytes: Vec::new(),
             });
-        }
+            0
+        })
     }
 
     /// An input without an answer.

@@ -25,6 +25,7 @@ use crate::front::{
     Asker, Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, TokenLine,
 };
 use crate::state::State;
+use logic::Ticket;
 use logic::client::Input;
 use net::{DialError, Dialer, Identity, NotLoopback, Timer};
 use std::io;
@@ -146,8 +147,20 @@ impl Client {
 
     /// Makes a call. `data`: the bytes of a write. `reply` is called once, on this thread or on
     /// another, possibly before this returns.
-    pub fn call(&self, asker: impl Into<Asker>, call: Call, data: Vec<u8>, reply: OnDone) {
-        self.core.call(asker.into(), call, data, reply);
+    /// Returns the call's number.
+    pub fn call(
+        &self,
+        asker: impl Into<Asker>,
+        call: Call,
+        data: Vec<u8>,
+        reply: OnDone,
+    ) -> Ticket {
+        self.core.call(asker.into(), call, data, reply)
+    }
+
+    /// The caller of a call has been interrupted: if it waits for a lock, it is answered soon.
+    pub fn interrupt(&self, ticket: Ticket) {
+        self.core.tell(Input::Interrupt { ticket });
     }
 
     /// The front gives back `count` of the references that answers gave it.

@@ -2,7 +2,7 @@
 //! and what the options say to the answer. Exact caching decides most of it: pages are dropped on
 //! notification only (`EXPLICIT_INVAL_DATA`), writes are sent as they happen (no
 //! `WRITEBACK_CACHE`), truncation by open is sent as `SETATTR` (no `ATOMIC_O_TRUNC`, which with
-//! unannounced opens is never sent at all), locks stay with the kernel.
+//! unannounced opens is never sent at all).
 
 use crate::abi::{self, InitIn, InitOut, init};
 use crate::request::Dialect;
@@ -45,6 +45,8 @@ pub struct Options {
     /// Let the kernel drop pages when new attributes show another time of change (the inexact way
     /// of others); else it drops them when it is told to.
     pub auto_inval: bool,
+    /// Locks are sent here; else the kernel keeps them to itself.
+    pub locks: bool,
 }
 
 impl Default for Options {
@@ -57,6 +59,7 @@ impl Default for Options {
             congestion_threshold: 48,
             readdirplus_auto: false,
             auto_inval: false,
+            locks: true,
         }
     }
 }
@@ -158,7 +161,12 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
     } else {
         0
     };
-    let mut flags = (WANTED | auto) & offered;
+    let locks = if options.locks {
+        init::POSIX_LOCKS | init::FLOCK_LOCKS
+    } else {
+        0
+    };
+    let mut flags = (WANTED | auto | locks) & offered;
     if options.auto_inval && offered & init::AUTO_INVAL_DATA != 0 {
         flags = flags & !init::EXPLICIT_INVAL_DATA | init::AUTO_INVAL_DATA;
     }

@@ -31,8 +31,6 @@ fn what_would_break_exactness_is_never_asked_for() {
         init::ATOMIC_O_TRUNC,
         init::AUTO_INVAL_DATA,
         init::WRITEBACK_CACHE,
-        init::POSIX_LOCKS,
-        init::FLOCK_LOCKS,
         init::EXPORT_SUPPORT,
         init::HAS_INODE_DAX,
         init::READDIRPLUS_AUTO,
@@ -43,6 +41,8 @@ fn what_would_break_exactness_is_never_asked_for() {
     let both = u64::from(answer.flags) | u64::from(answer.flags2) << 32;
     assert_eq!(both, negotiated.flags);
     let wanted = init::EXPLICIT_INVAL_DATA
+        | init::POSIX_LOCKS
+        | init::FLOCK_LOCKS
         | init::HANDLE_KILLPRIV_V2
         | init::DIRECT_IO_ALLOW_MMAP
         | init::HAS_EXPIRE_ONLY

@@ -176,12 +176,15 @@ pub(super) fn set_asker(header: &Header, args: &SetattrIn) -> Asker {
 pub(super) struct Opening {
     pub(super) access: Access,
     pub(super) append: bool,
+    /// Tells it apart from all that were ever open.
+    pub(super) number: u64,
 }
 
 impl Opening {
     const READ: u64 = 1;
     const WRITE: u64 = 2;
     const APPEND: u64 = 4;
+    const BITS: u32 = 3;
 
     /// From the flags of open(2).
     pub(super) fn of(flags: u32) -> Self {
@@ -191,6 +194,7 @@ impl Opening {
         Self {
             access: Access { read, write },
             append: flags & OFlags::APPEND.bits() != 0,
+            number: 0,
         }
     }
 
@@ -200,6 +204,7 @@ impl Opening {
         bit(self.access.read, Self::READ)
             | bit(self.access.write, Self::WRITE)
             | bit(self.append, Self::APPEND)
+            | self.number << Self::BITS
     }
 
     /// What the file handle says.
@@ -210,19 +215,22 @@ impl Opening {
                 write: handle & Self::WRITE != 0,
             },
             append: handle & Self::APPEND != 0,
+            number: handle >> Self::BITS,
         }
     }
 }
 
-/// What the answer to an open says. No `FLUSH` is needed: nothing happens at close. Parallel
-/// direct writes are never allowed: whoever appends relies on the kernel's lock of the inode.
-pub(super) const fn open_flags(cached: bool) -> u32 {
+/// What the answer to an open says. `FLUSH` is needed for locks only: nothing else happens at
+/// close. Parallel direct writes are never allowed: whoever appends relies on the kernel's lock
+/// of the inode.
+pub(super) const fn open_flags(cached: bool, flush: bool) -> u32 {
     use abi::fopen;
+    let flush = if flush { 0 } else { fopen::NOFLUSH };
     if cached {
-        fopen::KEEP_CACHE | fopen::NOFLUSH
+        fopen::KEEP_CACHE | flush
     } else {
         // No page is locked during a direct write, so that it may wait for other machines.
-        fopen::DIRECT_IO | fopen::NOFLUSH
+        fopen::DIRECT_IO | flush
     }
 }
 

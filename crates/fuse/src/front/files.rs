@@ -34,7 +34,7 @@ impl Tree {
             return;
         }
         let (tree, fid) = (Arc::clone(self), self.fid(header.nodeid));
-        let opening = Opening::of(open.flags);
+        let opening = self.opening(open.flags);
         let call = Call::Open {
             fid,
             access: opening.access,
@@ -46,7 +46,8 @@ impl Tree {
             move |completion| match completion.done {
                 Done::Opened { cached } => {
                     let cached = tree.keeping.caches(cached, opening.access);
-                    let open = OpenOut::new(opening.handle(), convert::open_flags(cached));
+                    let flags = tree.open_flags(fid, opening, cached);
+                    let open = OpenOut::new(opening.handle(), flags);
                     if reply.open(&open) == Delivery::Unwanted {
                         tree.close(fid, opening);
                     }

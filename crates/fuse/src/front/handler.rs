@@ -5,6 +5,7 @@
 //! the callback is dropped and with it the reply, which then answers by itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use client::Client;
@@ -12,7 +13,9 @@ use client::front::{Asker, Call, Completion, Done, Lifetime};
 use tracing::error;
 use wire::{Attr, Fid, Kind, Name, Op, Refusal};
 
+use super::convert::Opening;
 use super::keeping::Keeping;
+use super::locks::{LockedFiles, Waiters};
 use super::{convert, errno};
 use crate::abi::{AttrOut, EntryOut};
 use crate::notify::{self, Job, Notifier};
@@ -31,6 +34,10 @@ pub(super) struct Tree {
     /// wait for a lock that a request holds; so it is given none to keep.
     pub(super) keeps_names: bool,
     pub(super) notifier: Notifier,
+    /// How many descriptors have been opened.
+    pub(super) opened: AtomicU64,
+    pub(super) locked: LockedFiles,
+    pub(super) waiters: Waiters,
 }
 
 /// An object that an answer tells the kernel about. The client counts a reference of the kernel
@@ -91,6 +98,14 @@ pub(super) fn checked<T>(reply: Reply, result: Result<T, Refusal>) -> Option<(Re
 }
 
 impl Tree {
+    /// A descriptor that is being opened.
+    pub(super) fn opening(&self, flags: u32) -> Opening {
+        Opening {
+            number: 1 + self.opened.fetch_add(1, Ordering::Relaxed),
+            ..Opening::of(flags)
+        }
+    }
+
     pub(super) fn fid(&self, nodeid: u64) -> Fid {
         convert::fid(self.root, nodeid)
     }
@@ -257,8 +272,15 @@ impl Handler for Translator {
             Operation::Removexattr { name } => tree.remove_xattr(header, name, reply),
             Operation::Readdir(read) => tree.list(header, read, false, reply),
             Operation::Readdirplus(read) => tree.list(header, read, true, reply),
-            // Requests end by themselves; an interrupted caller waits that long.
-            Operation::Interrupt { .. } => drop(reply),
+            Operation::Flush { lock_owner, .. } => tree.flush(header, lock_owner, reply),
+            Operation::Getlk(lk) => tree.test_lock(header, &lk, reply),
+            Operation::Setlk(lk) => tree.set_lock(header, &lk, false, reply),
+            Operation::Setlkw(lk) => tree.set_lock(header, &lk, true, reply),
+            // All other requests end by themselves; an interrupted caller waits that long.
+            Operation::Interrupt { unique } => {
+                drop(reply);
+                tree.interrupt(unique);
+            }
             Operation::Destroy => {
                 reply.ok();
             }
@@ -271,9 +293,9 @@ impl Handler for Translator {
 }
 
 /// What this front leaves to the kernel. It takes "not implemented" once and for all: it then
-/// lists directories without opening them and caches the listing, closes without `FLUSH`, checks
-/// permissions and locks itself, seeks by the file's size, copies by reading and writing, and
-/// tells programs that space cannot be reserved.
+/// lists directories without opening them and caches the listing, checks permissions itself, seeks
+/// by the file's size, copies by reading and writing, and tells programs that space cannot be
+/// reserved.
 fn decline(operation: &Operation<'_>, reply: Reply) {
     tracing::trace!(?operation, "left to the kernel");
     reply.error(errno::NOT_IMPLEMENTED);

@@ -17,6 +17,7 @@ mod files;
 mod handler;
 mod keeping;
 mod listing;
+mod locks;
 mod mounted;
 mod names;
 mod notices;

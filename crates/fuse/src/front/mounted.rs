@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use client::front::MachineOptions;
@@ -20,6 +20,7 @@ use wire::{Fid, limits};
 
 use super::handler::{Translator, Tree};
 use super::keeping::Keeping;
+use super::locks::{LockedFiles, Waiters};
 use super::notices::Notices;
 use super::unmount::{self, Attempt};
 use crate::init::Options;
@@ -277,6 +278,8 @@ fn mount_and_serve(
     let session_options = Options {
         threads: options.threads,
         auto_inval: options.keeping.compares_times(),
+        // Without being told of closes nobody knows when locks end.
+        locks: !options.silent_opens,
         ..Options::default()
     };
     let read_ahead = session_options.max_readahead;
@@ -317,6 +320,9 @@ fn serve(
         keeping: options.keeping,
         keeps_names: session.negotiated().inc_epoch,
         notifier,
+        opened: AtomicU64::new(0),
+        locked: LockedFiles::default(),
+        waiters: Waiters::default(),
     };
     session.serve(Arc::new(Translator(Arc::new(tree))))?;
     Ok(session)

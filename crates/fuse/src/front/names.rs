@@ -202,7 +202,7 @@ impl Tree {
             asker: convert::asker(header),
             dir: self.fid(header.nodeid),
             name,
-            opening: Opening::of(create.flags),
+            opening: self.opening(create.flags),
             exclusive: has(OFlags::EXCL),
             truncate: has(OFlags::TRUNC),
             kill_set_id: create.kill_suidgid,
@@ -309,7 +309,8 @@ impl Tree {
     /// Answers with a file and a handle. If the kernel does not take it, both go back.
     fn give_created(&self, creation: Creation, found: &Found, cached: bool) {
         let cached = self.keeping.caches(cached, creation.opening.access) || self.silent_opens;
-        let open = OpenOut::new(creation.opening.handle(), convert::open_flags(cached));
+        let flags = self.open_flags(found.fid, creation.opening, cached);
+        let open = OpenOut::new(creation.opening.handle(), flags);
         let taken = creation.reply.create(&self.entry(found), &open);
         if taken == Delivery::Unwanted {
             self.close(found.fid, creation.opening);
