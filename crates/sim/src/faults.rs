@@ -28,6 +28,7 @@ impl World {
                 self.meet(Rare::MuteFenced.bit());
             }
             self.history.lost(host, self.sched.moment());
+            self.board.wipe(host);
             self.check_idle(host, session);
         }
         let muted = host.is_some_and(|host| self.net.muted_by_loss(self, host));
@@ -223,6 +224,7 @@ impl World {
     fn client_dies(self: &Rc<Self>, room: &Rc<Room>) {
         self.history.lost(room.host, self.sched.moment());
         self.history.gone(room.host);
+        self.board.wipe(room.host);
         self.running.borrow_mut().remove(&room.host);
         room.die();
         self.net.leave(room.host);

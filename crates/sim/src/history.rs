@@ -186,6 +186,11 @@ impl History {
         }
     }
 
+    /// A call returned that may take as long as others like.
+    pub(crate) fn forgotten(&self, call: u64) {
+        self.running.borrow_mut().remove(&call);
+    }
+
     /// Calls of a machine that vanished end nowhere.
     pub(crate) fn gone(&self, host: u32) {
         self.running

@@ -125,7 +125,9 @@ impl ServerRoom {
         let server = machine.as_ref()?;
         let figures = server.figures();
         let held = self.disk.borrow().held();
-        let clean = server.tokens().is_empty() && figures.waiting == 0 && held == 0;
+        let locked = figures.locks + figures.lock_waits;
+        let idle = figures.waiting + locked == 0;
+        let clean = server.tokens().is_empty() && idle && held == 0;
         (!clean).then(|| format!("{figures:?}, {held} bulks, {:?}", server.tokens()))
     }
 

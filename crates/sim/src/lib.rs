@@ -16,6 +16,7 @@ mod host;
 mod judge;
 mod kernel;
 mod liar;
+mod locker;
 mod mutant;
 mod network;
 mod only;

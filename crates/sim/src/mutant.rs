@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 30] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -35,6 +35,9 @@ impl Mutant {
         Self::Server(server::Mutant::SkipsConfirmation),
         Self::Server(server::Mutant::AppliesTwice),
         Self::Server(server::Mutant::FencesAtOnce),
+        Self::Client(client::Mutant::ForgetsLocks),
+        Self::Server(server::Mutant::LocksTwice),
+        Self::Server(server::Mutant::IgnoresDeadlocks),
         Self::Store(store::Mutant::SkipsChecksums),
         Self::Store(store::Mutant::TakesDamageForEnd),
         Self::Store(store::Mutant::StopsEarly),

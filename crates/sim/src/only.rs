@@ -28,16 +28,19 @@ pub(crate) enum Extra {
     Overtaking,
     /// Kernels that are short of memory.
     Pressure,
+    /// Programs that lock.
+    Locks,
 }
 
 impl Extra {
-    pub(crate) const ALL: [Self; 3] = [Self::Drift, Self::Overtaking, Self::Pressure];
+    pub(crate) const ALL: [Self; 4] = [Self::Drift, Self::Overtaking, Self::Pressure, Self::Locks];
 
     fn name(self) -> &'static str {
         match self {
             Self::Drift => "drift",
             Self::Overtaking => "overtaking",
             Self::Pressure => "pressure",
+            Self::Locks => "locks",
         }
     }
 }

@@ -106,6 +106,9 @@ pub(crate) struct Plan {
     pub(crate) severe: bool,
     /// How much faster than the world's the clocks run, millionths: the server's, the clients'.
     pub(crate) drift_ppm: [i64; CLOCKS],
+    /// Of each machine so many programs lock, and do so many things each.
+    pub(crate) lockers: u32,
+    pub(crate) locks: u32,
     /// What else goes wrong, and at which message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
 }
@@ -122,6 +125,7 @@ impl Plan {
         plan.draw_trouble(&mut Rng::new(!seed.rotate_left(16)));
         plan.draw_liar(&mut Rng::new(seed.rotate_left(48)));
         plan.draw_rot(&mut Rng::new(!seed.rotate_left(48)));
+        plan.draw_locks(&mut Rng::new(seed.rotate_left(8)));
         plan
     }
 
@@ -172,6 +176,8 @@ impl Plan {
             faults: Vec::new(),
             severe,
             drift_ppm: [0; CLOCKS],
+            lockers: 0,
+            locks: 0,
             strike: None,
         };
         if small {
@@ -181,6 +187,14 @@ impl Plan {
             plan.draw_faults(rng);
         }
         plan
+    }
+
+    /// In one world of four programs lock.
+    fn draw_locks(&mut self, rng: &mut Rng) {
+        if rng.chance(250) {
+            self.lockers = rng.between(1, 2) as u32;
+            self.locks = rng.between(4, if self.small { 16 } else { 40 }) as u32;
+        }
     }
 
     /// How much faster than the world's a machine's clock runs, millionths; 0: the server's.

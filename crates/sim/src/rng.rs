@@ -27,6 +27,8 @@ pub(crate) enum Branch {
     Call,
     /// Of a fault.
     Fault,
+    /// Of a program that locks.
+    Locker,
 }
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -89,6 +89,11 @@ impl Room {
         self.machine.borrow().session()
     }
 
+    /// The number of the last call.
+    pub(crate) fn last_ticket(&self) -> u64 {
+        self.last_ticket.get()
+    }
+
     pub(crate) fn root(&self) -> Option<Fid> {
         self.machine.borrow().root()
     }

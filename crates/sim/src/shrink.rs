@@ -316,6 +316,7 @@ impl Shrinker<'_> {
             Extra::Drift => self.plan.drift_ppm.iter().any(|&ppm| ppm != 0),
             Extra::Overtaking => self.plan.weather.overtakes,
             Extra::Pressure => true,
+            Extra::Locks => self.plan.lockers > 0,
         };
         let extras = Extra::ALL.into_iter().filter(there);
         let extras = extras.filter(|extra| self.best.has(*extra));

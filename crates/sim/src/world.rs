@@ -9,6 +9,7 @@ use crate::history::History;
 use crate::host::ServerRoom;
 use crate::kernel::Kernel;
 use crate::liar::{LIAR, Liar};
+use crate::locker::{Board, Locker};
 use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
 use crate::only::{Extra, Only};
@@ -65,6 +66,8 @@ pub(crate) struct World {
     /// Machines that answer nothing: until when.
     pub(crate) mute: RefCell<BTreeMap<u32, Time>>,
     pub(crate) liar: Liar,
+    /// What programs have locked.
+    pub(crate) board: Board,
     /// Programs that run, by machine.
     pub(crate) running: RefCell<BTreeMap<u32, u32>>,
     pub(crate) faults_end: Cell<Time>,
@@ -125,6 +128,7 @@ impl World {
             slow: RefCell::default(),
             mute: RefCell::default(),
             liar: Liar::default(),
+            board: Board::default(),
             running: RefCell::default(),
             faults_end: Cell::new(Time::MAX),
             exposed: Cell::new(0),
@@ -237,7 +241,8 @@ impl World {
         let (world, room, go) = (Rc::clone(self), Rc::clone(room), go.clone());
         let host = room.host;
         let programs = if first { 1 } else { self.plan.programs };
-        *self.running.borrow_mut().entry(room.host).or_default() += programs;
+        let lockers = if first { 0 } else { self.lockers() };
+        *self.running.borrow_mut().entry(room.host).or_default() += programs + lockers;
         let stage = if first { Stage::Prepares } else { Stage::Works };
         let begin = async move {
             if room.kernel().is_none() {
@@ -267,11 +272,38 @@ impl World {
                     then.program_ended(program.host());
                 });
             }
+            world.start_lockers(&room);
             if world.only.has(Extra::Pressure) {
                 world.press(&kernel, room.host);
             }
         };
         self.as_machine(host, stage, || self.sched.spawn(host, begin));
+    }
+
+    /// How many programs of each machine lock.
+    fn lockers(&self) -> u32 {
+        if self.only.has(Extra::Locks) {
+            self.plan.lockers
+        } else {
+            0
+        }
+    }
+
+    fn start_lockers(self: &Rc<Self>, room: &Rc<Room>) {
+        for number in 1..=self.lockers() {
+            let locker = Locker::new(self, room, number);
+            let (then, host) = (Rc::clone(self), room.host);
+            let work = async move {
+                locker.run(then.plan.locks).await;
+                then.program_ended(host);
+            };
+            // The other programs draw what they drew without these.
+            let rng = Rng::of(
+                Branch::Locker,
+                &[self.key, u64::from(host), u64::from(number)],
+            );
+            self.sched.with_rng(rng, || self.sched.spawn(host, work));
+        }
     }
 
     fn program_ended(&self, host: u32) {

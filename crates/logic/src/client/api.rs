@@ -62,6 +62,8 @@ pub enum Mutant {
     IgnoresVersions,
     /// Opens are cached without a token.
     CachesSharedOpens,
+    /// Does not tell a restarted server what its programs have locked.
+    ForgetsLocks,
 }
 
 /// What a program wants, said by the front.

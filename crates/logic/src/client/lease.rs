@@ -24,6 +24,9 @@ impl Client {
     }
 
     pub(super) fn wake_up(&mut self, step: &mut Step<'_>) {
+        if step.now < self.lease_end() {
+            self.give_late_locks(step);
+        }
         if self.suspended && step.now < self.lease_end() {
             self.suspended = false;
             for ticket in core::mem::take(&mut self.parked) {

@@ -42,6 +42,11 @@ pub(super) struct Locks {
     waiting: BTreeMap<RequestId, Ticket>,
     /// Calls whose callers have been interrupted.
     interrupted: BTreeSet<Ticket>,
+    /// Calls of owners whose open file has been closed, and that is not answered: the kernel may
+    /// give the next open file the same number, whose lock must not be given up by that.
+    behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
+    /// Calls whose lock came when the lease was near its end: others may have it by now.
+    late: Vec<Ticket>,
 }
 
 impl Own {
@@ -119,6 +124,9 @@ impl Client {
         if self.locks.interrupted.contains(&ticket) {
             return self.finish_lock(step, ticket, Done::Refused(Refusal::Interrupted));
         }
+        if let Some(behind) = self.locks.behind.get_mut(&(fid, lock.owner)) {
+            return behind.push(ticket);
+        }
         let own = self.locks.owners.entry((fid, lock.owner)).or_default();
         if own.lost {
             return self.finish_lock(step, ticket, Done::Refused(Refusal::SessionLost));
@@ -173,6 +181,7 @@ impl Client {
                 }
                 Some(own) => {
                     own.asked += 1;
+                    self.locks.behind.insert(key, Vec::new());
                     let (first, last) = EVERYTHING;
                     let op = Op::Unlock {
                         fid,
@@ -221,15 +230,32 @@ impl Client {
                 },
                 Outcome::Locked { at, .. },
             ) => {
-                self.answered_lock((*fid, *owner), |own| own.learn((*first, *last), None, at));
+                let key = (*fid, *owner);
+                self.answered_lock(key, |own| own.learn((*first, *last), None, at));
+                if ticket.is_none() {
+                    let behind = self.locks.behind.remove(&key);
+                    for ticket in behind.into_iter().flatten() {
+                        self.start(step, ticket);
+                    }
+                }
                 Done::Nothing
             }
             (_, Outcome::InTheWay(lock)) => Done::InTheWay(lock),
             (_, Outcome::Refused(refusal)) => Done::Refused(refusal),
             _ => Done::Nothing,
         };
-        if let Some(ticket) = ticket {
-            self.finish_lock(step, ticket, done);
+        let Some(ticket) = ticket else { return };
+        let given = matches!(op, Op::Lock { .. }) && done == Done::Nothing;
+        if given && step.now >= self.lease_end() {
+            return self.locks.late.push(ticket);
+        }
+        self.finish_lock(step, ticket, done);
+    }
+
+    /// The lease goes on: what came near its end is true.
+    pub(super) fn give_late_locks(&mut self, step: &mut Step<'_>) {
+        for ticket in core::mem::take(&mut self.locks.late) {
+            self.finish_lock(step, ticket, Done::Nothing);
         }
     }
 
@@ -399,6 +425,9 @@ impl Client {
             own.asked = 0;
             own.lost
         });
+        self.parked.append(&mut self.locks.late);
+        let behind = core::mem::take(&mut self.locks.behind);
+        self.parked.extend(behind.into_values().flatten());
         self.parked
             .extend(core::mem::take(&mut self.locks.waiting).into_values());
     }

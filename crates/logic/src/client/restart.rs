@@ -5,7 +5,7 @@
 //! state until they are answered, so the server must show it too: it may not learn of the change
 //! first from the repeated request, when others have asked already.
 
-use super::api::{Call, How};
+use super::api::{Call, How, Mutant};
 use super::session::Why;
 use super::{Client, Step};
 use alloc::vec;
@@ -35,7 +35,8 @@ impl Client {
         let holds = |holding: &Holding| holding.right > Right::None || holding.hold.open;
         let holdings: Vec<Holding> = self.nodes.iter().map(holding).filter(holds).collect();
         let unseen = self.unseen();
-        let locks = self.lock_claims();
+        let forgets = self.options.mutant == Some(Mutant::ForgetsLocks);
+        let locks = if forgets { vec![] } else { self.lock_claims() };
         let most = self.options.part.max(1);
         let parts = [holdings.len(), unseen.len(), locks.len()];
         let parts = parts

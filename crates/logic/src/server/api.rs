@@ -63,6 +63,10 @@ pub enum Mutant {
     AppliesTwice,
     /// Fences who leaves a recall unanswered although its lease has not ended.
     FencesAtOnce,
+    /// Gives a lock again when the request comes a second time.
+    LocksTwice,
+    /// Does not look for circles of those who wait for locks.
+    IgnoresDeadlocks,
 }
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.

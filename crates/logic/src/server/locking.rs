@@ -6,7 +6,7 @@
 //! is done once: its answer is kept until it is acknowledged. After a restart of the server the
 //! clients say which locks they hold, and ask again for those that they were waiting for.
 
-use super::api::Disk;
+use super::api::{Disk, Mutant};
 use super::locks::{Owner, Place};
 use super::table::Seq;
 use super::{Server, Step};
@@ -104,7 +104,7 @@ impl Server {
             lock,
             detects,
         };
-        if self.locks.deadlocks(&place) {
+        if self.finds_deadlocks() && self.locks.deadlocks(&place) {
             return Outcome::Refused(Refusal::Deadlock);
         }
         self.locks.enter(place);
@@ -116,6 +116,10 @@ impl Server {
         let state = self.sessions.get(&session);
         let unheard = state.map_or(0, |state| state.waited.len());
         self.locks.of(session) + unheard >= self.options.locks
+    }
+
+    fn finds_deadlocks(&self) -> bool {
+        self.options.mutant != Some(Mutant::IgnoresDeadlocks)
     }
 
     /// Whoever holds what is in the way, and has been silent for longer than its lease, is fenced.
@@ -151,6 +155,7 @@ impl Server {
             let outcome = self.locked(Locked::Done);
             self.tell_waited(step, (place.session, place.request), outcome);
         }
+        circle &= self.finds_deadlocks();
         while circle && let Some(seq) = self.locks.next_deadlocked(fid) {
             self.stop_waiting(step, seq, Refusal::Deadlock);
         }
@@ -195,7 +200,9 @@ impl Server {
     ) {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.running.remove(&id);
-            state.lock_answers.insert(id, outcome.clone());
+            if self.options.mutant != Some(Mutant::LocksTwice) {
+                state.lock_answers.insert(id, outcome.clone());
+            }
         }
         self.reply_lock(step, (session, id), outcome);
     }
