@@ -162,7 +162,8 @@ impl Report {
         }
         let _ = writeln!(
             out,
-            "Medians of {} rounds. Ratios are mount to local: of rates (at least), of times (at most).",
+            "Medians of {} rounds. Ratios are mount to local: of rates (at least), of times \
+             (at most).",
             self.rounds
         );
         out

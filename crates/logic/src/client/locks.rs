@@ -345,7 +345,10 @@ impl Client {
     /// it; if it has not been asked for the lock, he does not get it.
     pub(super) fn on_interrupt(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         let call = self.calls.get(&ticket).map(|running| &running.call);
-        if !matches!(call, Some(Call::Lock { .. })) || !self.locks.interrupted.insert(ticket) {
+        // Who has been given it, and not been told, has it, or asks for it again.
+        let given = self.locks.late.contains(&ticket);
+        let waits = matches!(call, Some(Call::Lock { .. })) && !given;
+        if !waits || !self.locks.interrupted.insert(ticket) {
             return;
         }
         let of = |why: &Why| matches!(why, Why::Call(asked) if *asked == ticket);
