@@ -38,7 +38,7 @@ test:
 
 conformance: build
 	@tools/setup suites
-	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- suites
+	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- suites two_mounts
 
 demo: build
 	@tools/setup

@@ -2,7 +2,8 @@
 //! and what the options say to the answer. Exact caching decides most of it: pages are dropped on
 //! notification only (`EXPLICIT_INVAL_DATA`), writes are sent as they happen (no
 //! `WRITEBACK_CACHE`), truncation by open is sent as `SETATTR` (no `ATOMIC_O_TRUNC`, which with
-//! unannounced opens is never sent at all).
+//! unannounced opens is never sent at all). The kernel checks rights, by access lists too
+//! (`POSIX_ACL`); whether the umask counts, the directory's list decides (`DONT_MASK`).
 
 use crate::abi::{self, InitIn, InitOut, init};
 use crate::request::Dialect;
@@ -13,6 +14,8 @@ const WANTED: u64 = init::ASYNC_READ
     | init::DO_READDIRPLUS
     | init::NO_OPEN_SUPPORT
     | init::PARALLEL_DIROPS
+    | init::DONT_MASK
+    | init::POSIX_ACL
     | init::MAX_PAGES
     | init::CACHE_SYMLINKS
     | init::NO_OPENDIR_SUPPORT

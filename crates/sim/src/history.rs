@@ -25,6 +25,18 @@ pub(crate) enum Effect {
         fid: Fid,
         mode: u16,
     },
+    /// Units come to be zero, and the file at least as long as that, or as `end` says.
+    Zero {
+        fid: Fid,
+        units: (u64, u64),
+        end: u64,
+    },
+    /// So many units at most of a file, from this one on, come to a file, from that one on.
+    Copy {
+        from: (Fid, u64),
+        to: (Fid, u64),
+        count: u64,
+    },
     /// The object made is known when the call has returned.
     Make {
         dir: Fid,

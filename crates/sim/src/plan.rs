@@ -57,10 +57,13 @@ pub(crate) enum Kind {
     Chmod,
     Sync,
     Load,
+    Zero,
+    Copy,
+    Nameless,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 18] = [
+pub(crate) const KINDS: [Kind; 21] = [
     Kind::Open,
     Kind::Create,
     Kind::Read,
@@ -79,7 +82,14 @@ pub(crate) const KINDS: [Kind; 18] = [
     Kind::Chmod,
     Kind::Sync,
     Kind::Load,
+    Kind::Zero,
+    Kind::Copy,
+    Kind::Nameless,
 ];
+
+/// Those that most worlds have: the others are drawn apart, so that a world without them is the
+/// one that its seed has always meant.
+const USUAL_KINDS: usize = 18;
 
 /// Everything that a seed fixes.
 #[derive(Clone, Debug)]
@@ -124,9 +134,19 @@ impl Plan {
         plan.draw_mute(&mut Rng::new(seed.rotate_left(16)));
         plan.draw_trouble(&mut Rng::new(!seed.rotate_left(16)));
         plan.draw_liar(&mut Rng::new(seed.rotate_left(48)));
+        plan.draw_ranges(&mut Rng::new(!seed.rotate_left(8)));
         plan.draw_rot(&mut Rng::new(!seed.rotate_left(48)));
         plan.draw_locks(&mut Rng::new(seed.rotate_left(8)));
         plan
+    }
+
+    /// Operations on ranges of files, and files without a name, in one world of four.
+    fn draw_ranges(&mut self, rng: &mut Rng) {
+        if rng.chance(250) {
+            for weight in &mut self.weights[USUAL_KINDS..] {
+                *weight = *rng.pick(&[0, 10, 10, 50]);
+            }
+        }
     }
 
     fn draw_usual(rng: &mut Rng, small: bool) -> Self {
@@ -250,7 +270,7 @@ fn weather(rng: &mut Rng, calm: bool) -> Weather {
 /// Each operation is as likely as any, unless the seed has more or none of it.
 fn weights(rng: &mut Rng) -> [u64; KINDS.len()] {
     let mut weights = [0; KINDS.len()];
-    for (weight, kind) in weights.iter_mut().zip(KINDS) {
+    for (weight, kind) in weights.iter_mut().zip(KINDS).take(USUAL_KINDS) {
         let usual = match kind {
             Kind::Open => 20,
             Kind::Read | Kind::Write => 25,

@@ -315,7 +315,7 @@ impl Walk<'_> {
             key::TARGET => of.target = Some(len),
             key::XATTR => {
                 of.xattrs += 1;
-                of.acl |= parts.detail == crate::permission::ACL;
+                of.acl |= parts.detail == crate::acl::ACCESS;
             }
             _ => return None,
         }

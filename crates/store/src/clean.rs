@@ -53,7 +53,11 @@ fn span(happened: &Happened, data: u64) -> (u64, u64) {
             op: Op::Write { offset, mode, .. },
             ..
         } if *mode != WriteMode::Append => (*offset, *offset + data),
-        Happened::Move { offset, .. } => (*offset, *offset + data),
+        Happened::Move { offset, .. }
+        | Happened::Apply {
+            op: Op::Copy { offset, .. },
+            ..
+        } => (*offset, *offset + data),
         // Where it was appended is not in the record.
         _ => (0, u64::MAX),
     }

@@ -12,6 +12,7 @@
 //! answers questions. `docs/format.md` has the shapes.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod answers;
 mod apply;
 mod check;

@@ -4,6 +4,7 @@
 //! Where the caller's groups are not known, a right of any group counts as the caller's: the kernel
 //! of his machine knows the groups and has checked them.
 
+use crate::acl::{GROUP, GROUP_OBJ, List, MASK, OTHER, USER};
 use wire::{Attr, Caller, Kind};
 
 /// What somebody wants to do with an object: the bits of one class.
@@ -22,9 +23,6 @@ impl Want {
         self.0 & !bits == 0
     }
 }
-
-/// The extended attribute that holds an object's access list.
-pub(crate) const ACL: &[u8] = b"system.posix_acl_access";
 
 /// Is it known that the caller is in this group?
 fn member(caller: &Caller, gid: u32) -> Option<bool> {
@@ -59,25 +57,10 @@ pub(crate) fn allowed(caller: &Caller, attr: &Attr, want: Want, acl: Option<&[u8
     }
 }
 
-const ACL_VERSION: u32 = 2;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
-
 /// What an access list says to somebody who is not the owner; `None`: it is not one.
 fn by_list(caller: &Caller, attr: &Attr, want: Want, acl: &[u8]) -> Option<bool> {
-    let (version, entries) = acl.split_first_chunk::<4>()?;
-    let (entries, rest) = entries.as_chunks::<8>();
-    if u32::from_le_bytes(*version) != ACL_VERSION || !rest.is_empty() {
-        return None;
-    }
-    let entries = entries.iter().map(|e| {
-        let tag = u16::from_le_bytes([e[0], e[1]]);
-        let bits = u16::from_le_bytes([e[2], e[3]]);
-        (tag, bits, u32::from_le_bytes([e[4], e[5], e[6], e[7]]))
-    });
+    let list = List::parse(acl)?;
+    let entries = list.entries().map(|e| (e.tag, e.bits, e.id));
     let of = |wanted: u16| {
         let mut entries = entries.clone();
         entries
@@ -150,7 +133,14 @@ mod tests {
     #[test]
     fn a_list_names_users_within_the_mask() {
         let mut acl = 2u32.to_le_bytes().to_vec();
-        for (tag, bits, id) in [(USER, 6u16, 5u32), (GROUP_OBJ, 0, 0), (MASK, 4, 0)] {
+        let classes = [
+            (1, 7u16, 0u32),
+            (USER, 6, 5),
+            (GROUP_OBJ, 0, 0),
+            (MASK, 4, 0),
+            (OTHER, 0, 0),
+        ];
+        for (tag, bits, id) in classes {
             acl.extend_from_slice(&tag.to_le_bytes());
             acl.extend_from_slice(&bits.to_le_bytes());
             acl.extend_from_slice(&id.to_le_bytes());

@@ -75,7 +75,7 @@ impl Happened {
     pub(crate) fn fid(&self) -> Option<Fid> {
         match self {
             Self::Apply {
-                op: Op::Write { fid, .. },
+                op: Op::Write { fid, .. } | Op::Copy { to: fid, .. },
                 ..
             }
             | Self::Move { fid, .. } => Some(*fid),

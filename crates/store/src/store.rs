@@ -95,9 +95,10 @@ impl Store {
     pub fn apply(&mut self, apply: Apply<'_>) -> Outcome {
         let result = if apply.op.changes() {
             let known = apply.origin.and_then(|origin| self.answer(origin));
-            match known {
-                Some(outcome) => Ok(outcome),
-                None => self.change(&apply),
+            match (known, apply.op) {
+                (Some(outcome), _) => Ok(outcome),
+                (None, Op::Copy { .. }) => self.copy(&apply),
+                (None, _) => self.change(&apply),
             }
         } else if *apply.op == Op::StatFs {
             self.filesystem()
@@ -123,14 +124,38 @@ impl Store {
         }
     }
 
+    /// A copy is a write of bytes that are here already. They are in its record like those of any
+    /// write, so that it can be replayed whatever has become of where they came from.
+    fn copy(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
+        let Op::Copy { from, at, len, .. } = *apply.op else {
+            return Err(Refusal::Invalid);
+        };
+        let mut data = Vec::new();
+        reading::read((&self.core, &self.log), from, (at, len), &mut data)?;
+        let data = &data;
+        self.change(&Apply { data, ..*apply })
+    }
+
+    /// Room for what is to be written later is not kept, but there must be some.
+    fn has_room(&self, op: &Op) -> Result<(), Refusal> {
+        match op {
+            Op::Allocate {
+                len, zero: false, ..
+            } if self.log.space().map_err(trouble)?.1 < *len => Err(Refusal::NoSpace),
+            _ => Ok(()),
+        }
+    }
+
     fn change(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
         let announced = match apply.op {
             Op::Write { len, .. } => *len as usize,
+            Op::Copy { .. } => apply.data.len(),
             _ => 0,
         };
         if announced != apply.data.len() {
             return Err(Refusal::Invalid);
         }
+        self.has_room(apply.op)?;
         self.pace(apply.now)?;
         let checks = value::checks(apply.data);
         let meta = record::encode(&Entry::Apply {
@@ -343,6 +368,7 @@ fn purpose(op: &Op) -> Use {
             Use::Removal
         }
         Op::SetAttr { set, .. } if set.size.is_some() => Use::Removal,
+        Op::Allocate { zero: true, .. } => Use::Removal,
         _ => Use::Change,
     }
 }

@@ -2,6 +2,7 @@
 //! these is seen by anybody else before [`crate::index::Index::commit`]. A refused operation is
 //! dropped.
 
+use crate::acl;
 use crate::error::StoreError;
 use crate::index::{Changes, Index};
 use crate::key::{self, Key};
@@ -140,11 +141,11 @@ impl<'a> Txn<'a> {
 
     /// May the caller do this with the object?
     pub(crate) fn allowed(&self, fid: Fid, object: &Object, want: Want) -> Result<(), Refusal> {
-        let acl = match object.acl {
-            true => self.get(&key::xattr(fid, permission::ACL))?,
+        let list = match object.acl {
+            true => self.get(&key::xattr(fid, acl::ACCESS))?,
             false => None,
         };
-        match permission::allowed(self.context.caller, &object.attr, want, acl.as_deref()) {
+        match permission::allowed(self.context.caller, &object.attr, want, list.as_deref()) {
             true => Ok(()),
             false => Err(Refusal::Denied),
         }

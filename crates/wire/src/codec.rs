@@ -79,6 +79,12 @@ impl Bounded for Op {
                 ..
             } => target.len() <= limits::TARGET_BYTES,
             Self::Read { offset, len, .. } | Self::Write { offset, len, .. } => span(*offset, *len),
+            Self::Allocate { offset, len, .. } => offset
+                .checked_add(*len)
+                .is_some_and(|end| end <= limits::FILE_BYTES),
+            Self::Copy {
+                at, offset, len, ..
+            } => span(*at, *len) && span(*offset, *len),
             Self::SetAttr { set, .. } => set.size.is_none_or(|size| size <= limits::FILE_BYTES),
             Self::ReadDir { max, .. } => *max as usize <= limits::DIR_ENTRIES,
             Self::SetXattr { name, value, .. } => {
@@ -129,7 +135,7 @@ impl Bounded for Outcome {
     fn within_bounds(&self) -> bool {
         match self {
             Self::Dir { entries, .. } => entries.len() <= limits::DIR_ENTRIES,
-            Self::Read { len, .. } => *len <= limits::BULK_BYTES,
+            Self::Read { len, .. } | Self::Copied { len, .. } => *len <= limits::BULK_BYTES,
             Self::Target(target) => target.len() <= limits::TARGET_BYTES,
             Self::Value(value) => value.len() <= limits::XATTR_VALUE_BYTES,
             _ => true,

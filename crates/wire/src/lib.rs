@@ -30,7 +30,7 @@ pub use message::{
     Welcome, What,
 };
 pub use name::{Name, NameError};
-pub use op::{Access, Caller, Make, Op, WriteMode, XattrMode};
+pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Outcome, Reply};
 pub use refusal::Refusal;
 pub use seed::{mix64, splitmix64};

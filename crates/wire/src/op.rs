@@ -77,6 +77,9 @@ pub enum XattrMode {
     Create,
     /// Only replaced.
     Replace,
+    /// Made or replaced, and the set-group-id bit goes: an access list, set by who is not in the
+    /// object's group.
+    EndsSetGid,
 }
 
 /// A file operation. Fields are named as in the system calls that they serve.
@@ -92,12 +95,13 @@ pub enum Op {
     /// Outcome: `Target`.
     ReadLink { fid: Fid },
     /// Makes an object under a name that must not exist. With `open`, it is opened too (a file).
-    /// Outcome: `Entry`.
+    /// The mode's 12 bits are those asked for; above them ([`UMASK_SHIFT`]) is the umask, which
+    /// counts unless the directory has a list that is inherited. Outcome: `Entry`.
     Make {
         dir: Fid,
         name: Name,
         make: Make,
-        mode: u16,
+        mode: u32,
         open: Option<Access>,
     },
     /// Gives an object (not a directory) another name. Outcome: `Entry`.
@@ -136,7 +140,7 @@ pub enum Op {
     StatFs,
     /// Outcome: `Value`.
     GetXattr { fid: Fid, name: Vec<u8> },
-    /// Outcome: `Done`.
+    /// Outcome: `Attr`.
     SetXattr {
         fid: Fid,
         name: Vec<u8>,
@@ -145,7 +149,7 @@ pub enum Op {
     },
     /// Outcome: `Value`: names, each ended by a zero byte.
     ListXattr { fid: Fid },
-    /// Outcome: `Done`.
+    /// Outcome: `Attr`.
     RemoveXattr { fid: Fid, name: Vec<u8> },
     /// Removes what is left of an object that has no name, once nobody has it open. Never sent by a
     /// client. Outcome: `Done`.
@@ -167,7 +171,35 @@ pub enum Op {
     TestLock { fid: Fid, lock: Lock },
     /// The request of this number, for a lock, waits no more. Outcome: `Done`.
     StopWaiting { request: RequestId },
+    /// fallocate(2): a range of a file comes to read as zeros and occupies nothing (`zero`), or
+    /// there is room for it. The file becomes as long as the range reaches, unless `keep_size`.
+    /// Outcome: `Written`.
+    Allocate {
+        fid: Fid,
+        offset: u64,
+        len: u64,
+        zero: bool,
+        keep_size: bool,
+    },
+    /// Copies bytes of a file (`from`, from `at` on) over those of a file (`to`, from `offset` on):
+    /// as many as there are before the end of the first one. Outcome: `Copied`.
+    Copy {
+        from: Fid,
+        at: u64,
+        to: Fid,
+        offset: u64,
+        len: u32,
+    },
+    /// The first byte from `offset` on that is in a hole (the end of the file counts as one), or
+    /// that is in none. Outcome: `Position`.
+    Find { fid: Fid, offset: u64, hole: bool },
+    /// Makes a file without a name, as if in this directory, and opens it: it lives while it is
+    /// open, or gets a name by `Link`. Mode and outcome are those of `Make`.
+    MakeNameless { dir: Fid, mode: u32, open: Access },
 }
+
+/// In the mode of what is to be made: bits below the umask.
+pub const UMASK_SHIFT: u32 = 12;
 
 impl Op {
     /// The operation's kind, for counters and traces.
@@ -197,6 +229,10 @@ impl Op {
             Self::Unlock { .. } => "Unlock",
             Self::TestLock { .. } => "TestLock",
             Self::StopWaiting { .. } => "StopWaiting",
+            Self::Allocate { .. } => "Allocate",
+            Self::Copy { .. } => "Copy",
+            Self::Find { .. } => "Find",
+            Self::MakeNameless { .. } => "MakeNameless",
         }
     }
 
@@ -214,6 +250,9 @@ impl Op {
                 | Self::SetXattr { .. }
                 | Self::RemoveXattr { .. }
                 | Self::Reap { .. }
+                | Self::Allocate { .. }
+                | Self::Copy { .. }
+                | Self::MakeNameless { .. }
         )
     }
 
@@ -226,5 +265,30 @@ impl Op {
                 | Self::TestLock { .. }
                 | Self::StopWaiting { .. }
         )
+    }
+
+    /// How it opens what it makes.
+    pub fn makes_open(&self) -> Option<Access> {
+        match self {
+            Self::Make { open, .. } => *open,
+            Self::MakeNameless { open, .. } => Some(*open),
+            _ => None,
+        }
+    }
+
+    /// The file whose bytes a program changes by this, without any that travel beside it.
+    pub fn edits(&self) -> Option<Fid> {
+        match self {
+            Self::Allocate { fid, .. } | Self::Copy { to: fid, .. } => Some(*fid),
+            _ => None,
+        }
+    }
+
+    /// The file that this looks into at the server, where its bytes must be.
+    pub fn draws_on(&self) -> Option<Fid> {
+        match self {
+            Self::Find { fid, .. } | Self::Copy { from: fid, .. } => Some(*fid),
+            _ => None,
+        }
     }
 }

@@ -110,6 +110,10 @@ pub enum Outcome {
     Locked { locked: Locked, at: Epoch },
     /// The lock that is in the way; the process of a lock of another machine is 0.
     InTheWay(Option<Lock>),
+    /// So many bytes were copied; the attributes of the file that got them.
+    Copied { len: u32, attr: Attr },
+    /// A place in a file.
+    Position(u64),
 }
 
 /// A right that comes with a reply.

@@ -53,4 +53,6 @@ pub enum Refusal {
     Deadlock,
     /// The client holds the most locks that it may hold.
     TooManyLocks,
+    /// Nothing of the kind is behind that place of the file.
+    NothingBehind,
 }

@@ -5,7 +5,8 @@
 //! `docs/semantics.md`; anything else that is skipped is a failure.
 
 use crate::harness::process::run_within;
-use crate::harness::{Cell, Pair, Scratch, real_system, suite, text};
+use crate::harness::status::server_received;
+use crate::harness::{Cell, Pair, Scratch, local, real_system, suite, text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -170,7 +171,8 @@ fn pjdfstest_finds_a_mount_for_reading_only_when_it_is_made_one() {
 /// All that fsx can do.
 const FSX: &str = "flen = 262144\n[opsize]\nmax = 65536\n[weights]\nclose_open = 1\nread = 10\n\
     write = 10\nmapread = 10\nmapwrite = 10\ninvalidate = 1\ntruncate = 10\nfsync = 1\n\
-    fdatasync = 1\nsendfile = 5\nposix_fadvise = 1\ncopy_file_range = 5\n";
+    fdatasync = 1\nsendfile = 5\nposix_fadvise = 1\ncopy_file_range = 5\n\
+    posix_fallocate = 5\npunch_hole = 5\n";
 
 #[test]
 fn fsx_finds_nothing_on_a_mount() {
@@ -192,5 +194,12 @@ fn fsx_finds_nothing_on_a_mount() {
         command.arg(mount.join(&format!("fsx-{seed}")));
         let output = run_within(&mut command, LIMIT);
         assert!(output.status.success(), "seed {seed}: {}", text(&output));
+    }
+    if !local() {
+        // The kernel has done nothing in another way because the mount could not do it.
+        let received = server_received(cell.addr());
+        for kind in ["Allocate", "Copy"] {
+            assert!(received.contains_key(kind), "{kind} in {received:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! used again within its partition, so nothing needs to be remembered between them.
 
 use client::front::{Asker, How};
-use rustix::fs::{FileType, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, XattrFlags};
 use wire::{
     Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
     limits,
@@ -15,6 +15,8 @@ use crate::request::{Header, Write};
 
 /// The permission bits, the set-id bits and the sticky bit of a mode.
 const MODE_BITS: u32 = 0o7777;
+/// The permission bits alone.
+const PERMISSION_BITS: u32 = 0o777;
 /// The set-user-id and set-group-id bits.
 const SET_ID_BITS: u16 = 0o6000;
 /// What programs are told to read and write at once: standard I/O makes its buffers that large.
@@ -104,8 +106,13 @@ pub(super) fn attr(fid: Fid, attr: &Attr) -> abi::Attr {
     }
 }
 
-/// A mode of the kernel without the type. The umask has been applied: `DONT_MASK` is not
-/// negotiated.
+/// What an object is to be made with: its mode without the type, and the umask, which counts unless
+/// the directory has a list that is inherited.
+pub(super) const fn new_mode(mode: u32, umask: u32) -> u32 {
+    (mode & MODE_BITS) | ((umask & PERMISSION_BITS) << wire::UMASK_SHIFT)
+}
+
+/// A mode of the kernel without the type.
 pub(super) const fn mode(mode: u32) -> u16 {
     (mode & MODE_BITS) as u16
 }
@@ -295,6 +302,33 @@ pub(super) fn rename_flags(flags: u32) -> Result<(bool, bool), Refusal> {
         flags if flags.is_empty() => Ok((false, false)),
         RenameFlags::NOREPLACE => Ok((true, false)),
         RenameFlags::EXCHANGE => Ok((false, true)),
+        _ => Err(Refusal::Invalid),
+    }
+}
+
+/// What the mode of fallocate(2) asks for: (zeros, the size stays).
+pub(super) fn allocate_mode(mode: u32) -> Result<(bool, bool), Refusal> {
+    let mode = FallocateFlags::from_bits_retain(mode);
+    let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
+    let rest = mode.difference(FallocateFlags::KEEP_SIZE);
+    if rest.is_empty() {
+        Ok((false, keep_size))
+    } else if rest == FallocateFlags::ZERO_RANGE
+        || (rest == FallocateFlags::PUNCH_HOLE && keep_size)
+    {
+        Ok((true, keep_size))
+    } else {
+        Err(Refusal::NotSupported)
+    }
+}
+
+/// Does lseek(2) look for a hole, or for what is in none?
+pub(super) fn finds_hole(whence: u32) -> Result<bool, Refusal> {
+    const SEEK_DATA: u32 = 3;
+    const SEEK_HOLE: u32 = 4;
+    match whence {
+        SEEK_DATA => Ok(false),
+        SEEK_HOLE => Ok(true),
         _ => Err(Refusal::Invalid),
     }
 }

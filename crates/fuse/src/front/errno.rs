@@ -40,6 +40,7 @@ pub(super) const fn of(refusal: Refusal) -> Errno {
         Refusal::Locked => Errno::AGAIN,
         Refusal::Deadlock => Errno::DEADLK,
         Refusal::TooManyLocks => Errno::NOLCK,
+        Refusal::NothingBehind => Errno::NXIO,
     }
 }
 
@@ -64,6 +65,7 @@ mod tests {
             (Refusal::Locked, 11),
             (Refusal::Deadlock, 35),
             (Refusal::TooManyLocks, 37),
+            (Refusal::NothingBehind, 6),
             (Refusal::SessionLost, 5),
             (Refusal::Exists, 17),
             (Refusal::CrossVolume, 18),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use client::front::{Asker, Call, Completion, Done, How};
 use tracing::{debug, error};
-use wire::{Fid, Op, Refusal, Set, limits};
+use wire::{Fid, Op, Refusal, Set, XattrMode, limits};
 
 use super::convert::{self, Opening};
 use super::errno;
@@ -175,7 +175,7 @@ impl Tree {
     }
 
     /// Takes the set-id bits from a file that has any.
-    fn kill_set_id(
+    pub(super) fn kill_set_id(
         self: &Arc<Self>,
         fid: Fid,
         then: impl FnOnce(Result<(), Done>) + Send + 'static,
@@ -243,9 +243,12 @@ impl Tree {
         let Some((reply, name)) = checked(reply, xattr_name(args.name)) else {
             return;
         };
-        let Some((reply, mode)) = checked(reply, convert::xattr_mode(args.flags)) else {
+        let Some((reply, mut mode)) = checked(reply, convert::xattr_mode(args.flags)) else {
             return;
         };
+        if args.acl_kill_sgid {
+            mode = XattrMode::EndsSetGid;
+        }
         if args.value.len() > limits::XATTR_VALUE_BYTES {
             reply.error(errno::VALUE_TOO_BIG);
             return;
@@ -268,18 +271,19 @@ impl Tree {
     }
 }
 
-/// Checks the name of an extended attribute. Access lists (`system.`) are not accepted: the kernel
-/// does not enforce them for this mount (`POSIX_ACL` is not negotiated), so nobody shall believe
-/// that they are in force.
+/// Checks the name of an extended attribute. Of the system's own there are the access lists.
 fn xattr_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
     if name.len() > limits::NAME_BYTES {
         Err(Refusal::OutOfRange)
-    } else if name.starts_with(b"system.") {
+    } else if name.starts_with(b"system.") && !LISTS.contains(&name) {
         Err(Refusal::NotSupported)
     } else {
         Ok(name.to_vec())
     }
 }
+
+/// The access lists, as Linux calls them.
+const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 /// Answers with a value or a list: its size alone if `size` is 0; refused if it has more bytes.
 fn value(size: u32, reply: Reply) -> impl FnOnce(Completion) + Send + 'static {
@@ -300,11 +304,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn access_lists_and_long_names_are_refused() {
+    fn long_names_and_those_of_the_system_are_refused() {
         let long = [b'a'; 256];
         assert_eq!(xattr_name(&long), Err(Refusal::OutOfRange));
         let list = b"system.posix_acl_access";
-        assert_eq!(xattr_name(list), Err(Refusal::NotSupported));
+        assert_eq!(xattr_name(list), Ok(list.to_vec()));
+        assert_eq!(xattr_name(b"system.nfs4_acl"), Err(Refusal::NotSupported));
         assert_eq!(xattr_name(b"user.a"), Ok(b"user.a".to_vec()));
         assert_eq!(xattr_name(&long[..255]), Ok(long[..255].to_vec()));
     }

@@ -252,9 +252,15 @@ impl Handler for Translator {
             Operation::Readlink => tree.read_link(header, reply),
             Operation::Symlink { name, target } => tree.symlink(header, (name, target), reply),
             Operation::Mknod {
-                name, mode, rdev, ..
-            } => tree.mknod(header, name, (mode, rdev), reply),
-            Operation::Mkdir { name, mode, .. } => tree.mkdir(header, name, mode, reply),
+                name,
+                mode,
+                rdev,
+                umask,
+            } => tree.mknod(header, name, (mode, umask, rdev), reply),
+            Operation::Mkdir { name, mode, umask } => {
+                tree.mkdir(header, name, (mode, umask), reply);
+            }
+            Operation::Tmpfile(create) => tree.tmpfile(header, &create, reply),
             Operation::Unlink { name } => tree.unlink(header, name, reply),
             Operation::Rmdir { name } => tree.rmdir(header, name, reply),
             Operation::Rename(rename) => tree.rename(header, &rename, reply),
@@ -265,6 +271,11 @@ impl Handler for Translator {
             Operation::Write(write) => tree.write(header, &write, reply),
             Operation::Release(release) => tree.release(header, release.fh, reply),
             Operation::Fsync { .. } | Operation::Fsyncdir { .. } => tree.sync(header, reply),
+            Operation::Fallocate(args) => tree.allocate(header, &args, reply),
+            Operation::CopyFileRange(args) | Operation::CopyFileRange64(args) => {
+                tree.copy(header, &args, reply);
+            }
+            Operation::Lseek { offset, whence, .. } => tree.find(header, offset, whence, reply),
             Operation::Statfs => tree.statfs(header, reply),
             Operation::Setxattr(args) => tree.set_xattr(header, &args, reply),
             Operation::Getxattr { name, size } => tree.get_xattr(header, name, size, reply),

@@ -8,8 +8,8 @@
 //! unless the mount was asked to be inexact (`keeping`); what is added is what this kernel needs to
 //! be told so that they come true. Error numbers are chosen in `errno` and nowhere else.
 //!
-//! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `listing`)
-//! and `notices`. `convert` holds the pure translations, `mounted` puts it all together.
+//! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `ranges`,
+//! `listing`) and `notices`. `convert` holds the pure translations, `mounted` puts it all together.
 
 mod convert;
 mod errno;
@@ -21,6 +21,7 @@ mod locks;
 mod mounted;
 mod names;
 mod notices;
+mod ranges;
 mod unmount;
 
 pub use keeping::Keeping;

@@ -73,7 +73,7 @@ impl Tree {
         self: &Arc<Self>,
         header: &Header,
         name: &[u8],
-        (make, mode): (Make, u16),
+        (make, mode): (Make, u32),
         reply: Reply,
     ) {
         let Some((reply, name)) = named(reply, name) else {
@@ -96,16 +96,22 @@ impl Tree {
         self: &Arc<Self>,
         header: &Header,
         name: &[u8],
-        (mode, rdev): (u32, u32),
+        (mode, umask, rdev): (u32, u32, u32),
         reply: Reply,
     ) {
         if let Some((reply, make)) = checked(reply, convert::make(mode, rdev)) {
-            self.make(header, name, (make, convert::mode(mode)), reply);
+            self.make(header, name, (make, convert::new_mode(mode, umask)), reply);
         }
     }
 
-    pub(super) fn mkdir(self: &Arc<Self>, header: &Header, name: &[u8], mode: u32, reply: Reply) {
-        let mode = convert::mode(mode);
+    pub(super) fn mkdir(
+        self: &Arc<Self>,
+        header: &Header,
+        name: &[u8],
+        (mode, umask): (u32, u32),
+        reply: Reply,
+    ) {
+        let mode = convert::new_mode(mode, umask);
         self.make(header, name, (Make::Directory, mode), reply);
     }
 
@@ -115,7 +121,7 @@ impl Tree {
         (name, target): (&[u8], &[u8]),
         reply: Reply,
     ) {
-        const MODE: u16 = 0o777;
+        const MODE: u32 = 0o777;
         if target.len() > limits::TARGET_BYTES {
             return refuse(reply, Refusal::NameTooLong);
         }
@@ -212,7 +218,7 @@ impl Tree {
             dir: creation.dir,
             name: creation.name.clone(),
             make: Make::File,
-            mode: convert::mode(create.mode),
+            mode: convert::new_mode(create.mode, create.umask),
             open: (!self.silent_opens).then_some(creation.opening.access),
         };
         let tree = Arc::clone(self);
@@ -306,16 +312,43 @@ impl Tree {
         );
     }
 
-    /// Answers with a file and a handle. If the kernel does not take it, both go back.
     fn give_created(&self, creation: Creation, found: &Found, cached: bool) {
-        let cached = self.keeping.caches(cached, creation.opening.access) || self.silent_opens;
-        let flags = self.open_flags(found.fid, creation.opening, cached);
-        let open = OpenOut::new(creation.opening.handle(), flags);
-        let taken = creation.reply.create(&self.entry(found), &open);
-        if taken == Delivery::Unwanted {
-            self.close(found.fid, creation.opening);
+        self.give_opened(creation.reply, (found, creation.opening), cached);
+    }
+
+    /// Answers with a file and a handle. If the kernel does not take it, both go back.
+    fn give_opened(&self, reply: Reply, (found, opening): (&Found, Opening), cached: bool) {
+        let cached = self.keeping.caches(cached, opening.access) || self.silent_opens;
+        let open = OpenOut::new(
+            opening.handle(),
+            self.open_flags(found.fid, opening, cached),
+        );
+        if reply.create(&self.entry(found), &open) == Delivery::Unwanted {
+            self.close(found.fid, opening);
             self.client.forget(found.fid, 1);
         }
+    }
+
+    /// Makes a file without a name (O_TMPFILE), which lives while it is open, or gets a name. Where
+    /// opens are silent nobody would know that it is open.
+    pub(super) fn tmpfile(self: &Arc<Self>, header: &Header, create: &Create<'_>, reply: Reply) {
+        if self.silent_opens {
+            reply.error(errno::NOT_IMPLEMENTED);
+            return;
+        }
+        let opening = Opening::of(create.flags);
+        let op = Op::MakeNameless {
+            dir: self.fid(header.nodeid),
+            mode: convert::new_mode(create.mode, create.umask),
+            open: opening.access,
+        };
+        let tree = Arc::clone(self);
+        self.operate(convert::asker(header), op, move |completion| {
+            match found(completion.done, Lifetime::Forever) {
+                Ok((found, cached)) => tree.give_opened(reply, (&found, opening), cached),
+                Err(other) => refuse_done(reply, &other),
+            }
+        });
     }
 }
 

@@ -64,6 +64,8 @@ pub enum Mutant {
     CachesSharedOpens,
     /// Does not tell a restarted server what its programs have locked.
     ForgetsLocks,
+    /// Has the server change, or look into, a range of a file with dirty blocks of it still here.
+    LeavesRanges,
 }
 
 /// What a program wants, said by the front.
@@ -73,8 +75,10 @@ pub enum Call {
     /// Any operation on names, attributes and links that is said in full by the `Op`: all but
     /// `Open`, `Read`, `Write`, `ReadDir`, `Sync`, `Reap`. Answers: `Entry`/`Absent` for `Lookup`,
     /// `Entry` for `Make` and `Link`, `Attr` for `GetAttr` and `SetAttr`, `Bytes` for `ReadLink`,
-    /// `GetXattr`, `ListXattr`, `Filesystem` for `StatFs`, `Nothing` for the rest.
-    /// A `Make` with `open` counts as an open and needs a `Release` when it has succeeded.
+    /// `GetXattr`, `ListXattr`, `Filesystem` for `StatFs`, `Written` for `Copy`, `Position` for
+    /// `Find`, `Nothing` for the rest.
+    /// `MakeNameless` is answered as `Make` is. A `Make` with `open` counts as an open and needs a
+    /// `Release` when it has succeeded.
     Op(Op),
     /// `GetAttr` of who then goes by the size that the kernel knows: a read, or who seeks to the
     /// end, and has the file locked until he has done so. `Attr`.
@@ -339,6 +343,8 @@ pub enum Done {
         /// The pieces.
         pieces: Vec<Piece>,
     },
+    /// A place in a file.
+    Position(u64),
     /// This many bytes were written.
     Written {
         /// How many.

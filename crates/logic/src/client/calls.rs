@@ -70,6 +70,11 @@ impl Client {
                     return self.node(fid).parked.push(ticket);
                 }
             }
+            Op::Allocate { .. } | Op::Copy { .. } | Op::Find { .. }
+                if self.must_bring(step, ticket, &op) =>
+            {
+                return;
+            }
             _ => {}
         }
         let hold = self.hold_for(&op);
@@ -88,20 +93,23 @@ impl Client {
         match op {
             Op::Make {
                 open: Some(access), ..
-            } => Hold {
+            }
+            | Op::MakeNameless { open: access, .. } => Hold {
                 open: true,
                 write: access.write,
                 stamp,
             },
-            Op::SetAttr { fid, .. } | Op::Open { fid, .. } | Op::Write { fid, .. } => {
-                self.nodes.get(fid).map_or(
-                    Hold {
-                        stamp,
-                        ..Hold::default()
-                    },
-                    |n| n.hold(stamp),
-                )
-            }
+            Op::SetAttr { fid, .. }
+            | Op::Open { fid, .. }
+            | Op::Write { fid, .. }
+            | Op::Allocate { fid, .. }
+            | Op::Copy { to: fid, .. } => self.nodes.get(fid).map_or(
+                Hold {
+                    stamp,
+                    ..Hold::default()
+                },
+                |n| n.hold(stamp),
+            ),
             _ => Hold {
                 stamp,
                 ..Hold::default()
@@ -127,6 +135,7 @@ impl Client {
                 }
             }
             Op::Open { fid, access } => self.node(*fid).opening.push(*access),
+            Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => self.note_edit(*fid),
             Op::Write { fid, .. } => {
                 let node = self.node(*fid);
                 node.remote_writes += 1;
@@ -156,7 +165,11 @@ impl Client {
                 }
             }
             Op::Open { fid, access } => self.node(*fid).arrived(*access),
-            Op::Write { fid, mode, .. } if !matches!(mode, wire::WriteMode::Back { .. }) => {
+            Op::Write {
+                mode: wire::WriteMode::Back { .. },
+                ..
+            } => {}
+            Op::Write { fid, .. } | Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => {
                 let node = self.node(*fid);
                 node.remote_writes = node.remote_writes.saturating_sub(1);
                 node.fills += 1;

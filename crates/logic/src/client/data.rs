@@ -433,13 +433,7 @@ impl Client {
             return;
         };
         let (len, how) = (*len, *how);
-        self.cache.drop_clean(fid, 0);
-        let node = self.node(fid);
-        if attr.version > node.version || node.attr.is_none() {
-            // An answer that was kept over a restart of the server says how things were then.
-            node.version = node.version.max(attr.version);
-            node.attr = (node.right >= Right::Shared && vouched).then_some(attr);
-        }
+        self.keep_edited(fid, (attr, vouched));
         let end = offset + u64::from(len);
         self.answer_write(step, (ticket, fid), (offset, end), how);
         self.unpark(step, fid);

@@ -199,7 +199,10 @@ pub(super) fn locks(call: &Call, dir: Fid) -> bool {
             | Op::Rmdir { dir: at, .. }
             | Op::SetAttr { fid: at, .. }
             | Op::SetXattr { fid: at, .. }
-            | Op::RemoveXattr { fid: at, .. },
+            | Op::RemoveXattr { fid: at, .. }
+            | Op::Allocate { fid: at, .. }
+            | Op::Copy { to: at, .. }
+            | Op::Find { fid: at, .. },
         )
         | Call::Write {
             fid: at,

@@ -21,6 +21,7 @@ mod loose;
 mod names;
 mod node;
 mod order;
+mod ranges;
 mod recall;
 mod replies;
 mod restart;
@@ -52,6 +53,8 @@ struct Running {
     caller: Caller,
     thread: u32,
     call: Call,
+    /// What was dirty of the file that it draws on has been sent to the server.
+    brought: bool,
 }
 
 /// What to do once the kernel has dropped something.
@@ -234,6 +237,7 @@ impl Client {
                     caller,
                     thread,
                     call,
+                    brought: false,
                 };
                 self.calls.insert(ticket, running);
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.

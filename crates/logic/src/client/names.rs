@@ -4,7 +4,7 @@ use super::api::{Done, Invalidate, Lifetime, Mutant};
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
-use wire::{Attr, Entry, Epoch, Fid, Name, Op, Outcome, Refusal, RequestId, Right};
+use wire::{Access, Attr, Entry, Epoch, Fid, Name, Op, Outcome, Refusal, RequestId, Right};
 
 impl Client {
     /// A reply to an operation on names has come, with these grants that count.
@@ -32,6 +32,9 @@ impl Client {
                 }
             }
             (Op::Make { .. }, Outcome::Entry(entry)) => self.made(step, op, (entry, &granted)),
+            (Op::MakeNameless { open, .. }, Outcome::Entry(entry)) => {
+                self.made_nameless(step, *open, (entry, &granted))
+            }
             (Op::Link { dir, name, .. }, Outcome::Entry(entry)) => {
                 self.linked(step, (*dir, name), (entry, &granted))
             }
@@ -73,12 +76,39 @@ impl Client {
         done
     }
 
+    /// A file was made that has no name: if it gets none it goes with its last descriptor.
+    fn made_nameless(
+        &mut self,
+        step: &mut Step<'_>,
+        access: Access,
+        (entry, granted): (Entry, &[Fid]),
+    ) -> Done {
+        let Entry { fid, attr, .. } = entry;
+        self.changed(fid, attr.clone(), granted.contains(&fid));
+        let (attr, attr_lifetime) = self.to_say(fid, attr);
+        let node = self.node(fid);
+        node.lookups += 1;
+        node.told = step.now;
+        node.private = node.right == Right::Exclusive;
+        node.unlinked = true;
+        node.opened(access);
+        Done::Entry {
+            fid,
+            attr,
+            name_lifetime: Lifetime::None,
+            attr_lifetime,
+            cached: false,
+        }
+    }
+
     fn linked(
         &mut self,
         step: &mut Step<'_>,
         place: (Fid, &Name),
         (entry, granted): (Entry, &[Fid]),
     ) -> Done {
+        // It may be the first name.
+        self.node(entry.fid).unlinked &= entry.attr.nlink == 0;
         let mut done = self.entry(step, place, entry, (granted, true));
         if let Done::Entry { attr_lifetime, .. } = &mut done {
             // The kernel takes the attributes of a link over unconditionally.

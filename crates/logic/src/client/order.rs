@@ -23,7 +23,9 @@ impl Client {
             | Op::Write { fid, .. }
             | Op::Link { fid, .. }
             | Op::SetXattr { fid, .. }
-            | Op::RemoveXattr { fid, .. } => fids.push(*fid),
+            | Op::RemoveXattr { fid, .. }
+            | Op::Allocate { fid, .. }
+            | Op::Copy { to: fid, .. } => fids.push(*fid),
             _ => {}
         }
         match &reply.outcome {

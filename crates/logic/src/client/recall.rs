@@ -45,12 +45,7 @@ impl Client {
 
     pub(super) fn answer_unknown(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
         let stamp = self.stamp();
-        let making = |sent: &super::Sent| match &sent.request.op {
-            wire::Op::Make {
-                open: Some(access), ..
-            } => Some(*access),
-            _ => None,
-        };
+        let making = |sent: &super::Sent| sent.request.op.makes_open();
         let made: Vec<wire::Access> = self.requests.values().filter_map(making).collect();
         if !made.is_empty() {
             self.guessed.insert(fid);
@@ -73,8 +68,7 @@ impl Client {
 
     /// No file is being made and opened any more: what was guessed about its like is put right.
     pub(super) fn settle_guesses(&mut self, step: &mut Step<'_>) {
-        let making =
-            |sent: &super::Sent| matches!(sent.request.op, wire::Op::Make { open: Some(_), .. });
+        let making = |sent: &super::Sent| sent.request.op.makes_open().is_some();
         if self.guessed.is_empty() || self.requests.values().any(making) {
             return;
         }

@@ -156,6 +156,31 @@ impl Client {
                 }
                 self.on_listed(step, ticket, (entries, end, last), (vouched, granted));
             }
+            (op, outcome) => self.on_rest(step, (ticket, id), op, (outcome, granted)),
+        }
+    }
+
+    fn on_rest(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id): (Ticket, RequestId),
+        op: &Op,
+        (outcome, granted): (Outcome, Vec<Fid>),
+    ) {
+        match (op, outcome) {
+            (Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }, Outcome::Attr(attr)) => {
+                self.changed(*fid, attr, granted.contains(fid));
+                self.finish(step, ticket, Done::Nothing);
+            }
+            (Op::Allocate { fid, .. }, Outcome::Written { attr, .. }) => {
+                let attr = (attr, granted.contains(fid));
+                self.on_edited(step, (ticket, *fid), attr, Done::Nothing);
+            }
+            (Op::Copy { to, .. }, Outcome::Copied { len, attr }) => {
+                let attr = (attr, granted.contains(to));
+                self.on_edited(step, (ticket, *to), attr, Done::Written { len });
+            }
+            (_, Outcome::Position(at)) => self.finish(step, ticket, Done::Position(at)),
             (Op::ReadLink { .. }, Outcome::Target(bytes)) | (_, Outcome::Value(bytes)) => {
                 self.finish(step, ticket, Done::Bytes(bytes));
             }
@@ -410,7 +435,11 @@ impl Client {
                 }
                 *fid
             }
-            Op::GetAttr { fid } | Op::SetAttr { fid, .. } | Op::Write { fid, .. } => *fid,
+            Op::GetAttr { fid }
+            | Op::SetAttr { fid, .. }
+            | Op::Write { fid, .. }
+            | Op::Allocate { fid, .. }
+            | Op::Copy { to: fid, .. } => *fid,
             _ => return,
         };
         self.unpark(step, fid);

@@ -107,7 +107,12 @@ impl Client {
                 fid,
                 how: How::Direct | How::Append,
                 ..
-            } if caches(fid) => (vec![], vec![*fid]),
+            }
+            | Call::Op(Op::Allocate { fid, .. } | Op::Copy { to: fid, .. })
+                if caches(fid) =>
+            {
+                (vec![], vec![*fid])
+            }
             _ => return None,
         };
         Some(Unseen {

@@ -176,12 +176,33 @@ impl Client {
                     }
                 }
             }
+            (Call::Op(op), Done::Written { .. } | Done::Nothing) => self.note_edited(now, op, done),
             (Call::Write { fid, .. }, Done::Written { .. }) => {
                 if let Some(node) = self.nodes.get_mut(fid) {
                     node.sizes.wrote(now, call);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// The kernel takes a file for as long as such a change reaches.
+    fn note_edited(&mut self, now: Time, op: &Op, done: &Done) {
+        let reaches = match (op, done) {
+            (
+                Op::Allocate {
+                    keep_size: true, ..
+                },
+                _,
+            ) => Some(0),
+            (Op::Allocate { offset, len, .. }, _) => Some(offset + len),
+            (Op::Copy { offset, .. }, Done::Written { len }) => Some(offset + u64::from(*len)),
+            _ => None,
+        };
+        let node = op.edits().and_then(|fid| self.nodes.get_mut(&fid));
+        if let (Some(node), Some(end)) = (node, reaches) {
+            node.sizes.most = node.sizes.most.max(end);
+            node.sizes.moved(now);
         }
     }
 

@@ -208,7 +208,8 @@ impl Client {
         self.go_on_syncing(step, fid);
     }
 
-    /// Sends the sync of calls whose blocks have all been written back.
+    /// Goes on with calls, and sends the sync of those that ask for one, whose blocks have all been
+    /// written back.
     pub(super) fn go_on_syncing(&mut self, step: &mut Step<'_>, fid: Fid) {
         if self
             .nodes
@@ -234,7 +235,11 @@ impl Client {
             .partition(|(_, asked)| oldest.is_none_or(|oldest| oldest > *asked));
         node.syncing = waiting;
         for (ticket, _) in ready {
-            self.send_sync(step, ticket, fid);
+            let call = self.calls.get(&ticket).map(|running| &running.call);
+            match call {
+                Some(Call::Sync { .. }) => self.send_sync(step, ticket, fid),
+                _ => self.start(step, ticket),
+            }
         }
     }
 

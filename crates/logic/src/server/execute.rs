@@ -66,6 +66,12 @@ impl Server {
         if !repeated {
             self.grant_for(step, waiting, &outcome, &mut grants);
         }
+        if let (Op::MakeNameless { .. }, Outcome::Entry(entry)) = (op, &outcome)
+            && entry.attr.nlink == 0
+        {
+            // Behind the grant: of what loses its last name nothing more is granted Exclusive.
+            self.linger(step.now, entry.fid);
+        }
         self.told(waiting, &outcome, &mut grants);
         self.show(step.now, waiting, (&outcome, &grants));
         if let Op::Write {
@@ -137,9 +143,11 @@ impl Server {
         let session = waiting.session;
         match (&waiting.request.op, outcome) {
             (Op::Open { fid, .. }, _) => self.declare(session, *fid, waiting.request.hold),
-            (Op::Make { open: Some(_), .. }, Outcome::Entry(entry)) => {
+            (op, Outcome::Entry(entry)) if op.makes_open().is_some() => {
                 self.declare(session, entry.fid, waiting.request.hold);
             }
+            // It may be the first name.
+            (Op::Link { fid, .. }, Outcome::Entry(_)) => self.keep_named(*fid),
             _ => {}
         }
         let gone = match outcome {
@@ -151,9 +159,22 @@ impl Server {
             _ => None,
         };
         if let Some((fid, 0)) = gone {
-            let until = now + self.options.linger_ns;
-            self.files.entry(fid).or_default().orphan = Some(until);
-            self.lingering.insert((until, fid));
+            self.linger(now, fid);
+        }
+    }
+
+    /// An object without a name goes when nobody has it open, and not at once.
+    fn linger(&mut self, now: Time, fid: Fid) {
+        let until = now + self.options.linger_ns;
+        self.files.entry(fid).or_default().orphan = Some(until);
+        self.lingering.insert((until, fid));
+    }
+
+    /// What had no name has one now.
+    fn keep_named(&mut self, fid: Fid) {
+        let file = self.files.get_mut(&fid);
+        if let Some(until) = file.and_then(|file| file.orphan.take()) {
+            self.lingering.remove(&(until, fid));
         }
     }
 
@@ -173,7 +194,9 @@ impl Server {
             fid,
             mode: WriteMode::At | WriteMode::Append,
             ..
-        } = &waiting.request.op
+        }
+        | Op::Allocate { fid, .. }
+        | Op::Copy { to: fid, .. } = &waiting.request.op
         {
             let caches = self
                 .files
@@ -271,8 +294,13 @@ impl Server {
                 }
             }
             (Op::Lookup { dir, .. }, Outcome::Absent { .. }) => give(self, *dir, Right::Shared),
-            (Op::GetAttr { fid } | Op::SetAttr { fid, .. }, Outcome::Attr(_)) if shown(fid) => {
-                give(self, *fid, Right::Shared);
+            (op, Outcome::Attr(_)) => {
+                if let Some(fid) = answered_by_attr(op).filter(shown) {
+                    give(self, fid, Right::Shared);
+                }
+            }
+            (Op::MakeNameless { open, .. }, Outcome::Entry(entry)) => {
+                give(self, entry.fid, wanted(Some(*open)));
             }
             (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, Right::Shared);
@@ -296,6 +324,10 @@ impl Server {
             (Op::Write { fid, mode, .. }, Outcome::Written { .. }) if !is_back(mode) => {
                 give(self, *fid, Right::Exclusive);
             }
+            (Op::Allocate { fid, .. }, Outcome::Written { .. })
+            | (Op::Copy { to: fid, .. }, Outcome::Copied { .. }) => {
+                give(self, *fid, Right::Exclusive);
+            }
             (Op::ReadDir { dir, .. }, Outcome::Dir { entries, .. }) => {
                 give(self, *dir, Right::Shared);
                 for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
@@ -311,7 +343,7 @@ impl Server {
         let fid = match (op, outcome) {
             (_, Outcome::Entry(entry)) => entry.fid,
             (_, Outcome::Renamed { fid, .. }) => *fid,
-            (Op::GetAttr { fid } | Op::SetAttr { fid, .. }, Outcome::Attr(_)) => *fid,
+            (op, Outcome::Attr(_)) => answered_by_attr(op)?,
             _ => return None,
         };
         let holder = self.files.get(&fid)?.holders.get(&session)?;
@@ -362,6 +394,17 @@ impl Server {
         // and who was asked before is not asked again.
         self.plan(disk, waiting)
             .map_or(true, |plan| plan.disturbs(fid))
+    }
+}
+
+/// The object whose attributes are the answer to this.
+fn answered_by_attr(op: &Op) -> Option<Fid> {
+    match op {
+        Op::GetAttr { fid }
+        | Op::SetAttr { fid, .. }
+        | Op::SetXattr { fid, .. }
+        | Op::RemoveXattr { fid, .. } => Some(*fid),
+        _ => None,
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) shows: Vec<Fid>,
     /// A file whose bytes it uses, and the right that others may keep meanwhile.
     pub(super) uses: Option<(Fid, Right)>,
+    /// A file whose bytes it only looks at besides: others may keep Shared.
+    pub(super) reads: Option<Fid>,
     /// A file whose size it sets: who was told it drops that.
     pub(super) resizes: Option<Fid>,
     /// The caller's own machine must drop its kernel's pages too.
@@ -57,6 +59,7 @@ impl Plan {
         fids.extend(self.changes.iter().map(|(fid, _)| *fid));
         fids.extend(&self.shows);
         fids.extend(self.uses.map(|(fid, _)| fid));
+        fids.extend(self.reads);
         fids.sort_unstable();
         fids.dedup();
         fids
@@ -112,10 +115,23 @@ impl Server {
                 }
             }
             Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan)?,
+            op => self.plan_bytes(disk, (waiting.session, op), &mut plan)?,
+        }
+        Ok(plan)
+    }
+
+    /// The same of what is about the bytes of files.
+    fn plan_bytes(
+        &self,
+        disk: &impl Disk,
+        (session, op): (SessionId, &Op),
+        plan: &mut Plan,
+    ) -> Result<(), Refusal> {
+        match op {
             Op::Open { fid, access } => {
                 plan.views.push((*fid, View::Whole));
                 let keep = if access.write {
-                    self.left_by_writer(disk, waiting.session, *fid)?
+                    self.left_by_writer(disk, session, *fid)?
                 } else {
                     Right::Shared
                 };
@@ -125,21 +141,31 @@ impl Server {
                 plan.views.push((*fid, View::Whole));
                 plan.uses = Some((*fid, Right::Shared));
             }
+            Op::Find { fid, .. } => {
+                plan.views.push((*fid, View::Whole));
+                plan.reads = Some(*fid);
+            }
             Op::Write {
                 fid,
                 mode: WriteMode::At | WriteMode::Append,
                 ..
-            } => {
+            }
+            | Op::Allocate { fid, .. }
+            | Op::Copy { to: fid, .. } => {
+                if let Op::Copy { from, .. } = *op {
+                    plan.views.push((from, View::Whole));
+                    plan.reads = Some(from);
+                }
                 plan.views.push((*fid, View::Whole));
-                let keep = self.left_by_writer(disk, waiting.session, *fid)?;
+                let keep = self.left_by_writer(disk, session, *fid)?;
                 plan.uses = Some((*fid, keep));
                 plan.own_pages = true;
             }
-            Op::Write { .. } | Op::Sync { .. } | Op::StatFs | Op::Reap { .. } => {}
-            // See `locking`: these never come here.
-            Op::Lock { .. } | Op::Unlock { .. } | Op::TestLock { .. } | Op::StopWaiting { .. } => {}
+            // Others have nothing to do with these: nobody else can know of a file without a name;
+            // and locks, see `locking`, never come here.
+            _ => {}
         }
-        Ok(plan)
+        Ok(())
     }
 
     /// What others may keep while this is written. Of a directory, which is refused, what their
@@ -200,6 +226,9 @@ impl Server {
         }
         if let Some(used) = plan.uses {
             self.need_right(waiting, used, plan.own_pages, &mut needs);
+        }
+        if let Some(fid) = plan.reads {
+            self.need_right(waiting, (fid, Right::Shared), false, &mut needs);
         }
         (needs, self.unconfirmed(waiting.session, plan))
     }

@@ -307,13 +307,17 @@ impl Server {
         for id in late {
             self.fence(step, id);
         }
-        for fid in step.disk.orphans() {
+        let orphans = step.disk.orphans();
+        for &fid in &orphans {
             self.files.entry(fid).or_default().orphan = Some(step.now);
-            self.reap_if_unused(step, fid);
-            self.tidy(fid);
         }
+        // Among these may be who has made such an object, and has not been told of it yet.
         for (session, request, bulk) in core::mem::take(&mut self.held) {
             self.begin(step, session, request, bulk);
+        }
+        for fid in orphans {
+            self.reap_if_unused(step, fid);
+            self.tidy(fid);
         }
     }
 

@@ -311,6 +311,63 @@ impl MemoryDisk {
         })
     }
 
+    fn allocate(&mut self, now: Time, fid: Fid, op: &Op) -> Result<Outcome> {
+        let Op::Allocate {
+            offset,
+            len,
+            zero,
+            keep_size,
+            ..
+        } = *op
+        else {
+            return Err(Refusal::Invalid);
+        };
+        let object = self.change(fid)?;
+        let end = (offset + len) as usize;
+        if zero {
+            let there = object.bytes.len();
+            object.bytes[there.min(offset as usize)..there.min(end)].fill(0);
+        }
+        if !keep_size && end > object.bytes.len() {
+            object.bytes.resize(end, 0);
+        }
+        object.attr.size = object.bytes.len() as u64;
+        let attr = touched(&mut object.attr, now);
+        Ok(Outcome::Written { offset, attr })
+    }
+
+    fn copy(
+        &mut self,
+        now: Time,
+        (from, at): (Fid, u64),
+        to: (Fid, u64),
+        len: u32,
+    ) -> Result<Outcome> {
+        let source = &self.get(from)?.bytes;
+        let end = source.len().min((at + u64::from(len)) as usize);
+        let bytes = source[end.min(at as usize)..end].to_vec();
+        let len = bytes.len() as u32;
+        let bulk = self.hold(bytes);
+        match self.write(now, to, WriteMode::At, bulk)? {
+            Outcome::Written { attr, .. } => Ok(Outcome::Copied { len, attr }),
+            other => Ok(other),
+        }
+    }
+
+    /// Here only zeros are holes.
+    fn find(&self, fid: Fid, offset: u64, hole: bool) -> Result<Outcome> {
+        let bytes = &self.get(fid)?.bytes;
+        let mut places = (0..).zip(bytes).filter(|(at, _)| *at >= offset);
+        let found = places.find(|(_, byte)| (**byte == 0) == hole);
+        match found {
+            Some((at, _)) => Ok(Outcome::Position(at)),
+            None if hole && offset < bytes.len() as u64 => {
+                Ok(Outcome::Position(bytes.len() as u64))
+            }
+            None => Err(Refusal::NothingBehind),
+        }
+    }
+
     fn list(&self, dir: Fid, after: u64, max: u32) -> Result<Outcome> {
         let object = self.dir(dir)?;
         let mut entries: Vec<DirEntry> = object
@@ -340,6 +397,35 @@ impl MemoryDisk {
         })
     }
 
+    fn run_rest(&mut self, now: Time, op: &Op) -> Result<Outcome> {
+        match op {
+            Op::MakeNameless { dir, mode, .. } => {
+                let (volume, vnode, uniq) = (1, self.number(), 1);
+                let fid = Fid {
+                    volume,
+                    vnode,
+                    uniq,
+                };
+                self.enter(fid, Kind::File, *mode as u16, now);
+                self.change(fid)?.attr.nlink = 0;
+                let name = Name::new(b"nameless").expect("a name");
+                self.label(fid, *dir, &name);
+                let (attr, dir) = (self.get(fid)?.attr.clone(), self.dir(*dir)?.attr.clone());
+                Ok(Outcome::Entry(Entry { fid, attr, dir }))
+            }
+            Op::Allocate { fid, .. } => self.allocate(now, *fid, op),
+            Op::Copy {
+                from,
+                at,
+                to,
+                offset,
+                len,
+            } => self.copy(now, (*from, *at), (*to, *offset), *len),
+            Op::Find { fid, offset, hole } => self.find(*fid, *offset, *hole),
+            _ => Err(Refusal::NotSupported),
+        }
+    }
+
     fn run(&mut self, now: Time, op: &Op, bulk: Bulk) -> Result<Outcome> {
         match op {
             Op::Lookup { dir, name } => {
@@ -366,7 +452,7 @@ impl MemoryDisk {
                 mode,
                 ..
             } => self
-                .make(now, (*dir, name), make, *mode)
+                .make(now, (*dir, name), make, *mode as u16)
                 .map(Outcome::Entry),
             Op::Link { fid, dir, name } => {
                 if self.child(*dir, name).is_ok() {
@@ -403,7 +489,7 @@ impl MemoryDisk {
                 files: self.objects.len() as u64,
                 free_files: 1 << 20,
             })),
-            _ => Err(Refusal::NotSupported),
+            _ => self.run_rest(now, op),
         }
     }
 }

@@ -299,8 +299,33 @@ fn write(fid: Fid, offset: u64, what: &str, how: How) -> Call {
     }
 }
 
+fn range_op(world: &World, words: &[&str]) -> Op {
+    match words {
+        ["punch" | "grow", file, offset, len] => Op::Allocate {
+            fid: fid(world, file),
+            offset: number(offset),
+            len: number(len),
+            zero: words[0] == "punch",
+            keep_size: words[0] == "punch",
+        },
+        ["copy", from, at, to, offset, len] => Op::Copy {
+            from: fid(world, from),
+            at: number(at),
+            to: fid(world, to),
+            offset: number(offset),
+            len: number(len),
+        },
+        ["hole" | "data", file, offset] => Op::Find {
+            fid: fid(world, file),
+            offset: number(offset),
+            hole: words[0] == "hole",
+        },
+        _ => panic!("unknown command: {}", words.join(" ")),
+    }
+}
+
 fn op(world: &World, words: &[&str]) -> Op {
-    let make = |path: &str, make: Make, mode: u16, open: Option<Access>| {
+    let make = |path: &str, make: Make, mode: u32, open: Option<Access>| {
         let (dir, name) = place(world, path);
         Op::Make {
             dir,
@@ -323,6 +348,11 @@ fn op(world: &World, words: &[&str]) -> Op {
             set: set(words[0], value),
         },
         ["create", path, how] => make(path, Make::File, 0o644, Some(access(how))),
+        ["tmpfile", dir, how] => Op::MakeNameless {
+            dir: fid(world, dir),
+            mode: 0o644,
+            open: access(how),
+        },
         ["mkdir", path] => make(path, Make::Directory, 0o755, None),
         ["link", file, path] => {
             let (dir, name) = place(world, path);
@@ -351,7 +381,7 @@ fn op(world: &World, words: &[&str]) -> Op {
                 exchange: false,
             }
         }
-        _ => panic!("unknown command: {}", words.join(" ")),
+        _ => range_op(world, words),
     }
 }
 

@@ -71,6 +71,38 @@ fn write_mode(mode: WriteMode) -> String {
     }
 }
 
+fn range_op(disk: &MemoryDisk, op: &Op) -> String {
+    let of = |fid: &Fid| name(disk, *fid);
+    let kind = op.kind();
+    match op {
+        Op::Allocate {
+            fid,
+            offset,
+            len,
+            zero,
+            ..
+        } => {
+            let what = if *zero { "zeros" } else { "room" };
+            format!("{kind} {} {len} {what} at {offset}", of(fid))
+        }
+        Op::Copy {
+            from,
+            at,
+            to,
+            offset,
+            len,
+        } => {
+            let (from, to) = (of(from), of(to));
+            format!("{kind} {len} from {from} at {at} to {to} at {offset}")
+        }
+        Op::Find { fid, offset, hole } => {
+            let what = if *hole { "hole" } else { "data" };
+            format!("{kind} {what} in {} from {offset}", of(fid))
+        }
+        _ => kind.to_owned(),
+    }
+}
+
 fn op(disk: &MemoryDisk, op: &Op) -> String {
     let of = |fid: &Fid| name(disk, *fid);
     let kind = op.kind();
@@ -83,6 +115,9 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         } => {
             let open = open.map(|how| format!(", open {}", access(how)));
             format!("{kind} {} in {}{}", name, of(dir), open.unwrap_or_default())
+        }
+        Op::MakeNameless { dir, open, .. } => {
+            format!("{kind} in {}, open {}", of(dir), access(*open))
         }
         Op::Link { fid, dir, name } => format!("{kind} {} as {name} in {}", of(fid), of(dir)),
         Op::Rename {
@@ -123,7 +158,7 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
             format!("{kind} {}", of(fid))
         }
-        _ => kind.to_owned(),
+        _ => range_op(disk, op),
     }
 }
 
@@ -160,6 +195,8 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         Outcome::Done => "Done".into(),
         Outcome::Locked { locked, at } => format!("{locked:?} @{at}"),
         Outcome::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
+        Outcome::Copied { len, attr: known } => format!("Copied {len}, {}", attr(known)),
+        Outcome::Position(at) => format!("Position {at}"),
     }
 }
 
@@ -356,6 +393,7 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
         Done::Opened { cached: false } => "opened, direct".into(),
         Done::Read { .. } => text(bytes),
         Done::Written { len } => format!("wrote {len}"),
+        Done::Position(at) => format!("at {at}"),
         Done::Listing { start, entries } => {
             let one = |entry: &logic::client::Listed| {
                 let known = entry.known.as_ref().map(|(_, lifetime)| kept(*lifetime));

@@ -43,6 +43,8 @@ pub(crate) struct Applied {
     pub(crate) before: (Option<Fid>, Option<Fid>),
     /// What became of it.
     pub(crate) outcome: Outcome,
+    /// For a copy: what was copied.
+    pub(crate) copied: Units,
     /// A power failure has undone it.
     pub(crate) lost: bool,
     /// Its place in the disk's order of changes.
@@ -65,6 +67,10 @@ struct Change<'a> {
 trait Volume {
     fn apply(&mut self, change: Change<'_>) -> Outcome;
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units);
+    /// The same, whatever is wrong with the disk.
+    fn peek(&mut self, fid: Fid, offset: u64, len: u32) -> Units {
+        self.read(fid, offset, len).1
+    }
     fn answer(&self, origin: Origin) -> Option<Outcome>;
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
     /// What two names name, whatever is wrong with the disk.
@@ -302,6 +308,12 @@ impl Disk for DiskRoom {
         if matches!(op, Op::Reap { .. }) {
             self.meet(Rare::Reaped);
         }
+        let copied = match (op, &outcome) {
+            (&Op::Copy { to, offset, .. }, &Outcome::Copied { len, .. }) => {
+                self.volume.peek(to, offset, len)
+            }
+            _ => Units::new(),
+        };
         if op.changes() {
             let moment = self.sched.moment();
             let (op, outcome) = (op.clone(), outcome.clone());
@@ -311,6 +323,7 @@ impl Disk for DiskRoom {
                 op,
                 before,
                 outcome,
+                copied,
                 lost: false,
                 position,
                 now,

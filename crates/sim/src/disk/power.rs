@@ -81,7 +81,9 @@ impl DiskRoom {
             .iter()
             .filter(|a| !a.lost && !refused(&a.outcome))
         {
-            if let (wire::Op::Make { .. }, Outcome::Entry(entry)) = (&change.op, &change.outcome) {
+            if let (wire::Op::Make { .. } | wire::Op::MakeNameless { .. }, Outcome::Entry(entry)) =
+                (&change.op, &change.outcome)
+            {
                 volume.next_is(entry.fid);
             }
             volume.apply(Change {

@@ -146,6 +146,13 @@ impl Volume for Stored {
         (outcome, units(&into))
     }
 
+    fn peek(&mut self, fid: Fid, offset: u64, len: u32) -> Units {
+        let (disk, store) = (&self.disk, self.store.get_mut());
+        let mut into = Vec::new();
+        disk.quietly(|| store.read(fid, offset, len, &mut into));
+        units(&into)
+    }
+
     fn answer(&self, origin: Origin) -> Option<Outcome> {
         self.store.borrow().answer(origin)
     }

@@ -10,7 +10,7 @@ mod linear;
 mod logs;
 mod twins;
 
-use crate::disk::{Applied, Restored, Units};
+use crate::disk::{Applied, Restored, UNIT, Units};
 use crate::history::{Change, Effect, Fate, History, Seen};
 use crate::program::LOG;
 use crate::wrong::{Wrong, wrong};
@@ -149,6 +149,12 @@ fn applied_once(applied: &[Applied]) -> Result<(), Wrong> {
 /// Files begin as they were made; the first letter of their first name says how they are judged.
 fn made(case: &Case<'_>, values: &mut Values) {
     for applied in case.applied {
+        if let (Op::MakeNameless { mode, .. }, Outcome::Entry(entry)) =
+            (&applied.op, &applied.outcome)
+        {
+            let mode = u64::from(*mode);
+            values.starts.insert(Value::Mode(entry.fid), mode);
+        }
         if let (Op::Make { name, mode, .. }, Outcome::Entry(entry)) =
             (&applied.op, &applied.outcome)
         {
@@ -225,8 +231,54 @@ fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), Wrong> {
             Effect::Mode { fid, mode } => {
                 values.add(Value::Mode(*fid), when, Act::Put(u64::from(*mode)));
             }
+            Effect::Zero { fid, units, end } => {
+                for unit in units.0..units.1 {
+                    values.add(Value::Unit(*fid, unit), when, Act::Put(0));
+                }
+                if *end > 0 {
+                    values.add(Value::Size(*fid), when, Act::Raise(*end));
+                }
+            }
+            Effect::Copy { from, to, count } => {
+                copied(&mut records, change, (*from, *to, *count), values)?;
+            }
             _ => name_change(&mut records, change, values)?,
         }
+    }
+    Ok(())
+}
+
+/// A copy is a read of what the disk says was copied, and a write of it.
+fn copied(
+    records: &mut Records<'_>,
+    change: &Change,
+    (from, to, count): ((Fid, u64), (Fid, u64), u64),
+    values: &mut Values,
+) -> Result<(), Wrong> {
+    let when = (change.begin, change.end, change.host);
+    let found = records.find(change, |applied| {
+        matches!(applied.op, Op::Copy { from: f, at, to: t, offset, len }
+            if (f, at / UNIT) == from && (t, offset / UNIT) == to
+                && u64::from(len) == count * UNIT)
+    });
+    let Some(found) = found else {
+        return match change.fate {
+            Fate::Done => Err(wrong!("never copied: h{} {change:?}", change.host)),
+            _ => Ok(()),
+        };
+    };
+    let units = &records.case.applied[found].copied;
+    for (index, &value) in (0..).zip(units) {
+        values.add(Value::Unit(from.0, from.1 + index), when, Act::See(value));
+        values.add(Value::Unit(to.0, to.1 + index), when, Act::Put(value));
+    }
+    let len = units.len() as u64;
+    if len > 0 {
+        values.add(Value::Size(to.0), when, Act::Raise(to.1 + len));
+        values.add(Value::Size(from.0), when, Act::AtLeast(from.1 + len));
+    }
+    if len < count {
+        values.add(Value::Size(from.0), when, Act::AtMost(from.1 + len));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! System calls that change names. The directory is locked from the look-up to the answer.
 
+use super::attrs::Began;
 use super::names::Look;
 use super::{Handle, Inode, Kernel, PAGE_UNITS, Pin, Result};
 use crate::exec::Guard;
@@ -21,7 +22,7 @@ impl Kernel {
         self: &Rc<Self>,
         (dir, name): (&Pin, &Name),
         (access, append): (Access, bool),
-        (exclusive, mode): (bool, u16),
+        (exclusive, mode): (bool, u32),
     ) -> Result<(Handle, bool)> {
         let lock = self.alone(&dir.inode).await;
         let look = if exclusive { Look::Fresh } else { Look::Locked };
@@ -108,8 +109,40 @@ impl Kernel {
         found
     }
 
+    /// open(2) with O_TMPFILE. The directory is not locked.
+    pub(crate) async fn create_nameless(
+        self: &Rc<Self>,
+        dir: &Pin,
+        access: Access,
+        mode: u32,
+    ) -> Result<Handle> {
+        let op = Op::MakeNameless {
+            dir: dir.fid(),
+            mode,
+            open: access,
+        };
+        let reply = self.ask(Call::Op(op), Vec::new()).await;
+        let Done::Entry {
+            fid,
+            attr,
+            attr_lifetime,
+            ..
+        } = &reply.done
+        else {
+            return super::refused(&self.world, &reply);
+        };
+        let pin = self.iget(*fid, (attr, *attr_lifetime), Began::ANYWAY).await;
+        Ok(Handle {
+            pin,
+            access,
+            append: false,
+            cached: false,
+            number: self.next_handle(),
+        })
+    }
+
     /// mkdir(2).
-    pub(crate) async fn mkdir(self: &Rc<Self>, dir: &Pin, name: &Name, mode: u16) -> Result<Fid> {
+    pub(crate) async fn mkdir(self: &Rc<Self>, dir: &Pin, name: &Name, mode: u32) -> Result<Fid> {
         let _lock = self.alone(&dir.inode).await;
         if self.lookup(dir, name, Look::Fresh).await?.is_some() {
             return Err(Refusal::Exists);

@@ -14,6 +14,7 @@ mod file;
 mod listing;
 mod names;
 mod notify;
+mod ranges;
 
 use crate::disk::Units;
 use crate::exec::{Lock, Signal};
@@ -29,6 +30,7 @@ use wire::{Access, Attr, Fid, Kind, Name, Refusal, Time};
 
 pub(crate) use change::Renamed;
 pub(crate) use file::Bytes;
+pub(crate) use ranges::Range;
 
 /// Units of a page.
 pub(crate) const PAGE_UNITS: u64 = 8;

@@ -160,7 +160,7 @@ impl State {
                 dir,
                 name,
                 make: Make::File,
-                mode: u16::MAX,
+                mode: u32::MAX,
                 open: None,
             },
             2 => Op::Link {

@@ -3,6 +3,7 @@
 
 mod files;
 mod names;
+mod ranges;
 
 use crate::disk::UNIT;
 use crate::history::{Effect, Fate, Seen};
@@ -206,6 +207,9 @@ impl Program {
             Kind::Chmod => self.chmod(letter).await,
             Kind::Sync => self.sync().await,
             Kind::Load => self.load().await,
+            Kind::Zero => self.zero().await,
+            Kind::Copy => self.copy().await,
+            Kind::Nameless => self.nameless().await,
         }
     }
 

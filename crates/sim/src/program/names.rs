@@ -1,6 +1,6 @@
 //! What programs do with names: make, move, remove, list.
 
-use super::{LOG, Path, Program, REGISTER, name};
+use super::{BOTH, LOG, Path, Program, REGISTER, name};
 use crate::history::{Effect, Fate, Seen};
 use crate::kernel::Renamed;
 use wire::{Access, Fid, Refusal};
@@ -156,6 +156,38 @@ impl Program {
         self.end(change, &result);
         if result == Err(Refusal::Exists) {
             self.saw(begin, Seen::Present { dir: parent, name });
+        }
+    }
+
+    /// Makes a file without a name, writes it and gives it a name: mostly, if that is free.
+    pub(super) async fn nameless(&mut self) {
+        let path = self.path(REGISTER);
+        let Some(dir) = self.parent(&path).await else {
+            return;
+        };
+        let made = self.kernel.create_nameless(&dir, BOTH, 0o600).await;
+        let Ok(handle) = made else {
+            return;
+        };
+        let (fid, values) = (handle.pin.fid(), self.stamps(3));
+        let change = self.begin(Effect::Write {
+            fid,
+            unit: 0,
+            values: values.clone(),
+        });
+        let result = self.kernel.write(&handle, 0, values).await;
+        self.written(change, &result, 3);
+        let (parent, name) = (dir.fid(), path.name);
+        let change = self.begin(Effect::Link {
+            dir: parent,
+            name: name.clone(),
+            fid,
+        });
+        let result = self.kernel.link(&handle.pin, &dir, &name).await;
+        self.end(change, &result);
+        self.handles.push((handle, REGISTER));
+        if self.handles.len() > 3 {
+            self.kernel.close(self.handles.remove(0).0);
         }
     }
 

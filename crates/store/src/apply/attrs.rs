@@ -106,6 +106,7 @@ pub(super) fn set(txn: &mut Txn<'_>, fid: Fid, set: &Set) -> Applied {
         let foreign = caller.uid != 0 && !may_be_member(caller, object.attr.gid);
         let kept = if foreign { !SET_GID } else { !0 };
         object.attr.mode = mode & MODE_BITS & kept;
+        xattrs::follow_mode(txn, fid, &object, mode)?;
     }
     if let Some(size) = set.size {
         bytes::cut(txn, fid, &mut object, size)?;

@@ -51,8 +51,26 @@ pub(crate) fn extents_of(
     }
 }
 
+/// The first extent of a file that ends behind `at`, and where it begins.
+pub(super) fn next_extent(
+    index: &Index,
+    fid: Fid,
+    at: u64,
+) -> Result<Option<(u64, Extent)>, Refusal> {
+    let (start, end) = key::range_from(fid, key::EXTENT, &at.saturating_add(1).to_be_bytes());
+    let found = index.scan(&start, &end, 1).map_err(trouble)?;
+    let Some((key, value)) = found.first() else {
+        return Ok(None);
+    };
+    let end = key::parts(key).and_then(|parts| parts.number());
+    let (Some(end), Some(extent)) = (end, Extent::decode(value)) else {
+        return Err(Refusal::Damaged);
+    };
+    Ok(Some((end.saturating_sub(u64::from(extent.len)), extent)))
+}
+
 /// Takes `from..to` out of the extents of a file.
-fn punch(
+pub(super) fn punch(
     txn: &mut Txn<'_>,
     (fid, object): (Fid, &mut Object),
     from: u64,
@@ -77,7 +95,7 @@ fn punch(
 }
 
 /// Sets the bytes of a file that lie in the index.
-fn put_inline(txn: &mut Txn<'_>, fid: Fid, object: &mut Object, bytes: Vec<u8>) {
+pub(super) fn put_inline(txn: &mut Txn<'_>, fid: Fid, object: &mut Object, bytes: Vec<u8>) {
     let (old, new) = (u64::from(object.inline), bytes.len() as u64);
     object.attr.used_bytes = (object.attr.used_bytes + new).saturating_sub(old);
     txn.changes.bytes_more += new as i64 - old as i64;
@@ -89,7 +107,7 @@ fn put_inline(txn: &mut Txn<'_>, fid: Fid, object: &mut Object, bytes: Vec<u8>) 
     }
 }
 
-fn inline(txn: &Txn<'_>, fid: Fid, object: &Object) -> Result<Vec<u8>, Refusal> {
+pub(super) fn inline(txn: &Txn<'_>, fid: Fid, object: &Object) -> Result<Vec<u8>, Refusal> {
     if object.inline == 0 {
         return Ok(Vec::new());
     }
@@ -161,6 +179,16 @@ pub(super) fn write(txn: &mut Txn<'_>, fid: Fid, offset: u64, mode: WriteMode) -
     let attr = object.attr.clone();
     txn.put_object(fid, object);
     Ok(Outcome::Written { offset, attr })
+}
+
+/// Makes the bytes of the operation, which were read from another place, those of a file.
+pub(super) fn copy(txn: &mut Txn<'_>, from: Fid, fid: Fid, offset: u64) -> Applied {
+    txn.file(from)?;
+    let len = txn.context.data.len() as u32;
+    match write(txn, fid, offset, WriteMode::At)? {
+        Outcome::Written { attr, .. } => Ok(Outcome::Copied { len, attr }),
+        other => Ok(other),
+    }
 }
 
 /// Makes the bytes of the operation the file's `offset..end`.

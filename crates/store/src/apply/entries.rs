@@ -1,6 +1,6 @@
 //! Names in directories: looking up, making, linking, removing.
 
-use super::Applied;
+use super::{Applied, xattrs};
 use crate::key;
 use crate::permission::{Want, may_be_member};
 use crate::txn::{LINKS_MAX, Txn};
@@ -13,6 +13,9 @@ pub(super) const SET_UID: u16 = 0o4000;
 pub(super) const SET_GID: u16 = 0o2000;
 const STICKY: u16 = 0o1000;
 pub(super) const GROUP_EXECUTE: u16 = 0o010;
+
+/// In the place of the position of an object's name: it never had one.
+pub(crate) const NEVER_NAMED: u64 = u64::MAX;
 
 /// What a name adds to the size of its directory, bytes.
 pub(crate) fn entry_bytes(name: &Name) -> u64 {
@@ -106,7 +109,15 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
         vnode: txn.index.counters.next_vnode,
         uniq: 1,
     };
-    let mut object = new_object(txn, &parent.attr, kind, *mode);
+    let mut object = new_object(
+        txn,
+        &parent.attr,
+        kind,
+        (*mode & u32::from(MODE_BITS)) as u16,
+    );
+    if kind != Kind::Symlink {
+        xattrs::inherit(txn, (*dir, &parent), (fid, &mut object), *mode)?;
+    }
     object.attr.rdev = rdev;
     if let Make::Symlink(target) = make {
         object.attr.size = target.len() as u64;
@@ -123,6 +134,35 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
         fid,
         attr,
         dir: dir_attr,
+    }))
+}
+
+/// Makes a file that has no name.
+pub(super) fn make_nameless(txn: &mut Txn<'_>, dir: Fid, mode: u32) -> Applied {
+    let parent = txn.dir(dir)?;
+    if parent.attr.nlink == 0 {
+        return Err(Refusal::NotFound);
+    }
+    txn.allowed(dir, &parent, Want::CHANGE)?;
+    let fid = Fid {
+        volume: dir.volume,
+        vnode: txn.index.counters.next_vnode,
+        uniq: 1,
+    };
+    let bits = (mode & u32::from(MODE_BITS)) as u16;
+    let mut object = new_object(txn, &parent.attr, Kind::File, bits);
+    xattrs::inherit(txn, (dir, &parent), (fid, &mut object), mode)?;
+    object.attr.nlink = 0;
+    object.home = NEVER_NAMED;
+    txn.changes.made += 1;
+    txn.changes.objects_more += 1;
+    txn.put(key::orphan(fid), fid.uniq.to_be_bytes().to_vec());
+    let attr = object.attr.clone();
+    txn.put_object(fid, object);
+    Ok(Outcome::Entry(Entry {
+        fid,
+        attr,
+        dir: parent.attr,
     }))
 }
 
@@ -209,7 +249,12 @@ pub(super) fn link(txn: &mut Txn<'_>, fid: Fid, dir: Fid, name: &Name) -> Applie
         return Err(Refusal::NotPermitted);
     }
     if object.attr.nlink == 0 {
-        return Err(Refusal::NotFound);
+        // What has lost its last name gets no other one; what never had any may get its first.
+        if object.home != NEVER_NAMED {
+            return Err(Refusal::NotFound);
+        }
+        txn.remove(key::orphan(fid));
+        (object.parent, object.home) = (dir.vnode, 0);
     }
     if object.attr.nlink >= LINKS_MAX {
         return Err(Refusal::TooManyLinks);

@@ -8,6 +8,7 @@ mod attrs;
 mod bytes;
 mod entries;
 mod list;
+mod ranges;
 mod rename;
 mod xattrs;
 
@@ -29,6 +30,7 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::SetAttr { fid, set } => attrs::set(txn, *fid, set),
         Op::ReadLink { fid } => attrs::read_link(txn, *fid),
         Op::Make { .. } => entries::make(txn, op),
+        Op::MakeNameless { dir, mode, .. } => entries::make_nameless(txn, *dir, *mode),
         Op::Link { fid, dir, name } => entries::link(txn, *fid, *dir, name),
         Op::Unlink { dir, name } => entries::unlink(txn, *dir, name),
         Op::Rmdir { dir, name } => entries::rmdir(txn, *dir, name),
@@ -37,10 +39,15 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::Write {
             fid, offset, mode, ..
         } => bytes::write(txn, *fid, *offset, *mode),
+        Op::Copy {
+            from, to, offset, ..
+        } => bytes::copy(txn, *from, *to, *offset),
+        Op::Allocate { .. } => ranges::allocate(txn, op),
+        Op::Find { fid, offset, hole } => ranges::find(txn, *fid, *offset, *hole),
         Op::ReadDir { dir, after, max } => list::read_dir(txn, *dir, *after, *max),
         Op::GetXattr { fid, name } => xattrs::get(txn, *fid, name),
         Op::SetXattr { .. } => xattrs::set(txn, op),
-        Op::ListXattr { fid } => xattrs::list(txn, *fid),
+        Op::ListXattr { fid } => xattrs::list_names(txn, *fid),
         Op::RemoveXattr { fid, name } => xattrs::remove(txn, *fid, name),
         Op::Reap { fid } => bytes::reap(txn, *fid),
         // Not functions of the index: the store does them.
@@ -54,7 +61,11 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
 
 fn out_of_bounds(op: &Op) -> Refusal {
     match op {
-        Op::Write { .. } | Op::Read { .. } | Op::SetAttr { .. } => Refusal::TooLarge,
+        Op::Write { .. }
+        | Op::Read { .. }
+        | Op::SetAttr { .. }
+        | Op::Allocate { .. }
+        | Op::Copy { .. } => Refusal::TooLarge,
         Op::Make { .. } => Refusal::NameTooLong,
         Op::SetXattr { .. } | Op::GetXattr { .. } | Op::RemoveXattr { .. } => Refusal::OutOfRange,
         _ => Refusal::Invalid,

@@ -3,13 +3,17 @@
 
 use super::Applied;
 use super::attrs::is_owner;
+use super::entries::SET_GID;
+use crate::acl::{self, List};
 use crate::key;
-use crate::permission::{self, Want};
+use crate::permission::Want;
 use crate::txn::Txn;
 use crate::value::Object;
 use wire::limits::XATTR_LIST_BYTES;
-use wire::{Fid, Kind, Op, Outcome, Refusal, XattrMode};
+use wire::{Fid, Kind, Op, Outcome, Refusal, UMASK_SHIFT, XattrMode};
 
+/// The bits of a mode that an access list speaks of.
+const PERMISSIONS: u16 = 0o777;
 const CAPABILITY: &[u8] = b"security.capability";
 
 /// May the caller see (or change) this attribute?
@@ -82,18 +86,131 @@ pub(super) fn set(txn: &mut Txn<'_>, op: &Op) -> Applied {
         XattrMode::Replace if !there => return Err(Refusal::NoAttribute),
         _ => {}
     }
-    if !there {
-        let listed: usize = names(txn, *fid)?.iter().map(|name| name.len() + 1).sum();
-        if listed + name.len() + 1 > XATTR_LIST_BYTES {
-            return Err(Refusal::NoSpace);
+    let value = match meaning(name, &object, value)? {
+        Meaning::None => value.clone(),
+        // What a mode says as well is kept by the mode alone.
+        Meaning::Mode(bits) => {
+            object.attr.mode = (object.attr.mode & !PERMISSIONS) | bits;
+            end_set_gid(&mut object, *mode);
+            if there {
+                forget(txn, *fid, &mut object, name);
+            }
+            return Ok(changed(txn, *fid, object));
         }
+        Meaning::List(list) => {
+            if name == acl::ACCESS {
+                object.attr.mode = (object.attr.mode & !PERMISSIONS) | list.mode();
+                end_set_gid(&mut object, *mode);
+            }
+            list.encode()
+        }
+    };
+    if !there {
+        has_place(txn, *fid, name)?;
         object.xattrs += 1;
-        object.acl |= name == permission::ACL;
+        object.acl |= name == acl::ACCESS;
     }
+    txn.put(key::xattr(*fid, name), value);
+    Ok(changed(txn, *fid, object))
+}
+
+/// The object has changed: its attributes.
+fn changed(txn: &mut Txn<'_>, fid: Fid, mut object: Object) -> Outcome {
     object.attr.ctime = txn.now();
-    txn.put(key::xattr(*fid, name), value.clone());
-    txn.put_object(*fid, object);
-    Ok(Outcome::Done)
+    let attr = object.attr.clone();
+    txn.put_object(fid, object);
+    Outcome::Attr(attr)
+}
+
+fn end_set_gid(object: &mut Object, mode: XattrMode) {
+    if mode == XattrMode::EndsSetGid {
+        object.attr.mode &= !SET_GID;
+    }
+}
+
+/// Is there room for one more name?
+fn has_place(txn: &Txn<'_>, fid: Fid, name: &[u8]) -> Result<(), Refusal> {
+    let listed: usize = names(txn, fid)?.iter().map(|name| name.len() + 1).sum();
+    match listed + name.len() < XATTR_LIST_BYTES {
+        true => Ok(()),
+        false => Err(Refusal::NoSpace),
+    }
+}
+
+/// What a value means beyond itself.
+enum Meaning {
+    None,
+    /// An access list that says what these permission bits say.
+    Mode(u16),
+    /// Another one, or one that is inherited.
+    List(List),
+}
+
+fn meaning(name: &[u8], object: &Object, value: &[u8]) -> Result<Meaning, Refusal> {
+    let inherited = name == acl::DEFAULT;
+    if name != acl::ACCESS && !inherited {
+        return Ok(Meaning::None);
+    }
+    match object.attr.kind {
+        Kind::Symlink => return Err(Refusal::NotSupported),
+        Kind::Directory => {}
+        _ if inherited => return Err(Refusal::Denied),
+        _ => {}
+    }
+    let list = List::parse(value).ok_or(Refusal::Invalid)?;
+    if list.is_mode() && !inherited {
+        return Ok(Meaning::Mode(list.mode()));
+    }
+    Ok(Meaning::List(list))
+}
+
+/// The access list follows a mode that is set.
+pub(super) fn follow_mode(
+    txn: &mut Txn<'_>,
+    fid: Fid,
+    object: &Object,
+    mode: u16,
+) -> Result<(), Refusal> {
+    if !object.acl {
+        return Ok(());
+    }
+    let key = key::xattr(fid, acl::ACCESS);
+    if let Some(mut list) = txn.get(&key)?.as_deref().and_then(List::parse) {
+        list.set_mode(mode);
+        txn.put(key, list.encode());
+    }
+    Ok(())
+}
+
+/// What is made in a directory with a mode, and the umask above it, has these permission bits; it
+/// gets the directory's lists if there are any, in which case the umask does not count.
+pub(super) fn inherit(
+    txn: &mut Txn<'_>,
+    (dir, parent): (Fid, &Object),
+    (fid, object): (Fid, &mut Object),
+    mode: u32,
+) -> Result<(), Refusal> {
+    let value = match parent.xattrs {
+        0 => None,
+        _ => txn.get(&key::xattr(dir, acl::DEFAULT))?,
+    };
+    let of_mode = (mode & u32::from(PERMISSIONS)) as u16;
+    let Some(mut list) = value.as_deref().and_then(List::parse) else {
+        object.attr.mode &= !((mode >> UMASK_SHIFT) as u16 & PERMISSIONS);
+        return Ok(());
+    };
+    if object.attr.kind == Kind::Directory {
+        txn.put(key::xattr(fid, acl::DEFAULT), list.encode());
+        object.xattrs += 1;
+    }
+    let bits = list.inherit(of_mode);
+    object.attr.mode = (object.attr.mode & !PERMISSIONS) | bits;
+    if !list.is_mode() {
+        txn.put(key::xattr(fid, acl::ACCESS), list.encode());
+        object.xattrs += 1;
+        object.acl = true;
+    }
+    Ok(())
 }
 
 fn names(txn: &Txn<'_>, fid: Fid) -> Result<Vec<Vec<u8>>, Refusal> {
@@ -103,7 +220,7 @@ fn names(txn: &Txn<'_>, fid: Fid) -> Result<Vec<Vec<u8>>, Refusal> {
     Ok(names.map(|parts| parts.detail.to_vec()).collect())
 }
 
-pub(super) fn list(txn: &Txn<'_>, fid: Fid) -> Applied {
+pub(super) fn list_names(txn: &Txn<'_>, fid: Fid) -> Applied {
     let object = txn.object(fid)?;
     let mut list = Vec::new();
     if object.xattrs > 0 {
@@ -125,15 +242,13 @@ pub(super) fn remove(txn: &mut Txn<'_>, fid: Fid, name: &[u8]) -> Applied {
         return Err(Refusal::NoAttribute);
     }
     forget(txn, fid, &mut object, name);
-    object.attr.ctime = txn.now();
-    txn.put_object(fid, object);
-    Ok(Outcome::Done)
+    Ok(changed(txn, fid, object))
 }
 
 fn forget(txn: &mut Txn<'_>, fid: Fid, object: &mut Object, name: &[u8]) {
     txn.remove(key::xattr(fid, name));
     object.xattrs = object.xattrs.saturating_sub(1);
-    object.acl &= name != permission::ACL;
+    object.acl &= name != acl::ACCESS;
 }
 
 /// Takes the capabilities from a program whose content or owner changes.

@@ -16,6 +16,9 @@ enum Step {
     Rename(usize, u8, usize, u8, u8),
     Write(usize, u64, usize, u8),
     Truncate(usize, u64),
+    Allocate(usize, u64, u64, u8),
+    Copy(usize, u64, usize, u64, u32),
+    Find(usize, u64),
     Xattr(usize, u8, u8),
     Reap,
     Read(usize, u64, u32),
@@ -35,6 +38,10 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (o(), n(), o(), n(), 0u8..5).prop_map(|(a, b, c, d, k)| Step::Rename(a, b, c, d, k)),
         10 => (o(), offset(), len(), 0u8..4).prop_map(|(f, o, l, m)| Step::Write(f, o, l, m)),
         3 => (o(), offset()).prop_map(|(f, s)| Step::Truncate(f, s)),
+        3 => (o(), offset(), offset(), 0u8..4).prop_map(|(f, o, l, k)| Step::Allocate(f, o, l, k)),
+        3 => (o(), offset(), o(), offset(), 0u32..9000)
+            .prop_map(|(a, b, c, d, l)| Step::Copy(a, b, c, d, l)),
+        2 => (o(), offset()).prop_map(|(f, at)| Step::Find(f, at)),
         2 => (o(), n(), 0u8..4).prop_map(|(f, n, m)| Step::Xattr(f, n, m)),
         1 => Just(Step::Reap),
         3 => (o(), offset(), 0u32..9000).prop_map(|(f, o, l)| Step::Read(f, o, l)),
@@ -116,6 +123,7 @@ impl Both {
                 }
             }
             Step::Read(f, offset, len) => self.read(self.fid(f), offset, len),
+            Step::Find(f, at) => self.find(self.fid(f), at),
             Step::Checkpoint => self.store().checkpoint().unwrap(),
             Step::Crash(whole) => self.crash(whole),
             _ => {
@@ -165,6 +173,20 @@ impl Both {
                     ..Set::default()
                 },
             },
+            Step::Allocate(f, offset, len, kind) => Op::Allocate {
+                fid: self.fid(f),
+                offset,
+                len,
+                zero: kind > 1,
+                keep_size: kind % 2 == 1,
+            },
+            Step::Copy(a, at, b, offset, len) => Op::Copy {
+                from: self.fid(a),
+                at,
+                to: self.fid(b),
+                offset,
+                len,
+            },
             Step::Xattr(f, n, kind) => {
                 let (fid, name) = (self.fid(f), format!("user.{n}").into_bytes());
                 let modes = [XattrMode::Any, XattrMode::Create, XattrMode::Replace];
@@ -179,6 +201,34 @@ impl Both {
                 }
             }
             _ => unreachable!("not an operation: {step:?}"),
+        }
+    }
+
+    /// From any place on, what is in no hole begins where only zeros are before it; a hole has
+    /// zeros until then.
+    fn find(&mut self, fid: Fid, at: u64) {
+        let mut place = |offset, hole| match run(self.store(), &Op::Find { fid, offset, hole }) {
+            Outcome::Position(place) => Some(place),
+            Outcome::Refused(_) => None,
+            other => panic!("{other:?}"),
+        };
+        let (data, hole) = (place(at, false), place(at, true));
+        let next = hole.and_then(|hole| place(hole, false));
+        let node = self.model.nodes.get(&fid);
+        let Some(node) = node.filter(|node| node.dir.is_none() && !node.symlink) else {
+            return assert_eq!((data, hole), (None, None));
+        };
+        let size = node.bytes.len() as u64;
+        assert_eq!(hole.is_some(), at < size, "every file ends with a hole");
+        let zeros = |from: u64, to: Option<u64>| {
+            let range = from.min(size)..to.unwrap_or(size);
+            let bytes = &node.bytes[range.start as usize..range.end as usize];
+            assert!(bytes.iter().all(|byte| *byte == 0), "{range:?} of {fid}");
+        };
+        zeros(at, data);
+        if let Some(hole) = hole {
+            assert!(at <= hole && hole <= size);
+            zeros(hole, next);
         }
     }
 

@@ -8,6 +8,7 @@ mod damage;
 mod directory;
 mod faults;
 mod generated;
+mod lists;
 mod model;
 mod nth;
 mod rules;

@@ -75,6 +75,19 @@ impl Model {
             Op::Write {
                 fid, offset, mode, ..
             } => self.write(*fid, *offset, *mode, (data, now)),
+            Op::Allocate { fid, .. } => self.allocate(*fid, op, now),
+            Op::Copy {
+                from,
+                at,
+                to,
+                offset,
+                len,
+            } => {
+                let bytes = &self.file(*from)?.bytes;
+                let end = bytes.len().min(*at as usize + *len as usize);
+                let data = bytes[end.min(*at as usize)..end].to_vec();
+                self.write(*to, *offset, WriteMode::At, (&data, now))
+            }
             Op::SetAttr { fid, set } => self.truncate(*fid, set.size.unwrap(), now),
             Op::SetXattr {
                 fid,
@@ -304,6 +317,35 @@ impl Model {
             }
             _ if data.is_empty() => {}
             _ => node.mtime = now,
+        }
+        Ok(())
+    }
+
+    fn allocate(&mut self, fid: Fid, op: &Op, now: Time) -> Result {
+        let Op::Allocate {
+            offset,
+            len,
+            zero,
+            keep_size,
+            ..
+        } = *op
+        else {
+            return Err(Refusal::Invalid);
+        };
+        if len == 0 {
+            return Err(Refusal::Invalid);
+        }
+        let node = self.file(fid)?;
+        let (there, end) = (node.bytes.len(), (offset + len) as usize);
+        if zero {
+            node.bytes[there.min(offset as usize)..there.min(end)].fill(0);
+        }
+        let grows = !keep_size && there < end;
+        if grows {
+            node.bytes.resize(end, 0);
+        }
+        if zero || grows {
+            node.mtime = now;
         }
         Ok(())
     }

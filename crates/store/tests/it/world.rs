@@ -50,7 +50,7 @@ pub fn run(store: &mut Store, op: &Op) -> Outcome {
     run_as(store, &superuser(), op, &[])
 }
 
-pub fn make_op(dir: Fid, text: &str, make: Make, mode: u16) -> Op {
+pub fn make_op(dir: Fid, text: &str, make: Make, mode: u32) -> Op {
     Op::Make {
         dir,
         name: name(text),

@@ -71,6 +71,7 @@ pub fn ops() -> Vec<Op> {
     let mut ops = name_ops();
     ops.extend(more_ops());
     ops.extend(lock_ops());
+    ops.extend(range_ops());
     ops
 }
 
@@ -197,6 +198,39 @@ fn lock(owner: LockOwner, last: u64) -> Lock {
     }
 }
 
+/// Operations on ranges of files, and what came with them.
+fn range_ops() -> Vec<Op> {
+    vec![
+        Op::Allocate {
+            fid: fid(9),
+            offset: 1 << 33,
+            len: 1 << 40,
+            zero: true,
+            keep_size: false,
+        },
+        Op::Copy {
+            from: fid(9),
+            at: 5,
+            to: fid(10),
+            offset: 1 << 33,
+            len: 70_000,
+        },
+        Op::Find {
+            fid: fid(9),
+            offset: 70_000,
+            hole: true,
+        },
+        Op::MakeNameless {
+            dir: fid(9),
+            mode: 0o640 | 0o022 << UMASK_SHIFT,
+            open: Access {
+                read: true,
+                write: true,
+            },
+        },
+    ]
+}
+
 /// Operations on locks.
 fn lock_ops() -> Vec<Op> {
     let whole = lock(LockOwner::Whole(1 << 50), u64::MAX);
@@ -249,6 +283,18 @@ fn lock_outcomes() -> Vec<Outcome> {
         Outcome::Refused(Refusal::Locked),
         Outcome::Refused(Refusal::Deadlock),
         Outcome::Refused(Refusal::TooManyLocks),
+    ]
+}
+
+/// What becomes of operations on ranges.
+fn range_outcomes() -> Vec<Outcome> {
+    vec![
+        Outcome::Copied {
+            len: 70_000,
+            attr: attr(),
+        },
+        Outcome::Position(1 << 33),
+        Outcome::Refused(Refusal::NothingBehind),
     ]
 }
 
@@ -399,6 +445,7 @@ pub fn to_client() -> Vec<ToClient> {
         }
     };
     let all = outcomes().into_iter().chain(lock_outcomes());
+    let all = all.chain(range_outcomes());
     let mut all: Vec<ToClient> = all.enumerate().map(reply).collect();
     let recall = |what| {
         ToClient::Recall(Recall {

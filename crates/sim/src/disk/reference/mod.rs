@@ -6,6 +6,7 @@
 //! both got wrong in the same lines, nobody would see.
 
 mod names;
+mod ranges;
 
 use super::{Change, Closed, Trouble, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ use wire::{
 
 struct Object {
     attr: Attr,
+    /// It has never had a name.
+    nameless: bool,
     units: Units,
     entries: BTreeMap<Name, (Fid, u64)>,
     last_position: u64,
@@ -53,6 +56,7 @@ fn object(kind: Kind, mode: u16, now: Time) -> Object {
     let (units, entries, target) = (Vec::new(), BTreeMap::new(), Vec::new());
     Object {
         attr,
+        nameless: false,
         units,
         entries,
         last_position: 0,
@@ -136,7 +140,10 @@ impl Reference {
                 make,
                 mode,
                 ..
-            } => self.make(now, (*dir, name), make, *mode),
+            } => self.make(now, (*dir, name), make, (*mode & 0o7777) as u16),
+            Op::MakeNameless { dir, mode, .. } => {
+                self.make_nameless(now, *dir, (*mode & 0o7777) as u16)
+            }
             Op::Link { fid, dir, name } => self.link(now, *fid, (*dir, name)),
             Op::Unlink { dir, name } => self.remove(now, (*dir, name), false),
             Op::Rmdir { dir, name } => self.remove(now, (*dir, name), true),
@@ -162,6 +169,7 @@ impl Reference {
             Op::Write {
                 fid, offset, mode, ..
             } => self.write(now, *fid, (*offset, *mode), data),
+            Op::Allocate { .. } | Op::Copy { .. } => self.range(now, op),
             Op::ReadDir { dir, after, max } => self.read_dir(*dir, *after, *max),
             Op::StatFs => Ok(self.statfs()),
             Op::Reap { fid } => {

@@ -45,13 +45,7 @@ impl Reference {
         if let Make::Symlink(target) = make {
             made.target.clone_from(target);
         }
-        self.last_vnode += 1;
-        let fid = Fid {
-            volume: 1,
-            vnode: self.last_vnode,
-            uniq: 1,
-        };
-        self.objects.insert(fid, made);
+        let fid = self.add(made);
         self.enter(now, at, fid)?;
         if kind == Kind::Directory {
             self.dir(at.0)?.attr.nlink += 1;
@@ -59,17 +53,40 @@ impl Reference {
         self.entry(fid, at.0)
     }
 
+    fn add(&mut self, object: super::Object) -> Fid {
+        self.last_vnode += 1;
+        let fid = Fid {
+            volume: 1,
+            vnode: self.last_vnode,
+            uniq: 1,
+        };
+        self.objects.insert(fid, object);
+        fid
+    }
+
+    pub(super) fn make_nameless(&mut self, now: Time, dir: Fid, mode: u16) -> Result<Outcome> {
+        if self.dir(dir)?.attr.nlink == 0 {
+            return Err(Refusal::NotFound);
+        }
+        let mut made = object(Kind::File, mode, now);
+        made.attr.nlink = 0;
+        made.nameless = true;
+        let fid = self.add(made);
+        self.entry(fid, dir)
+    }
+
     pub(super) fn link(&mut self, now: Time, fid: Fid, at: (Fid, &Name)) -> Result<Outcome> {
-        let attr = &self.get(fid)?.attr;
-        let (kind, nlink) = (attr.kind, attr.nlink);
+        let object = self.get(fid)?;
+        let (kind, nlink, nameless) = (object.attr.kind, object.attr.nlink, object.nameless);
         if kind == Kind::Directory {
             return Err(Refusal::NotPermitted);
         }
-        if nlink == 0 {
+        if nlink == 0 && !nameless {
             return Err(Refusal::NotFound);
         }
         self.free(at)?;
         let object = self.get(fid)?;
+        object.nameless = false;
         object.attr.nlink += 1;
         object.attr.ctime = now;
         self.enter(now, at, fid)?;

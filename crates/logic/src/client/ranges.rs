@@ -1,0 +1,88 @@
+//! Operations on ranges of files that the server does by itself: fallocate, copies, finding holes.
+//!
+//! What this client has changed of a file that such an operation looks into is at the server before
+//! it; of a file that it changes nothing is dirty, or older bytes would be written over it later.
+//! While it is under way the cache of that file is not used, as during an own write at the server.
+
+use super::api::{Done, Mutant};
+use super::{Client, Step, is_dirty};
+use crate::Ticket;
+use wire::{Attr, Fid, Op, Right, Time};
+
+impl Client {
+    /// Must the operation wait for blocks to be written back, or for its turn?
+    pub(super) fn must_bring(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
+        if let Some(fid) = op.edits() {
+            let node = self.node(fid);
+            if node.drain.is_some() || node.resizing > 0 {
+                node.parked.push(ticket);
+                return true;
+            }
+            if self.has_changed(fid) {
+                self.bring(step, (ticket, fid), Time::MAX);
+                return true;
+            }
+        }
+        let Some(fid) = op.draws_on().filter(|fid| op.edits() != Some(*fid)) else {
+            return false;
+        };
+        let Some(running) = self.calls.get_mut(&ticket) else {
+            return false;
+        };
+        // Once is enough: what is written to it from now on may be looked at or not.
+        if core::mem::replace(&mut running.brought, true) || !self.has_changed(fid) {
+            return false;
+        }
+        let now = step.now;
+        self.bring(step, (ticket, fid), now);
+        true
+    }
+
+    fn has_changed(&self, fid: Fid) -> bool {
+        if self.options.mutant == Some(Mutant::LeavesRanges) {
+            return false;
+        }
+        let mut blocks = self.cache.blocks(fid, 0);
+        blocks.any(|(_, _, state)| is_dirty(state))
+    }
+
+    /// Writes back what is dirty; the call goes on when nothing is left that was there by then.
+    fn bring(&mut self, step: &mut Step<'_>, (ticket, fid): (Ticket, Fid), until: Time) {
+        self.node(fid).syncing.push((ticket, until));
+        self.flush(step, fid);
+        self.go_on_syncing(step, fid);
+    }
+
+    /// The operation goes to the server: the file's cache is not used until it is answered, and
+    /// what is known of the file is not said to anybody who asks for it meanwhile.
+    pub(super) fn note_edit(&mut self, fid: Fid) {
+        let node = self.node(fid);
+        node.remote_writes += 1;
+        node.fills += 1;
+        node.attr = None;
+    }
+
+    /// The server has done it. The kernel drops the pages itself, behind the answer.
+    pub(super) fn on_edited(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        (attr, vouched): (Attr, bool),
+        done: Done,
+    ) {
+        self.keep_edited(fid, (attr, vouched));
+        self.finish(step, ticket, done);
+        self.unpark(step, fid);
+    }
+
+    /// What is kept of a file after an own change of its bytes at the server.
+    pub(super) fn keep_edited(&mut self, fid: Fid, (attr, vouched): (Attr, bool)) {
+        self.cache.drop_clean(fid, 0);
+        let node = self.node(fid);
+        if attr.version > node.version || node.attr.is_none() {
+            // An answer that was kept over a restart of the server says how things were then.
+            node.version = node.version.max(attr.version);
+            node.attr = (node.right >= Right::Shared && vouched).then_some(attr);
+        }
+    }
+}

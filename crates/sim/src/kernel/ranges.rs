@@ -1,0 +1,109 @@
+//! fallocate(2) and copy_file_range(2): the file that is changed is locked, and its pages are
+//! dropped or made zeros behind the answer.
+
+use super::{Handle, Inode, Kernel, PAGE, Result, refused};
+use crate::disk::{UNIT, Units};
+use logic::client::{Call, Done};
+use wire::Op;
+
+/// A range of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Kernel {
+    pub(crate) async fn allocate(
+        &self,
+        handle: &Handle,
+        Range { offset, len }: Range,
+        (zero, keep_size): (bool, bool),
+    ) -> Result<()> {
+        let inode = &handle.pin.inode;
+        let _alone = inode.lock.lock(&self.world.sched, true).await;
+        let _change = self.change(inode);
+        inode.unstable.set(!keep_size);
+        let op = Op::Allocate {
+            fid: inode.fid,
+            offset,
+            len,
+            zero,
+            keep_size,
+        };
+        let reply = self.ask(Call::Op(op), Units::new()).await;
+        if !matches!(reply.done, Done::Nothing) {
+            inode.unstable.set(false);
+            return refused(&self.world, &reply);
+        }
+        if !keep_size {
+            self.lengthened(inode, offset + len);
+        }
+        if zero {
+            self.zero_pages(inode, offset, offset + len).await;
+        }
+        inode.valid.set(false);
+        inode.unstable.set(false);
+        Ok(())
+    }
+
+    /// How many units were copied.
+    pub(crate) async fn copy(
+        &self,
+        (source, Range { offset: at, len }): (&Handle, Range),
+        (target, offset): (&Handle, u64),
+    ) -> Result<u64> {
+        let inode = &target.pin.inode;
+        let _alone = inode.lock.lock(&self.world.sched, true).await;
+        let _change = self.change(inode);
+        inode.unstable.set(offset + len > inode.size.get());
+        let op = Op::Copy {
+            from: source.pin.fid(),
+            at,
+            to: inode.fid,
+            offset,
+            len: len as u32,
+        };
+        let reply = self.ask(Call::Op(op), Units::new()).await;
+        let Done::Written { len } = reply.done else {
+            inode.unstable.set(false);
+            return refused(&self.world, &reply);
+        };
+        let end = offset + u64::from(len);
+        self.drop_pages(inode, (offset / PAGE, end.div_ceil(PAGE)))
+            .await;
+        self.lengthened(inode, end);
+        inode.valid.set(false);
+        inode.unstable.set(false);
+        Ok(u64::from(len) / UNIT)
+    }
+
+    /// An own change reaches up to there: the kernel takes the file for at least as long.
+    fn lengthened(&self, inode: &Inode, end: u64) {
+        self.touch(inode);
+        self.note(inode, || {
+            format!("own change up to {end} (had {})", inode.size.get())
+        });
+        inode.size.set(inode.size.get().max(end));
+    }
+
+    /// Drops the pages of a range; of those that are in it in part, that part becomes zeros.
+    async fn zero_pages(&self, inode: &Inode, from: u64, to: u64) {
+        let (first, last) = (from.div_ceil(PAGE), to / PAGE);
+        if first < last {
+            self.drop_pages(inode, (first, last)).await;
+        }
+        for page in [from / PAGE, to / PAGE] {
+            let start = page * PAGE;
+            let (begin, end) = (from.max(start), to.min(start + PAGE));
+            if (page >= first && page < last) || begin >= end {
+                continue;
+            }
+            self.unlocked(inode, page).await;
+            let mut pages = inode.pages.borrow_mut();
+            if let Some(units) = pages.get_mut(&page).and_then(|page| page.units.as_mut()) {
+                units[((begin - start) / UNIT) as usize..((end - start) / UNIT) as usize].fill(0);
+            }
+        }
+    }
+}
