@@ -77,8 +77,7 @@ pub enum Call {
     /// `Entry` for `Make` and `Link`, `Attr` for `GetAttr` and `SetAttr`, `Bytes` for `ReadLink`,
     /// `GetXattr`, `ListXattr`, `Filesystem` for `StatFs`, `Written` for `Copy`, `Position` for
     /// `Find`, `Nothing` for the rest.
-    /// `MakeNameless` is answered as `Make` is. A `Make` with `open` counts as an open and needs a
-    /// `Release` when it has succeeded.
+    /// `MakeNameless` is answered as `Make`. Who makes and opens needs a `Release` afterwards.
     Op(Op),
     /// `GetAttr` of who then goes by the size that the kernel knows: a read, or who seeks to the
     /// end, and has the file locked until he has done so. `Attr`.
