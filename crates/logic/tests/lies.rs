@@ -69,6 +69,7 @@ impl Cell {
             caller: Caller::default(),
             hold: Hold::default(),
             keeps: false,
+            ahead: 0,
         };
         self.says(now, session, ToServer::Request(request))
     }
@@ -406,6 +407,7 @@ fn bytes_beside_what_has_no_use_for_them_are_let_go() {
         caller: Caller::default(),
         hold: Hold::default(),
         keeps: false,
+        ahead: 0,
     });
     let hold = Hold::default();
     let (greeted, stranger) = (FIRST, 99);

@@ -131,6 +131,7 @@ impl Peer {
             caller: Caller::default(),
             hold,
             keeps: false,
+            ahead: 0,
         };
         self.say(&ToServer::Request(request), bulk);
         loop {

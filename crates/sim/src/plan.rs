@@ -164,6 +164,8 @@ impl Plan {
             scan_ns: rng.between(of(1, 2), of(30, 200)) * MS,
             resend_ns,
             batch_blocks: rng.between(1, 8) as u32,
+            ahead_bytes: *rng.pick(&[0, 1024, 65_536]),
+            passing_bytes: *rng.pick(&[1024, 8192, u32::MAX]),
             part: 1000,
             mutant: None,
         };

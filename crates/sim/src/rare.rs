@@ -83,6 +83,7 @@ rare! {
     RotRefused: "the server could not be started, since its log was damaged",
     RotFound: "the check of the disk found damage",
     NotStarted: "the server could not be started, since its disk failed",
+    Ahead: "a look-up brought a file's bytes",
 }
 
 impl Rare {
@@ -94,7 +95,7 @@ impl Rare {
 /// What an output of the server shows.
 pub(crate) fn of_server(output: &server::Output) -> u64 {
     match output {
-        server::Output::Send { message, .. } => match message {
+        server::Output::Send { message, bulk, .. } => match message {
             ToClient::Recall(recall) => match &recall.what {
                 What::Keep(Right::None | Right::Transient) => Rare::RecallAll.bit(),
                 What::Keep(_) => Rare::RecallShared.bit(),
@@ -102,7 +103,10 @@ pub(crate) fn of_server(output: &server::Output) -> u64 {
                 What::Attr => Rare::RecallAttr.bit(),
             },
             ToClient::Confirm { .. } => Rare::Confirm.bit(),
-            ToClient::Reply { reply, .. } => of_reply(reply),
+            ToClient::Reply { reply, .. } => {
+                let looked = matches!(reply.outcome, wire::Outcome::Entry(_)) && *bulk != 0;
+                of_reply(reply) | if looked { Rare::Ahead.bit() } else { 0 }
+            }
             _ => 0,
         },
         server::Output::Sync { .. } => Rare::Synced.bit(),

@@ -84,6 +84,8 @@ pub struct Request {
     pub hold: Hold,
     /// The bytes of a read may stay in the kernel's page cache, outside the client's sight.
     pub keeps: bool,
+    /// A look-up may bring the bytes of a file that is no longer than this.
+    pub ahead: u32,
 }
 
 /// What the server asks back or asks for.

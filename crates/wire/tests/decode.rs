@@ -186,6 +186,7 @@ fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
         caller,
         hold: Hold::default(),
         keeps: false,
+        ahead: 0,
     })
 }
 

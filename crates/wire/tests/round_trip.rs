@@ -132,10 +132,11 @@ proptest! {
         op in any_op(),
         groups in proptest::option::of(proptest::collection::vec(any::<u32>(), 0..40)),
         hold in any_hold(),
-        keeps in any::<bool>(),
+        (keeps, ahead) in any::<(bool, u32)>(),
     ) {
         let caller = Caller { uid: 1, gid: 2, groups };
-        let message = ToServer::Request(Request { id, acked, op, caller, hold, keeps });
+        let request = Request { id, acked, op, caller, hold, keeps, ahead };
+        let message = ToServer::Request(request);
         prop_assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
     }
 

@@ -23,10 +23,14 @@ pub struct Options {
     pub resend_ns: Time,
     /// Most blocks of one write-back request.
     pub batch_blocks: u32,
+    /// A look-up may bring the bytes of a file that is no longer than this.
+    pub ahead_bytes: u32,
+    /// A read for the kernel's pages that is at least so long is given to it alone.
+    pub passing_bytes: u32,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
     /// Rules to be broken on purpose; for tests of the checkers only.
-    pub mutant: Option<Mutant>,
+    pub mutant: Option<super::Mutant>,
 }
 
 impl Default for Options {
@@ -37,35 +41,12 @@ impl Default for Options {
             scan_ns: 5_000_000_000,
             resend_ns: 10_000_000_000,
             batch_blocks: 256,
+            ahead_bytes: wire::limits::AHEAD_BYTES,
+            passing_bytes: 256 << 10,
             part: 1000,
             mutant: None,
         }
     }
-}
-
-/// A planted fault. The checkers must find each of them: that is a test of the checkers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
-    /// Uses grants that a recall has overtaken.
-    IgnoresEpochs,
-    /// Gives a token back before the kernel has dropped its pages.
-    ReturnsBeforeInvalidating,
-    /// Gives a token back with dirty blocks still here.
-    ReturnsBeforeWritingBack,
-    /// Keeps the names that a recall lists.
-    KeepsNames,
-    /// Lets names live for ever without the directory's token.
-    NamesWithoutToken,
-    /// Lets attributes live for ever without the token.
-    AttributesWithoutToken,
-    /// Keeps cached blocks of another version.
-    IgnoresVersions,
-    /// Opens are cached without a token.
-    CachesSharedOpens,
-    /// Does not tell a restarted server what its programs have locked.
-    ForgetsLocks,
-    /// Has the server change, or look into, a range of a file with dirty blocks of it still here.
-    LeavesRanges,
 }
 
 /// What a program wants, said by the front.

@@ -45,7 +45,9 @@ impl Client {
         if !freed {
             return node.parked.push(ticket);
         }
-        if !node.cached() {
+        let passes = pages && self.passes_by(fid, (offset, len));
+        let node = self.node(fid);
+        if passes || !node.cached() {
             let hold = node.hold(0);
             let op = Op::Read { fid, offset, len };
             self.request(
@@ -62,9 +64,23 @@ impl Client {
             return self.finish_read(step, ticket, Vec::new());
         }
         match self.gather(fid, (offset, end), pages) {
-            Some(pieces) => self.finish_read(step, ticket, pieces),
+            Some(pieces) => {
+                self.read_ahead_pays(fid);
+                self.finish_read(step, ticket, pieces);
+            }
             None => self.fill(step, (ticket, &running.caller), fid, (offset, end)),
         }
+    }
+
+    /// Is this much of a large read, of which nothing is here, that a second copy of what the
+    /// kernel keeps would only drive other blocks out (Nelson, section 6.2), and cost its making?
+    fn passes_by(&self, fid: Fid, (offset, len): (u64, u32)) -> bool {
+        let end = offset.saturating_add(u64::from(len));
+        let mut blocks = offset / BLOCK..end.div_ceil(BLOCK);
+        let node = self.nodes.get(&fid);
+        len >= self.options.passing_bytes
+            && node.is_some_and(|node| node.right == Right::Shared)
+            && blocks.all(|block| self.cache.find(fid, block).is_none())
     }
 
     /// The pieces of a range, if all its blocks are here.
@@ -137,6 +153,7 @@ impl Client {
             return self.starve(step, ticket);
         }
         self.misses += missing.len() as u64;
+        self.read_ahead_would_pay(fid, from);
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             if let Some((slot, _)) = self.cache.find(fid, block) {
                 self.cache.touch(slot); // not given up for its neighbours

@@ -19,7 +19,8 @@
 //! one may take as long as the network is silent. There is none near the end of the lease: look-ups
 //! wait for the server then, and it may wait for this answer.
 
-use super::api::{Call, How, Invalidate, Mutant};
+use super::api::{Call, How, Invalidate};
+use super::mutant::Mutant;
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::collections::BTreeSet;

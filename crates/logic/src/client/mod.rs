@@ -7,6 +7,7 @@
 //! - every call is answered once; a call that needs no server never waits for one, unless a recall
 //!   is being answered or the lease is near its end.
 
+mod ahead;
 mod api;
 mod cache;
 mod calls;
@@ -18,6 +19,7 @@ mod lease;
 mod listing;
 mod locks;
 mod loose;
+mod mutant;
 mod names;
 mod node;
 mod order;
@@ -31,10 +33,10 @@ mod taken;
 mod writeback;
 
 pub use api::{
-    Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Mutant, Options, Output, Piece,
-    Slot,
+    Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Options, Output, Piece, Slot,
 };
 pub use figures::{Figures, TokenLine};
+pub use mutant::Mutant;
 
 use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -134,6 +136,7 @@ pub struct Client {
     /// Recalls of names that are being answered.
     dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
     bars: hands::Bars,
+    ahead: ahead::Ahead,
     /// When a look-up was answered last, while names were being dropped.
     looked: Time,
     draining: BTreeSet<Fid>,
@@ -203,6 +206,7 @@ impl Client {
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
+            ahead: ahead::Ahead::default(),
             looked: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),

@@ -1,6 +1,8 @@
 //! Names: what replies about them teach, and what the kernel may keep of them.
 
-use super::api::{Done, Invalidate, Lifetime, Mutant};
+use super::ahead;
+use super::api::{Done, Invalidate, Lifetime};
+use super::mutant::Mutant;
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
@@ -13,8 +15,9 @@ impl Client {
         step: &mut Step<'_>,
         (ticket, id): (Ticket, RequestId),
         op: &Op,
-        (outcome, granted): (Outcome, Vec<Fid>),
+        (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
     ) {
+        let came = ahead::came(op, (&outcome, &granted), bytes);
         let done = match (op, outcome) {
             (Op::Lookup { .. }, Outcome::Entry(entry))
                 if !granted.contains(&entry.fid)
@@ -57,6 +60,9 @@ impl Client {
             _ => Done::Refused(Refusal::Invalid),
         };
         self.finish(step, ticket, done);
+        if let Some(fid) = came {
+            self.bytes_came(step, fid, bytes);
+        }
     }
 
     fn made(&mut self, step: &mut Step<'_>, op: &Op, (entry, granted): (Entry, &[Fid])) -> Done {

@@ -104,6 +104,8 @@ pub(super) struct Node {
     pub(super) resizing: u32,
     /// Raised when blocks on their way here may be outdated.
     pub(super) fills: u64,
+    /// Its bytes came with a look-up, and nobody has read them yet.
+    pub(super) ahead: bool,
     pub(super) drain: Option<Drain>,
     /// Calls that wait for the drain, or for a block's or a size's turn.
     pub(super) parked: Vec<Ticket>,
@@ -160,6 +162,7 @@ impl Node {
             remote_writes: 0,
             resizing: 0,
             fills: 0,
+            ahead: false,
             drain: None,
             parked: Vec::new(),
             sending: false,

@@ -4,7 +4,8 @@
 //! it; of a file that it changes nothing is dirty, or older bytes would be written over it later.
 //! While it is under way the cache of that file is not used, as during an own write at the server.
 
-use super::api::{Done, Mutant};
+use super::api::Done;
+use super::mutant::Mutant;
 use super::{Client, Step, is_dirty};
 use crate::Ticket;
 use wire::{Attr, Fid, Op, Right, Time};

@@ -7,9 +7,10 @@
 //! may have locked a page after that: such reads are answered, and their ranges dropped once more.
 //! Then dirty blocks are written back, then the answer leaves, then everybody goes on.
 
-use super::api::{Invalidate, Mutant};
+use super::api::Invalidate;
 use super::data::young;
 use super::loose::LOOSE_MAX_NS;
+use super::mutant::Mutant;
 use super::node::{Drain, Phase, Range};
 use super::{After, Client, Step};
 use alloc::collections::BTreeSet;

@@ -4,7 +4,8 @@
 //! is kept only under a grant that counts; an Exclusive holder knows size and times better than the
 //! server does.
 
-use super::api::{Call, Done, Lifetime, Mutant, Output, Piece};
+use super::api::{Call, Done, Lifetime, Output, Piece};
+use super::mutant::Mutant;
 use super::session::{Sent, Why};
 use super::{Client, Step};
 use crate::Ticket;
@@ -156,7 +157,7 @@ impl Client {
                 }
                 self.on_listed(step, ticket, (entries, end, last), (vouched, granted));
             }
-            (op, outcome) => self.on_rest(step, (ticket, id), op, (outcome, granted)),
+            (op, outcome) => self.on_rest(step, (ticket, id), op, (outcome, granted, bulk_len)),
         }
     }
 
@@ -165,7 +166,7 @@ impl Client {
         step: &mut Step<'_>,
         (ticket, id): (Ticket, RequestId),
         op: &Op,
-        (outcome, granted): (Outcome, Vec<Fid>),
+        (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
     ) {
         match (op, outcome) {
             (Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }, Outcome::Attr(attr)) => {
@@ -188,7 +189,7 @@ impl Client {
                 self.finish(step, ticket, Done::Filesystem(numbers));
             }
             (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
-            (op, outcome) => self.on_names(step, (ticket, id), op, (outcome, granted)),
+            (op, outcome) => self.on_names(step, (ticket, id), op, (outcome, granted, bytes)),
         }
     }
 

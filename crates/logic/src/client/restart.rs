@@ -5,7 +5,8 @@
 //! state until they are answered, so the server must show it too: it may not learn of the change
 //! first from the repeated request, when others have asked already.
 
-use super::api::{Call, How, Mutant};
+use super::api::{Call, How};
+use super::mutant::Mutant;
 use super::session::Why;
 use super::{Client, Step};
 use alloc::vec;

@@ -90,6 +90,7 @@ impl Client {
             (&why, self.why_call(&why)),
             (Why::Call(_), Some(super::Call::Read { pages: true, .. }))
         );
+        let ahead = self.ahead.wanted(&op, self.options.ahead_bytes);
         let request = Request {
             id,
             acked: 0,
@@ -97,6 +98,7 @@ impl Client {
             caller,
             hold,
             keeps,
+            ahead,
         };
         self.requests.insert(
             id,

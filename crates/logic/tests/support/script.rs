@@ -67,12 +67,14 @@ pub fn run(text: &str) -> String {
         let words = words(command);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         if let ["cell", names @ ..] = words.as_slice() {
-            let (names, part) = match names {
-                [names @ .., "in", "parts", "of", part] => (names, number(part)),
-                names => (names, client::Options::default().part),
+            let usual = client::Options::default();
+            let (names, limits) = match names {
+                [names @ .., "in", "parts", "of", part] => (names, (number(part), 0)),
+                [names @ .., "with", "bytes", "ahead"] => (names, (usual.part, usual.ahead_bytes)),
+                names => (names, (usual.part, 0)),
             };
             let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
-            world = Some(World::new(&names, part));
+            world = Some(World::new(&names, limits));
             continue;
         }
         let world = world.as_mut().expect("a scenario begins with `cell`");

@@ -240,8 +240,12 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
                 }
                 _ => String::new(),
             };
-            let keeps = if request.keeps { ", keeps" } else { "" };
-            format!("#{} {}{held}{keeps}", request.id, op(disk, &request.op))
+            let wishes = match (request.keeps, request.ahead) {
+                (true, _) => ", keeps",
+                (false, 0) => "",
+                (false, _) => ", with bytes",
+            };
+            format!("#{} {}{held}{wishes}", request.id, op(disk, &request.op))
         }
         ToServer::Returned(returned) => {
             let Returned {

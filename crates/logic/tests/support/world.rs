@@ -56,8 +56,9 @@ pub struct World {
 }
 
 impl World {
-    /// A server and connected clients, that tell a restarted server this much in one message.
-    pub fn new(names: &[char], part: usize) -> Self {
+    /// A server and connected clients, that tell a restarted server this much in one message, and
+    /// want the bytes of files this long with their look-ups.
+    pub fn new(names: &[char], (part, ahead_bytes): (usize, u32)) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
         let options = server::Options::default();
         let server = Server::new(options, now, boot, Fid::root(1), vec![]);
@@ -84,6 +85,7 @@ impl World {
         for (at, name) in names.iter().enumerate() {
             let options = client::Options {
                 slots: SLOTS,
+                ahead_bytes,
                 part,
                 ..Default::default()
             };

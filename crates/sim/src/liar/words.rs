@@ -109,6 +109,7 @@ impl State {
             caller: Caller::default(),
             hold: self.hold(),
             keeps: self.rng.chance(500),
+            ahead: *self.rng.pick(&[0, 4096, u32::MAX]),
         })
     }
 

@@ -371,6 +371,7 @@ pub fn to_server() -> Vec<ToServer> {
             caller: caller.clone(),
             hold,
             keeps: true,
+            ahead: 4096,
         })
     };
     let mut all: Vec<ToServer> = ops().into_iter().enumerate().map(request).collect();

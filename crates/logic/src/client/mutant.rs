@@ -1,0 +1,26 @@
+//! Rules that are broken on purpose, to see whether the checkers notice.
+
+/// A planted fault. The checkers must find each of them: that is a test of the checkers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Uses grants that a recall has overtaken.
+    IgnoresEpochs,
+    /// Gives a token back before the kernel has dropped its pages.
+    ReturnsBeforeInvalidating,
+    /// Gives a token back with dirty blocks still here.
+    ReturnsBeforeWritingBack,
+    /// Keeps the names that a recall lists.
+    KeepsNames,
+    /// Lets names live for ever without the directory's token.
+    NamesWithoutToken,
+    /// Lets attributes live for ever without the token.
+    AttributesWithoutToken,
+    /// Keeps cached blocks of another version.
+    IgnoresVersions,
+    /// Opens are cached without a token.
+    CachesSharedOpens,
+    /// Does not tell a restarted server what its programs have locked.
+    ForgetsLocks,
+    /// Has the server change, or look into, a range of a file with dirty blocks of it still here.
+    LeavesRanges,
+}
