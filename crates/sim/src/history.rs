@@ -81,7 +81,7 @@ pub(crate) struct Change {
 #[derive(Clone, Debug)]
 pub(crate) enum Seen {
     /// Units of a file from this one on; with the end of the file after them, or, if that is
-    /// doubtful, after them or before.
+    /// doubtful, with an end that it may have had before.
     Units {
         fid: Fid,
         unit: u64,

@@ -118,7 +118,7 @@ impl Client {
     }
 
     /// Counts that an operation is under way where others look at that.
-    fn note_sent(&mut self, op: &Op) {
+    pub(super) fn note_sent(&mut self, op: &Op) {
         for dir in dirs(op).into_iter().flatten() {
             let node = self.node(dir);
             node.busy += 1;

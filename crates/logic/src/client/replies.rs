@@ -12,7 +12,9 @@ use crate::Ticket;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Access, Attr, Fid, Grant, Op, Outcome, Refusal, Reply, RequestId, Right, Set};
+use wire::{
+    Access, Attr, Caller, Fid, Grant, Kind, Op, Outcome, Refusal, Reply, RequestId, Right, Set,
+};
 
 impl Client {
     pub(super) fn on_reply(
@@ -128,7 +130,7 @@ impl Client {
             }
             (Op::SetAttr { fid, set }, Outcome::Attr(attr)) => {
                 let vouched = granted.contains(fid);
-                self.on_set(step, (ticket, *fid), set, (attr, vouched));
+                self.on_set(step, (ticket, id, *fid), set, (attr, vouched));
             }
             (Op::Open { fid, access }, Outcome::Opened(attr)) => {
                 let vouched = granted.contains(fid);
@@ -288,13 +290,23 @@ impl Client {
     fn on_set(
         &mut self,
         step: &mut Step<'_>,
-        (ticket, fid): (Ticket, Fid),
+        (ticket, id, fid): (Ticket, RequestId, Fid),
         set: &Set,
         (attr, vouched): (Attr, bool),
     ) {
         let node = self.node(fid);
         node.asked = step.now;
         let own = node.right == Right::Exclusive && node.attr.is_some();
+        let outdated = attr.kind == Kind::File && set.size.is_none() && id <= node.recalled;
+        if outdated && node.held().is_none() && !vouched {
+            // The server answered without what was written back since, and the kernel would take
+            // the size over.
+            let caller = Caller::default();
+            let (op, hold) = (Op::GetAttr { fid }, node.hold(0));
+            self.note_sent(&op);
+            self.request(step, (op, caller, hold), Vec::new(), Why::Call(ticket));
+            return;
+        }
         if let (true, Some(size)) = (own, set.size) {
             self.cut(step, fid, size);
         }
@@ -395,6 +407,9 @@ impl Client {
         let overtaken = reply.grants.iter().any(|grant| grant.epoch < granted);
         let outdated = overtaken || node.outdates(id, lasting);
         let counts = accepted && !outdated;
+        // The server may have applied an own change of the size that is not answered. If others are
+        // answered from the cache, which does not know of it yet, so is this one.
+        let own = node.resizing > 0 && node.cached() && node.drain.is_none();
         // Given while the kernel drops pages, it is dropped once more; not so what others of its
         // machine see in the page meanwhile, who may have seen the own change.
         let draining = node.drain.is_some() && !outdated;
@@ -403,7 +418,7 @@ impl Client {
             .as_ref()
             .is_none_or(|drain| drain.freed.contains(&ticket));
         match reply.outcome {
-            Outcome::Read { len, .. } if freed && (counts || !pages || draining) => {
+            Outcome::Read { len, .. } if !own && freed && (counts || !pages || draining) => {
                 if node.drain.is_some() && pages {
                     node.right = node.right.max(Right::Transient);
                 }

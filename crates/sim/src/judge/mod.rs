@@ -366,11 +366,13 @@ fn sights(case: &Case<'_>, values: &mut Values) {
                     values.add(Value::Unit(*fid, unit + index), when, Act::See(value));
                 }
                 let end = unit + units.len() as u64;
-                if *ended {
+                // If an answer that was asked for before the read was taken in during it, the end
+                // may be that of then.
+                if *ended && !*doubtful {
                     values.add(Value::Size(*fid), when, Act::AtMost(end));
-                }
-                if *ended && !*doubtful && !units.is_empty() {
-                    values.add(Value::Size(*fid), when, Act::AtLeast(end));
+                    if !units.is_empty() {
+                        values.add(Value::Size(*fid), when, Act::AtLeast(end));
+                    }
                 }
             }
             Seen::Attr { fid, units, mode } => {
