@@ -6,6 +6,7 @@
 //! moved is taken from the disk's record of changes, since a program is not told; so is whether two
 //! names named one object at one moment, as a rename says that had nothing to do ([`twins`]).
 
+mod explain;
 mod linear;
 mod logs;
 mod twins;
@@ -89,7 +90,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
         match linear::judge(start, turns) {
             Verdict::Fine => judged.values += 1,
             Verdict::Unknown => judged.unknown += 1,
-            Verdict::Impossible(index) => return Err(explain(value, turns, index)),
+            Verdict::Impossible(index) => return Err(explain::explain(value, turns, index)),
         }
     }
     for &fid in &values.logs {
@@ -97,36 +98,6 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
         judged.values += 1;
     }
     Ok(judged)
-}
-
-fn explain(value: &Value, turns: &[Turn], index: usize) -> Wrong {
-    let bad = &turns[index];
-    let mut text = format!("{value:?}: h{} cannot have {:?}", bad.host, bad.act);
-    let mut order: Vec<&Turn> = turns.iter().collect();
-    order.sort_by_key(|turn| turn.begin);
-    for turn in order {
-        let end = if turn.end == u64::MAX {
-            "never".into()
-        } else {
-            turn.end.to_string()
-        };
-        let mark = if std::ptr::eq(turn, bad) {
-            " <== impossible"
-        } else {
-            ""
-        };
-        text += &format!(
-            "\n    {:>7} .. {end:>7} h{} {:?}{mark}",
-            turn.begin, turn.host, turn.act
-        );
-    }
-    let class = match value {
-        Value::Unit(..) => "a unit of a file cannot have been so",
-        Value::Size(_) => "the size of a file cannot have been so",
-        Value::Mode(_) => "the mode of a file cannot have been so",
-        Value::Name(..) => "a name cannot have been so",
-    };
-    Wrong::new(class, text)
 }
 
 /// A request's change is made once, however often it came.

@@ -363,9 +363,8 @@ pub fn to_server() -> Vec<ToServer> {
         groups: Some(vec![4, 27]),
     };
     let request = |(at, op): (usize, Op)| {
-        let id = at as u64 + 200;
         ToServer::Request(Request {
-            id,
+            id: at as u64 + 200,
             acked: 150,
             op,
             caller: caller.clone(),
