@@ -3,14 +3,16 @@
 
 use crate::basics::{Notes, same};
 use crate::harness::process::{shell, shell_ok};
-use crate::harness::{Cell, Pair, Scratch, has_program};
+use crate::harness::{Cell, Pair, Scratch, eventually, has_program};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::fs::{fallocate, linkat, open, seek};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
 
 /// A file without a name, in a directory.
 fn nameless(dir: &Path, more: OFlags) -> rustix::io::Result<File> {
@@ -254,37 +256,35 @@ fn a_copy_moves_no_bytes_over_the_network() {
     assert!(copied == content, "the copy differs");
 }
 
+/// Starts a program that was written a moment ago. Whatever other tests fork at that moment has the
+/// writer's descriptor too, until it runs its own program: so a busy one is tried again.
+fn start_written(program: &Path, argument: &str) -> Child {
+    let mut started = None;
+    let ends = eventually(Duration::from_secs(10), || {
+        let child = Command::new(program).arg(argument).spawn();
+        let busy = matches!(&child, Err(error) if error.kind() == ErrorKind::ExecutableFileBusy);
+        started = Some(child);
+        !busy
+    });
+    assert!(ends, "{} stays busy", program.display());
+    started.unwrap().unwrap()
+}
+
 #[test]
 fn a_program_that_runs_is_not_written() {
     same("etxtbsy", |dir, notes| {
-        fs::copy("/bin/sleep", dir.join("program")).unwrap();
-        let mut child = std::process::Command::new(dir.join("program"))
-            .arg("60")
-            .spawn()
-            .unwrap();
-        notes.did(
-            "write",
-            File::options().write(true).open(dir.join("program")),
-        );
+        let program = dir.join("program");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = start_written(&program, "60");
+        notes.did("write", File::options().write(true).open(&program));
         child.kill().unwrap();
         child.wait().unwrap();
-        notes.did(
-            "write later",
-            File::options().write(true).open(dir.join("program")),
-        );
-        let writer = File::options()
-            .append(true)
-            .open(dir.join("program"))
-            .unwrap();
-        let run = std::process::Command::new(dir.join("program"))
-            .arg("0")
-            .status();
+        notes.did("write later", File::options().write(true).open(&program));
+        let writer = File::options().append(true).open(&program).unwrap();
+        let run = Command::new(&program).arg("0").status();
         notes.did("run what is open for writing", run);
         drop(writer);
-        let run = std::process::Command::new(dir.join("program"))
-            .arg("0")
-            .status();
-        notes.did("run", run);
+        notes.did("run", start_written(&program, "0").wait());
     });
 }
 
