@@ -12,6 +12,8 @@ use crate::harness::process::shell_ok;
 use crate::harness::status::status;
 use crate::harness::{Cell, Mount, Pair, eventually, has_program, local, real_system};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use worker::Locker;
 
@@ -43,15 +45,32 @@ fn with_file(cell: &Cell, mount: &Mount, flags: &str) -> Locker {
     locker
 }
 
-/// Waits until so many requests wait at the server.
-fn wait_for_waiters(cell: &Cell, count: u64) {
-    if local() {
-        // Nobody tells; what is judged is the same if they do not wait yet.
-        return std::thread::sleep(Duration::from_millis(50));
-    }
-    let waiting = || status(cell.addr())["locks"]["waiting"].as_u64().unwrap();
+/// Waits until so many requests wait: at the server, or in the kernel where the mounts are local.
+fn wait_for_waiters(pair: &Pair, count: u64) {
+    let waiting = || match local() {
+        true => blocked_in(pair.a.path()),
+        false => status(pair.cell.addr())["locks"]["waiting"]
+            .as_u64()
+            .unwrap(),
+    };
     let found = eventually(Duration::from_secs(20), || waiting() == count);
     assert!(found, "{} requests wait, not {count}", waiting());
+}
+
+/// How many locks of the files in this directory the kernel says to be waited for.
+fn blocked_in(dir: &Path) -> u64 {
+    let inode = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().metadata().unwrap().ino();
+    let inodes: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| format!(":{}", inode(entry)))
+        .collect();
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let waits = locks.lines().filter(|line| line.contains("->"));
+    let here = |line: &&str| {
+        let mut words = line.split_whitespace();
+        words.any(|word| inodes.iter().any(|inode| word.ends_with(inode.as_str())))
+    };
+    waits.filter(here).count() as u64
 }
 
 fn took(from_ns: u64, to_ns: u64) -> Duration {
@@ -86,9 +105,9 @@ fn locks_exclude_across_mounts_and_waiters_are_woken() {
                 programs[second].take().unwrap(),
             );
             a.tell(&command(take, "ex", "wait"));
-            wait_for_waiters(&pair.cell, 1);
+            wait_for_waiters(&pair, 1);
             b.tell(&command(take, "ex", "wait"));
-            wait_for_waiters(&pair.cell, 2);
+            wait_for_waiters(&pair, 2);
             let given_up = one.done(give_up);
             let woken = a.hear();
             assert_eq!(woken.what, "ok", "{take}, round {round}");
@@ -127,7 +146,7 @@ fn a_lock_ends_with_its_holder() {
             let [mut one, mut other, _] = three(&pair);
             one.done(&command(take, "ex", "wait"));
             other.tell(&command(take, "ex", "wait"));
-            wait_for_waiters(&pair.cell, 1);
+            wait_for_waiters(&pair, 1);
             let begin = Instant::now();
             match how {
                 "close" => drop(one.done("close f")),
@@ -157,7 +176,7 @@ fn locks_of_open_files_are_inherited() {
         if inherited {
             other.fails(&command(take, "ex", "try"), "EAGAIN");
             other.tell(&command(take, "ex", "wait"));
-            wait_for_waiters(&pair.cell, 1);
+            wait_for_waiters(&pair, 1);
         } else {
             other.tell(&command(take, "ex", "wait"));
         }
@@ -233,7 +252,7 @@ fn read_locks_of_descriptors_for_reading_end_too() {
     let mut one = with_file(&pair.cell, &pair.a, "r");
     one.done("lock f wait sh 0 10");
     other.tell("lock f wait ex 5 1");
-    wait_for_waiters(&pair.cell, 1);
+    wait_for_waiters(&pair, 1);
     let closed = one.done("close f");
     assert!(took(closed.at_ns, other.hear().at_ns) < WAKES);
     other.done("lock f wait un 0 0");
@@ -256,7 +275,7 @@ fn two_threads_with_two_descriptors_exclude_each_other() {
         one.done(&command(take, "ex", "wait"));
         let second = command(take, "ex", "wait").replace(" f ", " g ");
         one.tell(&format!("thread t {second}"));
-        wait_for_waiters(&pair.cell, 1);
+        wait_for_waiters(&pair, 1);
         one.tell(give_up);
         let (said, then) = (one.hear(), one.hear());
         assert_eq!((said.what.as_str(), then.what.as_str()), ("ok", "ok"));
@@ -285,7 +304,7 @@ fn a_signal_interrupts_who_waits() {
         assert!(other.hear_within(Duration::from_millis(400)).is_none());
         // A waiter that is killed ends, and gets nothing.
         third.tell(&wait);
-        wait_for_waiters(&pair.cell, 2);
+        wait_for_waiters(&pair, 2);
         let begin = Instant::now();
         third.kill9();
         assert!(
@@ -312,7 +331,7 @@ fn whoever_would_wait_for_ever_is_told() {
     one.done("lock f wait ex 0 1");
     other.done("lock s wait ex 0 1");
     one.tell("lock s wait ex 0 1");
-    wait_for_waiters(&pair.cell, 1);
+    wait_for_waiters(&pair, 1);
     other.fails("lock f wait ex 0 1", "EDEADLK");
     other.done("lock s wait un 0 0");
     assert_eq!(one.hear().what, "ok");
@@ -322,7 +341,7 @@ fn whoever_would_wait_for_ever_is_told() {
     one.done("ofd f wait ex 0 1");
     other.done("ofd s wait ex 0 1");
     one.tell("ofd s wait ex 0 1");
-    wait_for_waiters(&pair.cell, 1);
+    wait_for_waiters(&pair, 1);
     other.fails("alarm 0.3 ofd f wait ex 0 1", "EINTR");
     other.done("ofd s wait un 0 0");
     assert_eq!(one.hear().what, "ok");
@@ -417,7 +436,7 @@ fn locks_are_kept_over_a_restart_of_the_server() {
     one.done("lock f wait ex 0 10");
     one.done("ofd f wait sh 20 10");
     other.tell("lock f wait ex 5 10");
-    wait_for_waiters(&pair.cell, 1);
+    wait_for_waiters(&pair, 1);
     pair.cell.kill9();
     third.tell("flock f sh try");
     pair.cell.start_server();
@@ -428,7 +447,7 @@ fn locks_are_kept_over_a_restart_of_the_server() {
     );
     third.fails("lock f try ex 0 1", "EAGAIN");
     third.fails("ofd f try ex 25 1", "EAGAIN");
-    wait_for_waiters(&pair.cell, 1);
+    wait_for_waiters(&pair, 1);
     let given_up = one.done("lock f wait un 0 10");
     assert!(took(given_up.at_ns, other.hear().at_ns) < WAKES);
     one.done("flock f un wait");
