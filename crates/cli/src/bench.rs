@@ -2,20 +2,15 @@
 
 use crate::args::BenchArgs;
 use crate::cell::{self, Cell};
+use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
 use bench::{Fresh, Mounted, Options, Outside, Progress, Report};
-use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 fn could_not(what: impl std::fmt::Display) -> Failure {
     Failure::new(NOT_RUN, format_args!("bench: {what}"))

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod cell;
 mod child;
+mod clock;
 mod control;
 mod daemon;
 mod end;

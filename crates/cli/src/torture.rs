@@ -2,9 +2,9 @@
 
 use crate::args::{TortureArgs, TortureWorkerArgs, Victim};
 use crate::cell::{self, Cell, Shared};
+use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
-use rustix::time::{ClockId, clock_gettime};
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,6 @@ const HANG_NS: u64 = 120_000_000_000;
 const DEFAULT_NS: u64 = 10_000_000_000;
 /// How often a terminal is told how far the run is.
 const SHOW_NS: u64 = 500_000_000;
-
-/// One clock for all processes of the machine.
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 fn could_not(what: impl std::fmt::Display) -> Failure {
     Failure::new(NOT_RUN, format_args!("torture: {what}"))
