@@ -43,6 +43,7 @@ pub(crate) fn server_status(status: &Status) -> Value {
         "recalls": figures.recalls,
         "received": counts(&status.received),
         "sent": counts(&status.sent),
+        "bytes": { "received": status.moved.received, "sent": status.moved.sent },
         "tokens": {
             "files": figures.files,
             "shared": figures.shared,

@@ -1,6 +1,15 @@
-//! Counters of messages by kind.
+//! Counters of messages by kind, and of bytes.
 
 use std::collections::BTreeMap;
+
+/// Bytes that went over connections, without what frames add.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// From clients.
+    pub received: u64,
+    /// To clients.
+    pub sent: u64,
+}
 
 /// How many messages of each kind.
 #[derive(Debug, Default)]

@@ -33,6 +33,7 @@ impl Events for Core {
                 return;
             }
             state.received.add(message.kind());
+            state.moved.received += (body.len() + bulk.len()) as u64;
             let bulk_len = bulk.len() as u32;
             let input = Input::Message {
                 from: link.id().0,

@@ -16,6 +16,7 @@ mod state;
 mod status;
 mod sync;
 
+pub use counts::Moved;
 pub use status::{ClientLine, Status};
 
 use crate::core::Core;

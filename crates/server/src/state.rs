@@ -6,7 +6,7 @@
 //! `store` is there exactly while the server serves; without it no input reaches the machine.
 
 use crate::bulks::Bulks;
-use crate::counts::Counts;
+use crate::counts::{Counts, Moved};
 use crate::disk::StoreDisk;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) names: BTreeMap<SessionId, String>,
     pub(crate) received: Counts,
     pub(crate) sent: Counts,
+    /// Bytes of messages and beside them that came, and that were sent.
+    pub(crate) moved: Moved,
     /// To the thread that makes things stable.
     pub(crate) syncs: Option<Sender<Ticket>>,
     /// Why the server stopped serving.
@@ -56,6 +58,7 @@ impl State {
             names: BTreeMap::new(),
             received: Counts::default(),
             sent: Counts::default(),
+            moved: Moved::default(),
             syncs: None,
             failure: None,
             outputs: Vec::new(),
@@ -104,7 +107,9 @@ impl State {
             return;
         };
         self.sent.add(message.kind());
-        link.send(wire::encode(message), bytes.into());
+        let body = wire::encode(message);
+        self.moved.sent += (body.len() + bytes.len()) as u64;
+        link.send(body, bytes.into());
         if !after.flush.iter().any(|other| other.id() == link.id()) {
             after.flush.push(Arc::clone(link));
         }

@@ -1,6 +1,7 @@
 //! How a server is, as plain data for whoever shows it.
 
 use crate::Figures;
+use crate::counts::Moved;
 use crate::state::State;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub struct Status {
     pub received: Vec<(&'static str, u64)>,
     /// Messages sent, by kind.
     pub sent: Vec<(&'static str, u64)>,
+    /// Bytes of all of them.
+    pub moved: Moved,
     /// Bytes beside messages whose requests wait.
     pub held_bytes: u64,
     /// Figures of the store, while it serves.
@@ -53,6 +56,7 @@ pub(crate) fn of(state: &State, addr: SocketAddr, data: &Path) -> Status {
         clients: state.names.iter().map(line).collect(),
         received: state.received.list(),
         sent: state.sent.list(),
+        moved: state.moved,
         held_bytes: state.bulks.held().1,
         store: state.store.as_ref().map(store::Store::stats),
         failure: state.failure.clone(),

@@ -28,6 +28,8 @@ mod killed;
 mod locks;
 mod mmap;
 mod posix;
+mod postgres;
+mod programs;
 mod real;
 mod restart;
 mod suites;

@@ -3,11 +3,12 @@
 
 use crate::basics::{Notes, same};
 use crate::harness::process::{shell, shell_ok};
-use crate::harness::{Cell, Pair, Scratch, eventually, has_program};
+use crate::harness::status::{bytes_moved, server_received, since};
+use crate::harness::{Cell, Pair, Random, Scratch, eventually, has_program, local};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::fs::{fallocate, linkat, open, seek};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -228,32 +229,39 @@ fn tar_keeps_lists_and_attributes() {
 
 #[test]
 fn a_copy_moves_no_bytes_over_the_network() {
-    let Some(cell) = Cell::start("reflink") else {
+    let Some(pair) = Pair::start("reflink") else {
         return;
     };
-    let mount = cell.mount();
-    let content: Vec<u8> = crate::harness::Random(5).bytes(9_000_001);
-    let mut file = File::create(mount.join("from")).unwrap();
+    let content: Vec<u8> = Random(5).bytes(33_000_001);
+    let mut file = File::create(pair.a.join("from")).unwrap();
     file.write_all(&content).unwrap();
     file.sync_all().unwrap();
     drop(file);
-    let before = crate::harness::local()
-        .then(Default::default)
-        .unwrap_or_else(|| crate::harness::status::server_received(cell.addr()));
-    shell_ok(mount.path(), "cp --reflink=auto from to");
-    if !crate::harness::local() {
-        let after = crate::harness::status::server_received(cell.addr());
-        let asked = crate::harness::status::since(&before, &after);
-        assert!(asked.contains_key("Copy"), "{asked:?}");
+    let addr = pair.cell.addr();
+    let before = (!local()).then(|| (server_received(addr), bytes_moved(addr)));
+    shell_ok(pair.b.path(), "cp --reflink=auto from to");
+    if let Some((before, bytes)) = before {
+        let asked = since(&before, &server_received(addr));
         let moved = ["Read", "Write"].map(|kind| asked.get(kind));
-        assert_eq!(moved, [None, None], "{asked:?}");
+        assert!(
+            moved == [None, None] && asked.contains_key("Copy"),
+            "{asked:?}"
+        );
+        let bytes = bytes_moved(addr) - bytes;
+        assert!(bytes < 100_000, "{bytes} bytes for {asked:?}");
     }
-    let mut copied = Vec::new();
-    File::open(mount.join("to"))
-        .unwrap()
-        .read_to_end(&mut copied)
-        .unwrap();
-    assert!(copied == content, "the copy differs");
+    for (side, name) in [(&pair.a, "to"), (&pair.b, "to"), (&pair.b, "from")] {
+        let copied = fs::read(side.join(name)).unwrap();
+        assert!(copied == content, "{name} differs");
+    }
+    // Neither of them is the other.
+    let from = File::options().write(true).open(pair.a.join("from"));
+    from.unwrap().write_all_at(b"changed", 4096).unwrap();
+    assert!(fs::read(pair.b.join("to")).unwrap() == content);
+    assert_eq!(
+        &fs::read(pair.b.join("from")).unwrap()[4096..4103],
+        b"changed"
+    );
 }
 
 /// Starts a program that was written a moment ago. Whatever other tests fork at that moment has the

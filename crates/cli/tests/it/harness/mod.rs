@@ -25,6 +25,11 @@ pub fn local() -> bool {
     std::env::var_os("ARIEL_IT_LOCAL").is_some()
 }
 
+/// The long forms of tests are asked for (`make conformance`, `make soak`).
+pub fn long() -> bool {
+    std::env::var_os("ARIEL_LONG").is_some()
+}
+
 /// Says something that the test runner does not swallow.
 pub fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");

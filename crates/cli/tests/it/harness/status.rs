@@ -48,6 +48,11 @@ pub fn server_received(addr: &str) -> Counts {
     counts(&status(addr), &["received"])
 }
 
+/// Bytes that went over all connections of a server.
+pub fn bytes_moved(addr: &str) -> u64 {
+    counts(&status(addr), &["bytes"]).values().sum()
+}
+
 /// Messages at both doors while something is done.
 pub struct Doors {
     pub daemon: Counts,
