@@ -19,6 +19,9 @@ impl Client {
         }
         let running = running.clone();
         match running.call {
+            Call::Op(Op::SetAttr { fid, .. }) if running.set => {
+                self.start_op(step, ticket, Op::GetAttr { fid }, running.caller);
+            }
             Call::Op(op) => self.start_op(step, ticket, op, running.caller),
             Call::Seek { fid } => self.start_op(step, ticket, Op::GetAttr { fid }, running.caller),
             Call::Open {

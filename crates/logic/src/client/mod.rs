@@ -47,7 +47,7 @@ use loose::Loose;
 use node::Node;
 use session::{Sent, State, Statement};
 use taken::Taking;
-use wire::{Caller, Epoch, Fid, RequestId, Right, SessionId, Time, ToServer, Unseen};
+use wire::{Caller, Epoch, Fid, Op, RequestId, Right, SessionId, Time, ToServer, Unseen};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
@@ -57,6 +57,8 @@ struct Running {
     call: Call,
     /// What was dirty of the file that it draws on has been sent to the server.
     brought: bool,
+    /// What it sets is set, once and for all; only how things are now is still asked for.
+    set: bool,
 }
 
 /// What to do once the kernel has dropped something.
@@ -242,6 +244,7 @@ impl Client {
                     thread,
                     call,
                     brought: false,
+                    set: false,
                 };
                 self.calls.insert(ticket, running);
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.
@@ -379,7 +382,14 @@ impl Client {
         let Some(running) = self.calls.remove(&ticket) else {
             return;
         };
-        let done = self.refuse_late(step, &running.call, done);
+        let mut done = self.refuse_late(step, &running.call, done);
+        if let (Call::Op(Op::SetAttr { .. }), Done::Attr { lifetime, .. }) =
+            (&running.call, &mut done)
+        {
+            // The kernel takes such an answer over without looking whether it has been told to drop
+            // the attributes meanwhile, so it may not keep it.
+            *lifetime = Lifetime::None;
+        }
         self.note_told(step.now, &running, &done);
         self.note_looked(step.now, &running.call);
         let refused = matches!(done, Done::Refused(_));

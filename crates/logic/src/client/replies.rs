@@ -301,8 +301,11 @@ impl Client {
         if outdated && node.held().is_none() && !vouched {
             // The server answered without what was written back since, and the kernel would take
             // the size over.
-            let caller = Caller::default();
-            let (op, hold) = (Op::GetAttr { fid }, node.hold(0));
+            let (caller, hold) = (Caller::default(), node.hold(0));
+            if let Some(running) = self.calls.get_mut(&ticket) {
+                running.set = true;
+            }
+            let op = Op::GetAttr { fid };
             self.note_sent(&op);
             self.request(step, (op, caller, hold), Vec::new(), Why::Call(ticket));
             return;
@@ -323,10 +326,7 @@ impl Client {
         if own && set.size.is_some() {
             self.node(fid).version = attr.version;
         }
-        let (attr, _) = self.to_say(fid, attr);
-        // The kernel takes such an answer over without looking whether it has been told to drop the
-        // attributes meanwhile, so it may not keep it.
-        let lifetime = Lifetime::None;
+        let (attr, lifetime) = self.to_say(fid, attr);
         let done = Done::Attr { attr, lifetime };
         match set.size {
             Some(size) => self.answer_resize(step, (ticket, fid), size, done),
