@@ -58,6 +58,7 @@ impl Server {
             self.note_objects(step.now, waiting, &outcome);
             if !repeated {
                 self.note_changes(waiting, plan);
+                self.outdate_said(waiting, plan);
             }
         }
         show_held(waiting, &mut outcome);
@@ -160,6 +161,28 @@ impl Server {
             waiting.bulk,
         );
         (outcome, false)
+    }
+
+    /// What Exclusive holders have said of an object to requests that wait is true no more: they
+    /// ask again. (What such a holder writes itself was not there yet when it said so.)
+    fn outdate_said(&mut self, waiting: &Waiting, plan: &Plan) {
+        if !waiting.request.op.changes() {
+            return;
+        }
+        let used = plan.uses.map(|(fid, _)| fid).filter(|fid| {
+            let held = self.holder(waiting.session, *fid);
+            held.is_none_or(|holder| holder.right < Right::Exclusive)
+        });
+        for fid in plan.changes.iter().map(|(fid, _)| *fid).chain(used) {
+            let Some(file) = self.files.get(&fid) else {
+                continue;
+            };
+            for seq in &file.waiting {
+                if let Some(other) = self.waiting.get_mut(seq) {
+                    other.attrs.remove(&fid);
+                }
+            }
+        }
     }
 
     /// Enters what is open and what is nameless now.

@@ -23,6 +23,7 @@ mod sessions;
 mod shown;
 mod silence;
 mod table;
+mod turns;
 
 pub use api::{Bulk, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
 
@@ -60,6 +61,8 @@ pub struct Server {
     lingering: BTreeSet<(Time, Fid)>,
     /// Who was told a size that it may not keep.
     shown: Shown,
+    /// Requests that are put off, and until when at most.
+    patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
     locks: locks::Locks,
 }
@@ -105,6 +108,7 @@ impl Server {
             asked: BTreeSet::new(),
             lingering: BTreeSet::new(),
             shown: Shown::default(),
+            patient: BTreeSet::new(),
             recalls: 0,
             locks: locks::Locks::default(),
         }
@@ -134,7 +138,9 @@ impl Server {
     /// When it wants `Input::Tick`.
     pub fn deadline(&self) -> Option<Time> {
         let lingering = self.lingering.first().map(|(until, _)| *until);
-        self.next_tick.into_iter().chain(lingering).min()
+        let patient = self.patient.first().map(|(until, _)| *until);
+        let due = self.next_tick.into_iter().chain(lingering);
+        due.chain(patient).min()
     }
 
     /// Does it wait for anybody?

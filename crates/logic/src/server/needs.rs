@@ -17,8 +17,16 @@ pub(super) struct Need {
     pub(super) what: What,
 }
 
+/// A change that must be confirmed.
+pub(super) struct Confirm {
+    pub(super) session: SessionId,
+    pub(super) request: RequestId,
+    /// For who looks at all of the object, not at one name in it.
+    pub(super) whole: bool,
+}
+
 /// What must be given up or said, and the changes that must be confirmed.
-pub(super) type Needs = (Vec<Need>, Vec<(SessionId, RequestId)>);
+pub(super) type Needs = (Vec<Need>, Vec<Confirm>);
 
 /// What a request looks at, of one object.
 pub(super) enum View {
@@ -26,6 +34,16 @@ pub(super) enum View {
     Name(Name),
     /// All of it.
     Whole,
+}
+
+impl View {
+    /// Does it show a change of this name, or of the object itself?
+    pub(super) fn shows(&self, changed: Option<&Name>) -> bool {
+        match self {
+            View::Whole => true,
+            View::Name(name) => changed == Some(name),
+        }
+    }
 }
 
 /// What a request looks at and what it changes.
@@ -233,42 +251,6 @@ impl Server {
         (needs, self.unconfirmed(waiting.session, plan))
     }
 
-    /// Is it put off until a rename is done? Each look-up of the name that a rename moves makes it
-    /// ask the one who looks once more: programs that do so again and again on some machines would
-    /// put it off for ever. So who has dropped the name is not told it again while the rename
-    /// waits only for others who have dropped it once before. Of all renames the one that waits
-    /// longest may do that: two might wait for each other, as a look-up holds the lock that its
-    /// machine must have to drop names.
-    pub(super) fn put_off(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
-        let Op::Lookup { dir, name } = &waiting.request.op else {
-            return false;
-        };
-        if self.files.get(dir).is_none_or(|f| f.waiting.is_empty()) {
-            return false;
-        }
-        let renames = |other: &&Waiting| matches!(other.request.op, Op::Rename { .. });
-        let Some(rename) = self.waiting.values().find(renames) else {
-            return false;
-        };
-        if !rename.moves(*dir, name) {
-            return false;
-        }
-        let again = |need: &Need| match &need.what {
-            What::Names(names) if need.session != waiting.session => {
-                let at = |name: &Name| (need.session, need.fid, name.clone());
-                names
-                    .iter()
-                    .all(|name| rename.dropped.contains_key(&at(name)))
-            }
-            _ => false,
-        };
-        self.plan(disk, rename).is_ok_and(|plan| {
-            let (needs, confirms) = self.needs(rename, &plan);
-            let others = rename.session != waiting.session && !needs.is_empty();
-            others && confirms.is_empty() && needs.iter().all(again)
-        })
-    }
-
     fn holders(&self, fid: Fid) -> impl Iterator<Item = (SessionId, &Holder)> {
         self.files
             .get(&fid)
@@ -346,7 +328,7 @@ impl Server {
         }
     }
 
-    fn unconfirmed(&self, session: SessionId, plan: &Plan) -> Vec<(SessionId, RequestId)> {
+    fn unconfirmed(&self, session: SessionId, plan: &Plan) -> Vec<Confirm> {
         if self.options.mutant == Some(Mutant::SkipsConfirmation) {
             return vec![];
         }
@@ -360,16 +342,26 @@ impl Server {
                 .iter()
                 .filter(|change| change.session != session)
             {
-                let shown = match view {
-                    View::Whole => true,
-                    View::Name(name) => change.name.as_ref() == Some(name),
-                };
-                if shown {
-                    confirms.push((change.session, change.request));
+                if view.shows(change.name.as_ref()) {
+                    confirms.push(Confirm {
+                        session: change.session,
+                        request: change.request,
+                        whole: matches!(view, View::Whole),
+                    });
                 }
             }
         }
         confirms
+    }
+
+    /// Has this client changed this object without having confirmed it?
+    pub(super) fn changed_by(&self, session: SessionId, fid: Fid) -> bool {
+        let file: Option<&File> = self.files.get(&fid);
+        file.is_some_and(|file| {
+            file.unconfirmed
+                .iter()
+                .any(|change| change.session == session)
+        })
     }
 
     /// Have others changed this object without having confirmed it?

@@ -2,7 +2,7 @@
 //!
 //! A request is judged from scratch whenever something changes where it waits. It claims nothing
 //! meanwhile; it only marks the files, so that no grant is given that would be in its way. So no
-//! two requests can wait for each other. One at a time may keep others waiting: see `put_off`.
+//! two requests can wait for each other. Some may keep others waiting for a while: see `turns`.
 
 use super::api::{Bulk, Conn, Disk, Output};
 use super::needs::{Need, Needs, Plan};
@@ -116,6 +116,7 @@ impl Server {
         }
         self.last_seq += 1;
         let waiting = Waiting {
+            seq: self.last_seq,
             session,
             request,
             bulk,
@@ -125,6 +126,8 @@ impl Server {
             told: BTreeMap::new(),
             asked: BTreeMap::new(),
             attrs: BTreeMap::new(),
+            gave_up: BTreeSet::new(),
+            patient_until: None,
         };
         // Most requests wait for nothing, and are never entered as waiting.
         let plan = match self.plan(step.disk, &waiting) {
@@ -133,7 +136,7 @@ impl Server {
         };
         let needs = self.needs(&waiting, &plan);
         let free = needs.0.is_empty() && needs.1.is_empty();
-        let free = free && !self.put_off(step.disk, &waiting);
+        let free = free && !self.put_off(step, &waiting, &plan);
         if free || self.applied_before(step.disk, &waiting) {
             return self.execute(step, waiting, &plan);
         }
@@ -156,7 +159,7 @@ impl Server {
         };
         let needs = self.needs(waiting, &plan);
         let free = needs.0.is_empty() && needs.1.is_empty();
-        if free && !self.put_off(step.disk, waiting) {
+        if free && !self.put_off(step, waiting, &plan) {
             let waiting = self.take_waiting(seq);
             return self.execute(step, waiting, &plan);
         }
@@ -186,6 +189,9 @@ impl Server {
             self.files.entry(fid).or_default().waiting.insert(seq);
         }
         self.wake(step.now);
+        if needs.is_empty() && confirms.is_empty() {
+            self.note_put_off(step.now, seq);
+        }
         if let Some(waiting) = self.waiting.get_mut(&seq) {
             let arrived = waiting.arrived;
             waiting.fids.extend(fids);
@@ -204,7 +210,7 @@ impl Server {
             debug_assert!(
                 self.waiting
                     .get(&seq)
-                    .is_none_or(|waiting| waiting.session != confirm.0)
+                    .is_none_or(|waiting| waiting.session != confirm.session)
             );
             self.ask_confirm(step, confirm);
         }
@@ -215,6 +221,9 @@ impl Server {
             .waiting
             .remove(&seq)
             .expect("the request has just been looked at");
+        if let Some(until) = waiting.patient_until {
+            self.patient.remove(&(until, seq));
+        }
         for fid in &waiting.fids {
             if let Some(file) = self.files.get_mut(fid) {
                 file.waiting.remove(&seq);

@@ -2,7 +2,7 @@
 //! answer has been seen. Also the asking.
 
 use super::api::Disk;
-use super::needs::Need;
+use super::needs::{Confirm, Need};
 use super::table::{Ask, Asked, Holder};
 use super::{Server, Step};
 use alloc::collections::btree_map::Entry;
@@ -162,6 +162,9 @@ impl Server {
                             waiting.attrs.insert(fid, attr.clone());
                         }
                     }
+                    What::Keep(Right::None) => {
+                        waiting.gave_up.insert((session, fid));
+                    }
                     What::Keep(_) => {}
                 }
             }
@@ -227,19 +230,23 @@ impl Server {
     }
 
     /// Asks a client whether it has handed an answer to its caller.
-    pub(super) fn ask_confirm(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        (session, request): (SessionId, RequestId),
-    ) {
+    pub(super) fn ask_confirm(&mut self, step: &mut Step<'_, impl Disk>, confirm: Confirm) {
+        let Confirm {
+            session,
+            request,
+            whole,
+        } = confirm;
         let Some(state) = self.sessions.get_mut(&session) else {
             return;
         };
         let (since, sent) = (step.now, step.now);
-        if let Entry::Vacant(entry) = state.confirm_asked.entry(request) {
-            entry.insert(Asked { since, sent });
-            self.wake(step.now);
-            self.send(step, session, ToClient::Confirm { request });
+        match state.confirm_asked.entry(request) {
+            Entry::Occupied(mut entry) => entry.get_mut().whole |= whole,
+            Entry::Vacant(entry) => {
+                entry.insert(Asked { since, sent, whole });
+                self.wake(step.now);
+                self.send(step, session, ToClient::Confirm { request });
+            }
         }
     }
 

@@ -115,6 +115,7 @@ impl Server {
             self.reap_if_unused(step, fid);
             self.tidy(fid);
         }
+        self.tick_put_off(step);
         if self.next_tick.is_none_or(|due| step.now < due) {
             return;
         }

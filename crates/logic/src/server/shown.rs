@@ -99,10 +99,15 @@ impl Server {
         (told.stamp, told.at) = (told.stamp.max(stamp), now);
     }
 
-    /// Before this one's size is set, others who were told it drop that.
+    /// Before this one's size is set, others who were told it drop that. Not before they have
+    /// confirmed what they have changed here themselves, which is waited for anyway: as long as the
+    /// call that did it goes on, it asks for the attributes again whenever they are taken back.
     pub(super) fn need_shown(&self, waiting: &Waiting, fid: Fid, needs: &mut Vec<Need>) {
         let told = self.shown.files.get(&fid).into_iter().flatten();
         for (&session, _) in told.filter(|(session, _)| **session != waiting.session) {
+            if self.changed_by(session, fid) {
+                continue;
+            }
             let held = self.holder(session, fid);
             if held.is_none_or(|holder| holder.right == Right::None) {
                 let what = What::Keep(Right::None);

@@ -124,6 +124,7 @@ impl File {
 /// keeps are answers that leave no trace in the table.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
+    pub(super) seq: Seq,
     pub(super) session: SessionId,
     pub(super) request: Request,
     pub(super) bulk: Bulk,
@@ -139,6 +140,10 @@ pub(super) struct Waiting {
     pub(super) asked: BTreeMap<(SessionId, Fid), Time>,
     /// Attributes that Exclusive holders have said.
     pub(super) attrs: BTreeMap<Fid, Attr>,
+    /// Who has given up all that it had of an object, as it was asked to while this one waited.
+    pub(super) gave_up: BTreeSet<(SessionId, Fid)>,
+    /// It has been put off, until then at most; see `turns`.
+    pub(super) patient_until: Option<Time>,
 }
 
 impl Waiting {
@@ -169,6 +174,8 @@ impl Waiting {
 pub(super) struct Asked {
     pub(super) since: Time,
     pub(super) sent: Time,
+    /// By somebody who waits to see all of the object, not only the name that changed.
+    pub(super) whole: bool,
 }
 
 /// One client's stay.
