@@ -19,7 +19,7 @@ impl Client {
         }
         let running = running.clone();
         match running.call {
-            Call::Op(Op::SetAttr { fid, .. }) if running.set => {
+            Call::Op(Op::SetAttr { fid, .. }) if running.set.is_some() => {
                 self.start_op(step, ticket, Op::GetAttr { fid }, running.caller);
             }
             Call::Op(op) => self.start_op(step, ticket, op, running.caller),

@@ -47,7 +47,7 @@ use loose::Loose;
 use node::Node;
 use session::{Sent, State, Statement};
 use taken::Taking;
-use wire::{Caller, Epoch, Fid, Op, RequestId, Right, SessionId, Time, ToServer, Unseen};
+use wire::{Attr, Caller, Epoch, Fid, Op, RequestId, Right, SessionId, Time, ToServer, Unseen};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
@@ -57,8 +57,9 @@ struct Running {
     call: Call,
     /// What was dirty of the file that it draws on has been sent to the server.
     brought: bool,
-    /// What it sets is set, once and for all; only how things are now is still asked for.
-    set: bool,
+    /// What it sets is set, once and for all, and gave these attributes; only how things are now is
+    /// still asked for.
+    set: Option<Attr>,
 }
 
 /// What to do once the kernel has dropped something.
@@ -244,7 +245,7 @@ impl Client {
                     thread,
                     call,
                     brought: false,
-                    set: false,
+                    set: None,
                 };
                 self.calls.insert(ticket, running);
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.
@@ -383,6 +384,11 @@ impl Client {
             return;
         };
         let mut done = self.refuse_late(step, &running.call, done);
+        if let (Some(attr), Done::Refused(_)) = (&running.set, &done) {
+            // Since it was set the object has gone, perhaps with the session.
+            let (attr, lifetime) = (attr.clone(), Lifetime::None);
+            done = Done::Attr { attr, lifetime };
+        }
         if let (Call::Op(Op::SetAttr { .. }), Done::Attr { lifetime, .. }) =
             (&running.call, &mut done)
         {

@@ -303,7 +303,7 @@ impl Client {
             // the size over.
             let (caller, hold) = (Caller::default(), node.hold(0));
             if let Some(running) = self.calls.get_mut(&ticket) {
-                running.set = true;
+                running.set = Some(attr);
             }
             let op = Op::GetAttr { fid };
             self.note_sent(&op);
