@@ -147,7 +147,7 @@ pub(crate) struct MountArgs {
     /// programs may read what is that old. Only to compare with, and to test judges
     #[arg(long, value_name = "HOW", default_value = "exact", value_parser = cache)]
     pub(crate) cache: Cache,
-    /// Most memory for cached blocks, MiB
+    /// Most memory for cached blocks, MiB; about as much again goes to what is known of objects
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) cache_mib: u32,

@@ -26,6 +26,8 @@ pub const MINOR: u32 = 45;
 pub const MINOR_LEAST: u32 = 31;
 /// Minor version with which `FUSE_NOTIFY_INC_EPOCH` came (Linux 6.16).
 pub const MINOR_INC_EPOCH: u32 = 44;
+/// Minor version with which `FUSE_NOTIFY_PRUNE` came (Linux 6.18).
+pub const MINOR_PRUNE: u32 = 45;
 /// Node id of the root directory.
 pub const ROOT_ID: u64 = 1;
 /// Longest name the kernel passes or accepts, in bytes.

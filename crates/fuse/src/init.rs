@@ -82,6 +82,8 @@ pub struct Negotiated {
     pub max_readahead: u32,
     /// All names can be expired at once, without a lock (`Notifier::inc_epoch`).
     pub inc_epoch: bool,
+    /// Inodes that nobody uses can be forgotten when we ask for it (`notify::Kind::Unused`).
+    pub prune: bool,
 }
 
 impl Negotiated {
@@ -182,6 +184,7 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
         max_write: max_pages * page,
         max_readahead: options.max_readahead.min(offer.max_readahead),
         inc_epoch: offer.minor >= abi::MINOR_INC_EPOCH,
+        prune: offer.minor >= abi::MINOR_PRUNE,
     };
     let answer = InitOut {
         major: abi::MAJOR,

@@ -22,8 +22,9 @@ use rustix::io::Errno;
 use tracing::error;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, InvalEntryOut, InvalInodeOut, OutHeader, StoreOut};
+use crate::abi::{self, InvalEntryOut, InvalInodeOut, OutHeader, PruneOut, StoreOut};
 use crate::device::{self, Device};
+use crate::init::Negotiated;
 
 use pool::Pool;
 
@@ -71,6 +72,12 @@ pub enum Kind {
     },
     /// All names of the mount.
     Epoch,
+    /// What nobody uses of these inodes, with their names. Nothing where the kernel cannot be told
+    /// so (before Linux 6.18).
+    Unused {
+        /// The inodes.
+        nodeids: Vec<u64>,
+    },
     /// The kernel is not to believe that a file ends before this. It sets its size, and from then
     /// on throws away the answers to all questions about the file that it has asked before.
     Grown {
@@ -121,6 +128,8 @@ pub struct NotifyCounters {
     pub entry: AtomicU64,
     /// Epoch notifications written.
     pub epoch: AtomicU64,
+    /// Inodes that the kernel was asked to let go of if nobody uses them.
+    pub unused: AtomicU64,
     /// Sizes told.
     pub grown: AtomicU64,
     /// Notifications about what the kernel did not know.
@@ -141,6 +150,7 @@ pub struct Notifier {
 struct Inner {
     device: Arc<Device>,
     has_epoch: bool,
+    has_prune: bool,
     counters: NotifyCounters,
     /// Threads that may wait for pages.
     writers: Pool,
@@ -155,10 +165,11 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Notifier {
-    pub(crate) fn new(device: Arc<Device>, has_epoch: bool) -> std::io::Result<Self> {
+    pub(crate) fn new(device: Arc<Device>, negotiated: &Negotiated) -> std::io::Result<Self> {
         let inner = Arc::new(Inner {
             device,
-            has_epoch,
+            has_epoch: negotiated.inc_epoch,
+            has_prune: negotiated.prune,
             counters: NotifyCounters::default(),
             writers: Pool::new("ariel-notify", THREADS_MAX),
             entries: Pool::new("ariel-entry", THREADS_MAX),
@@ -247,6 +258,13 @@ impl Notifier {
                     task.finish(done, outcome);
                 }));
             }
+            Kind::Unused { nodeids } => {
+                let (task, done) = (Arc::clone(inner), job.done);
+                inner.writers.run(Box::new(move || {
+                    let outcome = task.let_go(&nodeids);
+                    task.finish(done, outcome);
+                }));
+            }
             Kind::Epoch => {
                 let (task, done) = (Arc::clone(inner), job.done);
                 inner.finishers.run(Box::new(move || {
@@ -331,6 +349,24 @@ impl Inner {
             unique: 0,
         };
         self.device.write_but_last(head.as_bytes(), body.as_bytes())
+    }
+
+    fn let_go(&self, nodeids: &[u64]) -> Outcome {
+        if !self.has_prune {
+            return Outcome::Done;
+        }
+        let count = nodeids.len() as u32;
+        self.counters
+            .unused
+            .fetch_add(count.into(), Ordering::Relaxed);
+        let body = PruneOut {
+            count,
+            ..PruneOut::default()
+        };
+        match self.write(abi::notify::PRUNE, &[body.as_bytes(), nodeids.as_bytes()]) {
+            Ok(()) => Outcome::Done,
+            Err(errno) => Outcome::Failed(errno),
+        }
     }
 
     fn inc_epoch(&self) -> Result<(), Errno> {

@@ -79,7 +79,7 @@ impl Session {
             inc_epoch = negotiated.inc_epoch,
             "FUSE connection negotiated"
         );
-        let notifier = Notifier::new(Arc::clone(&device), negotiated.inc_epoch)?;
+        let notifier = Notifier::new(Arc::clone(&device), &negotiated)?;
         let threads = Mutex::new(Vec::new());
         Ok(Session {
             device,

@@ -162,6 +162,8 @@ impl Plan {
             slots: rng.between(16, of(24, 64)) as u32,
             write_delay_ns: rng.between(of(1, 5), of(100, 1_000)) * MS,
             scan_ns: rng.between(of(1, 2), of(30, 200)) * MS,
+            // Not drawn, so that the other worlds stay what they were.
+            objects: [6, 1 << 20, 1 << 20, 1 << 20][(lease_ns / MS % 4) as usize],
             resend_ns,
             batch_blocks: rng.between(1, 8) as u32,
             ahead_bytes: *rng.pick(&[0, 1024, 65_536]),

@@ -84,6 +84,7 @@ rare! {
     RotFound: "the check of the disk found damage",
     NotStarted: "the server could not be started, since its disk failed",
     Ahead: "a look-up brought a file's bytes",
+    LetGo: "a kernel was asked to let go of what it does not use",
 }
 
 impl Rare {
@@ -183,6 +184,7 @@ pub(crate) fn of_client(output: &client::Output) -> u64 {
             client::Invalidate::Inode { ranges, .. } if ranges.len() > 1 => Rare::Holes.bit(),
             client::Invalidate::Names { .. } => Rare::EpochBusy.bit(),
             client::Invalidate::Listing { .. } => Rare::ListingDropped.bit(),
+            client::Invalidate::Unused { .. } => Rare::LetGo.bit(),
             _ => 0,
         },
         _ => 0,

@@ -25,6 +25,7 @@ mod exact_names;
 mod excl;
 mod harness;
 mod killed;
+mod large;
 mod locks;
 mod mmap;
 mod posix;

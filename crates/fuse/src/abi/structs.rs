@@ -350,6 +350,16 @@ structures! {
         pub padding: u32,
     }
 
+    /// `notify::PRUNE`, followed by the node ids, 8 bytes each.
+    pub struct PruneOut of 16 bytes {
+        /// How many.
+        pub count: u32,
+        /// Zero.
+        pub padding: u32,
+        /// Zero.
+        pub spare: u64,
+    }
+
     /// `notify::INVAL_ENTRY`, followed by the name and a zero byte.
     pub struct InvalEntryOut of 16 bytes {
         /// The directory.

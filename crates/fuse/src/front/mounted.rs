@@ -35,6 +35,8 @@ const PROGRESS_TIME: Duration = Duration::from_secs(10);
 /// however short the delay is.
 const SCAN_NS: u64 = 5_000_000_000;
 const SCAN_LEAST_NS: u64 = 10_000_000;
+/// What is known of objects takes about as much memory as cached blocks may: 600 bytes each.
+const OBJECTS_PER_MIB: usize = 1700;
 
 /// What to mount, where and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,6 +246,7 @@ fn client_options(options: &MountOptions) -> ClientOptions {
         server: options.server,
         machine: MachineOptions {
             slots: options.cache_mib.saturating_mul(slots_per_mib),
+            objects: options.cache_mib as usize * OBJECTS_PER_MIB,
             write_delay_ns: options.write_delay_ns,
             scan_ns: (options.write_delay_ns / 2).clamp(SCAN_LEAST_NS, SCAN_NS),
             ..MachineOptions::default()

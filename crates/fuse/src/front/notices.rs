@@ -144,6 +144,9 @@ fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
         }],
         Invalidate::Sizes { fid } => vec![Kind::Sizes { nodeid: fid.vnode }],
         Invalidate::Turn { fid } => vec![Kind::Turn { nodeid: fid.vnode }],
+        Invalidate::Unused { fids } => vec![Kind::Unused {
+            nodeids: fids.into_iter().map(|fid| fid.vnode).collect(),
+        }],
         Invalidate::Names { dir } if has_epoch => vec![Kind::Epoch, listing(dir.vnode)],
         // Without epochs the kernel was given no name to keep.
         Invalidate::Name { dir, .. } | Invalidate::Names { dir } | Invalidate::Listing { dir } => {

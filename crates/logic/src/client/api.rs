@@ -19,6 +19,8 @@ pub struct Options {
     pub write_delay_ns: Time,
     /// Time between two looks at the ages of dirty blocks, ns (Nelson: 5 s).
     pub scan_ns: Time,
+    /// Of how many objects the kernel may know without using them: of more it is asked to let go.
+    pub objects: usize,
     /// Time after which an unanswered message is repeated, ns.
     pub resend_ns: Time,
     /// Most blocks of one write-back request.
@@ -39,6 +41,7 @@ impl Default for Options {
             slots: 65_536,
             write_delay_ns: 30_000_000_000,
             scan_ns: 5_000_000_000,
+            objects: 524_288,
             resend_ns: 10_000_000_000,
             batch_blocks: 256,
             ahead_bytes: wire::limits::AHEAD_BYTES,
@@ -392,6 +395,12 @@ pub enum Invalidate {
     Listing {
         /// Which directory.
         dir: Fid,
+    },
+    /// Nothing that is in use: of these objects what nobody uses, with their names and pages.
+    /// Where the kernel cannot be told so, nothing at all.
+    Unused {
+        /// Which objects.
+        fids: Vec<Fid>,
     },
 }
 

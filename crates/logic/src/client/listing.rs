@@ -141,6 +141,7 @@ impl Client {
         node.directory |= entry.kind == wire::Kind::Directory;
         node.told = step.now;
         self.node(dir).names.insert(entry.name.clone(), Some(fid));
+        self.count_name();
         Listed {
             name: entry.name,
             fid,

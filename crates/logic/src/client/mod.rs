@@ -9,6 +9,7 @@
 
 mod ahead;
 mod api;
+mod bounds;
 mod cache;
 mod calls;
 mod data;
@@ -39,6 +40,7 @@ pub use figures::{Figures, TokenLine};
 pub use mutant::Mutant;
 
 use crate::Ticket;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use cache::Cache;
@@ -79,6 +81,8 @@ enum After {
     Look(RequestId),
     /// The call is answered.
     Answer(Ticket, Done),
+    /// The kernel was asked to let go of what it does not use.
+    LetGo,
     /// Nothing.
     Nothing,
 }
@@ -111,7 +115,8 @@ pub struct Client {
     recalled: RequestId,
     last_stamp: u64,
     last_id: u64,
-    nodes: BTreeMap<Fid, Node>,
+    /// Boxed: the map has room for more than it holds.
+    nodes: BTreeMap<Fid, Box<Node>>,
     /// Grants below this are void for objects not in the table.
     floor: Epoch,
     calls: BTreeMap<Ticket, Running>,
@@ -139,6 +144,7 @@ pub struct Client {
     /// Recalls of names that are being answered.
     dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
     bars: hands::Bars,
+    bounds: bounds::Bounds,
     ahead: ahead::Ahead,
     /// When a look-up was answered last, while names were being dropped.
     looked: Time,
@@ -209,6 +215,7 @@ impl Client {
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
+            bounds: bounds::Bounds::default(),
             ahead: ahead::Ahead::default(),
             looked: 0,
             draining: BTreeSet::new(),
@@ -259,6 +266,7 @@ impl Client {
             Input::Invalidated { id } => self.on_invalidated(step, id),
             Input::Tick => self.on_tick(step),
         }
+        self.keep_bounds(step);
     }
 
     /// Root of the tree, once the server has said it.
@@ -307,7 +315,7 @@ impl Client {
 
     /// All tokens.
     pub fn tokens(&self) -> Vec<TokenLine> {
-        let line = |(&fid, node): (&Fid, &Node)| TokenLine {
+        let line = |fid: Fid, node: &Node| TokenLine {
             fid,
             right: node.right,
             epoch: node.grant,
@@ -321,7 +329,7 @@ impl Client {
         self.nodes
             .iter()
             .filter(|(_, node)| node.right > Right::None)
-            .map(line)
+            .map(|(fid, node)| line(*fid, node))
             .collect()
     }
 
@@ -329,7 +337,7 @@ impl Client {
         let (floor, changed, recalled) = (self.floor, self.changed, self.recalled);
         self.nodes
             .entry(fid)
-            .or_insert_with(|| Node::new(floor, changed, recalled))
+            .or_insert_with(|| Box::new(Node::new(floor, changed, recalled)))
     }
 
     fn stamp(&mut self) -> u64 {
@@ -371,6 +379,7 @@ impl Client {
             After::Turn(id) => self.on_taken(step, id),
             After::Look(id) => self.on_look(step, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
+            After::LetGo => self.on_let_go(step),
             After::Nothing => {}
         }
         if let Some((fid, _)) = told {
@@ -415,7 +424,7 @@ impl Client {
 
     /// Gives up an object that nobody uses any more: the token goes back.
     fn retire(&mut self, step: &mut Step<'_>, fid: Fid) {
-        let idle = self.nodes.get(&fid).is_some_and(Node::is_idle);
+        let idle = self.nodes.get(&fid).is_some_and(|node| node.is_idle());
         if Some(fid) == self.root || !idle {
             return;
         }

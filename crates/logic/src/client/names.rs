@@ -143,7 +143,9 @@ impl Client {
         } else {
             node.names.remove(name);
         }
-        vouched && node.lasting()
+        let lasting = vouched && node.lasting();
+        self.count_name();
+        lasting
     }
 
     fn entry(

@@ -23,7 +23,7 @@ impl Client {
             // The restarted server counts what is reasserted as granted at its start.
             node.seen = node.seen.max(boot);
         }
-        let holding = |(&fid, node): (&Fid, &super::Node)| Holding {
+        let holding = |fid: Fid, node: &super::Node| Holding {
             fid,
             // Which names of a directory the kernel has in hand is not known here.
             right: if node.directory {
@@ -34,7 +34,9 @@ impl Client {
             hold: node.hold(stamp),
         };
         let holds = |holding: &Holding| holding.right > Right::None || holding.hold.open;
-        let holdings: Vec<Holding> = self.nodes.iter().map(holding).filter(holds).collect();
+        let nodes = self.nodes.iter();
+        let all = nodes.map(|(fid, node)| holding(*fid, node));
+        let holdings: Vec<Holding> = all.filter(holds).collect();
         let unseen = self.unseen();
         let forgets = self.options.mutant == Some(Mutant::ForgetsLocks);
         let locks = if forgets { vec![] } else { self.lock_claims() };

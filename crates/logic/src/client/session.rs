@@ -360,6 +360,7 @@ impl Client {
             self.names_due(),
             self.bars_due(),
             self.taken_due(),
+            self.bounds_due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);

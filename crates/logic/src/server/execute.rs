@@ -285,13 +285,7 @@ impl Server {
     }
 
     fn declare(&mut self, session: SessionId, fid: Fid, hold: Hold) {
-        let holder = self
-            .files
-            .entry(fid)
-            .or_default()
-            .holders
-            .entry(session)
-            .or_default();
+        let holder = self.files.entry(fid).or_default().holders.of(session);
         holder.declare(hold);
         if let Some(state) = self.sessions.get_mut(&session) {
             state.fids.insert(fid);

@@ -45,13 +45,7 @@ impl Server {
 
     fn enter(&mut self, session: SessionId, fid: Fid, right: Right, grants: &mut Vec<Grant>) {
         let epoch: Epoch = self.next_epoch();
-        let holder = self
-            .files
-            .entry(fid)
-            .or_default()
-            .holders
-            .entry(session)
-            .or_default();
+        let holder = self.files.entry(fid).or_default().holders.of(session);
         holder.right = right;
         holder.epoch = epoch;
         holder.known = holder.known && right < Right::Shared;

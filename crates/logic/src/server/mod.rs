@@ -14,6 +14,7 @@
 mod api;
 mod execute;
 mod grants;
+mod holders;
 mod locking;
 mod locks;
 mod needs;
@@ -181,7 +182,7 @@ impl Server {
     pub fn tokens(&self) -> Vec<TokenLine> {
         let mut lines = Vec::new();
         for (&fid, file) in &self.files {
-            for (&session, holder) in &file.holders {
+            for (&session, holder) in file.holders.iter() {
                 let open = (holder.may_be_open(), holder.writes());
                 let (right, epoch) = (holder.right, holder.epoch);
                 lines.push(TokenLine {
@@ -287,10 +288,10 @@ impl Server {
         let Some(file) = self.files.get_mut(&fid) else {
             return;
         };
-        let before: Vec<SessionId> = file.holders.keys().copied().collect();
+        let before: Vec<SessionId> = file.holders.sessions().collect();
         let empty = file.tidy();
         for session in before {
-            if !file.holders.contains_key(&session)
+            if file.holders.get(&session).is_none()
                 && let Some(state) = self.sessions.get_mut(&session)
             {
                 state.fids.remove(&fid);

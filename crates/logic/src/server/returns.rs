@@ -19,7 +19,7 @@ impl Server {
         let (arrived, since) = at;
         let Need { session, fid, what } = need;
         let file = self.files.entry(fid).or_default();
-        let holder = file.holders.entry(session).or_default();
+        let holder = file.holders.of(session);
         let granted = holder.epoch;
         let serves = |ask: &&mut Ask| match (&ask.what, &what) {
             (What::Keep(asked), What::Keep(wanted)) => asked <= wanted && ask.epoch > granted,
@@ -214,12 +214,7 @@ impl Server {
         state.stamp = state.stamp.max(stamp);
         if latest && hold.open && step.disk.attr(fid) != Ok(None) {
             state.fids.insert(fid);
-            self.files
-                .entry(fid)
-                .or_default()
-                .holders
-                .entry(session)
-                .or_default();
+            self.files.entry(fid).or_default().holders.of(session);
         }
         let file = self.files.get_mut(&fid);
         if let Some(holder) = file.and_then(|file| file.holders.get_mut(&session)) {

@@ -272,18 +272,14 @@ impl Server {
 
     fn reassert(&mut self, id: SessionId, holding: &Holding) {
         let known = holding.right < Right::Shared;
-        let holder = Holder {
+        let file = self.files.entry(holding.fid).or_default();
+        *file.holders.of(id) = Holder {
             right: holding.right,
             epoch: self.boot,
             hold: holding.hold,
             known,
             ..Holder::default()
         };
-        self.files
-            .entry(holding.fid)
-            .or_default()
-            .holders
-            .insert(id, holder);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.fids.insert(holding.fid);
         }

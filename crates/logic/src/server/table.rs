@@ -9,6 +9,7 @@
 //! machine may still show the old state, so nobody else may be shown the new one.
 
 use super::api::{Bulk, Conn};
+use super::holders::Holders;
 use super::locking::Waited;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -98,7 +99,7 @@ pub(super) struct Unconfirmed {
 /// What is known of one file or directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
-    pub(super) holders: BTreeMap<SessionId, Holder>,
+    pub(super) holders: Holders,
     pub(super) unconfirmed: Vec<Unconfirmed>,
     /// Requests that wait for something here; each blocks grants that would be in its way.
     pub(super) waiting: BTreeSet<Seq>,
@@ -109,7 +110,7 @@ pub(super) struct File {
 impl File {
     /// Drops holders that hold nothing; true if nothing is left to remember.
     pub(super) fn tidy(&mut self) -> bool {
-        self.holders.retain(|_, holder| !holder.is_idle());
+        self.holders.retain(|holder| !holder.is_idle());
         let quiet = self.unconfirmed.is_empty() && self.waiting.is_empty();
         self.holders.is_empty() && quiet && self.orphan.is_none()
     }

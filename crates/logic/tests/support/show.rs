@@ -448,5 +448,9 @@ pub fn invalidate(disk: &MemoryDisk, what: &Invalidate) -> String {
         Invalidate::Sizes { fid } => format!("what it was told of {} of late", name(disk, *fid)),
         Invalidate::Turn { fid } => format!("nothing: it was its turn at {}", name(disk, *fid)),
         Invalidate::Listing { dir } => format!("listing of {}", name(disk, *dir)),
+        Invalidate::Unused { fids } => {
+            let all: Vec<String> = fids.iter().map(|fid| name(disk, *fid)).collect();
+            format!("what is not used of {}", all.join(" "))
+        }
     }
 }

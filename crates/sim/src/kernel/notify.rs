@@ -61,6 +61,11 @@ impl Kernel {
                 Invalidate::Listing { dir } => {
                     kernel.inval_inode(dir, Some((0, u64::MAX))).await;
                 }
+                Invalidate::Unused { fids } => {
+                    for fid in fids {
+                        kernel.let_go(fid);
+                    }
+                }
             }
             let world = Rc::clone(&kernel.world);
             kernel
@@ -168,12 +173,32 @@ impl Kernel {
             found.map(|(key, dentry)| (key.clone(), dentry.target))
         };
         let Some((key, target)) = found else { return };
-        let free = target.and_then(|fid| self.inode(fid)).is_none_or(|inode| {
+        if target.is_none_or(|fid| self.is_unused(fid)) {
+            self.drop_dentry(&key);
+        }
+    }
+
+    fn is_unused(&self, fid: Fid) -> bool {
+        self.inode(fid).is_none_or(|inode| {
             let children = inode.kind == Kind::Directory
                 && self.dentries.borrow().keys().any(|key| key.0 == inode.fid);
             inode.pins.get() == 0 && !children
-        });
-        if free {
+        })
+    }
+
+    /// Drops the names of what nobody uses, and so that.
+    fn let_go(&self, fid: Fid) {
+        if !self.is_unused(fid) {
+            return;
+        }
+        let keys: Vec<(Fid, Name)> = {
+            let dentries = self.dentries.borrow();
+            let names = dentries
+                .iter()
+                .filter(|(_, dentry)| dentry.target == Some(fid));
+            names.map(|(key, _)| key.clone()).collect()
+        };
+        for key in keys {
             self.drop_dentry(&key);
         }
     }

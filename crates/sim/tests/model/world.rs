@@ -393,6 +393,7 @@ impl State {
             Invalidate::Inode { .. }
             | Invalidate::Sizes { .. }
             | Invalidate::Listing { .. }
+            | Invalidate::Unused { .. }
             | Invalidate::Turn { .. } => {}
         }
         self.client(at, client::Input::Invalidated { id }, &[])

@@ -1,0 +1,124 @@
+//! What the client remembers has a bound, however many names a tree has.
+//!
+//! A kernel keeps what it knows of objects while it has memory, and says when it lets go of one;
+//! for so long this client keeps a node and a token of it, and the server a holder. So when there
+//! are more nodes than [`super::Options::objects`], the kernel is asked to let go of some that
+//! nobody uses: those that come next in a round through all of them. It has not said which ones are
+//! used most; but what it was told a moment ago it is about to use.
+//!
+//! Names that are known to be absent, or to name what is not known any more, hold nothing: they are
+//! forgotten when there are more than twice as many names as objects may be.
+
+use super::api::Invalidate;
+use super::node::Node;
+use super::{After, Client, Step};
+use alloc::vec::Vec;
+use core::ops::Bound;
+use wire::{Fid, Time};
+
+/// How many nodes are looked at before the kernel is asked, and how many it is asked for.
+const LOOKED_AT: usize = 2048;
+const ASKED_FOR: usize = 512;
+/// What it was told of less than this ago is left alone.
+const YOUNG_NS: Time = 100_000_000;
+/// It is not asked for so long when there was nothing to ask for; when it was asked in vain twice as
+/// long each time, up to the longest: some kernels do not know the question.
+const LEAST_PAUSE_NS: Time = 1_000_000;
+const LONGEST_PAUSE_NS: Time = 1_000_000_000;
+
+/// Where the round stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bounds {
+    /// The last one looked at.
+    last: Option<Fid>,
+    /// The kernel has been asked, when there were so many nodes; it has not answered.
+    asked: Option<usize>,
+    /// It is not asked again before this.
+    next: Time,
+    /// For how long it was not asked after the last time, which was in vain; else 0.
+    pause: Time,
+    /// At most so many names are known: how many were when they were counted last, and how many
+    /// have been learned since.
+    names: usize,
+}
+
+impl Client {
+    /// After each call and message: are there too many nodes or names?
+    pub(super) fn keep_bounds(&mut self, step: &mut Step<'_>) {
+        let most = self.options.objects;
+        if self.nodes.len() > most && self.bounds.asked.is_none() && step.now >= self.bounds.next {
+            self.ask_to_let_go(step);
+        }
+        if self.bounds.names > most.saturating_mul(2) {
+            self.forget_names();
+        }
+    }
+
+    /// A name was learned.
+    pub(super) fn count_name(&mut self) {
+        self.bounds.names += 1;
+    }
+
+    fn ask_to_let_go(&mut self, step: &mut Step<'_>) {
+        let after = self.bounds.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let young = step.now.saturating_sub(YOUNG_NS);
+        let root = self.root;
+        let unused = |(fid, node): &(&Fid, &Node)| {
+            Some(**fid) != root && node.lookups > 0 && node.told <= young && !node.hold(0).open
+        };
+        let mut last = None;
+        let nodes = self.nodes.range((after, Bound::Unbounded)).take(LOOKED_AT);
+        let seen = nodes.map(|(fid, node)| {
+            last = Some(*fid);
+            (fid, &**node)
+        });
+        let fids: Vec<Fid> = seen
+            .filter(unused)
+            .map(|(fid, _)| *fid)
+            .take(ASKED_FOR)
+            .collect();
+        // At the end the round begins again.
+        self.bounds.last = last;
+        if fids.is_empty() {
+            self.bounds.next = step.now + LEAST_PAUSE_NS;
+            return;
+        }
+        self.bounds.asked = Some(self.nodes.len());
+        self.invalidate(step, Invalidate::Unused { fids }, After::LetGo);
+    }
+
+    /// The kernel has let go of what it does not use; the last news of that may be on its way.
+    pub(super) fn on_let_go(&mut self, step: &mut Step<'_>) {
+        let before = self.bounds.asked.take().unwrap_or(0);
+        self.bounds.pause = if self.nodes.len() >= before {
+            (self.bounds.pause * 2).clamp(LEAST_PAUSE_NS, LONGEST_PAUSE_NS)
+        } else {
+            0
+        };
+        self.bounds.next = step.now + self.bounds.pause;
+    }
+
+    /// When the kernel is to be asked again.
+    pub(super) fn bounds_due(&self) -> Option<Time> {
+        let over = self.nodes.len() > self.options.objects && self.bounds.asked.is_none();
+        over.then_some(self.bounds.next)
+    }
+
+    fn forget_names(&mut self) {
+        let named = self.nodes.iter().filter(|(_, node)| !node.names.is_empty());
+        let dirs: Vec<Fid> = named.map(|(dir, _)| *dir).collect();
+        let mut left = 0;
+        for dir in dirs {
+            let mut names = core::mem::take(&mut self.node(dir).names);
+            names.retain(|_, child| child.is_some_and(|fid| self.nodes.contains_key(&fid)));
+            left += names.len();
+            self.node(dir).names = names;
+        }
+        if left > self.options.objects / 2 * 3 {
+            // Many names of the same objects.
+            self.nodes.values_mut().for_each(|node| node.names.clear());
+            left = 0;
+        }
+        self.bounds.names = left;
+    }
+}
