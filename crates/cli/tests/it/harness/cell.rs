@@ -3,10 +3,10 @@
 
 use super::mount::Mount;
 use super::permits::{self, Permits};
-use super::process::{Proc, ariel, run, text};
+use super::process::{COMMAND_LIMIT, Proc, ariel, run_within, text};
 use super::scratch::Scratch;
 use super::watchdog::{Watch, WatchId};
-use super::{can_mount, local};
+use super::{can_mount, local, long};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 const READY: Duration = Duration::from_secs(20);
 /// How long it may take to end cleanly.
 const END: Duration = Duration::from_secs(30);
+
+/// How long a check of what long forms of tests leave may take.
+const FSCK_LONG: Duration = Duration::from_secs(600);
 
 /// How a cell is to be.
 pub struct CellOptions {
@@ -196,7 +199,8 @@ impl Cell {
 
     /// Checks the store; its server must not run.
     pub fn fsck(&self) -> Output {
-        run(&mut ariel(&["fsck", self.data().to_str().unwrap()]))
+        let limit = if long() { FSCK_LONG } else { COMMAND_LIMIT };
+        run_within(&mut ariel(&["fsck", self.data().to_str().unwrap()]), limit)
     }
 
     /// The store must be clean.
