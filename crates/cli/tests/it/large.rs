@@ -114,8 +114,9 @@ fn resident_mib(target: &OsStr) -> u64 {
     kib / 1024
 }
 
-/// What the processes occupy, which has a bound: the cache, about as much again for objects, and the
-/// program itself; at the server what it knows of the objects of both mounts, and its index's cache.
+/// What the processes occupy, which has a bound: the cache, about as much again for objects, and
+/// the program itself; at the server what it knows of the objects of both mounts, and the cache of
+/// its index.
 fn memory(pair: &Pair, when: &str) {
     if local() {
         return;

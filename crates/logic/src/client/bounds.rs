@@ -21,8 +21,8 @@ const LOOKED_AT: usize = 2048;
 const ASKED_FOR: usize = 512;
 /// What it was told of less than this ago is left alone.
 const YOUNG_NS: Time = 100_000_000;
-/// It is not asked for so long when there was nothing to ask for; when it was asked in vain twice as
-/// long each time, up to the longest: some kernels do not know the question.
+/// It is not asked for so long when there was nothing to ask for; when it was asked in vain twice
+/// as long each time, up to the longest: some kernels do not know the question.
 const LEAST_PAUSE_NS: Time = 1_000_000;
 const LONGEST_PAUSE_NS: Time = 1_000_000_000;
 
