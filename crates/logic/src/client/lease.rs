@@ -130,6 +130,8 @@ impl Client {
             node.error = Some(wire::Refusal::SessionLost);
         }
         (node.right, node.attr) = (Right::None, None);
+        // A link whose answer is lost may have given it a name: what is written to it now counts.
+        (node.private, node.unlinked) = (false, false);
         node.names.clear();
         node.sending = false;
         node.flush = false;

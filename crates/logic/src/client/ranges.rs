@@ -4,7 +4,7 @@
 //! it; of a file that it changes nothing is dirty, or older bytes would be written over it later.
 //! While it is under way the cache of that file is not used, as during an own write at the server.
 
-use super::api::Done;
+use super::api::{Call, Done};
 use super::mutant::Mutant;
 use super::{Client, Step, is_dirty};
 use crate::Ticket;
@@ -72,8 +72,31 @@ impl Client {
         done: Done,
     ) {
         self.keep_edited(fid, (attr, vouched));
+        let zeros = self.zeroed_by(ticket);
         self.finish(step, ticket, done);
+        let node = self.node(fid);
+        let spoilt = zeros.filter(|zeros| node.zeroes(step.now, *zeros));
+        if node.remote_writes == 0 {
+            node.pages_beside_are_known();
+        }
+        if let Some(range) = spoilt {
+            self.drop_again(step, fid, range);
+        }
         self.unpark(step, fid);
+    }
+
+    /// The range that the kernel makes zeros itself, behind the answer to this call: of the pages
+    /// that are in it in part.
+    fn zeroed_by(&self, ticket: Ticket) -> Option<(u64, u64)> {
+        match self.calls.get(&ticket)?.call {
+            Call::Op(Op::Allocate {
+                zero: true,
+                offset,
+                len,
+                ..
+            }) => Some((offset, offset.saturating_add(len))),
+            _ => None,
+        }
     }
 
     /// What is kept of a file after an own change of its bytes at the server.

@@ -5,7 +5,9 @@
 //! short answer to a read shows is ignored if the kernel was told something of the file since it
 //! asked: it goes on believing in a longer file, and takes the zeros behind the answer for bytes.
 //! Questions and answers cross, so neither can be prevented. What may have been hit is dropped
-//! again right behind the answer; the next read finds out.
+//! again right behind the answer; the next read finds out. The same for a range that it makes
+//! zeros: it does so behind the answer, also with pages that have come since the file was changed,
+//! and have newer bytes.
 //!
 //! An answer about attributes that is older than bytes which the kernel got in the meantime would
 //! cut these off too: such a question is asked again.
@@ -29,6 +31,8 @@ pub(super) struct Reading {
     arrived: Time,
     /// The smallest size that the kernel may have taken in while it waits for these pages.
     least: u64,
+    /// The kernel may make a part of these pages zeros once they have come.
+    zeroed: bool,
 }
 
 /// What the kernel may believe of a file's size.
@@ -48,6 +52,10 @@ pub(super) struct Sizes {
     /// Where the bytes end that it got for its pages; the last request sent before that.
     pages: u64,
     paged: RequestId,
+    /// It got some while the server was changing bytes for this machine.
+    given_beside: bool,
+    /// The range that it made zeros last, and when it was told to.
+    zeroed: Option<(Range, Time)>,
 }
 
 impl Sizes {
@@ -97,10 +105,14 @@ impl Node {
     pub(super) fn reads_pages(&mut self, now: Time, ticket: Ticket, range: Range) {
         let recent = now < self.sizes.told + CROSSING_NS;
         let least = if recent { self.sizes.least } else { u64::MAX };
+        let zeroed = self.sizes.zeroed;
+        let zeroed =
+            zeroed.is_some_and(|(zeros, at)| now < at + CROSSING_NS && overlap(zeros, range));
         self.reading.entry(ticket).or_insert(Reading {
             range,
             arrived: now,
             least,
+            zeroed,
         });
     }
 
@@ -127,8 +139,11 @@ impl Node {
             range: (from, to),
             arrived,
             least,
+            zeroed,
         } = reading;
+        let beside = self.remote_writes > 0;
         let sizes = &mut self.sizes;
+        sizes.given_beside |= beside;
         if end > from {
             sizes.pages = sizes.pages.max(end);
         }
@@ -139,9 +154,32 @@ impl Node {
         if end < to && !crossed {
             sizes.most = sizes.most.min(end);
         }
-        let first = cut.into_iter().chain(ignored.then_some(end)).min()?;
+        let spoilt = cut.into_iter().chain(ignored.then_some(end));
+        let first = spoilt.chain(zeroed.then_some(from)).min()?;
         debug_assert!(arrived <= now);
         Some((from.max(first / BLOCK * BLOCK), to))
+    }
+}
+
+/// Have two ranges a page in common?
+fn overlap(one: Range, other: Range) -> bool {
+    one.0 / BLOCK * BLOCK < other.1 && other.0 < one.1.next_multiple_of(BLOCK)
+}
+
+impl Node {
+    /// The kernel makes a range zeros: pages that it is reading too, once they have come. Has it
+    /// been given others since the file was changed?
+    pub(super) fn zeroes(&mut self, now: Time, zeros: Range) -> bool {
+        self.sizes.zeroed = Some((zeros, now));
+        for reading in self.reading.values_mut() {
+            reading.zeroed |= overlap(zeros, reading.range);
+        }
+        self.sizes.given_beside
+    }
+
+    /// No change is under way beside which the kernel was given pages.
+    pub(super) fn pages_beside_are_known(&mut self) {
+        self.sizes.given_beside = false;
     }
 }
 
@@ -176,7 +214,9 @@ impl Client {
                     }
                 }
             }
-            (Call::Op(op), Done::Written { .. } | Done::Nothing) => self.note_edited(now, op, done),
+            (Call::Op(op), Done::Written { .. } | Done::Nothing) => {
+                self.note_edited(now, op, done);
+            }
             (Call::Write { fid, .. }, Done::Written { .. }) => {
                 if let Some(node) = self.nodes.get_mut(fid) {
                     node.sizes.wrote(now, call);

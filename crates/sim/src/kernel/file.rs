@@ -209,6 +209,7 @@ impl Kernel {
             let locked = Page {
                 units: None,
                 waiters: Vec::new(),
+                filled: 0,
                 spoilt: None,
             };
             inode.pages.borrow_mut().insert(page + count, locked);
@@ -277,6 +278,7 @@ impl Kernel {
             let waiters = std::mem::take(&mut page.waiters);
             self.note(inode, || format!("fills page {index} with {content:?}"));
             page.units = content;
+            page.filled = self.world.sched.now();
             if content.is_none() {
                 pages.remove(&index);
             }

@@ -84,6 +84,8 @@ pub(crate) struct Inode {
 struct Page {
     units: Option<[u64; PAGE_UNITS as usize]>,
     waiters: Vec<Signal<()>>,
+    /// When it was read.
+    filled: Time,
     /// For how much of it nobody is to blame.
     spoilt: Option<Spoilt>,
 }

@@ -4,7 +4,7 @@
 use super::{Handle, Inode, Kernel, PAGE, Result, refused};
 use crate::disk::{UNIT, Units};
 use logic::client::{Call, Done};
-use wire::Op;
+use wire::{Op, Time};
 
 /// A range of bytes.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,7 @@ impl Kernel {
             zero,
             keep_size,
         };
+        let asked = self.world.sched.now();
         let reply = self.ask(Call::Op(op), Units::new()).await;
         if !matches!(reply.done, Done::Nothing) {
             inode.unstable.set(false);
@@ -40,7 +41,7 @@ impl Kernel {
             self.lengthened(inode, offset + len);
         }
         if zero {
-            self.zero_pages(inode, offset, offset + len).await;
+            self.zero_pages(inode, (offset, offset + len), asked).await;
         }
         inode.valid.set(false);
         inode.unstable.set(false);
@@ -87,8 +88,9 @@ impl Kernel {
         inode.size.set(inode.size.get().max(end));
     }
 
-    /// Drops the pages of a range; of those that are in it in part, that part becomes zeros.
-    async fn zero_pages(&self, inode: &Inode, from: u64, to: u64) {
+    /// Drops the pages of a range; of those that are in it in part, that part becomes zeros: also of
+    /// those read since the daemon was asked, though they have newer bytes.
+    async fn zero_pages(&self, inode: &Inode, (from, to): (u64, u64), asked: Time) {
         let (first, last) = (from.div_ceil(PAGE), to / PAGE);
         if first < last {
             self.drop_pages(inode, (first, last)).await;
@@ -100,9 +102,16 @@ impl Kernel {
                 continue;
             }
             self.unlocked(inode, page).await;
+            let first = ((begin - start) / UNIT) as usize;
             let mut pages = inode.pages.borrow_mut();
-            if let Some(units) = pages.get_mut(&page).and_then(|page| page.units.as_mut()) {
-                units[((begin - start) / UNIT) as usize..((end - start) / UNIT) as usize].fill(0);
+            let Some(page) = pages.get_mut(&page) else {
+                continue;
+            };
+            if let Some(units) = &mut page.units {
+                units[first..((end - start) / UNIT) as usize].fill(0);
+                if page.filled >= asked {
+                    page.spoilt = Some(self.spoilt(first));
+                }
             }
         }
     }
