@@ -5,9 +5,9 @@
 //! shows the same table.
 
 use crate::disk::{Trouble, Troubles};
-use crate::only::Strike;
 use crate::plan::Plan;
 use crate::rng::Rng;
+use crate::strike::Strike;
 use store::Keep;
 use wire::Time;
 
@@ -197,6 +197,9 @@ impl Plan {
             Strike::Restart => Kind::Restart,
             Strike::Vanish => Kind::Vanish,
         }));
+        if self.disk_strike.is_some() {
+            kinds.push(Kind::DiskErrors);
+        }
         if self.drift_ppm.iter().any(|&ppm| ppm != 0) {
             kinds.push(Kind::Drift);
         }
@@ -241,6 +244,9 @@ impl Plan {
                 Fault::Rot { .. } => all.rot = true,
                 _ => {}
             }
+        }
+        if let Some((strike, call)) = self.disk_strike {
+            Trouble::strike(strike, call).note(&mut all);
         }
         all
     }

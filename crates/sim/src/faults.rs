@@ -1,11 +1,12 @@
 //! Faults as they happen, and what is watched while they do: who is fenced, and who uses what.
 
 use crate::atlas::Fault;
+use crate::disk::Trouble;
 use crate::exec::Signal;
-use crate::only::Strike;
 use crate::rare::Rare;
 use crate::rng::{Branch, Rng};
 use crate::room::Room;
+use crate::strike::Strike;
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
 use logic::client::Client;
@@ -124,6 +125,10 @@ impl World {
         }
         if self.plan.strike.is_some() {
             end += 2 * self.plan.server.resend_ns;
+        }
+        if let Some((strike, call)) = self.plan.disk_strike {
+            let (trouble, ns) = (Trouble::strike(strike, call), end - self.sched.now());
+            self.fault(0, Fault::Disk { trouble, ns });
         }
         self.faults_end.set(end);
         let then = Rc::clone(self);

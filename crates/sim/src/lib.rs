@@ -29,13 +29,15 @@ mod room;
 mod run;
 mod shrink;
 mod stages;
+mod strike;
 mod trace;
 mod world;
 mod wrong;
 
 pub use mutant::{Caught, Mutant, hunt};
-pub use only::{Only, OnlyError, Strike};
+pub use only::{Only, OnlyError};
 pub use plan::Size;
 pub use rare::Rare;
 pub use run::{Failure, Report, RunOptions, Summary, check, run_seed, run_traced};
 pub use shrink::{Extent, First, NotFailing, Search, Shrunk, Step, shrink};
+pub use strike::{DiskStrike, Strike};

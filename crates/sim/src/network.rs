@@ -7,8 +7,8 @@
 
 use crate::atlas::Ways;
 use crate::disk::Units;
-use crate::only::Strike;
 use crate::rare::Rare;
+use crate::strike::Strike;
 use crate::world::{NOBODY, World};
 use logic::client;
 use logic::server::{self, Conn};

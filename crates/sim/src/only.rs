@@ -5,6 +5,7 @@
 //! `docs/simulation.md` says how it is written.
 
 use crate::plan::Plan;
+use crate::strike::{DiskStrike, Strike};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -45,47 +46,6 @@ impl Extra {
     }
 }
 
-/// What is done to a world at a moment that is chosen, not drawn: when a message is about to leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strike {
-    /// The message is lost.
-    Lose,
-    /// It arrives twice.
-    Repeat,
-    /// It is lost with its link, which is made again.
-    Cut,
-    /// It is lost with the server's process, which is started again.
-    Restart,
-    /// It is lost with the client's machine; another one takes its place.
-    Vanish,
-}
-
-impl Strike {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Lose,
-        Self::Repeat,
-        Self::Cut,
-        Self::Restart,
-        Self::Vanish,
-    ];
-
-    /// Nothing of a connection can be lost or repeated by itself that must stay in order.
-    pub(crate) fn ends_link(self) -> bool {
-        !matches!(self, Self::Lose | Self::Repeat)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Lose => "lose",
-            Self::Repeat => "repeat",
-            Self::Cut => "cut",
-            Self::Restart => "restart",
-            Self::Vanish => "vanish",
-        }
-    }
-}
-
 /// Which things of a world take part; the default: everything. Numbers are the seed's: what is left
 /// keeps the number that it has in the whole world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,6 +64,8 @@ pub struct Only {
     pub(crate) salt: u32,
     /// What goes wrong besides, and at which of the messages that are sent while faults happen.
     pub(crate) also: Option<(Strike, u32)>,
+    /// Which call of the server's disk fails besides, and how.
+    pub(crate) disk: Option<(DiskStrike, u32)>,
 }
 
 fn has(numbers: Option<&Numbers>, number: u32) -> bool {
@@ -113,12 +75,26 @@ fn has(numbers: Option<&Numbers>, number: u32) -> bool {
 impl Only {
     /// The world without its faults, where one thing goes wrong at the message of this number.
     pub fn strike(strike: Strike, message: u32) -> Self {
+        Self {
+            also: Some((strike, message)),
+            ..Self::faultless()
+        }
+    }
+
+    /// The world without its faults, where this call of the server's disk fails.
+    pub fn disk_strike(strike: DiskStrike, call: u32) -> Self {
+        Self {
+            disk: Some((strike, call)),
+            ..Self::faultless()
+        }
+    }
+
+    fn faultless() -> Self {
         let none = || Some(Numbers::new());
         Self {
             faults: none(),
             lost: none(),
             twice: none(),
-            also: Some((strike, message)),
             ..Self::default()
         }
     }
@@ -172,7 +148,7 @@ impl Only {
         if none(&self.twice) {
             plan.weather.repeat_permille = 0;
         }
-        plan.strike = self.also;
+        (plan.strike, plan.disk_strike) = (self.also, self.disk);
         if !self.has(Extra::Overtaking) {
             plan.weather.overtakes = false;
         }
@@ -236,6 +212,9 @@ impl fmt::Display for Only {
         if let Some((strike, message)) = self.also {
             parts.push(format!("also={}:{message}", strike.name()));
         }
+        if let Some((strike, call)) = self.disk {
+            parts.push(format!("disk={}:{call}", strike.name()));
+        }
         if self.salt > 0 {
             parts.push(format!("salt={}", self.salt));
         }
@@ -298,7 +277,12 @@ impl FromStr for Only {
                 "lost" => only.lost = Some(numbers(value)?),
                 "twice" => only.twice = Some(numbers(value)?),
                 "without" => only.without = extras(value)?,
-                "also" => only.also = Some(also(value)?),
+                "also" => {
+                    only.also = Some(nth(value, (Strike::ALL, Strike::name))?);
+                }
+                "disk" => {
+                    only.disk = Some(nth(value, (DiskStrike::ALL, DiskStrike::name))?);
+                }
                 "salt" => only.salt = number(value)?,
                 "calls" => only.calls = Some(calls(value)?),
                 _ => return Err(unknown(part)),
@@ -311,7 +295,7 @@ impl FromStr for Only {
 fn unknown(part: &str) -> OnlyError {
     OnlyError(format!(
         "`{part}` is no part: parts are machines=, faults=, lost=, twice=, without=, also=, \
-         salt= and calls=, with a / between two of them"
+         disk=, salt= and calls=, with a / between two of them"
     ))
 }
 
@@ -357,18 +341,24 @@ fn extras(text: &str) -> Result<BTreeSet<Extra>, OnlyError> {
     text.split(',').map(named).collect()
 }
 
-fn also(text: &str) -> Result<(Strike, u32), OnlyError> {
-    let found = text.split_once(':').and_then(|(name, message)| {
-        let strike = Strike::ALL.into_iter().find(|strike| strike.name() == name);
-        Some((strike?, message))
+/// One of these and a number: `restart:17`.
+fn nth<S: Copy, const N: usize>(
+    text: &str,
+    (all, name): ([S; N], impl Fn(S) -> &'static str),
+) -> Result<(S, u32), OnlyError> {
+    let found = text.split_once(':').and_then(|(named, number)| {
+        let strike = all.into_iter().find(|strike| name(*strike) == named);
+        Some((strike?, number))
     });
-    let (strike, message) = found.ok_or_else(|| {
+    let (strike, text) = found.ok_or_else(|| {
+        let names: Vec<&str> = all.into_iter().map(name).collect();
         OnlyError(format!(
-            "`{text}` is nothing that can go wrong: lose:NUMBER is, and repeat, cut, restart, \
-             vanish"
+            "`{text}` is nothing that can go wrong: {}:NUMBER is, and {}",
+            names[0],
+            names[1..].join(", ")
         ))
     })?;
-    Ok((strike, number(message)?))
+    Ok((strike, number(text)?))
 }
 
 fn calls(text: &str) -> Result<BTreeMap<ProgramId, Numbers>, OnlyError> {
@@ -403,6 +393,7 @@ mod tests {
             "salt=7",
             "calls=none",
             "faults=none/also=vanish:12",
+            "also=lose:3/disk=half:7",
             "machines=1,3/faults=none/lost=2/twice=1,2,4-6/without=drift,pressure/salt=3/\
              calls=1.1:3,7-9+3.2:1",
         ] {

@@ -3,8 +3,8 @@
 
 use crate::atlas::Fault;
 use crate::network::Weather;
-use crate::only::Strike;
 use crate::rng::Rng;
+use crate::strike::{DiskStrike, Strike};
 use wire::Time;
 
 const MS: Time = 1_000_000;
@@ -121,6 +121,8 @@ pub(crate) struct Plan {
     pub(crate) locks: u32,
     /// What else goes wrong, and at which message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
+    /// The same of a call of the server's disk.
+    pub(crate) disk_strike: Option<(DiskStrike, u32)>,
 }
 
 /// Clocks of a world; machines beyond these share them.
@@ -203,6 +205,7 @@ impl Plan {
             lockers: 0,
             locks: 0,
             strike: None,
+            disk_strike: None,
         };
         if small {
             plan.span_ns = 10 * MS + u64::from(plan.operations) * plan.usual_ns();

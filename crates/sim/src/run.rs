@@ -28,7 +28,8 @@ pub struct Report {
     pub calls: u64,
     /// Messages sent.
     pub messages: u64,
-    /// Those of them at which something else could go wrong, where something does: see `Strike`.
+    /// Those of them at which something else could go wrong, where something does: see `Strike`; or
+    /// of the calls of the disk, see `DiskStrike`: all up to the one that does.
     pub exposed: u64,
     /// Values judged: units, sizes and modes of files, and names.
     pub values: u64,

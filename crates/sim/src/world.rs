@@ -94,6 +94,10 @@ impl World {
         // Which disk it is does not depend on what is left out.
         let (power_fails, troubles) = (plan.costs().unsynced, plan.troubles());
         let fault_numbers = only.apply(&mut plan);
+        let troubles = match plan.disk_strike {
+            Some(_) => plan.troubles(),
+            None => troubles,
+        };
         let sched = Sched::new(START, Rng::of(Branch::World, &[key]));
         let rng = Rc::clone(sched.rng());
         let disk = DiskRoom::new(
@@ -337,6 +341,17 @@ impl World {
             .collect()
     }
 
+    /// Where something was to go wrong: the number of that message or call, if there was one.
+    fn exposed(&self) -> u64 {
+        match self.plan.disk_strike {
+            Some((_, call)) => {
+                let met = self.server.disk.borrow().failed_calls() > 0;
+                u64::from(call) - u64::from(!met)
+            }
+            None => u64::from(self.exposed.get()),
+        }
+    }
+
     /// One whole run.
     pub(crate) fn run(self: &Rc<Self>) -> Result<Report, Wrong> {
         let judged = self.stages().unwrap_or_default();
@@ -350,7 +365,7 @@ impl World {
             None => Ok(Report {
                 calls: self.history.calls(),
                 messages: self.net.messages.get(),
-                exposed: u64::from(self.exposed.get()),
+                exposed: self.exposed(),
                 values: judged.values,
                 unknown: judged.unknown,
                 steps: self.trace.steps(),

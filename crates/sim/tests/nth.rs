@@ -1,13 +1,14 @@
 //! The n-th failure: in a fixed set of worlds without other faults, one thing goes wrong at the
 //! first message, then at the second, and so on: the message is lost, or arrives twice, or its link
-//! breaks with it, or the server's process dies with it, or the client's machine. So each step of
-//! these worlds that can fail fails once, whatever seeds would have drawn.
+//! breaks with it, or the server's process dies with it, or the client's machine. The same for the
+//! calls of the server's disk: the first one fails, then the second, in each of the ways in which
+//! it can. So each step of these worlds that can fail fails once, whatever seeds would have drawn.
 //!
-//! (`crates/store/tests` does the same to each verb of the disk.)
+//! (`crates/store/tests` does the same to the store alone.)
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use ariel_sim::{Only, RunOptions, Size, Strike, run_seed};
+use ariel_sim::{DiskStrike, Only, RunOptions, Size, Strike, run_seed};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -24,34 +25,37 @@ fn with(only: Only) -> RunOptions {
     }
 }
 
-/// Runs a world once for each message; how often, and what failed.
-fn strike(seed: u64, strike: Strike) -> (u64, Vec<String>) {
+/// Where something goes wrong: at the so-manyth message, or call of the disk.
+type Nth = Box<dyn Fn(u32) -> Only + Send + Sync>;
+
+/// Runs a world once for each message or call; how often, and what failed.
+fn strike(seed: u64, nth: &Nth) -> (u64, Vec<String>) {
     let mut failures = Vec::new();
-    for message in 1..=MOST {
-        let only = Only::strike(strike, message as u32);
+    for number in 1..=MOST {
+        let only = nth(number as u32);
         let again = format!("ariel sim --seed {seed} --size small --only {only}");
         match run_seed(seed, &with(only)) {
             // There was no such message: nothing went wrong.
-            Ok(report) if report.exposed < message => return (message - 1, failures),
+            Ok(report) if report.exposed < number => return (number - 1, failures),
             Ok(_) => {}
             Err(failure) => failures.push(format!("{again}: {}", failure.what)),
         }
     }
-    panic!("seed {seed} does not end to send messages");
+    panic!("seed {seed} does not end");
 }
 
-#[test]
-fn whichever_message_meets_a_fault_nothing_is_wrong() {
-    let jobs: Vec<(u64, Strike)> = (1..=WORLDS)
-        .flat_map(|seed| Strike::ALL.map(|strike| (seed, strike)))
+/// Runs all of these in each world, on all processors; how many there were.
+fn strike_all(worlds: u64, nths: &[Nth], least: u64) -> u64 {
+    let jobs: Vec<(u64, &Nth)> = (1..=worlds)
+        .flat_map(|seed| nths.iter().map(move |nth| (seed, nth)))
         .collect();
     let next = AtomicU64::new(0);
     let work = || {
         let (mut runs, mut failures) = (0, Vec::new());
-        while let Some(&(seed, kind)) = jobs.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-            let (messages, failed) = strike(seed, kind);
-            assert!(messages > 20, "seed {seed}: {messages} messages");
-            runs += messages;
+        while let Some((seed, nth)) = jobs.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let (times, failed) = strike(*seed, nth);
+            assert!(times >= least, "seed {seed}, {}: {times}", nth(1));
+            runs += times;
             failures.extend(failed);
         }
         (runs, failures)
@@ -68,7 +72,22 @@ fn whichever_message_meets_a_fault_nothing_is_wrong() {
     });
     println!("{runs} worlds, each with one fault");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    runs
+}
+
+#[test]
+fn whichever_message_meets_a_fault_nothing_is_wrong() {
+    let nths = Strike::ALL.map(|kind| -> Nth { Box::new(move |at| Only::strike(kind, at)) });
+    let runs = strike_all(WORLDS, &nths, 20);
     assert!(runs > 2_000, "only {runs} worlds");
+}
+
+#[test]
+fn whichever_call_of_the_disk_fails_nothing_is_wrong() {
+    let nths =
+        DiskStrike::ALL.map(|kind| -> Nth { Box::new(move |at| Only::disk_strike(kind, at)) });
+    let runs = strike_all(2 * WORLDS, &nths, 0);
+    assert!(runs > 1_500, "only {runs} worlds");
 }
 
 /// The test would notice: what is planted is shown by a message that comes twice.

@@ -95,6 +95,8 @@ trait Volume {
     fn open(&mut self) -> Result<Option<u64>, Closed>;
     /// Something is wrong with the disk from now on; `None`: nothing any more.
     fn trouble(&mut self, trouble: Option<Trouble>);
+    /// How many calls went wrong.
+    fn failed_calls(&self) -> u64;
     /// The machine lost its power, and came back: up to which place changes are left.
     fn power(&mut self, keep: Keep) -> Result<u64, String>;
     /// The place of the latest change.

@@ -266,6 +266,10 @@ impl Volume for Stored {
         }
     }
 
+    fn failed_calls(&self) -> u64 {
+        self.disk.hits()
+    }
+
     fn power(&mut self, keep: Keep) -> Result<u64, String> {
         // The store must have let go of the disk before.
         *self.store.get_mut() = empty();

@@ -6,6 +6,7 @@
 use super::{Closed, DiskRoom};
 use crate::rare::Rare;
 use crate::rng::Rng;
+use crate::strike::DiskStrike;
 use store::{Failure, Fault, Verb};
 use wire::{Outcome, Refusal};
 
@@ -76,6 +77,23 @@ impl Trouble {
         lasting: false,
     });
 
+    /// This call fails, counted from now.
+    pub(crate) fn strike(strike: DiskStrike, call: u32) -> Self {
+        let (verb, fault) = match strike {
+            DiskStrike::Fail => (None, Fault::Fail),
+            DiskStrike::Half => (None, Fault::Half),
+            DiskStrike::Full => (None, Fault::Full),
+            DiskStrike::Sync => (Some(Verb::Sync), Fault::Drop),
+            DiskStrike::Read => (Some(Verb::Read), Fault::Fail),
+        };
+        Self::Errors(Failure {
+            verb,
+            at: u64::from(call),
+            fault,
+            lasting: false,
+        })
+    }
+
     pub(crate) fn draw(rng: &mut Rng) -> Self {
         if rng.chance(400) {
             let spare = *rng.pick(&[0, 0, 512, 2048]);
@@ -107,6 +125,11 @@ impl DiskRoom {
         self.volume.trouble(trouble);
         self.troubled = trouble.is_some();
         self.shaken |= matches!(trouble, Some(Trouble::Errors(_)));
+    }
+
+    /// How many calls of it went wrong.
+    pub(crate) fn failed_calls(&self) -> u64 {
+        self.volume.failed_calls()
     }
 
     /// May the server stop for what the disk did since it was opened?

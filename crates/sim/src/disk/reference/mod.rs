@@ -408,6 +408,10 @@ impl Volume for Reference {
 
     fn trouble(&mut self, _: Option<Trouble>) {}
 
+    fn failed_calls(&self) -> u64 {
+        0
+    }
+
     fn power(&mut self, _: Keep) -> std::result::Result<u64, String> {
         Ok(self.changes)
     }
