@@ -248,16 +248,23 @@ impl Log {
             self.next_segment()?;
         }
         let least = self.end().offset + bytes + left;
-        if least > self.reserved {
-            let step = RESERVE_BYTES.min(self.segment_bytes);
-            let most = self.segment_bytes + spare;
-            let more = least.next_multiple_of(step).min(most).max(least);
-            let from = self.written;
-            let reserve = |to: u64| self.disk.reserve(from, to - from).map(|()| to);
-            // The last bytes of a nearly full disk are used too.
-            let reserved = reserve(more).or_else(|_| reserve(least));
-            self.reserved = reserved.map_err(|e| StoreError::io("reserve room for the log", e))?;
+        // What is spared is there behind whatever is appended, as long as the disk has room: it may
+        // be full by the time that it is needed.
+        let whole = self.end().offset + bytes + spare;
+        if whole <= self.reserved {
+            return Ok(());
         }
+        let step = RESERVE_BYTES.min(self.segment_bytes);
+        let most = self.segment_bytes + spare;
+        let more = whole.next_multiple_of(step).min(most).max(least);
+        let from = self.written;
+        let reserve = |to: u64| self.disk.reserve(from, to - from).map(|()| to);
+        self.reserved = match reserve(more) {
+            Ok(reserved) => reserved,
+            Err(_) if least <= self.reserved => self.reserved,
+            // The last bytes of a nearly full disk are used too.
+            Err(_) => reserve(least).map_err(|e| StoreError::io("reserve room for the log", e))?,
+        };
         Ok(())
     }
 

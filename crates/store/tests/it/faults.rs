@@ -1,7 +1,7 @@
 //! Calls to the disk that fail, and full disks: nothing is half applied, and work goes on.
 
 use crate::world::*;
-use ariel_store::{Failure, Fault, Keep, MemoryDisk, Store, StoreError, Verb};
+use ariel_store::{Failure, Fault, Keep, MemoryDisk, Options, Store, StoreError, Verb};
 use std::sync::{Arc, Barrier};
 use wire::*;
 
@@ -186,6 +186,41 @@ fn a_full_disk_takes_removals_and_sessions() {
         bytes(9, 20_000)[..]
     );
     assert!(store.check().is_clean());
+}
+
+/// Simulated world 1822554: what the power left of the log had no room behind it, and that was made
+/// sure of by the next change only.
+#[test]
+fn a_disk_that_is_full_since_the_start_takes_sessions() {
+    let options = Options {
+        segment_bytes: 4 << 10,
+        checkpoint_bytes: 1 << 30,
+        ..small()
+    };
+    for case in 0..800 {
+        let (synced, more) = (case % 40, case / 40);
+        let disk = MemoryDisk::new();
+        let mut store = Store::create_in_memory(&disk, &options).unwrap();
+        let fid = make(&mut store, root(), "a");
+        for part in 0..synced {
+            written(write(&mut store, fid, part, &bytes(part, 90)));
+        }
+        store.write_out().unwrap();
+        store.sync_handle().sync().unwrap();
+        for part in 0..more {
+            written(write(&mut store, fid, part, &bytes(part, 95)));
+        }
+        store.write_out().unwrap();
+        drop(store);
+        disk.crash(Keep::Torn(67));
+        let mut store = Store::open_in_memory(&disk, &options).unwrap();
+        disk.leave_room(0);
+        for session in 1..=10 {
+            store.open_session(session, 1);
+        }
+        let written = store.write_out();
+        assert!(written.is_ok(), "{synced} synced, {more} more: {written:?}");
+    }
 }
 
 #[test]
