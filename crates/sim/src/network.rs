@@ -45,11 +45,22 @@ struct Link {
     floor: [Time; 2],
     last: [Time; 2],
     wants: bool,
-    /// How many messages to the server the weather has swallowed since one arrived.
+    /// How many messages to the server the network has swallowed since one arrived.
     swallowed: u32,
-    /// How often the weather has swallowed a question of the server or its answer since an answer
+    /// How often the network has swallowed a question of the server or its answer since an answer
     /// arrived, and when it last did.
     unheard: BTreeMap<Question, (u32, Time)>,
+}
+
+impl Link {
+    /// A message of this way does not get through.
+    fn swallow(&mut self, now: Time, way: usize, question: Option<Question>) {
+        self.swallowed += u32::from(way == TO_SERVER);
+        if let Some(question) = question {
+            let unheard = self.unheard.entry(question).or_default();
+            *unheard = (unheard.0 + 1, now);
+        }
+    }
 }
 
 /// What the server asks of a client, by what the answer names.
@@ -262,6 +273,8 @@ impl Network {
                     if open && net.lets_through(conn, (keeps, silent)) {
                         net.arrived(host, answered);
                         then.message_to_server(conn, beside);
+                    } else if open {
+                        net.swallow(&then, (host, TO_SERVER), answered);
                     }
                 });
             },
@@ -280,7 +293,12 @@ impl Network {
             |at, beside| {
                 let then = Rc::clone(world);
                 world.sched.at(at, move || {
-                    if then.net.is_open(conn) && !then.net.is_silent(&then, host, TO_CLIENT) {
+                    if !then.net.is_open(conn) {
+                        return;
+                    }
+                    if then.net.is_silent(&then, host, TO_CLIENT) {
+                        then.net.swallow(&then, (host, TO_CLIENT), asked);
+                    } else {
                         let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
                         let message = beside.message;
                         let input = client::Input::Message { message, bulk_len };
@@ -319,6 +337,12 @@ impl Network {
             *greeted.entry(conn).or_default() |= !silent;
         }
         !silent && greeted.get(&conn) != Some(&false)
+    }
+
+    fn swallow(&self, world: &World, (host, way): (u32, usize), question: Option<Question>) {
+        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
+            link.swallow(world.sched.now(), way, question);
+        }
     }
 
     fn arrived(&self, host: u32, answered: Option<Question>) {
@@ -366,11 +390,7 @@ impl Network {
         let stormy = world.faults_on();
         if stormy && !keeps && rng.chance(weather.loss_permille) && world.loses(host) {
             world.meet(Rare::MessageLost.bit());
-            link.swallowed += u32::from(way == TO_SERVER);
-            if let Some(question) = question {
-                let unheard = link.unheard.entry(question).or_default();
-                *unheard = (unheard.0 + 1, world.sched.now());
-            }
+            link.swallow(world.sched.now(), way, question);
             return arrivals;
         }
         let drawn = stormy && !keeps && rng.chance(weather.repeat_permille) && world.repeats(host);
