@@ -79,6 +79,9 @@ pub(crate) struct UpArgs {
     /// Where to mount; made if it is not there [default: ~/ariel]
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: Option<PathBuf>,
+    /// How the kernel's requests come to the mount: see `ariel mount --help`
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    pub(crate) transport: Transport,
 }
 
 #[derive(Debug, clap::Args)]
@@ -134,7 +137,11 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground and log to standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
-    /// Threads that serve the kernel's requests
+    /// How the kernel's requests come: `uring`, over io_uring, where the kernel allows it (Linux
+    /// 6.14, and Y in /sys/module/fuse/parameters/enable_uring); `dev`, from /dev/fuse
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    pub(crate) transport: Transport,
+    /// Threads that read /dev/fuse
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) threads: u32,
@@ -160,6 +167,28 @@ pub(crate) struct MountArgs {
     /// This is the background process
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
+}
+
+/// How do the kernel's requests come?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// As is best here.
+    Auto,
+    /// Over io_uring.
+    Uring,
+    /// From /dev/fuse.
+    Dev,
+}
+
+impl Transport {
+    /// As it is written on a command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Transport::Auto => "auto",
+            Transport::Uring => "uring",
+            Transport::Dev => "dev",
+        }
+    }
 }
 
 /// Does the kernel announce opens and closes?

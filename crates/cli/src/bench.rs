@@ -45,7 +45,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
 /// Starts a server and two mounts beside the local directory, and ends them whatever comes out.
 fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     let dir = local.join(format!("ariel-bench-{}", std::process::id()));
-    let mounts = [vec![], vec!["--opens".into(), "silent".into()]];
+    let transport = ["--transport".into(), args.transport.word().into()];
+    let mut mounts = [transport.to_vec(), transport.to_vec()];
+    mounts[1].extend(["--opens".into(), "silent".into()]);
     let started = Cell::start(&dir, &mounts);
     let mut cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.

@@ -1,6 +1,6 @@
 //! `ariel mount`: a mount as a process, in the foreground or as a daemon.
 
-use crate::args::{Cache, MountArgs, Opens};
+use crate::args::{Cache, MountArgs, Opens, Transport};
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
@@ -69,6 +69,11 @@ fn options(args: &MountArgs, point: &Path) -> MountOptions {
     MountOptions {
         dir: point.to_owned(),
         server: args.server,
+        transport: match args.transport {
+            Transport::Auto => fuse::Transport::Auto,
+            Transport::Uring => fuse::Transport::Uring,
+            Transport::Dev => fuse::Transport::Device,
+        },
         threads: args.threads as usize,
         silent_opens: args.opens == Opens::Silent,
         keeping: match args.cache {

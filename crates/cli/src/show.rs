@@ -103,6 +103,10 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "refused_write_backs": counters.refused_write_backs,
         "fuse": {
             "connection": mount.connection_id(),
+            "transport": match mount.transport() {
+                fuse::Transport::Uring => "uring",
+                fuse::Transport::Device | fuse::Transport::Auto => "dev",
+            },
             "requests": counts(&mount.fuse_counters()),
         },
         "sent": counts(&counters.sent),

@@ -4,7 +4,7 @@
 //! beside the store only remembers where they are: the server's address, taken again by the next
 //! `up`, and the mount point.
 
-use crate::args::{DownArgs, UpArgs};
+use crate::args::{DownArgs, Transport, UpArgs};
 use crate::failure::Failure;
 use crate::{control, daemon, paths, runtime, serve, show, umount};
 use anyhow::{Context, bail};
@@ -103,7 +103,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
     place.write(&data)?;
     let mounted = place.is_mounted()?;
     if !mounted {
-        start_mount(&place, &data)?;
+        start_mount(&place, &data, args.transport)?;
     }
     tell(&place, &data, mounted);
     Ok(ExitCode::SUCCESS)
@@ -137,7 +137,7 @@ fn launch_server(data: &Path, listen: SocketAddr) -> Result<SocketAddr, Failure>
     addr.ok_or_else(|| Failure::of("up", format_args!("the server said {line:?}")))
 }
 
-fn start_mount(place: &Place, data: &Path) -> Result<(), Failure> {
+fn start_mount(place: &Place, data: &Path, transport: Transport) -> Result<(), Failure> {
     if place.is_dead()? {
         umount::unmount(&place.mount)?;
     }
@@ -147,6 +147,8 @@ fn start_mount(place: &Place, data: &Path) -> Result<(), Failure> {
         (&place.mount).into(),
         "--log".into(),
         data.join(MOUNT_LOG).into(),
+        "--transport".into(),
+        transport.word().into(),
     ];
     daemon::launch(&arguments)?;
     Ok(())

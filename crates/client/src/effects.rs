@@ -73,6 +73,7 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) {
     for effect in batch.drain(..) {
         match effect {
             Effect::Send(link, message, bulk) => {
+                front.settle();
                 link.send(wire::encode(&message), bulk);
                 if let Some(other) = unwritten.replace(link.clone())
                     && other.id() != link.id()
@@ -109,6 +110,8 @@ mod tests {
         fn invalidate(&self, id: u64, _: Invalidate) {
             self.0.lock().send(id).unwrap();
         }
+
+        fn settle(&self) {}
     }
 
     fn reply(work: impl FnOnce() + Send + 'static) -> Effect {

@@ -42,6 +42,10 @@ pub trait Front: Send + Sync {
     /// Something must be dropped. Queues the work and returns at once; when it is done,
     /// [`crate::Client::invalidated`] is called with the same `id`, by any thread.
     fn invalidate(&self, id: u64, what: Invalidate);
+
+    /// Returns when every answer given so far has arrived where it goes. Called before a message
+    /// leaves, since that may tell the server of it.
+    fn settle(&self);
 }
 
 /// A call's answer with its bytes.

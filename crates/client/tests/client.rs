@@ -104,6 +104,8 @@ struct NoFront;
 
 impl Front for NoFront {
     fn invalidate(&self, _: u64, _: Invalidate) {}
+
+    fn settle(&self) {}
 }
 
 fn start(server: SocketAddr) -> Client {

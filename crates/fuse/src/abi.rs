@@ -10,12 +10,14 @@ mod structure;
 mod structs;
 mod structs_file;
 mod structs_in;
+mod structs_uring;
 
 pub use flags::*;
 pub use opcode::Opcode;
 pub use structs::*;
 pub use structs_file::*;
 pub use structs_in::*;
+pub use structs_uring::*;
 
 /// Major version of the interface spoken here.
 pub const MAJOR: u32 = 7;
@@ -64,4 +66,12 @@ pub mod notify {
     pub const INC_EPOCH: i32 = 8;
     /// Forget inodes nobody uses. (7.45)
     pub const PRUNE: i32 = 9;
+}
+
+/// Commands of the interface over io_uring (`FUSE_IO_URING_CMD_*`).
+pub mod uring {
+    /// Hands over the memory of one seat. Completes when a request was put there.
+    pub const REGISTER: u32 = 1;
+    /// Takes the answer from a seat. Completes when the next request was put there.
+    pub const COMMIT_AND_FETCH: u32 = 2;
 }

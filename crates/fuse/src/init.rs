@@ -5,6 +5,8 @@
 //! unannounced opens is never sent at all). The kernel checks rights, by access lists too
 //! (`POSIX_ACL`); whether the umask counts, the directory's list decides (`DONT_MASK`).
 
+use std::path::PathBuf;
+
 use crate::abi::{self, InitIn, InitOut, init};
 use crate::request::Dialect;
 
@@ -50,6 +52,23 @@ pub struct Options {
     pub auto_inval: bool,
     /// Locks are sent here; else the kernel keeps them to itself.
     pub locks: bool,
+    /// How requests are to come. (The kernel offers io_uring only where it is switched on.)
+    pub transport: Transport,
+    /// Where the tree is mounted: over io_uring, it is asked from there whether requests wait that
+    /// found no room.
+    pub root: Option<PathBuf>,
+}
+
+/// How requests come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// As is best here.
+    #[default]
+    Auto,
+    /// Over io_uring, or not at all.
+    Uring,
+    /// By reading the device.
+    Device,
 }
 
 impl Default for Options {
@@ -63,6 +82,8 @@ impl Default for Options {
             readdirplus_auto: false,
             auto_inval: false,
             locks: true,
+            transport: Transport::Auto,
+            root: None,
         }
     }
 }
@@ -137,6 +158,15 @@ pub enum Step {
     AskAgain(InitOut),
 }
 
+/// The flags that the kernel offers.
+pub(crate) fn offered(offer: &InitIn) -> u64 {
+    let flags = u64::from(offer.flags);
+    match flags & init::INIT_EXT {
+        0 => flags,
+        _ => flags | u64::from(offer.flags2) << 32,
+    }
+}
+
 /// What to answer to the kernel's `INIT`.
 pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
     if offer.major > abi::MAJOR {
@@ -153,10 +183,7 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
             minor: offer.minor,
         });
     }
-    let mut offered = u64::from(offer.flags);
-    if offered & init::INIT_EXT != 0 {
-        offered |= u64::from(offer.flags2) << 32;
-    }
+    let offered = offered(offer);
     let missing = NEEDED & !offered;
     if missing != 0 {
         return Err(InitError::Lacks { missing });
@@ -171,7 +198,12 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
     } else {
         0
     };
-    let mut flags = (WANTED | auto | locks) & offered;
+    let transport = match options.transport {
+        Transport::Uring => init::OVER_IO_URING,
+        // The kernel waits for the rings: it is asked for only if there are some.
+        Transport::Auto | Transport::Device => 0,
+    };
+    let mut flags = (WANTED | auto | locks | transport) & offered;
     if options.auto_inval && offered & init::AUTO_INVAL_DATA != 0 {
         flags = flags & !init::EXPLICIT_INVAL_DATA | init::AUTO_INVAL_DATA;
     }

@@ -17,10 +17,11 @@ pub mod notify;
 pub mod reply;
 pub mod request;
 pub mod session;
+pub mod uring;
 
 pub use counters::Counters;
 pub use directory::DirectoryBuffer;
-pub use init::{InitError, Negotiated, Options};
+pub use init::{InitError, Negotiated, Options, Transport};
 pub use mount::{MountError, MountOptions, Mounted};
 pub use notify::{Job, Kind, Notifier, NotifyCounters, Outcome};
 pub use reply::{Delivery, FOREVER, Reply};

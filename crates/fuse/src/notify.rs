@@ -9,7 +9,8 @@
 //! - raising the epoch of all names takes no lock and is never behind a job that does. Afterwards
 //!   each name is looked up again at its next use, at the price of one look-up each.
 //!
-//! A job is reported done exactly once, after its last effect.
+//! A job is reported done exactly once, after its last effect. Before anything is written, every
+//! answer given so far has reached the kernel: it would take in what is taken back here after all.
 
 mod pool;
 
@@ -25,6 +26,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, InvalEntryOut, InvalInodeOut, OutHeader, PruneOut, StoreOut};
 use crate::device::{self, Device};
 use crate::init::Negotiated;
+use crate::uring::MaybeLanes;
 
 use pool::Pool;
 
@@ -149,6 +151,7 @@ pub struct Notifier {
 #[derive(Debug)]
 struct Inner {
     device: Arc<Device>,
+    lanes: MaybeLanes,
     has_epoch: bool,
     has_prune: bool,
     counters: NotifyCounters,
@@ -165,9 +168,14 @@ fn count(counter: &AtomicU64) {
 }
 
 impl Notifier {
-    pub(crate) fn new(device: Arc<Device>, negotiated: &Negotiated) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        device: Arc<Device>,
+        lanes: MaybeLanes,
+        negotiated: &Negotiated,
+    ) -> std::io::Result<Self> {
         let inner = Arc::new(Inner {
             device,
+            lanes,
             has_epoch: negotiated.inc_epoch,
             has_prune: negotiated.prune,
             counters: NotifyCounters::default(),
@@ -179,6 +187,12 @@ impl Notifier {
         inner.entries.start()?;
         inner.finishers.start()?;
         Ok(Notifier { inner })
+    }
+
+    /// Returns when every answer given so far has reached the kernel. Waits for threads that serve
+    /// requests, and those wait for nobody.
+    pub fn settle(&self) {
+        self.inner.settle();
     }
 
     /// Notifications so far.
@@ -285,7 +299,14 @@ impl Inner {
         done(outcome);
     }
 
+    fn settle(&self) {
+        if let Some(lanes) = self.lanes.get() {
+            lanes.settle();
+        }
+    }
+
     fn write(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
+        self.settle();
         let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
         let head = OutHeader {
             len: len as u32,
@@ -348,6 +369,7 @@ impl Inner {
             error: abi::notify::STORE,
             unique: 0,
         };
+        self.settle();
         self.device.write_but_last(head.as_bytes(), body.as_bytes())
     }
 

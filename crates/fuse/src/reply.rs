@@ -14,6 +14,7 @@ use zerocopy::{Immutable, IntoBytes};
 use crate::abi::{self, Attr, AttrOut, EntryOut, OpenOut, OutHeader};
 use crate::device::Device;
 use crate::directory::DirectoryBuffer;
+use crate::uring::Seat;
 
 /// A lifetime that does not end by itself (136 years; larger numbers overflow in old kernels).
 pub const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -25,6 +26,24 @@ pub enum Delivery {
     Taken,
     /// The kernel no longer wanted it: a handle opened gets no `RELEASE`, a look-up no `FORGET`.
     Unwanted,
+}
+
+/// Where an answer goes: to where its request came from.
+#[derive(Debug)]
+pub(crate) enum Way {
+    /// It is written to the device.
+    Device(Arc<Device>),
+    /// It is left where the request was.
+    Seat(Seat),
+}
+
+impl Way {
+    pub(crate) fn send(&self, unique: u64, error: i32, slices: &[&[u8]]) -> Result<(), Errno> {
+        match self {
+            Way::Device(device) => write(device, unique, error, slices),
+            Way::Seat(seat) => seat.answer(unique, error, slices),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +59,7 @@ enum Expected {
 /// The right, and duty, to answer one request.
 #[derive(Debug)]
 pub struct Reply {
-    device: Arc<Device>,
+    way: Way,
     unique: u64,
     opcode: abi::Opcode,
     expected: Expected,
@@ -101,14 +120,15 @@ impl OpenOut {
 }
 
 impl Reply {
-    pub(crate) fn new(device: Arc<Device>, unique: u64, opcode: abi::Opcode) -> Self {
+    pub(crate) fn new(way: Way, unique: u64, opcode: abi::Opcode) -> Self {
         let expected = match opcode {
+            // A seat is the kernel's again only when it was answered.
+            _ if opcode.expects_reply() || matches!(way, Way::Seat(_)) => Expected::Must,
             abi::Opcode::INTERRUPT => Expected::May,
-            _ if opcode.expects_reply() => Expected::Must,
             _ => Expected::No,
         };
         Reply {
-            device,
+            way,
             unique,
             opcode,
             expected,
@@ -249,7 +269,7 @@ impl Drop for Reply {
 /// Writes an answer. One the kernel finds malformed is followed by EIO, as the caller may still
 /// be waiting.
 fn deliver(reply: &Reply, error: i32, slices: &[&[u8]]) -> Delivery {
-    match write(&reply.device, reply.unique, error, slices) {
+    match reply.way.send(reply.unique, error, slices) {
         Ok(()) => Delivery::Taken,
         Err(errno) if is_unwanted(errno) => {
             debug!(opcode = %reply.opcode, unique = reply.unique, "answer no longer wanted");
@@ -257,8 +277,10 @@ fn deliver(reply: &Reply, error: i32, slices: &[&[u8]]) -> Delivery {
         }
         Err(errno) => {
             error!(opcode = %reply.opcode, unique = reply.unique, %errno, "answer not accepted");
-            // Nobody is left waiting if this fails too: then the request has ended.
-            let _ = write(&reply.device, reply.unique, -Errno::IO.raw_os_error(), &[]);
+            if let Way::Device(device) = &reply.way {
+                // Nobody is left waiting if this fails too: then the request has ended.
+                let _ = write(device, reply.unique, -Errno::IO.raw_os_error(), &[]);
+            }
             Delivery::Unwanted
         }
     }

@@ -1,7 +1,8 @@
-//! A connection with the kernel: negotiated, then served by threads that read requests and hand
-//! each to the handler with the right to answer it. A handler answers at once or later, from any
-//! thread, and never blocks the thread it was called on; then one thread is enough for any number
-//! of requests under way. The threads end when the connection does (unmounted, aborted).
+//! A connection with the kernel: negotiated, then served by threads that take requests (from the
+//! device, or over io_uring) and hand each to the handler with the right to answer it. A handler
+//! answers at once or later, from any thread, and never blocks the thread it was called on; then
+//! one thread is enough for any number of requests under way. The threads end when the connection
+//! does (unmounted, aborted).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,13 +15,14 @@ use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, Opcode};
+use crate::abi::{self, InitIn, Opcode};
 use crate::counters::Counters;
 use crate::device::{self, Device, Incoming};
-use crate::init::{self, InitError, Negotiated, Options, Step};
+use crate::init::{self, InitError, Negotiated, Options, Step, Transport};
 use crate::notify::Notifier;
-use crate::reply::{self, Reply};
+use crate::reply::{self, Reply, Way};
 use crate::request::{Dialect, Operation, ParseError, Request};
+use crate::uring::{How, MaybeLanes, Rings, Unavailable};
 
 /// Room for what comes with the data of the largest request; names and attributes fit as well.
 const HEAD_ROOM: usize = 16 << 10;
@@ -50,6 +52,9 @@ pub enum SessionError {
     /// The device failed.
     #[error("reading or writing /dev/fuse failed: {0}")]
     Device(#[from] Errno),
+    /// Requests were to come over io_uring, and cannot.
+    #[error(transparent)]
+    Uring(#[from] Unavailable),
     /// No thread could be started.
     #[error("no thread could be started (is the limit on processes reached? ulimit -u): {0}")]
     Thread(#[from] io::Error),
@@ -63,6 +68,9 @@ pub struct Session {
     options: Options,
     counters: Arc<Counters>,
     notifier: Notifier,
+    /// Prepared, and not yet in use.
+    rings: Mutex<Option<Rings>>,
+    lanes: MaybeLanes,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -71,7 +79,7 @@ impl Session {
     pub fn new(fd: OwnedFd, options: Options) -> Result<Self, SessionError> {
         let device = Arc::new(Device::new(fd));
         let counters = Arc::new(Counters::default());
-        let negotiated = initialise(&device, &options, &counters)?;
+        let (negotiated, rings) = initialise(&device, &options, &counters)?;
         info!(
             kernel_minor = negotiated.kernel_minor,
             flags = format_args!("{:#x}", negotiated.flags),
@@ -79,16 +87,27 @@ impl Session {
             inc_epoch = negotiated.inc_epoch,
             "FUSE connection negotiated"
         );
-        let notifier = Notifier::new(Arc::clone(&device), &negotiated)?;
-        let threads = Mutex::new(Vec::new());
+        let lanes = MaybeLanes::default();
+        let notifier = Notifier::new(Arc::clone(&device), Arc::clone(&lanes), &negotiated)?;
         Ok(Session {
             device,
             negotiated,
             options,
             counters,
             notifier,
-            threads,
+            rings: Mutex::new(rings),
+            lanes,
+            threads: Mutex::new(Vec::new()),
         })
+    }
+
+    /// How requests come, once they are served.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        match self.lanes.get() {
+            Some(_) => Transport::Uring,
+            None => Transport::Device,
+        }
     }
 
     /// What was agreed with the kernel.
@@ -111,14 +130,30 @@ impl Session {
 
     /// Begins to serve, with the number of threads the options say. Called once.
     pub fn serve(&self, handler: Arc<dyn Handler>) -> Result<(), SessionError> {
+        let server = Arc::new(Server {
+            dialect: self.negotiated.dialect(),
+            counters: Arc::clone(&self.counters),
+            handler,
+        });
+        if let Some(rings) = self.rings.lock().take()
+            && let Err(error) = self.start_lanes(rings, &server)
+        {
+            if self.options.transport == Transport::Uring {
+                return Err(error.into());
+            }
+            warn!(%error, "requests come by the device");
+        }
+        let readers = match self.transport() {
+            Transport::Uring => 1,
+            _ => self.options.threads.max(1),
+        };
         let mut threads = self.threads.lock();
-        for number in 0..self.options.threads.max(1) {
+        for number in 0..readers {
             let worker = Worker {
                 device: self.queue(number),
-                dialect: self.negotiated.dialect(),
-                buffer_len: self.negotiated.max_write as usize + HEAD_ROOM,
-                counters: Arc::clone(&self.counters),
-                handler: Arc::clone(&handler),
+                buffer_len: self.message_len(),
+                server: Arc::clone(&server),
+                lanes: Arc::clone(&self.lanes),
             };
             let name = format!("ariel-fuse-{number}");
             threads.push(
@@ -128,6 +163,26 @@ impl Session {
             );
         }
         Ok(())
+    }
+
+    fn start_lanes(&self, rings: Rings, server: &Arc<Server>) -> Result<(), Unavailable> {
+        let server = Arc::clone(server);
+        let serve = Arc::new(move |message: &[u8], seat| server.serve(message, Way::Seat(seat)));
+        let how = How {
+            payload_len: (self.negotiated.max_write as usize).max(abi::READ_BUFFER_LEAST),
+            message_len: self.message_len(),
+            root: self.options.root.clone(),
+        };
+        let (lanes, threads) = rings.run(&self.device, &how, &(serve as _))?;
+        // There were none: this is called once.
+        let _ = self.lanes.set(lanes);
+        self.threads.lock().extend(threads);
+        Ok(())
+    }
+
+    /// Bytes of the longest message.
+    fn message_len(&self) -> usize {
+        (self.negotiated.max_write as usize + HEAD_ROOM).max(abi::READ_BUFFER_LEAST)
     }
 
     /// The device for one thread: the first keeps the mount's own, the others get one each so
@@ -170,7 +225,7 @@ fn initialise(
     device: &Device,
     options: &Options,
     counters: &Counters,
-) -> Result<Negotiated, SessionError> {
+) -> Result<(Negotiated, Option<Rings>), SessionError> {
     let mut buffer = vec![0; INIT_ROOM];
     loop {
         let Incoming::Request(len) = device.read(&mut buffer)? else {
@@ -183,59 +238,95 @@ fn initialise(
         let Operation::Init(offer) = request.operation else {
             return Err(SessionError::NoInit(request.header.opcode.to_string()));
         };
-        match init::negotiate(&offer, options) {
-            Ok(Step::Agree(answer, negotiated)) => {
+        match agree(&offer, options) {
+            Ok((Step::Agree(answer, negotiated), rings)) => {
                 reply::write(device, unique, 0, &[answer.as_bytes()])?;
-                return Ok(negotiated);
+                return Ok((negotiated, rings));
             }
-            Ok(Step::AskAgain(answer)) => {
+            Ok((Step::AskAgain(answer), _)) => {
                 reply::write(device, unique, 0, &[answer.as_bytes()])?;
             }
             Err(error) => {
                 // The reason is returned; the kernel only needs to stop waiting.
                 let _ = reply::write(device, unique, -Errno::PROTO.raw_os_error(), &[]);
-                return Err(error.into());
+                return Err(error);
             }
         }
     }
 }
 
-/// What one serving thread needs.
+/// What to answer to an offer, with the rings for what is agreed. After consent the kernel waits
+/// for them, so they are made before.
+fn agree(offer: &InitIn, options: &Options) -> Result<(Step, Option<Rings>), SessionError> {
+    let offered = init::offered(offer) & abi::init::OVER_IO_URING != 0;
+    let rings = match options.transport {
+        Transport::Device => None,
+        Transport::Uring => Some(Rings::prepare(offered)?),
+        Transport::Auto if !offered => None,
+        Transport::Auto => Rings::prepare(true)
+            .inspect_err(|error| info!(%error, "requests come by the device"))
+            .ok(),
+    };
+    let options = Options {
+        transport: match rings {
+            Some(_) => Transport::Uring,
+            None => Transport::Device,
+        },
+        ..options.clone()
+    };
+    Ok((init::negotiate(offer, &options)?, rings))
+}
+
+/// What one thread that reads the device needs.
 struct Worker {
     device: Arc<Device>,
-    dialect: Dialect,
     buffer_len: usize,
-    counters: Arc<Counters>,
-    handler: Arc<dyn Handler>,
+    server: Arc<Server>,
+    lanes: MaybeLanes,
 }
 
 impl Worker {
     fn run(self) {
         device::mark_serving_thread();
-        let mut buffer = vec![0; self.buffer_len.max(abi::READ_BUFFER_LEAST)];
+        let mut buffer = vec![0; self.buffer_len];
         loop {
             match self.device.read(&mut buffer) {
-                Ok(Incoming::Request(len)) => self.serve(&buffer[..len]),
+                Ok(Incoming::Request(len)) => {
+                    let way = Way::Device(Arc::clone(&self.device));
+                    self.server.serve(&buffer[..len], way);
+                }
                 Ok(Incoming::Over) => {
                     debug!("FUSE connection over");
-                    return;
+                    break;
                 }
                 Err(errno) => {
                     error!(%errno, "reading /dev/fuse failed; this thread stops serving");
-                    return;
+                    break;
                 }
             }
         }
+        if let Some(lanes) = self.lanes.get() {
+            lanes.end();
+        }
     }
+}
 
-    fn serve(&self, bytes: &[u8]) {
-        let request = match Request::parse_in(bytes, self.dialect) {
+/// What serves a request, whichever way it came.
+struct Server {
+    dialect: Dialect,
+    counters: Arc<Counters>,
+    handler: Arc<dyn Handler>,
+}
+
+impl Server {
+    fn serve(&self, message: &[u8], way: Way) {
+        let request = match Request::parse_in(message, self.dialect) {
             Ok(request) => request,
-            Err(error) => return self.refuse(&error),
+            Err(error) => return refuse(&error, &way),
         };
         let opcode = request.header.opcode;
         self.counters.count(opcode);
-        let reply = Reply::new(Arc::clone(&self.device), request.header.unique, opcode);
+        let reply = Reply::new(way, request.header.unique, opcode);
         if opcode == Opcode::INIT {
             // A second INIT is no request of a sane kernel.
             reply.error(Errno::IO);
@@ -248,12 +339,16 @@ impl Worker {
             error!(%opcode, "the handler panicked; the request was answered with EIO");
         }
     }
+}
 
-    fn refuse(&self, problem: &ParseError) {
-        error!(%problem, "malformed request from the kernel");
-        if let Some(unique) = problem.awaits_reply() {
-            // Fails only if the request has ended by itself.
-            let _ = reply::write(&self.device, unique, -Errno::IO.raw_os_error(), &[]);
-        }
+fn refuse(problem: &ParseError, way: &Way) {
+    error!(%problem, "malformed request from the kernel");
+    let unique = match way {
+        Way::Device(_) => problem.awaits_reply(),
+        Way::Seat(seat) => Some(seat.unique()),
+    };
+    if let Some(unique) = unique {
+        // Fails only if the request has ended by itself.
+        let _ = way.send(unique, -Errno::IO.raw_os_error(), &[]);
     }
 }

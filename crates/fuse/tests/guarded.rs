@@ -11,8 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use ariel_fuse::abi::ROOT_ID;
-use ariel_fuse::{guard, mount};
+use ariel_fuse::{Transport, guard, mount};
 use support::{Mount, can_mount, eventually, is_mounted};
+
+/// Of the mounts here.
+#[allow(dead_code)]
+const TRANSPORT: Transport = Transport::Device;
 
 const ROLE: &str = "ARIEL_FUSE_TEST_ROLE";
 const CONNECTION: &str = "ARIEL_FUSE_TEST_CONNECTION";
@@ -21,8 +25,13 @@ const MOUNT_POINT: &str = "ARIEL_FUSE_TEST_MOUNT_POINT";
 /// This program again, as one of the children below.
 fn this_program(role: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
+    // These tests may be part of another program.
+    let name = match module_path!().split_once("::") {
+        Some((_, module)) => format!("{module}::{role}"),
+        None => role.to_owned(),
+    };
     command
-        .args(["--exact", role, "--nocapture", "--test-threads", "1"])
+        .args(["--exact", &name, "--nocapture", "--test-threads", "1"])
         .env(ROLE, role);
     command
 }

@@ -10,35 +10,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ariel_fuse::abi::ROOT_ID;
-use ariel_fuse::{Errno, MountError, MountOptions, mount};
-use support::{Mount, can_mount, is_mounted};
+use ariel_fuse::{Errno, MountError, MountOptions, Transport, mount};
+use support::{Mount, can_mount, is_mounted, ordinary_operations};
+
+/// Of the mounts here.
+#[allow(dead_code)]
+const TRANSPORT: Transport = Transport::Device;
 
 fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap()
-}
-
-fn ordinary_operations(mount: &Mount) {
-    let path = mount.at("file");
-    let content: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
-    fs::File::create_new(&path)
-        .unwrap()
-        .write_all(&content)
-        .unwrap();
-    assert_eq!(mount.memory.content("file"), content);
-    assert_eq!(fs::metadata(&path).unwrap().len(), 3_000_000);
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_len(2_000_001)
-        .unwrap();
-    assert_eq!(fs::read(&path).unwrap(), content[..2_000_001]);
-    fs::remove_file(&path).unwrap();
-    assert_eq!(
-        fs::metadata(&path).unwrap_err().kind(),
-        io::ErrorKind::NotFound
-    );
-    assert_eq!(fs::read_dir(&mount.path).unwrap().count(), 0);
 }
 
 #[test]

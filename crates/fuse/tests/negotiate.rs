@@ -3,7 +3,7 @@
 
 use ariel_fuse::abi::{InitIn, MINOR, init};
 use ariel_fuse::init::{Step, negotiate};
-use ariel_fuse::{InitError, Options};
+use ariel_fuse::{InitError, Options, Transport};
 
 /// A kernel that offers everything.
 fn kernel(minor: u32) -> InitIn {
@@ -70,6 +70,23 @@ fn pages_are_compared_by_time_only_where_that_is_asked_for() {
         panic!("refused");
     };
     assert!(negotiated.has(init::AUTO_INVAL_DATA) && !negotiated.has(init::EXPLICIT_INVAL_DATA));
+}
+
+#[test]
+fn requests_come_over_io_uring_only_where_that_is_offered_and_prepared() {
+    let uring = Options {
+        transport: Transport::Uring,
+        ..Options::default()
+    };
+    let asks = |offer: &InitIn| match negotiate(offer, &uring) {
+        Ok(Step::Agree(_, negotiated)) => negotiated.has(init::OVER_IO_URING),
+        other => panic!("{other:?}"),
+    };
+    let switched_off = InitIn {
+        flags2: !((init::OVER_IO_URING >> 32) as u32),
+        ..kernel(45)
+    };
+    assert!(asks(&kernel(45)) && !asks(&switched_off));
 }
 
 #[test]

@@ -11,9 +11,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use ariel_fuse::abi::ROOT_ID;
-use ariel_fuse::{Job, Kind, Notifier, Outcome};
+use ariel_fuse::{Job, Kind, Notifier, Outcome, Transport};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use support::{Mount, PATIENCE, can_mount};
+
+/// Of the mounts here.
+#[allow(dead_code)]
+const TRANSPORT: Transport = Transport::Device;
 
 fn submit(notifier: &Notifier, kind: Kind) -> Receiver<Outcome> {
     let (sender, receiver) = channel();

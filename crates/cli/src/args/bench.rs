@@ -1,5 +1,6 @@
 //! The command line of `ariel bench`.
 
+use super::Transport;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -25,6 +26,9 @@ pub(crate) struct BenchArgs {
     /// The same tree, mounted with `--opens silent`
     #[arg(long, value_name = "DIR", requires = "mount")]
     pub(crate) silent: Option<PathBuf>,
+    /// How the kernel's requests come to the bench's own mounts: see `ariel mount --help`
+    #[arg(long, value_enum, default_value_t = Transport::Auto)]
+    pub(crate) transport: Transport,
     /// How often each measure is taken on each side
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -9,6 +9,9 @@
 //! passes on a local file system. Tests of the program itself are skipped in that mode. With
 //! `ARIEL_IT_LOCAL=split` each "mount" is a directory of its own, two that never agree: every test
 //! that compares two mounts must fail then.
+//!
+//! With `ARIEL_IT_TRANSPORT=uring` (or `dev`) all mounts of the tests take the kernel's requests
+//! that way; where the kernel's switch for it is off, the tests hold it on while they mount.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -36,5 +39,6 @@ mod restart;
 mod suites;
 mod timed;
 mod torture;
+mod transport;
 mod two_mounts_fsx;
 mod warm;

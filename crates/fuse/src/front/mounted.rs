@@ -23,7 +23,7 @@ use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
 use super::notices::Notices;
 use super::unmount::{self, Attempt};
-use crate::init::Options;
+use crate::init::{Options, Transport};
 use crate::mount::{self, Mounted};
 use crate::session::{Session, SessionError};
 
@@ -45,7 +45,9 @@ pub struct MountOptions {
     pub dir: PathBuf,
     /// The server.
     pub server: SocketAddr,
-    /// Threads that read requests; one is enough.
+    /// How requests come.
+    pub transport: Transport,
+    /// Threads that read requests from the device; one is enough.
     pub threads: usize,
     /// Opens and closes are not announced: faster, and less exact for writers.
     pub silent_opens: bool,
@@ -211,6 +213,12 @@ impl Mount {
         self.session.counters().snapshot().into_iter().collect()
     }
 
+    /// How requests come.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        self.session.transport()
+    }
+
     /// Number of the kernel's connection.
     #[must_use]
     pub fn connection_id(&self) -> u32 {
@@ -280,6 +288,8 @@ fn mount_and_serve(
     } = mount::mount(&options.dir, &as_mounted)?;
     let session_options = Options {
         threads: options.threads,
+        transport: options.transport,
+        root: Some(mount_point.clone()),
         auto_inval: options.keeping.compares_times(),
         // Without being told of closes nobody knows when locks end.
         locks: !options.silent_opens,

@@ -80,6 +80,12 @@ impl Front for Notices {
             link.run(id, jobs);
         }
     }
+
+    fn settle(&self) {
+        if let Some(link) = self.link.get() {
+            link.notifier.settle();
+        }
+    }
 }
 
 impl Link {

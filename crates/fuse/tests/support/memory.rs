@@ -1,7 +1,7 @@
 //! The handler behind `Mount`. One directory of regular files, node ids never used again. Names
 //! with a meaning: creating `held…` waits until `release_held`, as does the question for attributes
 //! after `hold_attributes`; looking up `panic` panics, `forgotten` drops the reply, `deadlock`
-//! notifies on the serving thread.
+//! notifies on the serving thread, `stall` keeps it until `unstall`.
 
 use super::PATIENCE;
 use std::collections::BTreeMap;
@@ -22,6 +22,10 @@ struct State {
     held: Vec<(Reply, Held)>,
     /// The next question for this one's attributes is held back.
     holding: Option<u64>,
+    /// All questions for attributes of files are.
+    holding_all: bool,
+    /// The serving thread is kept by a look-up.
+    stalled: bool,
     /// Largest READ and WRITE seen.
     largest: (u32, usize),
     refused_on_serving_thread: bool,
@@ -112,6 +116,40 @@ impl Memory {
         self.state.lock().unwrap().held.len()
     }
 
+    /// From now on all questions for attributes of files are held back, or none.
+    pub fn hold_all_attributes(&self, hold: bool) {
+        self.state.lock().unwrap().holding_all = hold;
+    }
+
+    /// Waits until a look-up keeps the serving thread.
+    pub fn await_stalled(&self) {
+        let state = self.state.lock().unwrap();
+        let going = |state: &mut State| !state.stalled;
+        let waited = self.holds.wait_timeout_while(state, PATIENCE, going);
+        assert!(!waited.unwrap().1.timed_out(), "nothing stalls");
+    }
+
+    /// Lets the serving thread go.
+    pub fn unstall(&self) {
+        self.state.lock().unwrap().stalled = false;
+        self.holds.notify_all();
+    }
+
+    fn stall(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.stalled = true;
+        self.holds.notify_all();
+        let stalled = |state: &mut State| state.stalled;
+        drop(self.holds.wait_timeout_while(state, PATIENCE, stalled));
+    }
+
+    /// Is this there, with this content?
+    pub fn holds(&self, name: &str, content: &[u8]) -> bool {
+        let state = self.state.lock().unwrap();
+        let node = state.names.get(name.as_bytes());
+        node.is_some_and(|node| state.files[node].1 == content)
+    }
+
     /// Waits until a request is held back.
     pub fn await_held(&self) {
         let state = self.state.lock().unwrap();
@@ -157,6 +195,10 @@ impl Memory {
                 self.state.lock().unwrap().refused_on_serving_thread = refused;
                 reply.error(Errno::NOENT);
             }
+            b"stall" => {
+                self.stall();
+                reply.error(Errno::NOENT);
+            }
             _ => {
                 let entry = self.state.lock().unwrap().entry(name);
                 reply.entry(&entry);
@@ -171,7 +213,8 @@ impl Memory {
             return;
         };
         let attr = AttrOut::new(attr, FOREVER);
-        if state.holding.take_if(|held| *held == node).is_some() {
+        let all = state.holding_all && node != abi::ROOT_ID;
+        if all || state.holding.take_if(|held| *held == node).is_some() {
             state.held.push((reply, Held::Attr(attr)));
             self.holds.notify_all();
         } else {

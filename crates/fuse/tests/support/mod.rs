@@ -3,12 +3,15 @@
 #![allow(dead_code, unreachable_pub)]
 
 mod memory;
+pub mod switch;
 
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ariel_fuse::{MountOptions, Options, Session, mount};
+use ariel_fuse::{MountOptions, Options, Session, Transport, mount};
 
 pub use memory::Memory;
 
@@ -18,10 +21,26 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// False, said loudly, where no mount can be made; a failure under CI.
 pub fn can_mount() -> bool {
     if mount::can_mount() {
-        return true;
+        return can_use_transport();
     }
     println!("SKIPPED: a real mount needs root and /dev/fuse");
     assert!(std::env::var_os("CI").is_none(), "CI must be able to mount");
+    false
+}
+
+/// Whether the kernel knows the way that requests are to come.
+fn can_use_transport() -> bool {
+    if crate::TRANSPORT != Transport::Uring {
+        return true;
+    }
+    let Err(missing) = switch::hold(true) else {
+        return true;
+    };
+    println!("SKIPPED: {missing}");
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "CI must be able to: {missing}"
+    );
     false
 }
 
@@ -56,11 +75,15 @@ impl Mount {
 
     pub fn with(threads: usize, options: &MountOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        // Needed until it is agreed.
+        let _switch = (crate::TRANSPORT == Transport::Uring).then(|| switch::hold(true).unwrap());
         let mounted = mount::mount(dir.path(), options).unwrap();
         let session = Session::new(
             mounted.fd,
             Options {
                 threads,
+                transport: crate::TRANSPORT,
+                root: Some(mounted.mount_point.clone()),
                 ..Options::default()
             },
         )
@@ -102,4 +125,29 @@ impl Drop for Mount {
             assert!(!is_mounted(&self.path));
         }
     }
+}
+
+/// A large file is made, read, cut and removed.
+pub fn ordinary_operations(mount: &Mount) {
+    let path = mount.at("file");
+    let content: Vec<u8> = (0..3_000_000u32).map(|i| (i / 7) as u8).collect();
+    fs::File::create_new(&path)
+        .unwrap()
+        .write_all(&content)
+        .unwrap();
+    assert_eq!(mount.memory.content("file"), content);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 3_000_000);
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(2_000_001)
+        .unwrap();
+    assert_eq!(fs::read(&path).unwrap(), content[..2_000_001]);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(
+        fs::metadata(&path).unwrap_err().kind(),
+        io::ErrorKind::NotFound
+    );
+    assert_eq!(fs::read_dir(&mount.path).unwrap().count(), 0);
 }

@@ -9,6 +9,8 @@ pub mod process;
 pub mod record;
 pub mod scratch;
 pub mod status;
+#[path = "../../../../fuse/tests/support/switch.rs"]
+pub mod switch;
 pub mod watchdog;
 
 pub use cell::{Cell, Pair};
@@ -62,6 +64,23 @@ pub fn can_mount(test: &str) -> bool {
         return false;
     }
     true
+}
+
+/// How the kernel's requests are to come to all mounts, if it is said.
+pub fn transport() -> Option<String> {
+    let said = std::env::var("ARIEL_IT_TRANSPORT").ok();
+    said.filter(|said| !said.is_empty())
+}
+
+/// Can requests come over io_uring here? Says what is missing.
+pub fn has_uring(test: &str) -> bool {
+    match switch::hold(true) {
+        Ok(_) => true,
+        Err(missing) => {
+            skipped(test, &missing);
+            false
+        }
+    }
 }
 
 /// For tests of the program itself: false, said loudly, when only the judge is being checked.

@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
-use super::{local, scratch};
+use super::{local, scratch, switch, transport};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -50,6 +50,14 @@ impl Mount {
         let log = cell.scratch().join(&format!("{name}.log"));
         let mut words = vec!["mount", cell.addr(), point.to_str().unwrap(), "-f"];
         words.extend(args);
+        let said = transport();
+        if let Some(transport) = said.as_ref().filter(|_| !args.contains(&"--transport")) {
+            words.extend(["--transport", transport]);
+        }
+        // Needed until it is agreed.
+        let _switch = words
+            .contains(&"uring")
+            .then(|| switch::hold(true).unwrap());
         let mut command = ariel(&words);
         let stderr = File::options()
             .create(true)

@@ -1,0 +1,144 @@
+//! Requests come from /dev/fuse or over io_uring: mounts are exact both ways, also side by side,
+//! and say which it is.
+
+use crate::harness::cell::CellOptions;
+use crate::harness::process::shell_ok;
+use crate::harness::status::status;
+use crate::harness::{Cell, Mount, Pair, ariel, has_uring, real_system, run, switch, text};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+const WAYS: [&str; 2] = ["dev", "uring"];
+
+/// What one program does, the other sees at once: through names, new descriptors and old ones.
+fn see_each_other(writer: &Path, reader: &Path) {
+    let (at, seen) = (writer.join("file"), reader.join("file"));
+    assert!(!seen.exists());
+    fs::write(&at, b"first").unwrap();
+    let mut held = File::open(&seen).unwrap();
+    let mut bytes = String::new();
+    held.read_to_string(&mut bytes).unwrap();
+    assert_eq!(bytes, "first");
+    let mut appending = File::options().append(true).open(&at).unwrap();
+    for round in 0..200u64 {
+        appending.write_all(b"x").unwrap();
+        assert_eq!(fs::metadata(&seen).unwrap().size(), 6 + round);
+        let mut byte = [0];
+        assert_eq!(held.read_at(&mut byte, 5 + round).unwrap(), 1);
+        assert_eq!(byte, *b"x");
+    }
+    let large: Vec<u8> = (0..5_000_000u32).map(|n| (n / 11) as u8).collect();
+    fs::write(&at, &large).unwrap();
+    assert!(fs::read(&seen).unwrap() == large, "other bytes were read");
+    fs::rename(&at, writer.join("renamed")).unwrap();
+    assert!(!seen.exists() && reader.join("renamed").exists());
+    fs::remove_file(writer.join("renamed")).unwrap();
+    assert_eq!(fs::read_dir(reader).unwrap().count(), 0);
+}
+
+/// Many programs at once in both mounts.
+fn work_at_once(a: &Path, b: &Path) {
+    std::thread::scope(|scope| {
+        for (number, dir) in [a, b, a, b, a, b].into_iter().enumerate() {
+            scope.spawn(move || {
+                for round in 0..40 {
+                    let path = dir.join(format!("{number}-{round}"));
+                    fs::write(&path, vec![number as u8; 3000 + round]).unwrap();
+                    assert_eq!(fs::read(&path).unwrap().len(), 3000 + round);
+                }
+            });
+        }
+    });
+    for dir in [a, b] {
+        assert_eq!(shell_ok(dir, "cat * | wc -c").trim(), "724680");
+    }
+}
+
+#[test]
+fn mounts_are_exact_whichever_way_requests_come() {
+    if !real_system("transport") || !has_uring("transport") {
+        return;
+    }
+    for ways in [[WAYS[1]; 2], WAYS, [WAYS[0]; 2]] {
+        let Some(cell) = Cell::start_with("transport", CellOptions::default()) else {
+            return;
+        };
+        let mounts = ways.map(|way| cell.mount_with(&["--transport", way]));
+        for (mount, way) in mounts.iter().zip(ways) {
+            assert_eq!(status(mount.path())["fuse"]["transport"], way);
+        }
+        let [a, b] = &mounts;
+        see_each_other(a.path(), b.path());
+        see_each_other(b.path(), a.path());
+        work_at_once(a.path(), b.path());
+        drop(mounts);
+        drop(cell);
+    }
+}
+
+#[test]
+fn a_mount_over_io_uring_ends_as_others_do() {
+    if !real_system("transport ends") || !has_uring("transport ends") {
+        return;
+    }
+    let args = ["--transport", "uring"];
+    let Some(pair) = Pair::start_with("transport-ends", CellOptions::default(), &args) else {
+        return;
+    };
+    let Pair { cell, a, b } = pair;
+    fs::write(a.join("synced"), b"synced").unwrap();
+    File::open(a.join("synced")).unwrap().sync_all().unwrap();
+    let held = File::create(a.join("held")).unwrap();
+    let point = a.path().to_owned();
+    a.kill9();
+    assert!(held.write_at(b"x", 0).is_err(), "a dead mount still writes");
+    drop(held);
+    assert_eq!(fs::read(b.join("synced")).unwrap(), b"synced");
+    let mut again = Mount::start_at(&cell, point, &args);
+    assert_eq!(fs::read(again.join("synced")).unwrap(), b"synced");
+    fs::write(again.join("last"), b"last").unwrap();
+    let kept = File::open(again.join("last")).unwrap();
+    again.daemon().signal(rustix::process::Signal::TERM);
+    let ended = again.daemon().wait(std::time::Duration::from_secs(30));
+    assert!(
+        ended.is_some_and(|status| status.success()),
+        "in use, it must end all the same"
+    );
+    again.forget();
+    drop(kept);
+    assert_eq!(fs::read(b.join("last")).unwrap(), b"last");
+}
+
+#[test]
+fn forced_where_the_kernel_may_not_the_cure_is_named() {
+    if !real_system("transport off") || !has_uring("transport off") {
+        return;
+    }
+    let Some(cell) = Cell::start("transport-off") else {
+        return;
+    };
+    let _off = switch::hold(false).unwrap();
+    let point = cell.scratch().dir("mount-forced");
+    let words = [
+        "mount",
+        cell.addr(),
+        point.to_str().unwrap(),
+        "--transport",
+        "uring",
+    ];
+    let output = run(&mut ariel(&words));
+    let said = text(&output);
+    assert!(
+        !output.status.success() && said.contains("echo Y >"),
+        "{said}"
+    );
+    assert!(
+        !fuse::mount::find(&point)
+            .unwrap()
+            .is_some_and(|mount| mount.is_ariel())
+    );
+    let mount = cell.mount_with(&["--transport", "auto"]);
+    assert_eq!(status(mount.path())["fuse"]["transport"], "dev");
+}
