@@ -88,8 +88,8 @@ impl Kernel {
         inode.size.set(inode.size.get().max(end));
     }
 
-    /// Drops the pages of a range; of those that are in it in part, that part becomes zeros: also of
-    /// those read since the daemon was asked, though they have newer bytes.
+    /// Drops the pages of a range; of those that are in it in part, that part becomes zeros: also
+    /// of those read since the daemon was asked, though they have newer bytes.
     async fn zero_pages(&self, inode: &Inode, (from, to): (u64, u64), asked: Time) {
         let (first, last) = (from.div_ceil(PAGE), to / PAGE);
         if first < last {
