@@ -3,12 +3,13 @@
 
 use crate::basics::{Notes, same};
 use crate::harness::process::{shell, shell_ok};
-use crate::harness::status::{bytes_moved, server_received, since};
-use crate::harness::{Cell, Pair, Random, Scratch, eventually, has_program, local};
+use crate::harness::status::{bytes_moved, server_received, since, status};
+use crate::harness::{Cell, Pair, Random, Scratch, eventually, has_program, local, real_system};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::fs::{fallocate, linkat, open, seek};
+use rustix::io::{ReadWriteFlags, pwritev2};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IoSlice, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -238,9 +239,10 @@ fn a_copy_moves_no_bytes_over_the_network() {
     file.sync_all().unwrap();
     drop(file);
     let addr = pair.cell.addr();
-    let before = (!local()).then(|| (server_received(addr), bytes_moved(addr)));
+    let logged = |addr: &str| status(addr)["store"]["log_bytes"].as_u64().unwrap();
+    let before = (!local()).then(|| (server_received(addr), bytes_moved(addr), logged(addr)));
     shell_ok(pair.b.path(), "cp --reflink=auto from to");
-    if let Some((before, bytes)) = before {
+    if let Some((before, bytes, log)) = before {
         let asked = since(&before, &server_received(addr));
         let moved = ["Read", "Write"].map(|kind| asked.get(kind));
         assert!(
@@ -249,6 +251,8 @@ fn a_copy_moves_no_bytes_over_the_network() {
         );
         let bytes = bytes_moved(addr) - bytes;
         assert!(bytes < 100_000, "{bytes} bytes for {asked:?}");
+        let logged = logged(addr) - log;
+        assert!(logged < 1_000_000, "the copy has {logged} bytes of its own");
     }
     for (side, name) in [(&pair.a, "to"), (&pair.b, "to"), (&pair.b, "from")] {
         let copied = fs::read(side.join(name)).unwrap();
@@ -262,6 +266,47 @@ fn a_copy_moves_no_bytes_over_the_network() {
         &fs::read(pair.b.join("from")).unwrap()[4096..4103],
         b"changed"
     );
+}
+
+#[test]
+fn a_write_for_stable_storage_is_there_when_it_is_answered() {
+    if !real_system("dsync") {
+        return;
+    }
+    let Some(pair) = Pair::start("dsync") else {
+        return;
+    };
+    let addr = pair.cell.addr();
+    let stable = || {
+        let store = &status(addr)["store"];
+        let of = |key: &str| store[key].as_u64().unwrap();
+        (of("syncs"), of("records") == of("stable_records"))
+    };
+    let all = ReadWriteFlags::empty();
+    let plain = OFlags::empty();
+    for round in 0..3 {
+        for (how, flags, each, syncs) in [
+            ("as usual", plain, all, false),
+            ("O_DSYNC", OFlags::DSYNC, all, true),
+            ("O_SYNC", OFlags::SYNC, all, true),
+            ("appended", OFlags::DSYNC | OFlags::APPEND, all, true),
+            ("RWF_DSYNC", plain, ReadWriteFlags::DSYNC, true),
+        ] {
+            // In the last round somebody else has the file open: it is written at the server.
+            let path = pair.a.join(&format!("{how} {round}"));
+            let flags = OFlags::CREATE | OFlags::RDWR | flags;
+            let file = open(path, flags, Mode::from_raw_mode(0o600)).unwrap();
+            let other = (round == 2).then(|| File::open(pair.b.join(&format!("{how} {round}"))));
+            rustix::fs::fsync(&file).unwrap();
+            let before = stable();
+            let data = [IoSlice::new(b"to stay")];
+            assert_eq!(pwritev2(&file, &data, 0, each), Ok(7), "{how}");
+            let after = stable();
+            assert_eq!(after.0 > before.0, syncs, "{how}: {before:?}, {after:?}");
+            assert!(!syncs || after.1, "{how}: not all is stable");
+            drop(other);
+        }
+    }
 }
 
 /// Starts a program that was written a moment ago. Whatever other tests fork at that moment has the

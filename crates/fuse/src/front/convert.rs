@@ -253,6 +253,13 @@ pub(super) fn how(write: &Write<'_>, silent_opens: bool) -> How {
     }
 }
 
+/// Is a write to be on stable storage when it is answered (O_DSYNC, O_SYNC, RWF_DSYNC)? The kernel
+/// asks for that by itself behind a write from the page cache, and leaves it to us with any other.
+pub(super) fn is_stable(write: &Write<'_>, silent_opens: bool) -> bool {
+    let paged = how(write, silent_opens) == How::Paged;
+    !paged && write.flags & OFlags::DSYNC.bits() != 0
+}
+
 /// May the bytes of a read end up in the page cache? Those reads are of whole pages; a direct
 /// one that happens to be is treated alike.
 pub(super) fn fills_pages(offset: u64, size: u32, silent_opens: bool) -> bool {

@@ -20,6 +20,8 @@ struct Writing {
     fid: Fid,
     offset: u64,
     how: How,
+    /// It is answered when it is on stable storage.
+    stable: bool,
     data: Vec<u8>,
     reply: Reply,
 }
@@ -126,13 +128,14 @@ impl Tree {
             fid: self.fid(header.nodeid),
             offset: write.offset,
             how: convert::how(write, self.silent_opens),
+            stable: convert::is_stable(write, self.silent_opens),
             data: write.data.to_vec(),
             reply,
         };
         let tree = Arc::clone(self);
         let (fid, kill) = (writing.fid, write.kill_suidgid);
         match (kill, writing.how) {
-            (false, _) => self.write_bytes(writing, || ()),
+            (false, _) => tree.write_bytes(writing, || ()),
             (true, How::Paged) => self.write_bytes(writing, move || {
                 tree.kill_set_id(fid, move |result| {
                     if let Err(answer) = result {
@@ -149,12 +152,13 @@ impl Tree {
         }
     }
 
-    fn write_bytes(&self, writing: Writing, then: impl FnOnce() + Send + 'static) {
+    fn write_bytes(self: &Arc<Self>, writing: Writing, then: impl FnOnce() + Send + 'static) {
         let Writing {
             asker,
             fid,
             offset,
             how,
+            stable,
             data,
             reply,
         } = writing;
@@ -164,7 +168,9 @@ impl Tree {
             len: data.len() as u32,
             how,
         };
+        let tree = Arc::clone(self);
         let done = move |completion: Completion| match completion.done {
+            Done::Written { len } if stable => tree.sync_written(fid, len, reply),
             Done::Written { len } => {
                 reply.written(len);
                 then();
@@ -172,6 +178,21 @@ impl Tree {
             other => refuse_done(reply, &other),
         };
         self.client.call(asker, call, data, Box::new(done));
+    }
+
+    /// The kernel still holds the file's lock. What asks is not the program: that has not been
+    /// answered.
+    fn sync_written(&self, fid: Fid, len: u32, reply: Reply) {
+        self.call(
+            convert::ROOT,
+            Call::Sync { fid },
+            move |completion| match completion.done {
+                Done::Nothing => {
+                    reply.written(len);
+                }
+                other => refuse_done(reply, &other),
+            },
+        );
     }
 
     /// Takes the set-id bits from a file that has any.
