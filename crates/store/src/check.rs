@@ -3,6 +3,8 @@
 //!
 //! Nothing is changed. What is damaged is reported and passed over.
 
+mod compare;
+
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::key::{self, Parts};
@@ -10,7 +12,8 @@ use crate::reading::read_extent;
 use crate::report::{Damage, Report};
 use crate::state::Core;
 use crate::store::Store;
-use crate::value::{self, Extent, Named, Object, Placed};
+use crate::value::{self, Borrower, Extent, Named, Object, Placed};
+use compare::{compare, compare_dir};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use wire::{Fid, Kind};
@@ -42,6 +45,9 @@ struct Seen {
     homes_found: bool,
 }
 
+/// Files that have bytes of a segment by copies, and in which part of them.
+type Borrowers = HashMap<(u32, u64), Range<u64>>;
+
 struct Walk<'a> {
     store: &'a Store,
     core: &'a Core,
@@ -49,6 +55,7 @@ struct Walk<'a> {
     volume: u32,
     seen: HashMap<u64, Seen>,
     live: BTreeMap<u32, u64>,
+    borrowers: Borrowers,
     /// Not everything could be read.
     partial: bool,
     report: Report,
@@ -68,6 +75,7 @@ impl Store {
             volume: self.core.index.counters.volume,
             seen: HashMap::new(),
             live: BTreeMap::new(),
+            borrowers: Borrowers::new(),
             partial: false,
             report: Report::default(),
         };
@@ -168,6 +176,9 @@ impl Walk<'_> {
             return self.entry_damage(parts, "its checksum is wrong");
         };
         if parts.volume == 0 {
+            if parts.kind == key::SHARED && self.borrower(parts, &value).is_none() {
+                self.entry_damage(parts, "it cannot be decoded");
+            }
             return;
         }
         let sound = match parts.kind {
@@ -181,6 +192,15 @@ impl Walk<'_> {
         if sound.is_none() {
             self.entry_damage(parts, "it cannot be decoded");
         }
+    }
+
+    fn borrower(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
+        let borrower: Borrower = value::decode(value)?;
+        let (segment, vnode) = (u32::try_from(parts.vnode).ok()?, parts.number()?);
+        let range = borrower.from..borrower.to;
+        (borrower.fid.vnode == vnode).then_some(())?;
+        self.borrowers.insert((segment, vnode), range);
+        Some(())
     }
 
     fn seen(&mut self, vnode: u64) -> &mut Seen {
@@ -267,7 +287,7 @@ impl Walk<'_> {
             self.object_damage(parts.vnode, "two of its extents overlap");
         }
         *self.live.entry(extent.segment).or_default() += u64::from(extent.stored);
-        if let Some(what) = self.extent_damage(parts.vnode, &extent) {
+        if let Some(what) = self.extent_damage(parts.vnode, (begin, end), &extent) {
             let file = self.core.describe(self.fid(parts.vnode));
             self.damage(Damage::Bytes {
                 file,
@@ -279,13 +299,21 @@ impl Walk<'_> {
         Some(())
     }
 
-    fn extent_damage(&self, vnode: u64, extent: &Extent) -> Option<String> {
+    fn extent_damage(
+        &self,
+        vnode: u64,
+        (begin, end): (u64, u64),
+        extent: &Extent,
+    ) -> Option<String> {
         let span =
             u64::from(extent.position)..u64::from(extent.position) + u64::from(extent.stored);
         if let Some(places) = self.places.and_then(|places| places.get(&extent.segment)) {
             let at = places.partition_point(|(place, _)| place.end < span.end);
             let inside = places.get(at).is_some_and(|(place, fid)| {
-                place.start <= span.start && span.end <= place.end && fid.vnode == vnode
+                let borrowed = self.borrowers.get(&(extent.segment, vnode));
+                let borrows = |range: &Range<u64>| range.start <= begin && end <= range.end;
+                let known = fid.vnode == vnode || borrowed.is_some_and(borrows);
+                place.start <= span.start && span.end <= place.end && known
             });
             if !inside {
                 return Some("no record of the file lies there in the log".to_owned());
@@ -402,90 +430,4 @@ impl Walk<'_> {
             self.object_damage(top, "its number was never given");
         }
     }
-}
-
-fn compare(object: &Object, seen: &Seen, wrong: &mut Vec<&str>) {
-    let attr = &object.attr;
-    let target = match attr.kind {
-        Kind::Symlink => Some(attr.size),
-        _ => None,
-    };
-    let used = if attr.kind == Kind::Symlink {
-        attr.size
-    } else {
-        seen.used
-    };
-    let rules = [
-        (
-            object.extents == seen.extents,
-            "its extents are not all there",
-        ),
-        (seen.end <= attr.size, "an extent lies beyond its end"),
-        (
-            u64::from(object.inline) == seen.inline.unwrap_or(0),
-            "its first bytes in the index have another length",
-        ),
-        (
-            u64::from(object.inline) <= attr.size,
-            "its bytes in the index go beyond its end",
-        ),
-        (
-            object.xattrs == seen.xattrs,
-            "its extended attributes are not all there",
-        ),
-        (object.acl == seen.acl, "it does not know its access list"),
-        (seen.target == target, "its target is not there"),
-        (
-            attr.used_bytes == used,
-            "it occupies other bytes than it says",
-        ),
-        (
-            (attr.nlink == 0) == seen.orphan,
-            "it is not listed as an object without a name, or wrongly so",
-        ),
-    ];
-    wrong.extend(
-        rules
-            .iter()
-            .filter(|(right, _)| !right)
-            .map(|(_, what)| *what),
-    );
-}
-
-fn compare_dir(object: &Object, seen: &Seen, root: bool, wrong: &mut Vec<&str>) {
-    let attr = &object.attr;
-    let named = attr.nlink > 0;
-    let names = u32::from(named && !root);
-    let rules = [
-        (
-            object.entries == seen.entries,
-            "its entries are not all there",
-        ),
-        (
-            seen.entries == seen.positions,
-            "its two lists of entries differ",
-        ),
-        (
-            attr.size == seen.entry_bytes,
-            "its size is not that of its entries",
-        ),
-        (
-            !named || attr.nlink == 2 + seen.subdirs,
-            "it has another number of directories than it says",
-        ),
-        (
-            seen.names == names,
-            "it has another number of names than one",
-        ),
-        (
-            names == 0 || (object.parent, object.home) == seen.home,
-            "it does not know its parent",
-        ),
-    ];
-    wrong.extend(
-        rules
-            .iter()
-            .filter(|(right, _)| !right)
-            .map(|(_, what)| *what),
-    );
 }

@@ -160,6 +160,9 @@ impl Store {
             .filter(is_dead)
             .collect();
         let core = &mut self.core;
+        for segment in &checkpoints.dead {
+            core.index.forget_borrowers(*segment);
+        }
         core.index.counters.segment = end.segment;
         core.index.counters.offset = end.offset;
         core.index.counters.sequence = self.log.sequence();

@@ -8,6 +8,7 @@
 
 use crate::apply::extents_of;
 use crate::error::StoreError;
+use crate::key;
 use crate::log::{Place, Use, segment_name};
 use crate::reading::read_extent;
 use crate::record::{
@@ -15,15 +16,49 @@ use crate::record::{
 };
 use crate::store::Store;
 use crate::txn::Context;
-use crate::value::{self, Extent};
+use crate::value::{self, Borrower, Extent};
 use std::collections::BTreeSet;
 use wire::{Caller, Fid, Kind, Op, Refusal, WriteMode};
+
+/// Where the cleaner stands: first it goes through the records of a segment, then through those who
+/// have bytes of it by copies.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// At this record.
+    Records(Place),
+    /// At the part from this offset on of the borrower of this number, or of the next one.
+    Borrowers {
+        segment: u32,
+        vnode: u64,
+        offset: u64,
+    },
+}
+
+/// How much of a borrower is looked at in one portion.
+const PORTION_BYTES: u64 = 1 << 20;
+
+impl Stage {
+    fn borrowers(segment: u32) -> Self {
+        Self::Borrowers {
+            segment,
+            vnode: 0,
+            offset: 0,
+        }
+    }
+
+    fn segment(self) -> u32 {
+        match self {
+            Self::Records(at) => at.segment,
+            Self::Borrowers { segment, .. } => segment,
+        }
+    }
+}
 
 /// The state of the cleaner.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaner {
     /// Where it goes on.
-    at: Option<Place>,
+    at: Option<Stage>,
     /// There may be a segment worth cleaning.
     looking: bool,
     /// Segments that it could not clean: something in them is damaged.
@@ -40,7 +75,7 @@ impl Cleaner {
     /// A segment was removed.
     pub(crate) fn forget(&mut self, segment: u32) {
         self.given_up.remove(&segment);
-        if self.at.is_some_and(|at| at.segment == segment) {
+        if self.at.is_some_and(|at| at.segment() == segment) {
             self.at = None;
         }
     }
@@ -67,11 +102,12 @@ impl Store {
     /// Cleans about this many bytes, if a segment is worth it.
     pub(crate) fn clean(&mut self, mut budget: u64) {
         while budget > 0 && (self.cleaner.looking || self.cleaner.at.is_some()) {
-            let Some(at) = self.cleaner.at.or_else(|| self.next_to_clean()) else {
+            let next = || self.next_to_clean().map(Stage::Records);
+            let Some(at) = self.cleaner.at.or_else(next) else {
                 self.cleaner.looking = false;
                 return;
             };
-            match self.clean_record(at) {
+            match self.clean_at(at) {
                 Ok(Some((next, moved))) => {
                     self.cleaner.at = Some(next);
                     self.cleaner.moved_bytes += moved;
@@ -81,13 +117,13 @@ impl Store {
                 Ok(None) => {
                     self.cleaner.at = None;
                     // What could be moved was. If something is left, it cannot be.
-                    self.cleaner.given_up.insert(at.segment);
+                    self.cleaner.given_up.insert(at.segment());
                 }
                 Err(StoreError::Damaged(text)) => {
-                    let name = segment_name(at.segment);
+                    let name = segment_name(at.segment());
                     tracing::warn!("the segment {name} cannot be cleaned: {text}");
                     self.cleaner.at = None;
-                    self.cleaner.given_up.insert(at.segment);
+                    self.cleaner.given_up.insert(at.segment());
                 }
                 Err(error) => {
                     tracing::warn!("cleaning stopped until the next checkpoint: {error}");
@@ -112,6 +148,59 @@ impl Store {
             segment,
             offset: SEGMENT_HEADER_BYTES as u64,
         })
+    }
+
+    /// Does a portion. Returns what follows, and how many bytes were moved; `None`: all is done.
+    fn clean_at(&mut self, at: Stage) -> Result<Option<(Stage, u64)>, StoreError> {
+        match at {
+            Stage::Records(place) => {
+                let segment = place.segment;
+                let next = match self.clean_record(place)? {
+                    Some((next, moved)) => (Stage::Records(next), moved),
+                    None => (Stage::borrowers(segment), 0),
+                };
+                Ok(Some(next))
+            }
+            Stage::Borrowers {
+                segment,
+                vnode,
+                offset,
+            } => self.clean_borrower(segment, (vnode, offset)),
+        }
+    }
+
+    /// Moves what a file has of a segment by copies: a part of it, so that nobody waits for long.
+    fn clean_borrower(
+        &mut self,
+        segment: u32,
+        (vnode, offset): (u64, u64),
+    ) -> Result<Option<(Stage, u64)>, StoreError> {
+        let (from, to) = key::shared_from(segment, vnode);
+        let noted = self.core.index.scan(&from, &to, 1)?;
+        let Some((_, value)) = noted.first() else {
+            return Ok(None);
+        };
+        let bad = || StoreError::Damaged("the note of a file with bytes of it".to_owned());
+        let borrower: Borrower = value::decode(value).ok_or_else(bad)?;
+        let same = borrower.fid.vnode == vnode;
+        let begin = borrower.from.max(if same { offset } else { 0 });
+        let end = borrower.to.min(begin.saturating_add(PORTION_BYTES));
+        let mut moved = 0;
+        for (begin, extent) in self.extents_in_use(borrower.fid, (begin, end))? {
+            if extent.segment == segment {
+                moved += self.move_extent(borrower.fid, begin, &extent)?;
+            }
+        }
+        let (vnode, offset) = match end < borrower.to {
+            true => (borrower.fid.vnode, end),
+            false => (borrower.fid.vnode + 1, 0),
+        };
+        let next = Stage::Borrowers {
+            segment,
+            vnode,
+            offset,
+        };
+        Ok(Some((next, moved)))
     }
 
     /// Moves what is in use of one record. Returns the place of the next one, and how many bytes

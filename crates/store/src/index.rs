@@ -279,6 +279,16 @@ impl Index {
         self.live.insert(segment, live);
     }
 
+    /// Nobody has bytes of this segment any more. A note that cannot be read stays, and says
+    /// nothing of any other segment: numbers are not given twice.
+    pub(crate) fn forget_borrowers(&mut self, segment: u32) {
+        let (from, to) = key::shared_from(segment, 0);
+        let noted = self.scan_all(&from, &to, usize::MAX).unwrap_or_default();
+        for (key, _) in noted {
+            self.put(key, None);
+        }
+    }
+
     /// Puts the numbers that are kept beside the layers into them, for a checkpoint.
     pub(crate) fn put_numbers(&mut self) {
         for segment in std::mem::take(&mut self.touched) {

@@ -38,6 +38,10 @@ pub(crate) const ANSWER: u8 = 18;
 /// Bytes in use of a segment (the vnode is its number).
 pub(crate) const SEGMENT: u8 = 19;
 
+/// A file that has bytes of a segment by copies (the vnode is the segment's number, the detail the
+/// file's vnode).
+pub(crate) const SHARED: u8 = 20;
+
 /// Bytes before the detail.
 pub(crate) const HEAD_BYTES: usize = 13;
 /// Bytes after it.
@@ -109,6 +113,18 @@ pub(crate) fn answer(session: SessionId, request: RequestId) -> Key {
 
 pub(crate) fn segment(segment: u32) -> Key {
     key(0, u64::from(segment), SEGMENT, &[])
+}
+
+pub(crate) fn shared(segment: u32, vnode: u64) -> Key {
+    key(0, u64::from(segment), SHARED, &vnode.to_be_bytes())
+}
+
+/// The keys of the borrowers of a segment from this vnode on.
+pub(crate) fn shared_from(segment: u32, vnode: u64) -> (Key, Key) {
+    (
+        bound(0, u64::from(segment), SHARED, &vnode.to_be_bytes()),
+        bound(0, u64::from(segment), SHARED + 1, &[]),
+    )
 }
 
 /// The keys of one kind of one object whose detail is at least this.

@@ -15,6 +15,11 @@ pub struct Options {
     pub checkpoint_ms: u64,
     /// Files up to this size lie in the index.
     pub inline_bytes: u32,
+    /// A copy shares bytes with what it is a copy of if there are at least so many.
+    pub share_bytes: u32,
+    /// ...and if they lie behind this offset: more than the bytes of any file that lie in the
+    /// index, with whatever options the partition was and will be opened.
+    pub share_from: u32,
     /// Memory for the pages of the index.
     pub index_cache_bytes: usize,
     /// For a new partition: a random number. It is part of the log's checksums, so that nobody can
@@ -94,6 +99,8 @@ impl Default for Options {
             checkpoint_bytes: 8 << 20,
             checkpoint_ms: 5_000,
             inline_bytes: 1024,
+            share_bytes: 16 << 10,
+            share_from: 8 << 10,
             index_cache_bytes: 256 << 20,
             identity: 0,
             volume: 1,

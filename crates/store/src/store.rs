@@ -20,7 +20,8 @@ use crate::sync::Syncer;
 use crate::txn::{Context, trouble};
 use crate::value;
 use wire::{
-    Attr, Caller, Fid, Filesystem, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
+    Attr, Caller, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId,
+    Time,
 };
 
 /// An operation to be applied.
@@ -124,16 +125,45 @@ impl Store {
         }
     }
 
-    /// A copy is a write of bytes that are here already. They are in its record like those of any
-    /// write, so that it can be replayed whatever has become of where they came from.
+    /// The bytes of a copy that go into its record, like those of a write; others it shares with
+    /// what it is a copy of.
     fn copy(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
         let Op::Copy { from, at, len, .. } = *apply.op else {
             return Err(Refusal::Invalid);
         };
+        // What is wrong with the operation is told below, in the usual order.
+        let len = self.unshared(apply.op).unwrap_or(len);
         let mut data = Vec::new();
         reading::read((&self.core, &self.log), from, (at, len), &mut data)?;
         let data = &data;
         self.change(&Apply { data, ..*apply })
+    }
+
+    /// How many bytes of a copy go into its record; `None`: all.
+    fn unshared(&self, op: &Op) -> Option<u32> {
+        let Op::Copy {
+            from,
+            at,
+            to,
+            offset,
+            len,
+        } = *op
+        else {
+            return None;
+        };
+        let file = |fid: Fid| {
+            let object = self.core.object(fid).ok();
+            object.filter(|object| object.attr.kind == Kind::File)
+        };
+        let (source, target) = (file(from)?, file(to)?);
+        let end = source.attr.size.min(at.saturating_add(u64::from(len)));
+        let inline = u64::from(self.options.share_from.max(self.core.inline_bytes));
+        let begin = inline.max(at);
+        let until = offset.saturating_add(end.saturating_sub(at));
+        let small = until.max(target.attr.size) <= u64::from(self.core.inline_bytes);
+        let enough = end.saturating_sub(begin) >= u64::from(self.options.share_bytes.max(1));
+        let shares = enough && !(small && target.extents == 0);
+        shares.then_some((begin - at) as u32)
     }
 
     /// Room for what is to be written later is not kept, but there must be some.

@@ -8,7 +8,7 @@ use crate::index::{Changes, Index};
 use crate::key::{self, Key};
 use crate::log::Place;
 use crate::permission::{self, Want};
-use crate::value::{self, Extent, Named, Object, Placed};
+use crate::value::{self, Borrower, Extent, Named, Object, Placed};
 use wire::{Attr, Caller, Fid, Kind, Name, Refusal, Time};
 
 /// Most names of an object.
@@ -197,6 +197,31 @@ impl<'a> Txn<'a> {
         self.changes.bytes_more += len as i64;
         *self.changes.live.entry(extent.segment).or_default() += i64::from(extent.stored);
         self.put(key::extent(fid, start + len), extent.encode());
+    }
+
+    /// Notes that a file has an extent in a segment whose record is not of it.
+    pub(crate) fn note_borrower(
+        &mut self,
+        segment: u32,
+        fid: Fid,
+        start: u64,
+        len: u64,
+    ) -> Result<(), Refusal> {
+        let key = key::shared(segment, fid.vnode);
+        let noted = match self.changes.puts.get(&key) {
+            Some(own) => own.clone(),
+            None => self.get(&key)?,
+        };
+        let noted: Option<Borrower> = noted.and_then(|bytes| value::decode(&bytes));
+        let mut borrower = noted.unwrap_or(Borrower {
+            fid,
+            from: start,
+            to: start + len,
+        });
+        borrower.from = borrower.from.min(start);
+        borrower.to = borrower.to.max(start + len);
+        self.put(key, value::encode(&borrower));
+        Ok(())
     }
 
     /// Removes an extent of a file.

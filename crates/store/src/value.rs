@@ -48,6 +48,15 @@ pub(crate) struct Placed {
     pub(crate) kind: Kind,
 }
 
+/// Who has extents in a segment by copies, and in which part of him all of them are. Some of them
+/// may be gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Borrower {
+    pub(crate) fid: Fid,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
 /// Numbers of the whole partition, and up to where of the log the index has it all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counters {

@@ -73,6 +73,8 @@ impl Stored {
             checkpoint_bytes: rng.between(1, most) << 10,
             checkpoint_ms: rng.between(0, 200),
             inline_bytes: *rng.pick(&[0, 512, 1024, 8192]),
+            share_bytes: 1,
+            share_from: 1024,
             mutant,
             ..Options::default()
         };

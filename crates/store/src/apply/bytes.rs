@@ -182,8 +182,7 @@ pub(super) fn write(txn: &mut Txn<'_>, fid: Fid, offset: u64, mode: WriteMode) -
 }
 
 /// Makes the bytes of the operation, which were read from another place, those of a file.
-pub(super) fn copy(txn: &mut Txn<'_>, from: Fid, fid: Fid, offset: u64) -> Applied {
-    txn.file(from)?;
+pub(super) fn put_bytes_of_record(txn: &mut Txn<'_>, fid: Fid, offset: u64) -> Applied {
     let len = txn.context.data.len() as u32;
     match write(txn, fid, offset, WriteMode::At)? {
         Outcome::Written { attr, .. } => Ok(Outcome::Copied { len, attr }),
@@ -219,7 +218,7 @@ fn put_bytes(
 }
 
 /// The bytes of the operation, where they are in the log, as one extent from `offset` on.
-fn put_data(txn: &mut Txn<'_>, (fid, object): (Fid, &mut Object), offset: u64) {
+pub(super) fn put_data(txn: &mut Txn<'_>, (fid, object): (Fid, &mut Object), offset: u64) {
     let Place {
         segment,
         offset: at,

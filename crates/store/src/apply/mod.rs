@@ -10,6 +10,7 @@ mod entries;
 mod list;
 mod ranges;
 mod rename;
+mod share;
 mod xattrs;
 
 pub(crate) use bytes::{extents_of, move_extents};
@@ -39,9 +40,7 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::Write {
             fid, offset, mode, ..
         } => bytes::write(txn, *fid, *offset, *mode),
-        Op::Copy {
-            from, to, offset, ..
-        } => bytes::copy(txn, *from, *to, *offset),
+        Op::Copy { .. } => share::copy(txn, op),
         Op::Allocate { .. } => ranges::allocate(txn, op),
         Op::Find { fid, offset, hole } => ranges::find(txn, *fid, *offset, *hole),
         Op::ReadDir { dir, after, max } => list::read_dir(txn, *dir, *after, *max),

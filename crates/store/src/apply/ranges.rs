@@ -45,7 +45,7 @@ pub(super) fn allocate(txn: &mut Txn<'_>, op: &Op) -> Applied {
 }
 
 /// Makes `from..to`, which lies within the file, read as zeros.
-fn make_zeros(
+pub(super) fn make_zeros(
     txn: &mut Txn<'_>,
     (fid, object): (Fid, &mut Object),
     from: u64,

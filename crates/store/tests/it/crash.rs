@@ -44,6 +44,19 @@ fn history() -> Vec<(Op, Vec<u8>)> {
             ops.push((write_op(made, at, &data, WriteMode::At), data));
         }
     }
+    // One that shares, and then both go their own ways.
+    let copied = Op::Copy {
+        from: file(8),
+        at: 1_000,
+        to: file(5),
+        offset: 500,
+        len: 5_000,
+    };
+    ops.push((copied, vec![]));
+    for (of, at) in [(8, 2_000), (5, 3_500)] {
+        let data = bytes(of, 700);
+        ops.push((write_op(file(of), at, &data, WriteMode::At), data));
+    }
     let rename = |from: Fid, old: &str, to: Fid, new: &str, exchange| Op::Rename {
         from,
         name: name(old),

@@ -12,5 +12,6 @@ mod lists;
 mod model;
 mod nth;
 mod rules;
+mod shared;
 mod speed;
 mod world;

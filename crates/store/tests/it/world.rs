@@ -10,6 +10,8 @@ pub fn small() -> Options {
         segment_bytes: 32 << 10,
         checkpoint_bytes: 8 << 10,
         inline_bytes: 100,
+        share_bytes: 1,
+        share_from: 1024,
         identity: 0x5eed,
         index_cache_bytes: 4 << 20,
         ..Options::default()
