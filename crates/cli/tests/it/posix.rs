@@ -294,7 +294,7 @@ fn a_write_for_stable_storage_is_there_when_it_is_answered() {
         ] {
             // In the last round somebody else has the file open: it is written at the server.
             let path = pair.a.join(&format!("{how} {round}"));
-            let flags = OFlags::CREATE | OFlags::RDWR | flags;
+            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | flags;
             let file = open(path, flags, Mode::from_raw_mode(0o600)).unwrap();
             let other = (round == 2).then(|| File::open(pair.b.join(&format!("{how} {round}"))));
             rustix::fs::fsync(&file).unwrap();
