@@ -9,6 +9,7 @@ use super::api::Slot;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use wire::{Fid, Time};
 
 const NONE: Slot = Slot::MAX;
@@ -109,6 +110,16 @@ impl Cache {
             slot = self.entries[slot as usize].newer;
         }
         count >= wanted
+    }
+
+    /// Can all these blocks of a file be here at once? Those that are here and clean are among what
+    /// could be given up for the others.
+    pub(super) fn fits(&self, fid: Fid, blocks: Range<u64>) -> bool {
+        let stays = |block: &u64| {
+            let found = self.find(fid, *block);
+            found.is_some_and(|(_, state)| state != State::Clean)
+        };
+        self.available(blocks.filter(|block| !stays(block)).count())
     }
 
     pub(super) fn set(&mut self, slot: Slot, state: State) {

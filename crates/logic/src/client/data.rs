@@ -146,12 +146,13 @@ impl Client {
         fid: Fid,
         (from, to): Range,
     ) {
-        let missing: Vec<u64> = (from / BLOCK..to.div_ceil(BLOCK))
-            .filter(|block| self.cache.find(fid, *block).is_none())
-            .collect();
-        if !self.cache.available(missing.len()) {
+        let blocks = from / BLOCK..to.div_ceil(BLOCK);
+        if !self.cache.fits(fid, blocks.clone()) {
             return self.starve(step, ticket);
         }
+        let missing: Vec<u64> = blocks
+            .filter(|block| self.cache.find(fid, *block).is_none())
+            .collect();
         self.misses += missing.len() as u64;
         self.read_ahead_would_pay(fid, from);
         for block in from / BLOCK..to.div_ceil(BLOCK) {
@@ -313,10 +314,7 @@ impl Client {
                 return true;
             }
         }
-        let missing = blocks
-            .filter(|block| self.cache.find(fid, *block).is_none())
-            .count();
-        let lacking = missing > 0 && !self.cache.available(missing);
+        let lacking = !self.cache.fits(fid, blocks);
         if lacking {
             self.starve(step, ticket);
         }
@@ -324,10 +322,16 @@ impl Client {
     }
 
     fn copy_in(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid, (offset, end): Range) {
+        let dirty = State::Dirty(step.now);
+        // First those that are here: they are not given up for the others then.
+        for block in offset / BLOCK..end.div_ceil(BLOCK) {
+            if let Some((slot, State::Clean)) = self.cache.find(fid, block) {
+                self.cache.set(slot, dirty);
+            }
+        }
         for block in offset / BLOCK..end.div_ceil(BLOCK) {
             let start = block * BLOCK;
             let (first, last) = (offset.max(start), end.min(start + BLOCK));
-            let dirty = State::Dirty(step.now);
             let found = self.cache.find(fid, block);
             let slot = match found {
                 Some((slot, _)) => slot,
