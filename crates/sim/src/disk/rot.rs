@@ -62,6 +62,18 @@ impl Rot {
         !self.bytes.is_empty()
     }
 
+    /// Looks at the disk as it would be if nothing had rotted.
+    pub(super) fn overlook<T>(&self, disk: &MemoryDisk, look: impl FnOnce() -> T) -> T {
+        for (name, at, byte) in self.bytes.iter().rev() {
+            disk.mend(name, *at, *byte);
+        }
+        let seen = look();
+        for (name, at, _) in &self.bytes {
+            disk.rot(name, *at);
+        }
+        seen
+    }
+
     /// Everything is as it was.
     pub(super) fn mend(&mut self, disk: &MemoryDisk) {
         // Backwards: a byte may have rotted twice.
