@@ -2,7 +2,7 @@
 //!
 //! Guarantees: every move is done at its output's turn, under the client's lock, so a piece names
 //! the bytes as they are at that moment; bytes of a write are copied at most once on their way to
-//! the network, however often they are sent.
+//! the network, however often they are sent, and once on their way to their slots.
 
 use crate::arena::Arena;
 use logic::Ticket;
@@ -10,6 +10,12 @@ use logic::client::{Output, Piece};
 use net::Bulk;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// The call that is being made, and the bytes that it writes: still where the front has them.
+pub(crate) type Given<'a> = (Ticket, &'a [u8]);
+
+/// No call has this number.
+pub(crate) const NOTHING_GIVEN: Given<'static> = (0, &[]);
 
 /// A write's bytes, held until its answer.
 pub(crate) enum Data {
@@ -42,6 +48,7 @@ impl Data {
 pub(crate) struct Bytes<'a> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) data: &'a mut HashMap<Ticket, Data>,
+    pub(crate) given: Given<'a>,
     /// Those beside the message.
     pub(crate) beside: &'a mut Vec<u8>,
 }
@@ -61,7 +68,7 @@ impl Bytes<'_> {
                 at,
                 len,
             } => {
-                let data = self.data.get(&ticket).map_or(&[][..], Data::get);
+                let data = written(self.data, self.given, ticket);
                 self.arena.put(slot, at, range(data, from, len));
             }
             Output::Zero { slot, at, len } => self.arena.zero(slot, at, len),
@@ -89,6 +96,11 @@ impl Bytes<'_> {
     /// The bytes beside a message to be sent.
     pub(crate) fn bulk(&mut self, pieces: &[Piece]) -> Bulk {
         if let [Piece::Call { ticket }] = pieces {
+            let (current, bytes) = self.given;
+            if *ticket == current {
+                let kept = || Data::Shared(bytes.into());
+                return Bulk::from(self.data.entry(current).or_insert_with(kept).share());
+            }
             let data = self.data.get_mut(ticket);
             return data.map(Data::share).map_or_else(Bulk::empty, Bulk::from);
         }
@@ -101,7 +113,7 @@ impl Bytes<'_> {
             Piece::Zero { len } => bytes.resize(bytes.len() + len as usize, 0),
             Piece::Bulk { from, len } => bytes.extend_from_slice(range(self.beside, from, len)),
             Piece::Call { ticket } => {
-                bytes.extend_from_slice(self.data.get(&ticket).map_or(&[][..], Data::get));
+                bytes.extend_from_slice(written(self.data, self.given, ticket));
             }
         }
     }
@@ -109,9 +121,21 @@ impl Bytes<'_> {
     fn len(&self, piece: &Piece) -> usize {
         match *piece {
             Piece::Slot { len, .. } | Piece::Zero { len } | Piece::Bulk { len, .. } => len as usize,
-            Piece::Call { ticket } => self.data.get(&ticket).map_or(0, |data| data.get().len()),
+            Piece::Call { ticket } => written(self.data, self.given, ticket).len(),
         }
     }
+}
+
+/// The bytes of a write.
+fn written<'a>(
+    data: &'a HashMap<Ticket, Data>,
+    (current, bytes): Given<'a>,
+    ticket: Ticket,
+) -> &'a [u8] {
+    if ticket == current {
+        return bytes;
+    }
+    data.get(&ticket).map_or(&[][..], Data::get)
 }
 
 /// Does an output need the bytes beside the message?
@@ -148,6 +172,7 @@ mod tests {
         let mut bytes = Bytes {
             arena: &mut arena,
             data: &mut data,
+            given: (6, &[4, 4, 4]),
             beside: &mut beside,
         };
         let slot = Piece::Slot {
@@ -160,8 +185,11 @@ mod tests {
             slot,
             Piece::Zero { len: 1 },
             Piece::Call { ticket: 5 },
+            Piece::Call { ticket: 6 },
         ];
-        assert_eq!(bytes.gather(&pieces, true), [7, 8, 2, 3, 0, 9, 9]);
+        assert_eq!(bytes.gather(&pieces, true), [7, 8, 2, 3, 0, 9, 9, 4, 4, 4]);
+        assert_eq!(bytes.bulk(&[Piece::Call { ticket: 6 }]).len(), 3);
+        assert!(bytes.data.contains_key(&6), "it may have to be sent again");
         assert_eq!(bytes.bulk(&[Piece::Call { ticket: 5 }]).len(), 2);
         assert_eq!(
             bytes.bulk(&[Piece::Call { ticket: 5 }]).len(),
@@ -177,6 +205,7 @@ mod tests {
         let mut bytes = Bytes {
             arena: &mut arena,
             data: &mut data,
+            given: NOTHING_GIVEN,
             beside: &mut beside,
         };
         let whole = [Piece::Bulk { from: 0, len: 100 }];

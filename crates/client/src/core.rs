@@ -85,12 +85,12 @@ impl Core {
         })
     }
 
-    pub(crate) fn call(&self, asker: Asker, call: Call, data: Vec<u8>, reply: OnDone) -> Ticket {
+    pub(crate) fn call(&self, asker: Asker, call: Call, data: &[u8], reply: OnDone) -> Ticket {
         let called = self.enter(|state| {
             if state.stopped {
                 return Err(reply);
             }
-            let ticket = state.ticket(data, reply);
+            let ticket = state.ticket(reply);
             let Asker { caller, thread } = asker;
             let input = Input::Call {
                 ticket,
@@ -98,7 +98,7 @@ impl Core {
                 thread,
                 call,
             };
-            state.handle(input, Vec::new());
+            state.handle_call((ticket, data), input);
             Ok(ticket)
         });
         called.unwrap_or_else(|reply| {

@@ -145,16 +145,10 @@ impl Client {
         })
     }
 
-    /// Makes a call. `data`: the bytes of a write. `reply` is called once, on this thread or on
-    /// another, possibly before this returns.
+    /// Makes a call. `data`: the bytes of a write, which are copied once: to where they stay.
+    /// `reply` is called once, on this thread or on another, possibly before this returns.
     /// Returns the call's number.
-    pub fn call(
-        &self,
-        asker: impl Into<Asker>,
-        call: Call,
-        data: Vec<u8>,
-        reply: OnDone,
-    ) -> Ticket {
+    pub fn call(&self, asker: impl Into<Asker>, call: Call, data: &[u8], reply: OnDone) -> Ticket {
         self.core.call(asker.into(), call, data, reply)
     }
 
@@ -229,7 +223,7 @@ impl Client {
             // Nobody waits any more if the time was over.
             let _ = send.send(completion.done);
         });
-        self.call(Caller::default(), Call::Leave, Vec::new(), reply);
+        self.call(Caller::default(), Call::Leave, &[], reply);
         let mut dirty_blocks = self.figures().dirty;
         let step = timeout.min(LEAVE_STEP);
         let mut idle = Duration::ZERO;

@@ -3,10 +3,11 @@
 //! Who may change what: whoever holds the lock. An input is handled, and the bytes that its outputs
 //! move are moved, under one holding of it; what leaves is queued in the order of the outputs
 //! ([`crate::effects`]) and carried out afterwards. A call is in `replies` from the moment it was
-//! made until its answer is queued, its bytes (if it is a write) in `data` for as long.
+//! made until its answer is queued; its bytes (if it is a write that was not answered at once) in
+//! `data` for as long.
 
 use crate::arena::Arena;
-use crate::bytes::{self, Bytes, Data};
+use crate::bytes::{self, Bytes, Data, Given, NOTHING_GIVEN};
 use crate::effects::Effect;
 use crate::front::{Completion, Counters, Done, MachineOptions, OnDone};
 use logic::Ticket;
@@ -62,18 +63,29 @@ impl State {
     }
 
     /// Registers a call.
-    pub(crate) fn ticket(&mut self, data: Vec<u8>, reply: OnDone) -> Ticket {
+    pub(crate) fn ticket(&mut self, reply: OnDone) -> Ticket {
         self.last_ticket += 1;
         self.replies.insert(self.last_ticket, reply);
-        if !data.is_empty() {
-            self.data.insert(self.last_ticket, Data::Given(data));
-        }
         self.last_ticket
     }
 
+    /// Gives the machine a call. The bytes of a write are kept only if it is not answered at once.
+    pub(crate) fn handle_call(&mut self, (ticket, bytes): Given<'_>, input: Input) {
+        self.step(input, (ticket, bytes), Vec::new());
+        if !bytes.is_empty() && self.replies.contains_key(&ticket) {
+            let kept = || Data::Given(bytes.to_vec());
+            self.data.entry(ticket).or_insert_with(kept);
+        }
+    }
+
+    /// Gives the machine an input that is no call. `beside`: the bytes beside the message.
+    pub(crate) fn handle(&mut self, input: Input, beside: Vec<u8>) {
+        self.step(input, NOTHING_GIVEN, beside);
+    }
+
     /// Gives the machine one input, moves the bytes that its outputs move, and leaves in `effects`
-    /// what must leave. `beside`: the bytes beside the message.
-    pub(crate) fn handle(&mut self, input: Input, mut beside: Vec<u8>) {
+    /// what must leave.
+    fn step(&mut self, input: Input, given: Given<'_>, mut beside: Vec<u8>) {
         let mut outputs = std::mem::take(&mut self.outputs);
         // Read under the lock: the machine's time never runs backwards.
         self.machine
@@ -81,15 +93,21 @@ impl State {
         let last_beside = outputs.iter().rposition(bytes::needs_beside);
         for (index, output) in outputs.drain(..).enumerate() {
             let last = last_beside.is_none_or(|last| last <= index);
-            self.carry_out(output, &mut beside, last);
+            self.carry_out(output, given, (&mut beside, last));
         }
         self.outputs = outputs;
     }
 
-    fn carry_out(&mut self, output: Output, beside: &mut Vec<u8>, last: bool) {
+    fn carry_out(
+        &mut self,
+        output: Output,
+        given: Given<'_>,
+        (beside, last): (&mut Vec<u8>, bool),
+    ) {
         let mut bytes = Bytes {
             arena: &mut self.arena,
             data: &mut self.data,
+            given,
             beside,
         };
         if bytes.apply(&output) {

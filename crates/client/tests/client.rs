@@ -123,7 +123,7 @@ fn start(server: SocketAddr) -> Client {
 fn call(client: &Client, call: Call) -> Receiver<Completion> {
     let (send, receive) = mpsc::channel();
     let reply = Box::new(move |completion| drop(send.send(completion)));
-    client.call(Caller::default(), call, Vec::new(), reply);
+    client.call(Caller::default(), call, &[], reply);
     receive
 }
 
@@ -207,7 +207,7 @@ fn chain(client: &Arc<Client>, left: u32, end: mpsc::Sender<()>) {
             chain(&client, left - 1, end);
         }
     };
-    client.call(Caller::default(), lookup("x"), Vec::new(), Box::new(reply));
+    client.call(Caller::default(), lookup("x"), &[], Box::new(reply));
 }
 
 #[test]

@@ -22,7 +22,6 @@ struct Writing {
     how: How,
     /// It is answered when it is on stable storage.
     stable: bool,
-    data: Vec<u8>,
     reply: Reply,
 }
 
@@ -129,14 +128,13 @@ impl Tree {
             offset: write.offset,
             how: convert::how(write, self.silent_opens),
             stable: convert::is_stable(write, self.silent_opens),
-            data: write.data.to_vec(),
             reply,
         };
         let tree = Arc::clone(self);
         let (fid, kill) = (writing.fid, write.kill_suidgid);
         match (kill, writing.how) {
-            (false, _) => tree.write_bytes(writing, || ()),
-            (true, How::Paged) => self.write_bytes(writing, move || {
+            (false, _) => tree.write_bytes(writing, write.data, || ()),
+            (true, How::Paged) => self.write_bytes(writing, write.data, move || {
                 tree.kill_set_id(fid, move |result| {
                     if let Err(answer) = result {
                         error!(%fid, ?answer, "set-id bits stay on a file that was written");
@@ -144,22 +142,27 @@ impl Tree {
                 });
             }),
             (true, How::Direct | How::Append) => {
+                let data = write.data.to_vec();
                 self.kill_set_id(fid, move |result| match result {
-                    Ok(()) => tree.write_bytes(writing, || ()),
+                    Ok(()) => tree.write_bytes(writing, &data, || ()),
                     Err(other) => refuse_done(writing.reply, &other),
                 });
             }
         }
     }
 
-    fn write_bytes(self: &Arc<Self>, writing: Writing, then: impl FnOnce() + Send + 'static) {
+    fn write_bytes(
+        self: &Arc<Self>,
+        writing: Writing,
+        data: &[u8],
+        then: impl FnOnce() + Send + 'static,
+    ) {
         let Writing {
             asker,
             fid,
             offset,
             how,
             stable,
-            data,
             reply,
         } = writing;
         let call = Call::Write {

@@ -117,7 +117,7 @@ impl Tree {
         call: Call,
         done: impl FnOnce(Completion) + Send + 'static,
     ) {
-        self.client.call(asker, call, Vec::new(), Box::new(done));
+        self.client.call(asker, call, &[], Box::new(done));
     }
 
     /// Makes a call that is said in full by an operation.

@@ -202,7 +202,7 @@ impl Tree {
             answer(completion);
         };
         let asker = convert::asker(header);
-        let ticket = self.client.call(asker, call, Vec::new(), Box::new(done));
+        let ticket = self.client.call(asker, call, &[], Box::new(done));
         if self.waiters.called(unique, ticket) {
             self.client.interrupt(ticket);
         }

@@ -339,7 +339,8 @@ impl Client {
             };
             // Of a block that is on its way here nothing counts any more: it would not be written
             // unless nothing of it was left at the server.
-            if matches!(found, None | Some((_, State::Filling))) {
+            let fresh = matches!(found, None | Some((_, State::Filling)));
+            if fresh && last - first < BLOCK {
                 let len = BLOCK_BYTES;
                 step.out.push(Output::Zero { slot, at: 0, len });
             }
