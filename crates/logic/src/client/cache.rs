@@ -3,7 +3,8 @@
 //! Guarantees: a slot is in exactly one place: free, or holding one block. Only clean blocks are on
 //! the list of blocks that may be given up, which is ordered exactly by last use (Nelson, section
 //! 3.2). A block that is being filled or sent stays where it is. Bytes of a slot beyond the end of
-//! its file are zeros.
+//! its file are zeros. How much of a file is dirty, and from where on, is known without looking
+//! through its blocks: a large file is written back in many batches.
 
 use super::api::Slot;
 use alloc::collections::BTreeMap;
@@ -35,6 +36,14 @@ struct Entry {
     newer: Slot,
 }
 
+/// What is dirty or on its way to the server of a file.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    count: u32,
+    /// No such block is before this one.
+    from: u64,
+}
+
 /// The cache's table.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
@@ -43,7 +52,10 @@ pub(super) struct Cache {
     index: BTreeMap<(Fid, u64), Slot>,
     oldest: Slot,
     newest: Slot,
+    /// How many are between these.
+    listed: u32,
     dirty: u32,
+    changed: BTreeMap<Fid, Changed>,
 }
 
 impl Cache {
@@ -60,7 +72,9 @@ impl Cache {
             index: BTreeMap::new(),
             oldest: NONE,
             newest: NONE,
+            listed: 0,
             dirty: 0,
+            changed: BTreeMap::new(),
         }
     }
 
@@ -101,25 +115,34 @@ impl Cache {
         Some(slot)
     }
 
-    /// How many slots could be taken now?
+    /// Could so many slots be taken now?
     pub(super) fn available(&self, wanted: usize) -> bool {
-        let mut count = self.free.len();
-        let mut slot = self.oldest;
-        while count < wanted && slot != NONE {
-            count += 1;
-            slot = self.entries[slot as usize].newer;
-        }
-        count >= wanted
+        self.free.len() + self.listed as usize >= wanted
     }
 
     /// Can all these blocks of a file be here at once? Those that are here and clean are among what
     /// could be given up for the others.
     pub(super) fn fits(&self, fid: Fid, blocks: Range<u64>) -> bool {
-        let stays = |block: &u64| {
-            let found = self.find(fid, *block);
-            found.is_some_and(|(_, state)| state != State::Clean)
-        };
-        self.available(blocks.filter(|block| !stays(block)).count())
+        let all = (blocks.end - blocks.start) as usize;
+        let stays = |state: State| state != State::Clean;
+        self.available(all) || {
+            let here = self.span(fid, blocks).flatten();
+            self.available(all - here.filter(|(_, state)| stays(*state)).count())
+        }
+    }
+
+    /// Each of these blocks of a file, as [`Cache::find`] finds it.
+    pub(super) fn span(
+        &self,
+        fid: Fid,
+        blocks: Range<u64>,
+    ) -> impl Iterator<Item = Option<(Slot, State)>> + '_ {
+        let range = (fid, blocks.start)..(fid, blocks.end.max(blocks.start));
+        let mut here = self.index.range(range).peekable();
+        blocks.map(move |block| {
+            let (_, slot) = here.next_if(|(key, _)| key.1 == block)?;
+            Some((*slot, self.entries[*slot as usize].state))
+        })
     }
 
     pub(super) fn set(&mut self, slot: Slot, state: State) {
@@ -140,6 +163,7 @@ impl Cache {
             return;
         }
         self.unlist(slot);
+        self.listed += 1;
         let oldest = self.oldest;
         self.entries[slot as usize].newer = oldest;
         self.entries[slot as usize].older = NONE;
@@ -188,22 +212,57 @@ impl Cache {
 
     /// Files with dirty blocks, and since when the oldest of them is.
     pub(super) fn dirty_files(&self) -> BTreeMap<Fid, Time> {
-        let mut files = BTreeMap::new();
-        for (key, slot) in &self.index {
-            if let State::Dirty(since) | State::Sending(Some(since)) =
-                self.entries[*slot as usize].state
-            {
-                let oldest = files.entry(key.0).or_insert(since);
-                *oldest = since.min(*oldest);
-            }
+        let since = |(_, _, state)| match state {
+            State::Dirty(since) | State::Sending(Some(since)) => Some(since),
+            _ => None,
+        };
+        let oldest = |fid: &Fid| self.changed_blocks(*fid).filter_map(since).min();
+        let files = self.changed.keys();
+        files.filter_map(|fid| Some((*fid, oldest(fid)?))).collect()
+    }
+
+    /// Files of which something has to be written back.
+    pub(super) fn files_to_clean(&self) -> Vec<Fid> {
+        let waits = |fid: &Fid| {
+            let mut blocks = self.changed_blocks(*fid);
+            blocks.any(|(_, _, state)| matches!(state, State::Dirty(_) | State::Sending(Some(_))))
+        };
+        self.changed.keys().copied().filter(waits).collect()
+    }
+
+    /// The blocks of a file from the first one on that is dirty or on its way to the server.
+    pub(super) fn changed_blocks(&self, fid: Fid) -> impl Iterator<Item = (u64, Slot, State)> + '_ {
+        let from = self.changed.get(&fid).map(|changed| changed.from);
+        from.into_iter()
+            .flat_map(move |from| self.blocks(fid, from))
+    }
+
+    /// No block of a file before this one is dirty or on its way to the server.
+    pub(super) fn changed_from(&mut self, fid: Fid, block: u64) {
+        debug_assert!(
+            self.changed_blocks(fid)
+                .take_while(|(at, _, _)| *at < block)
+                .all(|(_, _, state)| matches!(state, State::Clean | State::Filling))
+        );
+        if let Some(changed) = self.changed.get_mut(&fid) {
+            changed.from = changed.from.max(block);
         }
-        files
     }
 
     fn enter(&mut self, slot: Slot, state: State) {
         match state {
             State::Clean => self.list(slot),
-            State::Dirty(_) | State::Sending(_) => self.dirty += 1,
+            State::Dirty(_) | State::Sending(_) => {
+                let (fid, block) = self.entries[slot as usize].key;
+                let fresh = Changed {
+                    count: 0,
+                    from: block,
+                };
+                let changed = self.changed.entry(fid).or_insert(fresh);
+                changed.count += 1;
+                changed.from = changed.from.min(block);
+                self.dirty += 1;
+            }
             State::Filling => {}
         }
     }
@@ -211,12 +270,22 @@ impl Cache {
     fn leave(&mut self, slot: Slot) {
         match self.entries[slot as usize].state {
             State::Clean => self.unlist(slot),
-            State::Dirty(_) | State::Sending(_) => self.dirty -= 1,
+            State::Dirty(_) | State::Sending(_) => {
+                let (fid, _) = self.entries[slot as usize].key;
+                if let Some(changed) = self.changed.get_mut(&fid) {
+                    changed.count -= 1;
+                    if changed.count == 0 {
+                        self.changed.remove(&fid);
+                    }
+                }
+                self.dirty -= 1;
+            }
             State::Filling => {}
         }
     }
 
     fn list(&mut self, slot: Slot) {
+        self.listed += 1;
         let newest = self.newest;
         self.entries[slot as usize].older = newest;
         self.entries[slot as usize].newer = NONE;
@@ -228,6 +297,7 @@ impl Cache {
     }
 
     fn unlist(&mut self, slot: Slot) {
+        self.listed -= 1;
         let Entry { older, newer, .. } = self.entries[slot as usize];
         match older {
             NONE => self.oldest = newer,
@@ -258,8 +328,45 @@ mod tests {
         assert_eq!(cache.take(fid, 12, State::Dirty(1)), Some(slots[0]));
         cache.set(slots[1], State::Dirty(2));
         assert_eq!(cache.take(fid, 13, State::Clean), Some(slots[2]));
+        assert!(cache.available(1) && !cache.available(2));
         cache.set(slots[2], State::Filling);
         assert_eq!(cache.take(fid, 14, State::Clean), None);
         assert_eq!((cache.dirty(), cache.used()), (2, 3));
+        assert!(cache.fits(fid, 11..14) && !cache.fits(fid, 10..12));
+    }
+
+    #[test]
+    fn what_is_changed_of_a_file_is_found_without_what_is_not() {
+        let (fid, other) = (Fid::root(1), Fid::root(2));
+        let mut cache = Cache::new(8);
+        for block in 0..4 {
+            cache.take(fid, block, State::Dirty(block));
+        }
+        let clean = cache.take(other, 0, State::Clean).expect("a slot");
+        assert_eq!(cache.files_to_clean(), [fid]);
+        let slot = |cache: &Cache, block| cache.find(fid, block).expect("it is here").0;
+        for block in 0..2 {
+            cache.set(slot(&cache, block), State::Sending(None));
+            cache.set(slot(&cache, block), State::Clean);
+        }
+        cache.changed_from(fid, 2);
+        let changed = |cache: &Cache| cache.changed_blocks(fid).map(|(b, _, _)| b).next();
+        assert_eq!(changed(&cache), Some(2));
+        cache.set(slot(&cache, 1), State::Dirty(9));
+        assert_eq!(
+            changed(&cache),
+            Some(1),
+            "it is looked for from there again"
+        );
+        cache.set(clean, State::Sending(None));
+        assert_eq!(cache.files_to_clean(), [fid], "on its way already");
+        let span: Vec<_> = cache
+            .span(fid, 3..6)
+            .map(|found| found.map(|f| f.1))
+            .collect();
+        assert_eq!(span, [Some(State::Dirty(3)), None, None]);
+        (0..4).for_each(|block| cache.drop_block(fid, block));
+        cache.set(clean, State::Clean);
+        assert!(cache.changed.is_empty() && cache.dirty() == 0);
     }
 }

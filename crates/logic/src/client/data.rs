@@ -76,26 +76,24 @@ impl Client {
     /// kernel keeps would only drive other blocks out (Nelson, section 6.2), and cost its making?
     fn passes_by(&self, fid: Fid, (offset, len): (u64, u32)) -> bool {
         let end = offset.saturating_add(u64::from(len));
-        let mut blocks = offset / BLOCK..end.div_ceil(BLOCK);
+        let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let node = self.nodes.get(&fid);
         len >= self.options.passing_bytes
             && node.is_some_and(|node| node.right == Right::Shared)
-            && blocks.all(|block| self.cache.find(fid, block).is_none())
+            && self.cache.span(fid, blocks).all(|found| found.is_none())
     }
 
     /// The pieces of a range, if all its blocks are here.
     fn gather(&mut self, fid: Fid, (from, to): Range, pages: bool) -> Option<Vec<Piece>> {
-        let mut found: Vec<(u64, Slot)> = Vec::new();
-        for block in from / BLOCK..to.div_ceil(BLOCK) {
-            let (slot, state) = self.cache.find(fid, block)?;
-            if state == State::Filling {
-                return None;
-            }
-            found.push((block, slot));
-        }
+        let blocks = from / BLOCK..to.div_ceil(BLOCK);
+        let here = |found: Option<(Slot, State)>| {
+            found.and_then(|(slot, state)| (state != State::Filling).then_some(slot))
+        };
+        let span = self.cache.span(fid, blocks.clone());
+        let found: Vec<Slot> = span.map(here).collect::<Option<_>>()?;
         self.hits += found.len() as u64;
         let mut pieces = Vec::with_capacity(found.len());
-        for (block, slot) in found {
+        for (block, slot) in blocks.zip(found) {
             let start = block * BLOCK;
             let (first, last) = (from.max(start), to.min(start + BLOCK));
             pieces.push(Piece::Slot {
@@ -225,8 +223,7 @@ impl Client {
         if self.starved.len() > 1 {
             return; // everything dirty is on its way already
         }
-        let dirty: Vec<Fid> = self.cache.dirty_files().into_keys().collect();
-        for fid in dirty {
+        for fid in self.cache.files_to_clean() {
             self.flush(step, fid);
         }
     }
@@ -300,11 +297,11 @@ impl Client {
             start < size && !whole
         };
         for block in [blocks.start, blocks.end.saturating_sub(1)] {
-            let here = match self.cache.find(fid, block) {
+            let here = || match self.cache.find(fid, block) {
                 Some((_, State::Filling)) | None => false,
                 Some(_) => true,
             };
-            if blocks.contains(&block) && partial(block) && !here {
+            if blocks.contains(&block) && partial(block) && !here() {
                 self.fill(
                     step,
                     (ticket, caller),
@@ -323,16 +320,17 @@ impl Client {
 
     fn copy_in(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid, (offset, end): Range) {
         let dirty = State::Dirty(step.now);
+        let blocks = offset / BLOCK..end.div_ceil(BLOCK);
+        let found: Vec<_> = self.cache.span(fid, blocks.clone()).collect();
         // First those that are here: they are not given up for the others then.
-        for block in offset / BLOCK..end.div_ceil(BLOCK) {
-            if let Some((slot, State::Clean)) = self.cache.find(fid, block) {
+        for found in &found {
+            if let Some((slot, State::Clean)) = *found {
                 self.cache.set(slot, dirty);
             }
         }
-        for block in offset / BLOCK..end.div_ceil(BLOCK) {
+        for (block, found) in blocks.zip(found) {
             let start = block * BLOCK;
             let (first, last) = (offset.max(start), end.min(start + BLOCK));
-            let found = self.cache.find(fid, block);
             let slot = match found {
                 Some((slot, _)) => slot,
                 None => (self.cache.take(fid, block, dirty)).expect("slots were counted"),
@@ -344,12 +342,15 @@ impl Client {
                 let len = BLOCK_BYTES;
                 step.out.push(Output::Zero { slot, at: 0, len });
             }
-            let state = match found {
-                Some((_, State::Dirty(since))) => State::Dirty(since),
-                Some((_, State::Sending(since))) => State::Sending(since.or(Some(step.now))),
-                _ => dirty,
-            };
-            self.cache.set(slot, state);
+            match found {
+                Some((_, State::Sending(since))) => {
+                    let since = since.or(Some(step.now));
+                    self.cache.set(slot, State::Sending(since));
+                }
+                Some((_, State::Filling)) => self.cache.set(slot, dirty),
+                // It was, or has just been made so.
+                None | Some((_, State::Dirty(_) | State::Clean)) => {}
+            }
             step.out.push(Output::CopyIn {
                 ticket,
                 from: (first - offset) as u32,

@@ -57,6 +57,8 @@ impl Client {
             return self.wants_cleaner.push_back(fid);
         }
         self.cleaners += 1;
+        // None was on its way.
+        self.cache.changed_from(fid, first);
         let end = size.min((first + slots.len() as u64) * BLOCK);
         let offset = first * BLOCK;
         let len = end.saturating_sub(offset) as u32;
@@ -87,7 +89,7 @@ impl Client {
     /// The first dirty block of a file and its dirty neighbours.
     fn batch(&self, fid: Fid) -> Option<(u64, Vec<u32>)> {
         let mut batch: Option<(u64, Vec<u32>)> = None;
-        for (block, slot, state) in self.cache.blocks(fid, 0) {
+        for (block, slot, state) in self.cache.changed_blocks(fid) {
             if !matches!(state, State::Dirty(_)) {
                 if batch.is_some() {
                     break;
