@@ -1,9 +1,11 @@
 //! The command line.
 
 mod bench;
+mod profile;
 mod sim;
 
 pub(crate) use bench::BenchArgs;
+pub(crate) use profile::ProfileArgs;
 pub(crate) use sim::{SimArgs, SimSize};
 
 use crate::failure::{Failure, NOT_RUN};
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     /// Tell how a mount or a server is
     Status(StatusArgs),
+    /// Tell where the time goes in a mount or a server
+    Profile(ProfileArgs),
     /// List the tokens that a mount or a server holds
     Tokens(TokensArgs),
     /// Check a store; its server must not run

@@ -19,6 +19,7 @@ mod guard;
 mod log;
 mod mount;
 mod paths;
+mod profile;
 mod runtime;
 mod serve;
 mod show;
@@ -62,6 +63,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Mount(args) => mount::mount(args),
         Command::Umount(args) => umount::umount(&args.dir),
         Command::Status(args) => status::status(&args),
+        Command::Profile(args) => profile::profile(&args),
         Command::Tokens(args) => status::tokens(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),

@@ -5,7 +5,7 @@ use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
 use crate::guard::Guard;
-use crate::{daemon, end, log, paths, runtime, show};
+use crate::{daemon, end, log, paths, profile, runtime, show};
 use fuse::front::{Keeping, Mount, MountOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -121,6 +121,7 @@ fn listen(
     let (mount, point) = (Arc::clone(mount), point.to_owned());
     let answer = move |word: &str| match word {
         "status" => show::mount_status(&mount, (&server, &kept), &point),
+        "profile" => profile::of_mount(&mount),
         "tokens" => show::mount_tokens(&mount.client().tokens()),
         "unmount" => end::ask(&send, "mount"),
         other => control::refusal(format_args!("a mount does not know {other:?}")),

@@ -4,7 +4,7 @@ use crate::args::ServeArgs;
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
-use crate::{daemon, end, log, runtime, show};
+use crate::{daemon, end, log, profile, runtime, show};
 use rustix::process::{getegid, geteuid};
 use serde_json::Value;
 use server::{MachineOptions, Server, ServerOptions};
@@ -78,6 +78,7 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
     let server = Arc::clone(server);
     let answer = move |word: &str| match word {
         "status" => show::server_status(&server.status()),
+        "profile" => profile::of_server(&server),
         "tokens" => show::server_tokens(&server.tokens()),
         "stop" => end::ask(&send, "server"),
         other => control::refusal(format_args!("a server does not know {other:?}")),

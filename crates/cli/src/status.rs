@@ -1,4 +1,5 @@
-//! `ariel status` and `ariel tokens`: asks the process behind a mount point or an address.
+//! `ariel status` and `ariel tokens`: asks the process behind a mount point or an address. (So does
+//! `ariel profile`.)
 
 use crate::args::{StatusArgs, TokensArgs};
 use crate::failure::Failure;
@@ -29,7 +30,7 @@ pub(crate) fn tokens(args: &TokensArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The answer of whoever is behind the target.
-fn ask(word: &str, target: &str) -> Result<Value, Failure> {
+pub(crate) fn ask(word: &str, target: &str) -> Result<Value, Failure> {
     let failed = |error: anyhow::Error| Failure::of(word, format_args!("{target}: {error:#}"));
     if let Ok(addr) = target.parse::<SocketAddr>() {
         return match serve::ask(addr, word).map_err(failed)? {

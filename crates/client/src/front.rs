@@ -37,6 +37,17 @@ pub type Figures = logic::client::Figures;
 /// A token as listed for people.
 pub type TokenLine = logic::client::TokenLine;
 
+/// How often something happened, and how long it took.
+pub type Meter = net::Meter;
+/// What a meter says.
+pub type Reading = net::Reading;
+
+/// The clock of meters, ns.
+#[must_use]
+pub fn now_ns() -> u64 {
+    net::clock::now_ns()
+}
+
 /// Who shows the tree to programs, and caches what it was given until it is told to drop it.
 pub trait Front: Send + Sync {
     /// Something must be dropped. Queues the work and returns at once; when it is done,

@@ -22,7 +22,8 @@ pub use bury::bury;
 
 use crate::core::Core;
 use crate::front::{
-    Asker, Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, TokenLine,
+    Asker, Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, Reading,
+    TokenLine,
 };
 use crate::state::State;
 use logic::Ticket;
@@ -273,6 +274,12 @@ impl Client {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.core.state().counters()
+    }
+
+    /// How long the server took to answer requests, by kind: from when each was sent first.
+    #[must_use]
+    pub fn answers(&self) -> Vec<(&'static str, Reading)> {
+        self.core.state().answers()
     }
 
     /// Ends the connection (what is queued still leaves) and all threads. Later calls are refused.

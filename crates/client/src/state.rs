@@ -12,13 +12,20 @@ use crate::effects::Effect;
 use crate::front::{Completion, Counters, Done, MachineOptions, OnDone};
 use logic::Ticket;
 use logic::client::{Client as Machine, Event, Input, Output};
-use net::Link;
+use net::{Link, Meters, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use wire::SessionId;
+use wire::{RequestId, SessionId, ToClient, ToServer};
 
 /// Fewest slots of a cache.
 const SLOTS_MIN: u32 = 16;
+
+/// A request that was sent.
+struct Asked {
+    kind: &'static str,
+    at_ns: u64,
+    bytes: u64,
+}
 
 /// Everything behind the lock.
 pub(crate) struct State {
@@ -36,6 +43,10 @@ pub(crate) struct State {
     sent: BTreeMap<&'static str, u64>,
     received: BTreeMap<&'static str, u64>,
     counters: Counters,
+    /// Requests that the server has not answered: when the first one was sent, with how many bytes.
+    asked: HashMap<RequestId, Asked>,
+    /// How long it took the server to answer, by kind.
+    answers: Meters,
     /// Reused, to spare allocations.
     outputs: Vec<Output>,
     pub(crate) effects: Vec<Effect>,
@@ -57,6 +68,8 @@ impl State {
             sent: BTreeMap::new(),
             received: BTreeMap::new(),
             counters: Counters::default(),
+            asked: HashMap::new(),
+            answers: Meters::default(),
             outputs: Vec::new(),
             effects: Vec::new(),
         }
@@ -88,12 +101,15 @@ impl State {
     fn step(&mut self, input: Input, given: Given<'_>, mut beside: Vec<u8>) {
         let mut outputs = std::mem::take(&mut self.outputs);
         // Read under the lock: the machine's time never runs backwards.
-        self.machine
-            .handle(net::clock::now_ns(), input, &mut outputs);
+        let now_ns = net::clock::now_ns();
+        if let Input::Message { message, .. } = &input {
+            self.note_message(now_ns, message, beside.len());
+        }
+        self.machine.handle(now_ns, input, &mut outputs);
         let last_beside = outputs.iter().rposition(bytes::needs_beside);
         for (index, output) in outputs.drain(..).enumerate() {
             let last = last_beside.is_none_or(|last| last <= index);
-            self.carry_out(output, given, (&mut beside, last));
+            self.carry_out(output, now_ns, given, (&mut beside, last));
         }
         self.outputs = outputs;
     }
@@ -101,6 +117,7 @@ impl State {
     fn carry_out(
         &mut self,
         output: Output,
+        now_ns: u64,
         given: Given<'_>,
         (beside, last): (&mut Vec<u8>, bool),
     ) {
@@ -116,6 +133,7 @@ impl State {
         match output {
             Output::Send { message, bulk } => {
                 let bulk = bytes.bulk(&bulk);
+                self.note_sent(now_ns, &message, bulk.len() as u64);
                 if let Some(link) = &self.link {
                     *self.sent.entry(message.kind()).or_default() += 1;
                     self.effects
@@ -148,6 +166,7 @@ impl State {
         match *event {
             Event::SessionLost => {
                 self.counters.sessions_lost += 1;
+                self.asked.clear();
                 tracing::warn!("the session was lost: the server did not hear from this client");
             }
             Event::DataLost { fid, bytes } => {
@@ -160,6 +179,31 @@ impl State {
                 tracing::warn!(%fid, ?refusal, "a write-back was refused; it will be tried again");
             }
         }
+    }
+
+    fn note_sent(&mut self, now_ns: u64, message: &ToServer, bytes: u64) {
+        if let ToServer::Request(request) = message {
+            self.asked.entry(request.id).or_insert(Asked {
+                kind: message.kind(),
+                at_ns: now_ns,
+                bytes,
+            });
+        }
+    }
+
+    fn note_message(&mut self, now_ns: u64, message: &ToClient, bytes: usize) {
+        if let ToClient::Reply { id, .. } = message
+            && let Some(asked) = self.asked.remove(id)
+        {
+            let bytes = asked.bytes + bytes as u64;
+            let took_ns = now_ns.saturating_sub(asked.at_ns);
+            self.answers.note(asked.kind, took_ns, bytes);
+        }
+    }
+
+    /// How long it took the server to answer, by kind.
+    pub(crate) fn answers(&self) -> Vec<(&'static str, Reading)> {
+        self.answers.read()
     }
 
     /// A message came.

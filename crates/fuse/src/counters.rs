@@ -1,8 +1,10 @@
-//! How many requests of each kind came: exact, never reset, cheap enough to be always on. Tests
-//! that promise "no message" compare two snapshots.
+//! How many requests of each kind came, and how long it took to answer them: exact, never reset,
+//! cheap enough to be always on. Tests that promise "no message" compare two snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use client::front::{Meter, Reading};
 
 use crate::abi::Opcode;
 
@@ -13,6 +15,8 @@ const KNOWN: usize = 64;
 pub struct Counters {
     by_opcode: [AtomicU64; KNOWN],
     unknown: AtomicU64,
+    /// From when a request had come whole until its answer was given; with the bytes of both.
+    answers: Box<[Meter]>,
 }
 
 impl Default for Counters {
@@ -20,6 +24,7 @@ impl Default for Counters {
         Counters {
             by_opcode: [const { AtomicU64::new(0) }; KNOWN],
             unknown: AtomicU64::new(0),
+            answers: (0..KNOWN).map(|_| Meter::default()).collect(),
         }
     }
 }
@@ -33,6 +38,22 @@ impl Counters {
 
     pub(crate) fn count(&self, opcode: Opcode) {
         self.counter(opcode).fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn answered(&self, opcode: Opcode, took_ns: u64, bytes: u64) {
+        if let Some(meter) = self.answers.get(opcode.0 as usize) {
+            meter.note(took_ns, bytes);
+        }
+    }
+
+    /// How long it took to answer, for each kind that was answered at least once.
+    #[must_use]
+    pub fn answers(&self) -> Vec<(&'static str, Reading)> {
+        let read = |(number, meter): (usize, &Meter)| {
+            let reading = meter.read();
+            (reading.count > 0).then(|| (Opcode(number as u32).name(), reading))
+        };
+        self.answers.iter().enumerate().filter_map(read).collect()
     }
 
     /// Requests of this kind so far.

@@ -7,11 +7,13 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client::front::now_ns;
 use rustix::io::Errno;
 use tracing::{debug, error};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::abi::{self, Attr, AttrOut, EntryOut, OpenOut, OutHeader};
+use crate::counters::Counters;
 use crate::device::Device;
 use crate::directory::DirectoryBuffer;
 use crate::uring::Seat;
@@ -56,9 +58,36 @@ enum Expected {
     No,
 }
 
+/// Measures how long an answer takes.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    counters: Arc<Counters>,
+    came_ns: u64,
+    bytes: u64,
+}
+
+impl Watch {
+    /// A request of so many bytes came.
+    pub(crate) fn new(counters: &Arc<Counters>, came_ns: u64, bytes: usize) -> Watch {
+        Watch {
+            counters: Arc::clone(counters),
+            came_ns,
+            bytes: bytes as u64,
+        }
+    }
+
+    fn note(&self, opcode: abi::Opcode, slices: &[&[u8]]) {
+        let answer: usize = slices.iter().map(|slice| slice.len()).sum();
+        let took_ns = now_ns().saturating_sub(self.came_ns);
+        let bytes = self.bytes + answer as u64;
+        self.counters.answered(opcode, took_ns, bytes);
+    }
+}
+
 /// The right, and duty, to answer one request.
 #[derive(Debug)]
 pub struct Reply {
+    watch: Watch,
     way: Way,
     unique: u64,
     opcode: abi::Opcode,
@@ -120,7 +149,7 @@ impl OpenOut {
 }
 
 impl Reply {
-    pub(crate) fn new(way: Way, unique: u64, opcode: abi::Opcode) -> Self {
+    pub(crate) fn new(way: Way, unique: u64, opcode: abi::Opcode, watch: Watch) -> Self {
         let expected = match opcode {
             // A seat is the kernel's again only when it was answered.
             _ if opcode.expects_reply() || matches!(way, Way::Seat(_)) => Expected::Must,
@@ -128,6 +157,7 @@ impl Reply {
             _ => Expected::No,
         };
         Reply {
+            watch,
             way,
             unique,
             opcode,
@@ -269,7 +299,9 @@ impl Drop for Reply {
 /// Writes an answer. One the kernel finds malformed is followed by EIO, as the caller may still
 /// be waiting.
 fn deliver(reply: &Reply, error: i32, slices: &[&[u8]]) -> Delivery {
-    match reply.way.send(reply.unique, error, slices) {
+    let sent = reply.way.send(reply.unique, error, slices);
+    reply.watch.note(reply.opcode, slices);
+    match sent {
         Ok(()) => Delivery::Taken,
         Err(errno) if is_unwanted(errno) => {
             debug!(opcode = %reply.opcode, unique = reply.unique, "answer no longer wanted");

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use client::front::now_ns;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
@@ -20,7 +21,7 @@ use crate::counters::Counters;
 use crate::device::{self, Device, Incoming};
 use crate::init::{self, InitError, Negotiated, Options, Step, Transport};
 use crate::notify::Notifier;
-use crate::reply::{self, Reply, Way};
+use crate::reply::{self, Reply, Watch, Way};
 use crate::request::{Dialect, Operation, ParseError, Request};
 use crate::uring::{How, MaybeLanes, Rings, Unavailable};
 
@@ -320,13 +321,15 @@ struct Server {
 
 impl Server {
     fn serve(&self, message: &[u8], way: Way) {
+        let came_ns = now_ns();
         let request = match Request::parse_in(message, self.dialect) {
             Ok(request) => request,
             Err(error) => return refuse(&error, &way),
         };
         let opcode = request.header.opcode;
         self.counters.count(opcode);
-        let reply = Reply::new(way, request.header.unique, opcode);
+        let watch = Watch::new(&self.counters, came_ns, message.len());
+        let reply = Reply::new(way, request.header.unique, opcode, watch);
         if opcode == Opcode::INIT {
             // A second INIT is no request of a sane kernel.
             reply.error(Errno::IO);

@@ -15,6 +15,7 @@ mod frame;
 mod identity;
 mod link;
 mod listen;
+mod meter;
 mod queue;
 mod receive;
 mod timer;
@@ -27,6 +28,7 @@ pub use frame::{
 pub use identity::{Identity, NotLoopback};
 pub use link::{CloseReason, LINGER_NS, Link, LinkId, QUEUE_BYTES_MAX};
 pub use listen::{CONNECTIONS_MAX, Listener};
+pub use meter::{Meter, Meters, Reading};
 pub use queue::Bulk;
 pub use timer::Timer;
 pub use worker::Worker;

@@ -3,6 +3,7 @@
 //! Guarantees: no thread waits for the network or calls the room above while it holds the lock.
 
 use crate::TokenLine;
+use crate::profile::Measured;
 use crate::state::{After, State};
 use crate::status::{self, Status};
 use logic::Ticket;
@@ -107,6 +108,11 @@ impl Core {
     /// Figures for people.
     pub(crate) fn status(&self, addr: SocketAddr, data: &Path) -> Status {
         status::of(&self.lock(), addr, data)
+    }
+
+    /// Where the time goes: requests from arrival to answer, and the machine's steps.
+    pub(crate) fn profile(&self) -> (Measured, Measured) {
+        self.lock().profile.read()
     }
 
     /// All tokens.

@@ -12,11 +12,13 @@ mod core;
 mod counts;
 mod disk;
 mod events;
+mod profile;
 mod state;
 mod status;
 mod sync;
 
 pub use counts::Moved;
+pub use profile::Measured;
 pub use status::{ClientLine, Status};
 
 use crate::core::Core;
@@ -207,6 +209,13 @@ impl Server {
     #[must_use]
     pub fn tokens(&self) -> Vec<TokenLine> {
         self.core.tokens()
+    }
+
+    /// Where the time goes, by kind: of requests from arrival to answer; and of the machine's
+    /// steps, in which nobody else is served.
+    #[must_use]
+    pub fn profile(&self) -> (Measured, Measured) {
+        self.core.profile()
     }
 }
 

@@ -8,6 +8,7 @@
 use crate::bulks::Bulks;
 use crate::counts::{Counts, Moved};
 use crate::disk::StoreDisk;
+use crate::profile::Profile;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
 use net::{CloseReason, Link};
@@ -29,6 +30,7 @@ pub(crate) struct State {
     pub(crate) sent: Counts,
     /// Bytes of messages and beside them that came, and that were sent.
     pub(crate) moved: Moved,
+    pub(crate) profile: Profile,
     /// To the thread that makes things stable.
     pub(crate) syncs: Option<Sender<Ticket>>,
     /// Why the server stopped serving.
@@ -59,6 +61,7 @@ impl State {
             received: Counts::default(),
             sent: Counts::default(),
             moved: Moved::default(),
+            profile: Profile::default(),
             syncs: None,
             failure: None,
             outputs: Vec::new(),
@@ -79,21 +82,27 @@ impl State {
         };
         // Read under the lock: the machine's time never runs backwards.
         let now = net::clock::now_ns();
+        let kind = self.profile.came(now, &input);
         self.machine.handle(now, input, &mut disk, &mut outputs);
         if logged && let Err(error) = store.write_out() {
             // Not one of these may be carried out: what they tell of could be lost.
             return self.fail(format!("the store cannot be written: {error}"), after);
         }
+        let stepped = net::clock::now_ns();
+        self.profile.stepped(kind, stepped.saturating_sub(now));
         for output in outputs.drain(..) {
-            self.carry_out(output, after);
+            self.carry_out(output, stepped, after);
         }
         self.outputs = outputs;
         after.deadline = self.machine.deadline();
     }
 
-    fn carry_out(&mut self, output: Output, after: &mut After) {
+    fn carry_out(&mut self, output: Output, now: u64, after: &mut After) {
         match output {
-            Output::Send { to, message, bulk } => self.send(to, &message, bulk, after),
+            Output::Send { to, message, bulk } => {
+                let bytes = self.send(to, &message, bulk, after);
+                self.profile.sent(now, to, &message, bytes);
+            }
             Output::Sync { ticket } => self.sync(ticket),
             Output::Discard { bulk } => drop(self.bulks.take(bulk)),
             Output::Close { conn, violation } => self.close(conn, violation),
@@ -101,18 +110,21 @@ impl State {
         }
     }
 
-    fn send(&mut self, to: Conn, message: &ToClient, bulk: Bulk, after: &mut After) {
+    /// How many bytes went beside it.
+    fn send(&mut self, to: Conn, message: &ToClient, bulk: Bulk, after: &mut After) -> u64 {
         let bytes = self.bulks.take(bulk);
+        let beside = bytes.len() as u64;
         let Some(link) = self.links.get(&to) else {
-            return;
+            return 0;
         };
         self.sent.add(message.kind());
         let body = wire::encode(message);
-        self.moved.sent += (body.len() + bytes.len()) as u64;
+        self.moved.sent += body.len() as u64 + beside;
         link.send(body, bytes.into());
         if !after.flush.iter().any(|other| other.id() == link.id()) {
             after.flush.push(Arc::clone(link));
         }
+        beside
     }
 
     fn sync(&mut self, ticket: Ticket) {

@@ -33,6 +33,7 @@ mod locks;
 mod mmap;
 mod posix;
 mod postgres;
+mod profile;
 mod programs;
 mod real;
 mod restart;

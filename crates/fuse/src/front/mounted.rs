@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use client::front::MachineOptions;
+use client::front::{MachineOptions, Reading};
 use client::{Client, ClientError, ClientOptions, LeaveError};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -211,6 +211,12 @@ impl Mount {
     #[must_use]
     pub fn fuse_counters(&self) -> Vec<(&'static str, u64)> {
         self.session.counters().snapshot().into_iter().collect()
+    }
+
+    /// How long it took to answer requests of the kernel, by kind.
+    #[must_use]
+    pub fn answers(&self) -> Vec<(&'static str, Reading)> {
+        self.session.counters().answers()
     }
 
     /// How requests come.
