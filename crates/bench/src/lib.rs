@@ -8,6 +8,7 @@
 
 mod bulk;
 mod cold;
+mod idle;
 mod measure;
 mod names;
 mod place;
@@ -17,6 +18,6 @@ mod run;
 mod tree;
 mod warm;
 
-pub use place::{Clock, Fresh};
+pub use place::{Clock, Fresh, Usage, Uses};
 pub use report::{Figure, Report};
 pub use run::{Mounted, Options, Outside, Progress, names, run};

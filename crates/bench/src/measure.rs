@@ -1,7 +1,7 @@
 //! What is measured, in which unit, and what is wished for.
 
 use crate::place::At;
-use crate::{bulk, cold, names, programs, warm};
+use crate::{bulk, cold, idle, names, programs, warm};
 use std::io;
 
 /// A figure's unit; it says too which way is better.
@@ -15,6 +15,10 @@ pub(crate) enum Unit {
     Microseconds,
     /// Seconds.
     Seconds,
+    /// Hundredths of a processor.
+    Percent,
+    /// Mebibytes of memory.
+    Mebibytes,
 }
 
 impl Unit {
@@ -24,6 +28,8 @@ impl Unit {
             Self::Megabytes => "MB/s",
             Self::Microseconds => "us",
             Self::Seconds => "s",
+            Self::Percent => "%",
+            Self::Mebibytes => "MiB",
         }
     }
 
@@ -63,6 +69,8 @@ pub(crate) enum Side {
     Mount,
     /// The mount only, which can be taken away and mounted again.
     Cold,
+    /// The mount only, of whose processes it is known what they use.
+    Served,
 }
 
 /// A measure, with a figure for each line.
@@ -89,11 +97,11 @@ const fn both(lines: &'static [Line], take: fn(&mut At<'_>) -> io::Result<Vec<f6
     }
 }
 
-use Unit::{Megabytes, Microseconds, PerSecond, Seconds};
+use Unit::{Mebibytes, Megabytes, Microseconds, PerSecond, Percent, Seconds};
 use Wish::{Ratio, Value, ValueOrLocal};
 
 /// All of them, in the order of the table.
-pub(crate) const MEASURES: [Measure; 16] = [
+pub(crate) const MEASURES: [Measure; 17] = [
     both(
         &[line("stat", "stat, warm", PerSecond, Ratio(0.85, 0.95))],
         warm::stat,
@@ -256,12 +264,38 @@ pub(crate) const MEASURES: [Measure; 16] = [
         programs::sort,
     ),
     both(
-        &[line(
-            "andrew",
-            "copy, stat, read and build a C project",
-            Seconds,
-            Ratio(1.10, 1.04),
-        )],
+        &[
+            line(
+                "andrew",
+                "copy, stat, read and build a C project, warm",
+                Seconds,
+                Ratio(1.10, 1.04),
+            ),
+            line(
+                "andrew-server",
+                "processor time of the server meanwhile",
+                Percent,
+                Value(2.4, 1.0),
+            ),
+        ],
         programs::andrew,
     ),
+    Measure {
+        lines: &[
+            line(
+                "idle",
+                "processor time of an idle client",
+                Percent,
+                Value(0.1, 0.02),
+            ),
+            line(
+                "resident",
+                "memory of a client beside its cache",
+                Mebibytes,
+                Value(64.0, 64.0),
+            ),
+        ],
+        side: Side::Served,
+        take: idle::idle,
+    },
 ];

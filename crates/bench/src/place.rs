@@ -9,6 +9,20 @@ pub type Clock = fn() -> u64;
 /// Takes a mount away, which writes everything back, and mounts it again.
 pub type Fresh<'a> = dyn FnMut(&Path) -> io::Result<()> + 'a;
 
+/// What the processes behind a mount have used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time of the server.
+    pub server_ns: u64,
+    /// Processor time of the client.
+    pub client_ns: u64,
+    /// Memory of the client, beside its cache of file blocks.
+    pub client_bytes: u64,
+}
+
+/// Tells what is used for the mount at a directory.
+pub type Uses<'a> = dyn Fn(&Path) -> io::Result<Usage> + 'a;
+
 /// A measure goes on until it has taken this long.
 const LEAST_NS: u64 = 250_000_000;
 
@@ -19,6 +33,8 @@ pub(crate) struct At<'a> {
     pub(crate) clock: Clock,
     /// Writes everything back and, on a mount, makes this machine forget all of it.
     pub(crate) fresh: &'a mut dyn FnMut() -> io::Result<()>,
+    /// What is used behind it; `None`: that is not known, or it is a local directory.
+    pub(crate) uses: Option<&'a dyn Fn() -> io::Result<Usage>>,
     pub(crate) sizes: Sizes,
 }
 
@@ -39,6 +55,12 @@ impl At<'_> {
         let begin = (self.clock)();
         work()?;
         Ok((self.clock)().saturating_sub(begin).max(1) as f64 / 1e9)
+    }
+
+    /// What the processes behind it have used so far.
+    pub(crate) fn usage(&self) -> io::Result<Usage> {
+        let unknown = || io::Error::new(io::ErrorKind::Unsupported, "nobody says what is used");
+        self.uses.ok_or_else(unknown)?()
     }
 
     /// How many per second, when each pass does so many: passes until it has taken long enough.

@@ -1,7 +1,7 @@
 //! Takes the measures, round by round, and collects the figures.
 
 use crate::measure::{MEASURES, Measure, Side};
-use crate::place::{At, Clock, Fresh, Sizes};
+use crate::place::{At, Clock, Fresh, Sizes, Uses};
 use crate::report::{Figure, Report};
 use rustix::fs::{Mode, OFlags, open, syncfs};
 use std::fs;
@@ -51,6 +51,8 @@ pub struct Outside<'a> {
     pub clock: Clock,
     /// Mounts again; `None`: it cannot be done.
     pub fresh: Option<&'a mut Fresh<'a>>,
+    /// Tells what the processes behind a mount use; `None`: that is not known.
+    pub uses: Option<&'a Uses<'a>>,
     /// Is told how far it is; false ends the run.
     pub progress: &'a mut dyn FnMut(&Progress) -> bool,
 }
@@ -81,17 +83,34 @@ pub fn run(options: &Options, mut outside: Outside<'_>) -> io::Result<Report> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     let own = format!("bench-{}", std::process::id());
-    let (local, mount) = (
-        options.local.join(&own),
-        options.mounted.announced.join(&own),
-    );
-    fs::create_dir(&local)?;
+    let mount = options.mounted.announced.join(&own);
+    let top = options.local.join(&own);
+    let local = as_deep_as(&mount, &top);
+    fs::create_dir_all(&local)?;
     let made = fs::create_dir(&mount);
-    let report = made.and_then(|()| take_all(options, &own, &mut outside));
-    let removed = [&local, &mount].map(fs::remove_dir_all);
+    let at = Places {
+        local: &local,
+        own: &own,
+    };
+    let report = made.and_then(|()| take_all(options, at, &mut outside));
+    let removed = [&top, &mount].map(fs::remove_dir_all);
     let report = report?;
     removed.into_iter().collect::<io::Result<()>>()?;
     Ok(report)
+}
+
+/// A directory below `top` whose path has as many names as that of `mount`: each costs a look-up.
+fn as_deep_as(mount: &Path, top: &Path) -> PathBuf {
+    let names = |path: &Path| path.components().count();
+    let more = names(mount).saturating_sub(names(top));
+    top.join((0..more).map(|_| "deeper").collect::<PathBuf>())
+}
+
+/// Where it is measured: a local directory, and one of this name in each mount.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    local: &'a Path,
+    own: &'a str,
 }
 
 fn wanted(options: &Options, measure: &Measure) -> bool {
@@ -99,7 +118,11 @@ fn wanted(options: &Options, measure: &Measure) -> bool {
     options.only.is_empty() || measure.lines.iter().any(|line| named(line.name))
 }
 
-fn take_all(options: &Options, own: &str, outside: &mut Outside<'_>) -> io::Result<Report> {
+fn take_all(
+    options: &Options,
+    places: Places<'_>,
+    outside: &mut Outside<'_>,
+) -> io::Result<Report> {
     let mut report = Report {
         rounds: options.rounds,
         ..Report::default()
@@ -122,7 +145,7 @@ fn take_all(options: &Options, own: &str, outside: &mut Outside<'_>) -> io::Resu
             if !(outside.progress)(&progress) {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "told to end"));
             }
-            taken = take(options, (own, round), (measure, &mut figures), outside);
+            taken = take(options, (places, round), (measure, &mut figures), outside);
             if taken.is_err() {
                 break;
             }
@@ -143,7 +166,7 @@ fn take_all(options: &Options, own: &str, outside: &mut Outside<'_>) -> io::Resu
 /// Takes one measure on its sides.
 fn take(
     options: &Options,
-    (own, round): (&str, u32),
+    (places, round): (Places<'_>, u32),
     (measure, figures): (&Measure, &mut [Figure]),
     outside: &mut Outside<'_>,
 ) -> io::Result<()> {
@@ -154,19 +177,29 @@ fn take(
         (Side::Cold, _) if outside.fresh.is_none() => {
             return cannot("it needs a mount that can be made anew: let the bench start its own");
         }
+        (Side::Served, _) if outside.uses.is_none() => {
+            return cannot(
+                "it needs a mount whose processes are known: let the bench start its own",
+            );
+        }
         _ => &options.mounted.announced,
     };
-    let local = matches!(measure.side, Side::Both | Side::Silent).then_some(&options.local);
-    let mut sides = vec![Some((mount, true)), local.map(|local| (local, false))];
+    let both = matches!(measure.side, Side::Both | Side::Silent);
+    let local = both.then(|| places.local.to_owned());
+    let dir = mount.join(places.own);
+    let mut sides = vec![
+        Some((dir, Some(&**mount))),
+        local.map(|local| (local, None)),
+    ];
     if round % 2 == 1 {
         sides.reverse();
     }
-    for (root, is_mount) in sides.into_iter().flatten() {
-        let values = take_on(options, (root, own, is_mount), measure, outside)?;
+    for (dir, mount) in sides.into_iter().flatten() {
+        let values = take_on(options, (&dir, mount), measure, outside)?;
         for (figure, value) in figures.iter_mut().zip(values) {
-            let side = match is_mount {
-                true => &mut figure.mount,
-                false => &mut figure.local,
+            let side = match mount {
+                Some(_) => &mut figure.mount,
+                None => &mut figure.local,
             };
             side.push(value);
         }
@@ -176,18 +209,20 @@ fn take(
 
 fn take_on(
     options: &Options,
-    (root, own, is_mount): (&Path, &str, bool),
+    (dir, mount): (&Path, Option<&Path>),
     measure: &Measure,
     outside: &mut Outside<'_>,
 ) -> io::Result<Vec<f64>> {
-    let dir = root.join(own);
-    let again = outside.fresh.as_deref_mut().filter(|_| is_mount);
-    let mut fresh: Box<dyn FnMut() -> io::Result<()> + '_> = match again {
-        Some(again) => Box::new(move || again(root)),
-        None => Box::new(|| sync(&dir)),
-    };
+    let mut fresh: Box<dyn FnMut() -> io::Result<()> + '_> =
+        match (outside.fresh.as_deref_mut(), mount) {
+            (Some(again), Some(mount)) => Box::new(move || again(mount)),
+            _ => Box::new(|| sync(dir)),
+        };
+    let told = outside.uses.zip(mount);
+    let uses = told.map(|(uses, mount)| move || uses(mount));
     let at = &mut At {
-        dir: &dir,
+        dir,
+        uses: uses.as_ref().map(|uses| uses as &dyn Fn() -> _),
         clock: outside.clock,
         fresh: &mut *fresh,
         sizes: Sizes {

@@ -14,7 +14,7 @@ pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 impl At<'_> {
     /// Makes something unless it is there; a mark says that it is complete.
-    fn made(
+    pub(crate) fn made(
         &mut self,
         name: &str,
         make: impl FnOnce(&PathBuf) -> io::Result<()>,

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use ariel_bench::{Mounted, Options, Outside, Report, names, run};
+use ariel_bench::{Mounted, Options, Outside, Report, Usage, names, run};
+use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -39,9 +40,19 @@ fn measured(options: &Options, mounts: bool) -> (io::Result<Report>, u32) {
         anew += 1;
         Ok(())
     };
+    let busy = Cell::new(0);
+    let uses = |_: &Path| {
+        busy.set(busy.get() + 50_000_000);
+        Ok(Usage {
+            server_ns: busy.get(),
+            client_ns: busy.get(),
+            client_bytes: 3 << 20,
+        })
+    };
     let outside = Outside {
         clock,
         fresh: mounts.then_some(&mut fresh),
+        uses: mounts.then_some(&uses),
         progress: &mut |_| true,
     };
     let report = run(options, outside);
@@ -55,16 +66,31 @@ fn is_empty(dir: &Path) -> bool {
 #[test]
 fn each_round_gives_a_figure_on_both_sides_and_nothing_stays() {
     let dir = tempfile::tempdir().unwrap();
-    // All but `sort`, which writes 200 MB.
-    let only: Vec<&str> = names().into_iter().filter(|name| *name != "sort").collect();
-    let options = options(dir.path(), &only);
+    // All but `sort`, which writes 200 MB, and `idle`, which waits.
+    let long = ["sort", "idle", "resident"];
+    let only: Vec<&str> = names()
+        .into_iter()
+        .filter(|name| !long.contains(name))
+        .collect();
+    let mut options = options(dir.path(), &only);
+    let project = dir.path().join("project");
+    std::fs::create_dir_all(project.join("below")).unwrap();
+    std::fs::write(project.join("below/source"), b"source").unwrap();
+    options.project = Some((project, "cp below/source built".to_owned()));
     let (report, anew) = measured(&options, true);
     let report = report.unwrap();
     assert!(anew > 3, "the cold measures mount anew");
     for figure in &report.figures {
         assert_eq!(figure.mount.len(), 3, "{figure:?}");
         assert!(figure.mount.iter().all(|value| *value > 0.0), "{figure:?}");
-        let alone = ["getattr", "getattr-99", "first-touch", "cold-read"].contains(&figure.name);
+        let alone = [
+            "getattr",
+            "getattr-99",
+            "first-touch",
+            "cold-read",
+            "andrew-server",
+        ];
+        let alone = alone.contains(&figure.name);
         assert_eq!(figure.local.len(), if alone { 0 } else { 3 }, "{figure:?}");
         assert_eq!(figure.ratio().is_some(), !alone, "{figure:?}");
     }
@@ -73,7 +99,7 @@ fn each_round_gives_a_figure_on_both_sides_and_nothing_stays() {
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    assert_eq!(missing, ["open-silent", "andrew"]);
+    assert_eq!(missing, ["open-silent"]);
     assert_eq!(report.figures.len() + missing.len(), only.len());
     assert!(is_empty(&options.local) && is_empty(&options.mounted.announced));
 }
@@ -86,6 +112,48 @@ fn what_needs_a_new_mount_is_told_where_there_is_none() {
     assert_eq!(report.figures.len(), 1);
     assert_eq!(report.not_taken[0].0, "first-touch");
     assert!(report.not_taken[0].1.contains("made anew"), "{report:?}");
+}
+
+#[test]
+fn both_sides_are_equally_deep() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(dir.path(), &["stat", "idle"]);
+    options.mounted.announced = dir.path().join("mount/somewhere/below");
+    std::fs::create_dir_all(&options.mounted.announced).unwrap();
+    let depths = Cell::new((0, 0));
+    let outside = Outside {
+        clock,
+        fresh: None,
+        uses: None,
+        progress: &mut |progress| {
+            if progress.taken.0 == 1 {
+                let deepest = |dir: &Path| {
+                    let found = walk(dir, 0);
+                    assert!(found > 0);
+                    found
+                };
+                depths.set((
+                    deepest(&options.local),
+                    deepest(&options.mounted.announced) + 2,
+                ));
+            }
+            true
+        },
+    };
+    let report = run(&options, outside).unwrap();
+    assert_eq!(depths.get().0, depths.get().1);
+    assert_eq!(report.not_taken[0].0, "idle");
+    assert!(is_empty(&options.local) && is_empty(&options.mounted.announced));
+}
+
+/// How many names the longest path below has.
+fn walk(dir: &Path, above: u32) -> u32 {
+    let entries = std::fs::read_dir(dir).unwrap().flatten();
+    let depths = entries.map(|entry| match entry.file_type().unwrap().is_dir() {
+        true => walk(&entry.path(), above + 1),
+        false => above + 1,
+    });
+    depths.max().unwrap_or(above)
 }
 
 #[test]
@@ -107,6 +175,7 @@ fn who_tells_it_to_end_gets_no_report_and_nothing_stays() {
     let outside = Outside {
         clock,
         fresh: None,
+        uses: None,
         progress: &mut |_| false,
     };
     let error = run(&options, outside).unwrap_err();

@@ -4,8 +4,9 @@ use crate::args::BenchArgs;
 use crate::cell::{self, Cell};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
-use crate::signals;
-use bench::{Fresh, Mounted, Options, Outside, Progress, Report};
+use crate::{signals, usage};
+use bench::{Fresh, Mounted, Options, Outside, Progress, Report, Usage, Uses};
+use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
                 announced: existing(mount)?,
                 silent: args.silent.as_deref().map(existing).transpose()?,
             };
-            measure(args, &local, mounted, None)?
+            measure(args, &local, mounted, (None, None))?
         }
         None => on_own_cell(args, &local)?,
     };
@@ -49,7 +50,7 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     let mut mounts = [transport.to_vec(), transport.to_vec()];
     mounts[1].extend(["--opens".into(), "silent".into()]);
     let started = Cell::start(&dir, &mounts);
-    let mut cell = started.map_err(|error| {
+    let cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.
         let _ = cell::remove(&dir);
         could_not(error)
@@ -59,9 +60,14 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
         announced: points.next().unwrap_or_default(),
         silent: points.next(),
     };
-    let mut fresh = |point: &Path| cell.remount(point).map_err(io::Error::other);
-    let report = measure(args, local, mounted, Some(&mut fresh));
-    let mut faults = cell.end();
+    let cell = RefCell::new(cell);
+    let mut fresh = |point: &Path| {
+        let mounted = cell.borrow_mut().remount(point);
+        mounted.map_err(io::Error::other)
+    };
+    let uses = |point: &Path| usage(&cell.borrow(), point);
+    let report = measure(args, local, mounted, (Some(&mut fresh), Some(&uses)));
+    let mut faults = cell.into_inner().end();
     if let Err(error) = cell::remove(&dir) {
         faults.push(format!("{}: {error}", dir.display()));
     }
@@ -72,11 +78,23 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     }
 }
 
+/// What the processes behind a mount of the cell use. The client's largest piece of memory is its
+/// cache of file blocks.
+fn usage(cell: &Cell, point: &Path) -> io::Result<Usage> {
+    let (server, client) = cell.processes(point).map_err(io::Error::other)?;
+    let (all, cache) = usage::memory_bytes(client)?;
+    Ok(Usage {
+        server_ns: usage::processor_ns(server)?,
+        client_ns: usage::processor_ns(client)?,
+        client_bytes: all - cache,
+    })
+}
+
 fn measure(
     args: &BenchArgs,
     local: &Path,
     mounted: Mounted,
-    fresh: Option<&mut Fresh<'_>>,
+    (fresh, uses): (Option<&mut Fresh<'_>>, Option<&Uses<'_>>),
 ) -> Result<Report, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
@@ -96,6 +114,7 @@ fn measure(
         clock: monotonic_ns,
         // The same, for as long as the rest is there.
         fresh: fresh.map(|fresh| fresh as &mut Fresh<'_>),
+        uses: uses.map(|uses| uses as &Uses<'_>),
         progress: &mut |progress| {
             if terminal {
                 show(progress);

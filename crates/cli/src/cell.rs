@@ -189,6 +189,12 @@ impl Cell {
         known.ok_or_else(|| format!("{} is no mount of the cell", point.display()))
     }
 
+    /// The processes of the server, and of the client behind a mount point.
+    pub(crate) fn processes(&self, point: &Path) -> Result<(u32, u32), String> {
+        let client = &self.mounts[self.at(point)?].daemon;
+        Ok((self.server.child.id(), client.child.id()))
+    }
+
     /// Ends everything in order and checks the store; all that was not in order.
     pub(crate) fn end(mut self) -> Vec<String> {
         let mut faults = Vec::new();

@@ -29,6 +29,7 @@ mod status;
 mod torture;
 mod umount;
 mod up;
+mod usage;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;

@@ -19,6 +19,13 @@ fn a_bench_measures_its_own_cell_and_leaves_nothing() {
         "--large-mib",
         "8",
     ]);
+    let project = dir.join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join("hello.c"), "int main(void) { return 0; }\n").unwrap();
+    command
+        .arg("--project")
+        .arg(&project)
+        .args(["--build", "gcc -o hello hello.c && ./hello"]);
     for name in [
         "stat",
         "open-silent",
@@ -26,6 +33,8 @@ fn a_bench_measures_its_own_cell_and_leaves_nothing() {
         "first-touch",
         "cold-read",
         "create",
+        "andrew",
+        "idle",
     ] {
         command.args(["--only", name]);
     }
@@ -39,9 +48,9 @@ fn a_bench_measures_its_own_cell_and_leaves_nothing() {
         figures["not_taken"].as_array().unwrap().is_empty(),
         "{figures}"
     );
-    // `getattr` has two figures and `create` five.
+    // `getattr`, `andrew` and `idle` have two figures and `create` five.
     let lines = figures["figures"].as_array().unwrap();
-    assert_eq!(lines.len(), 4 + 2 + 5, "{figures}");
+    assert_eq!(lines.len(), 4 + 3 * 2 + 5, "{figures}");
     for line in lines {
         let values = line["mount"].as_array().unwrap();
         assert_eq!(values.len(), 2, "{line}");
@@ -51,6 +60,7 @@ fn a_bench_measures_its_own_cell_and_leaves_nothing() {
         );
     }
     std::fs::remove_file(json).unwrap();
+    std::fs::remove_dir_all(project).unwrap();
     let left: Vec<_> = std::fs::read_dir(dir).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
