@@ -1,16 +1,17 @@
 //! The command line.
 
 mod bench;
-mod profile;
+mod look;
 mod sim;
 
 pub(crate) use bench::BenchArgs;
-pub(crate) use profile::ProfileArgs;
+pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs};
 pub(crate) use sim::{SimArgs, SimSize};
 
 use crate::failure::{Failure, NOT_RUN};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
+use fuse::Without;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -145,6 +146,10 @@ pub(crate) struct MountArgs {
     /// 6.14, and Y in /sys/module/fuse/parameters/enable_uring); `dev`, from /dev/fuse
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     pub(crate) transport: Transport,
+    /// Do as if the kernel did not have these features: words of docs/kernels.md with commas
+    /// between them, or `all`. To find out whether one is at fault, and to test
+    #[arg(long, value_name = "FEATURES")]
+    pub(crate) without: Option<Without>,
     /// Threads that read /dev/fuse
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -228,32 +233,6 @@ pub(crate) struct UmountArgs {
     /// Where it is mounted
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  ariel status /mnt/a
-  ariel status --json 127.0.0.1:7000")]
-pub(crate) struct StatusArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// A mount point, or the address of a server on this machine
-    pub(crate) target: String,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  ariel tokens /mnt/a
-  ariel tokens 127.0.0.1:7000")]
-pub(crate) struct TokensArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// A mount point, or the address of a server on this machine
-    pub(crate) target: String,
 }
 
 #[derive(Debug, clap::Args)]

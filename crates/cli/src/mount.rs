@@ -3,7 +3,7 @@
 use crate::args::{Cache, MountArgs, Opens, Transport};
 use crate::control::{self, Listener};
 use crate::end::End;
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_RUN};
 use crate::guard::Guard;
 use crate::{daemon, end, log, paths, profile, runtime, show};
 use fuse::front::{Keeping, Mount, MountOptions};
@@ -20,6 +20,11 @@ const END_TIME: Duration = Duration::from_secs(25);
 const END_STEP: Duration = Duration::from_millis(500);
 
 pub(crate) fn mount(args: MountArgs) -> Result<ExitCode, Failure> {
+    let without = args.without.unwrap_or_default();
+    if args.transport == Transport::Uring && without.has(fuse::Feature::Uring) {
+        let what = "--transport uring and --without uring contradict each other: leave one out";
+        return Err(Failure::new(NOT_RUN, format_args!("mount: {what}")));
+    }
     // Where even that fails, mounting says why.
     let point = paths::mount_point(&args.dir).unwrap_or_else(|_| args.dir.clone());
     if !args.foreground && !args.detached {
@@ -74,6 +79,7 @@ fn options(args: &MountArgs, point: &Path) -> MountOptions {
             Transport::Uring => fuse::Transport::Uring,
             Transport::Dev => fuse::Transport::Device,
         },
+        without: args.without.unwrap_or_default(),
         threads: args.threads as usize,
         silent_opens: args.opens == Opens::Silent,
         keeping: match args.cache {

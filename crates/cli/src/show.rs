@@ -107,6 +107,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
                 fuse::Transport::Uring => "uring",
                 fuse::Transport::Device | fuse::Transport::Auto => "dev",
             },
+            "features": mount.features(),
             "requests": counts(&mount.fuse_counters()),
         },
         "sent": counts(&counters.sent),

@@ -26,6 +26,8 @@ pub const MINOR: u32 = 45;
 /// Oldest minor version accepted (Linux 5.4): the last of the flags exact caching depends on,
 /// `EXPLICIT_INVAL_DATA`, came with 7.30.
 pub const MINOR_LEAST: u32 = 31;
+/// Minor version with which `FOPEN_NOFLUSH` came (Linux 5.16).
+pub const MINOR_NO_FLUSH: u32 = 35;
 /// Minor version with which `FUSE_NOTIFY_INC_EPOCH` came (Linux 6.16).
 pub const MINOR_INC_EPOCH: u32 = 44;
 /// Minor version with which `FUSE_NOTIFY_PRUNE` came (Linux 6.18).

@@ -8,6 +8,7 @@
 use std::path::PathBuf;
 
 use crate::abi::{self, InitIn, InitOut, init};
+use crate::feature::{Feature, Without};
 use crate::request::Dialect;
 
 /// Flags asked for where the kernel offers them.
@@ -25,7 +26,6 @@ const WANTED: u64 = init::ASYNC_READ
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
     | init::INIT_EXT
-    | init::HAS_EXPIRE_ONLY
     | init::DIRECT_IO_ALLOW_MMAP;
 
 /// Flags without which nothing can be exact.
@@ -54,6 +54,8 @@ pub struct Options {
     pub locks: bool,
     /// How requests are to come. (The kernel offers io_uring only where it is switched on.)
     pub transport: Transport,
+    /// What the kernel has, and is not to be used.
+    pub without: Without,
     /// Where the tree is mounted: over io_uring, it is asked from there whether requests wait that
     /// found no room.
     pub root: Option<PathBuf>,
@@ -83,6 +85,7 @@ impl Default for Options {
             auto_inval: false,
             locks: true,
             transport: Transport::Auto,
+            without: Without::default(),
             root: None,
         }
     }
@@ -105,6 +108,8 @@ pub struct Negotiated {
     pub inc_epoch: bool,
     /// Inodes that nobody uses can be forgotten when we ask for it (`notify::Kind::Unused`).
     pub prune: bool,
+    /// A close need not be announced before it.
+    pub no_flush: bool,
 }
 
 impl Negotiated {
@@ -112,6 +117,17 @@ impl Negotiated {
     #[must_use]
     pub fn has(&self, flags: u64) -> bool {
         self.flags & flags == flags
+    }
+
+    /// Is this one used?
+    #[must_use]
+    pub fn uses(&self, feature: Feature) -> bool {
+        match feature {
+            Feature::Epoch => self.inc_epoch,
+            Feature::Prune => self.prune,
+            Feature::NoFlush => self.no_flush,
+            other => self.has(other.flags()),
+        }
     }
 
     /// How requests are to be read.
@@ -183,7 +199,8 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
             minor: offer.minor,
         });
     }
-    let offered = offered(offer);
+    let without = options.without;
+    let offered = offered(offer) & !without.flags();
     let missing = NEEDED & !offered;
     if missing != 0 {
         return Err(InitError::Lacks { missing });
@@ -215,8 +232,9 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
         flags,
         max_write: max_pages * page,
         max_readahead: options.max_readahead.min(offer.max_readahead),
-        inc_epoch: offer.minor >= abi::MINOR_INC_EPOCH,
-        prune: offer.minor >= abi::MINOR_PRUNE,
+        inc_epoch: offer.minor >= abi::MINOR_INC_EPOCH && !without.has(Feature::Epoch),
+        prune: offer.minor >= abi::MINOR_PRUNE && !without.has(Feature::Prune),
+        no_flush: offer.minor >= abi::MINOR_NO_FLUSH && !without.has(Feature::NoFlush),
     };
     let answer = InitOut {
         major: abi::MAJOR,

@@ -9,6 +9,7 @@ pub mod abi;
 pub mod counters;
 mod device;
 pub mod directory;
+mod feature;
 pub mod front;
 pub mod guard;
 pub mod init;
@@ -21,6 +22,7 @@ pub mod uring;
 
 pub use counters::Counters;
 pub use directory::DirectoryBuffer;
+pub use feature::{Feature, Without};
 pub use init::{InitError, Negotiated, Options, Transport};
 pub use mount::{MountError, MountOptions, Mounted};
 pub use notify::{Job, Kind, Notifier, NotifyCounters, Outcome};

@@ -259,7 +259,8 @@ fn initialise(
 /// What to answer to an offer, with the rings for what is agreed. After consent the kernel waits
 /// for them, so they are made before.
 fn agree(offer: &InitIn, options: &Options) -> Result<(Step, Option<Rings>), SessionError> {
-    let offered = init::offered(offer) & abi::init::OVER_IO_URING != 0;
+    let offered = init::offered(offer) & !options.without.flags();
+    let offered = offered & abi::init::OVER_IO_URING != 0;
     let rings = match options.transport {
         Transport::Device => None,
         Transport::Uring => Some(Rings::prepare(offered)?),

@@ -3,7 +3,7 @@
 
 use ariel_fuse::abi::{InitIn, MINOR, init};
 use ariel_fuse::init::{Step, negotiate};
-use ariel_fuse::{InitError, Options, Transport};
+use ariel_fuse::{Feature, InitError, Options, Transport, Without};
 
 /// A kernel that offers everything.
 fn kernel(minor: u32) -> InitIn {
@@ -35,6 +35,7 @@ fn what_would_break_exactness_is_never_asked_for() {
         init::HAS_INODE_DAX,
         init::READDIRPLUS_AUTO,
         init::OVER_IO_URING,
+        init::HAS_EXPIRE_ONLY,
     ] {
         assert!(!negotiated.has(never), "{never:#x}");
     }
@@ -45,7 +46,6 @@ fn what_would_break_exactness_is_never_asked_for() {
         | init::FLOCK_LOCKS
         | init::HANDLE_KILLPRIV_V2
         | init::DIRECT_IO_ALLOW_MMAP
-        | init::HAS_EXPIRE_ONLY
         | init::INIT_EXT
         | init::SETXATTR_EXT;
     assert!(negotiated.has(wanted) && negotiated.inc_epoch);
@@ -87,6 +87,38 @@ fn requests_come_over_io_uring_only_where_that_is_offered_and_prepared() {
         ..kernel(45)
     };
     assert!(asks(&kernel(45)) && !asks(&switched_off));
+}
+
+#[test]
+fn what_is_masked_off_is_not_agreed_and_all_else_is() {
+    let agreed = |without: Without| {
+        let options = Options {
+            without,
+            transport: Transport::Uring,
+            ..Options::default()
+        };
+        match negotiate(&kernel(45), &options) {
+            Ok(Step::Agree(_, negotiated)) => negotiated,
+            other => panic!("{other:?}"),
+        }
+    };
+    for masked in Feature::ALL {
+        let negotiated = agreed(Without::default().and(masked));
+        for feature in Feature::ALL {
+            assert_eq!(
+                negotiated.uses(feature),
+                feature != masked,
+                "{feature:?}, {masked:?}"
+            );
+        }
+    }
+    let nothing = agreed("all".parse().unwrap());
+    assert!(
+        !Feature::ALL
+            .into_iter()
+            .any(|feature| nothing.uses(feature))
+    );
+    assert!(!nothing.dialect().setxattr_ext);
 }
 
 #[test]

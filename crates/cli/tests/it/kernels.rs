@@ -25,7 +25,10 @@ const LONG: [&str; 7] = [
 fn about(without: &str) -> &'static [&'static str] {
     match without {
         // Shared mappings of files that are open for writing fail with ENODEV.
-        "mmap" | "all" => &["mmap::"],
+        "mmap" | "all" => &[
+            "mmap::what_is_stored_in_a_shared_mapping",
+            "basics_more::mapped_files_and_programs",
+        ],
         _ => &[],
     }
 }

@@ -27,6 +27,7 @@ mod exact;
 mod exact_names;
 mod excl;
 mod harness;
+mod kernels;
 mod killed;
 mod large;
 mod locks;

@@ -264,7 +264,8 @@ impl Tree {
 
     /// What the answer to an open says.
     pub(super) fn open_flags(&self, fid: Fid, opening: Opening, cached: bool) -> u32 {
-        let flush = self.locked.needs_flush(fid, opening.access) && !self.silent_opens;
+        let needed = self.locked.needs_flush(fid, opening.access) || !self.may_skip_flush;
+        let flush = needed && !self.silent_opens;
         convert::open_flags(cached, flush)
     }
 }

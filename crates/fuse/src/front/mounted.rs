@@ -23,6 +23,7 @@ use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
 use super::notices::Notices;
 use super::unmount::{self, Attempt};
+use crate::feature::{Feature, Without};
 use crate::init::{Options, Transport};
 use crate::mount::{self, Mounted};
 use crate::session::{Session, SessionError};
@@ -47,6 +48,8 @@ pub struct MountOptions {
     pub server: SocketAddr,
     /// How requests come.
     pub transport: Transport,
+    /// What the kernel has, and is not to be used.
+    pub without: Without,
     /// Threads that read requests from the device; one is enough.
     pub threads: usize,
     /// Opens and closes are not announced: faster, and less exact for writers.
@@ -219,6 +222,17 @@ impl Mount {
         self.session.counters().answers()
     }
 
+    /// What is used of the kernel that not every kernel has.
+    #[must_use]
+    pub fn features(&self) -> Vec<&'static str> {
+        let negotiated = self.session.negotiated();
+        let used = Feature::ALL.into_iter().filter(|f| match f {
+            Feature::Uring => self.transport() == Transport::Uring,
+            other => negotiated.uses(*other),
+        });
+        used.map(Feature::word).collect()
+    }
+
     /// How requests come.
     #[must_use]
     pub fn transport(&self) -> Transport {
@@ -295,6 +309,7 @@ fn mount_and_serve(
     let session_options = Options {
         threads: options.threads,
         transport: options.transport,
+        without: options.without,
         root: Some(mount_point.clone()),
         auto_inval: options.keeping.compares_times(),
         // Without being told of closes nobody knows when locks end.
@@ -338,6 +353,7 @@ fn serve(
         silent_opens: options.silent_opens,
         keeping: options.keeping,
         keeps_names: session.negotiated().inc_epoch,
+        may_skip_flush: session.negotiated().no_flush,
         notifier,
         opened: AtomicU64::new(0),
         locked: LockedFiles::default(),

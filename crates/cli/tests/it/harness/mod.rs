@@ -72,6 +72,12 @@ pub fn transport() -> Option<String> {
     said.filter(|said| !said.is_empty())
 }
 
+/// What of the kernel is not to be used by any mount, if it is said.
+pub fn without() -> Option<String> {
+    let said = std::env::var("ARIEL_IT_WITHOUT").ok();
+    said.filter(|said| !said.is_empty())
+}
+
 /// Can requests come over io_uring here? Says what is missing.
 pub fn has_uring(test: &str) -> bool {
     match switch::hold(true) {

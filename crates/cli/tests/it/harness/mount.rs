@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
-use super::{local, scratch, switch, transport};
+use super::{local, scratch, switch, transport, without};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -53,6 +53,10 @@ impl Mount {
         let said = transport();
         if let Some(transport) = said.as_ref().filter(|_| !args.contains(&"--transport")) {
             words.extend(["--transport", transport]);
+        }
+        let masked = without();
+        if let Some(without) = masked.as_ref().filter(|_| !args.contains(&"--without")) {
+            words.extend(["--without", without]);
         }
         // Needed until it is agreed.
         let _switch = words
