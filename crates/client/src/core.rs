@@ -4,7 +4,7 @@
 //! holds the lock.
 
 use crate::effects::Effects;
-use crate::front::{Asker, Completion, Done, Front, OnDone};
+use crate::front::{Asker, Completion, Done, Front, OnDone, OnNews};
 use crate::state::State;
 use logic::Ticket;
 use logic::client::{Call, Input};
@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use wire::{Fid, Refusal, ToClient, limits};
+use wire::{Fid, Refusal, ToClient, WatchId, limits};
 
 /// What the threads of a client share.
 pub(crate) struct Core {
@@ -110,6 +110,33 @@ impl Core {
         })
     }
 
+    /// Somebody watches; `None`: the client is stopped.
+    pub(crate) fn watch(&self, fid: Fid, recursive: bool, on_news: OnNews) -> Option<WatchId> {
+        self.enter(|state| {
+            if state.stopped {
+                return None;
+            }
+            let watch = state.watch(on_news);
+            let input = Input::Watch {
+                watch,
+                fid,
+                recursive,
+            };
+            state.handle(input, Vec::new());
+            Some(watch)
+        })
+    }
+
+    pub(crate) fn unwatch(&self, watch: WatchId) {
+        let watcher = self.enter(|state| {
+            if !state.stopped {
+                state.handle(Input::Unwatch { watch }, Vec::new());
+            }
+            state.watchers.remove(&watch)
+        });
+        drop(watcher);
+    }
+
     /// An input without an answer.
     pub(crate) fn tell(&self, input: Input) {
         self.enter(|state| {
@@ -147,11 +174,13 @@ impl Core {
         if self.stopped.swap(true, Ordering::AcqRel) {
             return false;
         }
-        let owed = self.enter(|state| {
+        let (owed, watchers) = self.enter(|state| {
             state.stopped = true;
             self.changed.notify_all();
-            std::mem::take(&mut state.replies)
+            let watchers = std::mem::take(&mut state.watchers);
+            (std::mem::take(&mut state.replies), watchers)
         });
+        drop(watchers);
         if !owed.is_empty() {
             tracing::warn!(calls = owed.len(), "calls were not answered before the end");
         }

@@ -6,7 +6,7 @@
 //! may come from there at once, one of them carries out everything that is queued while the others
 //! go on. A callback that makes a call finds the queue taken, and its effects follow.
 
-use crate::front::{Completion, Front, Invalidate, OnDone};
+use crate::front::{Completion, Front, Invalidate, News, OnDone, OnNews};
 use net::{Bulk, CloseReason, Link};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -21,6 +21,8 @@ pub(crate) enum Effect {
     Reply(OnDone, Completion),
     /// The front must drop something.
     Invalidate(u64, Invalidate),
+    /// Who watches is told something.
+    News(OnNews, News),
     /// The connection is of no use.
     Hangup(Arc<Link>),
 }
@@ -83,6 +85,7 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) {
             }
             Effect::Reply(reply, completion) => reply(completion),
             Effect::Invalidate(id, what) => front.invalidate(id, what),
+            Effect::News(tell, news) => tell(news),
             Effect::Hangup(link) => {
                 tracing::warn!(server = %link.peer(), "the connection is of no use: a new one");
                 link.close(CloseReason::Refused(

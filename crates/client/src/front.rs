@@ -1,7 +1,8 @@
 //! The client's own vocabulary: the words in which a front talks to it. A front uses these names
 //! and those of `wire`, and knows nothing of the machine behind them.
 
-use wire::{Caller, Fid};
+use std::sync::Arc;
+use wire::{Caller, Change, Fid, Refusal};
 
 /// What a program wants.
 pub type Call = logic::client::Call;
@@ -72,6 +73,21 @@ pub struct Completion {
 /// Takes a call's answer; called once, without a lock held, in the order of the answers. It may
 /// make further calls.
 pub type OnDone = Box<dyn FnOnce(Completion) + Send>;
+
+/// What is told to who watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Some changes before these were missed.
+    pub missed: bool,
+    /// Changes, in the order of the server.
+    pub changes: Vec<Change>,
+    /// Nothing more comes, and why.
+    pub end: Option<Refusal>,
+}
+
+/// Takes what is told to who watches; called without a lock held, in the order of the server. The
+/// first that comes says that the watch has begun. Must not wait for anything.
+pub type OnNews = Arc<dyn Fn(News) + Send + Sync>;
 
 /// How a client is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -22,8 +22,8 @@ pub use bury::bury;
 
 use crate::core::Core;
 use crate::front::{
-    Asker, Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, Reading,
-    TokenLine,
+    Asker, Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, OnNews,
+    Reading, TokenLine,
 };
 use crate::state::State;
 use logic::Ticket;
@@ -34,7 +34,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use wire::{Caller, Fid, Refusal, SessionId};
+use wire::{Caller, Fid, Refusal, SessionId, WatchId};
 
 /// How often it is looked whether a leaving client gets on.
 const LEAVE_STEP: Duration = Duration::from_millis(500);
@@ -156,6 +156,19 @@ impl Client {
     /// The caller of a call has been interrupted: if it waits for a lock, it is answered soon.
     pub fn interrupt(&self, ticket: Ticket) {
         self.core.tell(Input::Interrupt { ticket });
+    }
+
+    /// Has what changes told: in a directory, or in all that is below it, or of anything else, by
+    /// whichever machine. It goes on over ends of connections, of sessions and of servers, until
+    /// [`Client::unwatch`], until the news say that it has ended, or until the client is stopped:
+    /// then `on_news` is dropped. `None`: it is stopped already.
+    pub fn watch(&self, fid: Fid, recursive: bool, on_news: OnNews) -> Option<WatchId> {
+        self.core.watch(fid, recursive, on_news)
+    }
+
+    /// Nothing more is to be told. What is being told may still come.
+    pub fn unwatch(&self, watch: WatchId) {
+        self.core.unwatch(watch);
     }
 
     /// The front gives back `count` of the references that answers gave it.

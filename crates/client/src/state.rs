@@ -9,13 +9,13 @@
 use crate::arena::Arena;
 use crate::bytes::{self, Bytes, Data, Given, NOTHING_GIVEN};
 use crate::effects::Effect;
-use crate::front::{Completion, Counters, Done, MachineOptions, OnDone};
+use crate::front::{Completion, Counters, Done, MachineOptions, News, OnDone, OnNews};
 use logic::Ticket;
 use logic::client::{Client as Machine, Event, Input, Output};
 use net::{Link, Meters, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use wire::{RequestId, SessionId, ToClient, ToServer};
+use wire::{RequestId, SessionId, ToClient, ToServer, WatchId};
 
 /// Fewest slots of a cache.
 const SLOTS_MIN: u32 = 16;
@@ -33,6 +33,9 @@ pub(crate) struct State {
     arena: Arena,
     pub(crate) replies: HashMap<Ticket, OnDone>,
     data: HashMap<Ticket, Data>,
+    /// Who watches.
+    pub(crate) watchers: HashMap<WatchId, OnNews>,
+    last_watch: WatchId,
     last_ticket: Ticket,
     /// The connection whose messages count.
     pub(crate) link: Option<Arc<Link>>,
@@ -61,6 +64,8 @@ impl State {
             arena,
             replies: HashMap::new(),
             data: HashMap::new(),
+            watchers: HashMap::new(),
+            last_watch: 0,
             last_ticket: 0,
             link: None,
             stopped: false,
@@ -94,6 +99,13 @@ impl State {
     /// Gives the machine an input that is no call. `beside`: the bytes beside the message.
     pub(crate) fn handle(&mut self, input: Input, beside: Vec<u8>) {
         self.step(input, NOTHING_GIVEN, beside);
+    }
+
+    /// Registers who watches.
+    pub(crate) fn watch(&mut self, on_news: OnNews) -> WatchId {
+        self.last_watch += 1;
+        self.watchers.insert(self.last_watch, on_news);
+        self.last_watch
     }
 
     /// Gives the machine one input, moves the bytes that its outputs move, and leaves in `effects`
@@ -150,6 +162,24 @@ impl State {
                     self.effects
                         .push(Effect::Reply(reply, Completion { done, bytes }));
                 }
+            }
+            Output::Watched {
+                watch,
+                missed,
+                changes,
+                end,
+            } => {
+                let tell = match end {
+                    Some(_) => self.watchers.remove(&watch),
+                    None => self.watchers.get(&watch).cloned(),
+                };
+                let news = News {
+                    missed,
+                    changes,
+                    end,
+                };
+                self.effects
+                    .extend(tell.map(|tell| Effect::News(tell, news)));
             }
             Output::Invalidate { id, what } => self.effects.push(Effect::Invalidate(id, what)),
             Output::Hangup => {

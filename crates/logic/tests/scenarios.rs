@@ -22,6 +22,8 @@
 //!                                 that is for ever; `A unlock f 1 0 9`, `A test f 1 shared 0 9`
 //!     A flock f 1 shared wait     the whole file; `A funlock f 1`; `A close f r 1` closes what it
 //!                                 was locked through
+//!     A watch 1 d deep            wants to be told what changes in d (`deep`: and below it), as
+//!                                 watch 1; three changes are kept; `A unwatch 1`
 //!     A interrupt                 the caller of A's oldest call that is not answered
 //!     slow store / synced         the same for the store's syncs
 //!     blind store / seeing store  looking a name up fails, and works again

@@ -54,6 +54,10 @@ impl Disk for StoreDisk<'_> {
         self.store.attr(fid)
     }
 
+    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
+        self.store.place(fid)
+    }
+
     fn orphans(&self) -> Vec<Fid> {
         self.store.orphans()
     }

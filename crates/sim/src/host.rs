@@ -9,6 +9,7 @@ use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use store::Keep;
 use wire::{Fid, SessionId, Time, ToServer};
@@ -119,6 +120,13 @@ impl ServerRoom {
         world.net.server_died(world);
     }
 
+    /// Have these sessions taken all that they are to be told of what they watch?
+    pub(crate) fn all_told(&self, sessions: &BTreeSet<SessionId>) -> bool {
+        let machine = self.machine.borrow();
+        let server = machine.as_ref();
+        server.is_some_and(|server| !server.untold().any(|session| sessions.contains(&session)))
+    }
+
     /// What is left over when every client has said goodbye.
     pub(crate) fn left_over(&self) -> Option<String> {
         let machine = self.machine.borrow();
@@ -126,7 +134,7 @@ impl ServerRoom {
         let figures = server.figures();
         let held = self.disk.borrow().held();
         let locked = figures.locks + figures.lock_waits;
-        let idle = figures.waiting + locked == 0;
+        let idle = figures.waiting + locked + figures.watches == 0;
         let clean = server.tokens().is_empty() && idle && held == 0;
         (!clean).then(|| format!("{figures:?}, {held} bulks, {:?}", server.tokens()))
     }

@@ -31,6 +31,7 @@ mod shrink;
 mod stages;
 mod strike;
 mod trace;
+mod watcher;
 mod world;
 mod wrong;
 

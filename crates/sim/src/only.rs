@@ -31,10 +31,18 @@ pub(crate) enum Extra {
     Pressure,
     /// Programs that lock.
     Locks,
+    /// Those who watch.
+    Watches,
 }
 
 impl Extra {
-    pub(crate) const ALL: [Self; 4] = [Self::Drift, Self::Overtaking, Self::Pressure, Self::Locks];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Drift,
+        Self::Overtaking,
+        Self::Pressure,
+        Self::Locks,
+        Self::Watches,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -42,6 +50,7 @@ impl Extra {
             Self::Overtaking => "overtaking",
             Self::Pressure => "pressure",
             Self::Locks => "locks",
+            Self::Watches => "watches",
         }
     }
 }

@@ -119,6 +119,8 @@ pub(crate) struct Plan {
     /// Of each machine so many programs lock, and do so many things each.
     pub(crate) lockers: u32,
     pub(crate) locks: u32,
+    /// On each machine so many watch.
+    pub(crate) watches: u32,
     /// What else goes wrong, and at which message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
     /// The same of a call of the server's disk.
@@ -139,6 +141,7 @@ impl Plan {
         plan.draw_ranges(&mut Rng::new(!seed.rotate_left(8)));
         plan.draw_rot(&mut Rng::new(!seed.rotate_left(48)));
         plan.draw_locks(&mut Rng::new(seed.rotate_left(8)));
+        plan.draw_watches(&mut Rng::new(!seed.rotate_left(24)));
         plan
     }
 
@@ -181,6 +184,7 @@ impl Plan {
             linger_ns: rng.between(0, of(60, 300)) * MS,
             locks: 1000,
             mutant: None,
+            ..logic::server::Options::default()
         };
         let mut plan = Self {
             clients,
@@ -204,6 +208,7 @@ impl Plan {
             drift_ppm: [0; CLOCKS],
             lockers: 0,
             locks: 0,
+            watches: 0,
             strike: None,
             disk_strike: None,
         };
@@ -221,6 +226,16 @@ impl Plan {
         if rng.chance(250) {
             self.lockers = rng.between(1, 2) as u32;
             self.locks = rng.between(4, if self.small { 16 } else { 40 }) as u32;
+        }
+    }
+
+    /// In one world of four somebody watches.
+    fn draw_watches(&mut self, rng: &mut Rng) {
+        if rng.chance(250) {
+            self.watches = rng.between(1, 2) as u32;
+            self.server.watches = rng.between(1, 2) as usize;
+            self.server.watch_changes = *rng.pick(&[1, 2, 4, 1000]);
+            self.server.look_ns = *rng.pick(&[MS, 10 * MS, 100 * MS]);
         }
     }
 

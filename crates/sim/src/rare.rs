@@ -85,16 +85,19 @@ rare! {
     NotStarted: "the server could not be started, since its disk failed",
     Ahead: "a look-up brought a file's bytes",
     LetGo: "a kernel was asked to let go of what it does not use",
+    Watched: "who watches was told something",
+    WatchMissed: "who watches was told that he has missed something",
+    WatchEnded: "what was watched came to its end",
 }
 
 impl Rare {
-    pub(crate) fn bit(self) -> u64 {
+    pub(crate) fn bit(self) -> u128 {
         1 << self as u32
     }
 }
 
 /// What an output of the server shows.
-pub(crate) fn of_server(output: &server::Output) -> u64 {
+pub(crate) fn of_server(output: &server::Output) -> u128 {
     match output {
         server::Output::Send { message, bulk, .. } => match message {
             ToClient::Recall(recall) => match &recall.what {
@@ -116,7 +119,7 @@ pub(crate) fn of_server(output: &server::Output) -> u64 {
     }
 }
 
-fn of_reply(reply: &wire::Reply) -> u64 {
+fn of_reply(reply: &wire::Reply) -> u128 {
     let mut met = reply.grants.iter().fold(0, |met, grant| {
         met | match grant.right {
             Right::Transient => Rare::Transient.bit(),
@@ -146,7 +149,7 @@ fn of_reply(reply: &wire::Reply) -> u64 {
 }
 
 /// What an output of a client shows.
-pub(crate) fn of_client(output: &client::Output) -> u64 {
+pub(crate) fn of_client(output: &client::Output) -> u128 {
     match output {
         client::Output::Send { message, .. } => match message {
             ToServer::Returned(Returned { right, hold, .. }) => {

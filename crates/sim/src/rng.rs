@@ -29,6 +29,8 @@ pub(crate) enum Branch {
     Fault,
     /// Of a program that locks.
     Locker,
+    /// Of those on a machine who watch.
+    Watcher,
 }
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -216,6 +216,17 @@ impl Room {
                 Some(kernel) => kernel.invalidate(id, what),
                 None => self.invalidated_later(world, id),
             },
+            Output::Watched {
+                watch,
+                missed,
+                changes,
+                end,
+            } => {
+                let moment = world.sched.moment();
+                let whose = (self.host, watch);
+                let met = world.watchers.told(moment, whose, (missed, changes), end);
+                world.meet(met);
+            }
             Output::Hangup => world.net.hangup(world, self.host),
             Output::Event(event) => {
                 if matches!(event, Event::SessionLost | Event::DataLost { .. }) {

@@ -42,7 +42,7 @@ pub struct Report {
     /// Virtual time in all, ns.
     pub virtual_ns: u64,
     /// Rare things that happened, a bit for each of [`Rare::ALL`].
-    pub met: u64,
+    pub met: u128,
 }
 
 /// What many runs came to.
@@ -67,7 +67,7 @@ impl Summary {
                 self.all.add(report);
                 self.met.resize(Rare::ALL.len(), 0);
                 for (at, count) in self.met.iter_mut().enumerate() {
-                    *count += report.met >> at & 1;
+                    *count += (report.met >> at & 1) as u64;
                 }
             }
             Err(_) => self.failures += 1,

@@ -317,6 +317,7 @@ impl Shrinker<'_> {
             Extra::Overtaking => self.plan.weather.overtakes,
             Extra::Pressure => true,
             Extra::Locks => self.plan.lockers > 0,
+            Extra::Watches => self.plan.watches > 0,
         };
         let extras = Extra::ALL.into_iter().filter(there);
         let extras = extras.filter(|extra| self.best.has(*extra));

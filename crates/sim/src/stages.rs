@@ -91,6 +91,7 @@ impl World {
             return None;
         }
         self.pass(50 * MS)?; // the last files are closed
+        self.tell_watchers()?;
         for room in self.alive() {
             let (world, left) = (Rc::clone(self), Rc::clone(&left));
             left.set(left.get() + 1);
@@ -122,6 +123,20 @@ impl World {
         // The last messages arrive, and nameless objects linger no more.
         self.net.stay_apart();
         self.pass(SECOND + self.plan.server.linger_ns)
+    }
+
+    /// Who watches is told what was done so far.
+    fn tell_watchers(self: &Rc<Self>) -> Option<()> {
+        if self.watchers_of_each() == 0 {
+            return Some(());
+        }
+        let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
+        if !self.until(patience, "telling who watches", || self.all_told()) {
+            return None;
+        }
+        let hosts = self.alive().iter().map(|room| room.host).collect();
+        self.told.replace(Some((hosts, self.sched.moment())));
+        Some(())
     }
 
     /// Lets time pass.
@@ -163,6 +178,7 @@ impl World {
                 _ => {}
             }
         }
+        let told = self.told.borrow();
         let case = Case {
             history: &self.history,
             applied: &disk.applied,
@@ -170,6 +186,8 @@ impl World {
             sessions: &self.sessions.borrow(),
             left: &left,
             names: &names,
+            watchers: &self.watchers.0.borrow(),
+            told: told.as_ref(),
             moment: self.sched.moment() + 1,
         };
         match judge::judge(&case) {

@@ -21,6 +21,7 @@ use crate::rng::{Branch, Rng};
 use crate::room::Room;
 use crate::run::{Played, Report, RunOptions};
 use crate::trace::Trace;
+use crate::watcher::Watchers;
 use crate::wrong::Wrong;
 use logic::client;
 use logic::server::{self, Conn};
@@ -56,7 +57,7 @@ pub(crate) struct World {
     pub(crate) server: ServerRoom,
     trace: Trace,
     /// Rare things that happened: see [`Rare`].
-    met: Cell<u64>,
+    met: Cell<u128>,
     pub(crate) rooms: RefCell<BTreeMap<u32, Rc<Room>>>,
     pub(crate) last_host: Cell<u32>,
     pub(crate) sessions: RefCell<BTreeMap<SessionId, u32>>,
@@ -68,6 +69,9 @@ pub(crate) struct World {
     pub(crate) liar: Liar,
     /// What programs have locked.
     pub(crate) board: Board,
+    pub(crate) watchers: Watchers,
+    /// Who has been told all that was done before this moment, of what he watches.
+    pub(crate) told: RefCell<Option<(BTreeSet<u32>, u64)>>,
     /// Programs that run, by machine.
     pub(crate) running: RefCell<BTreeMap<u32, u32>>,
     pub(crate) faults_end: Cell<Time>,
@@ -133,6 +137,8 @@ impl World {
             mute: RefCell::default(),
             liar: Liar::default(),
             board: Board::default(),
+            watchers: Watchers::default(),
+            told: RefCell::default(),
             running: RefCell::default(),
             faults_end: Cell::new(Time::MAX),
             exposed: Cell::new(0),
@@ -145,7 +151,7 @@ impl World {
     }
 
     /// Rare things happened.
-    pub(crate) fn meet(&self, bits: u64) {
+    pub(crate) fn meet(&self, bits: u128) {
         self.met.set(self.met.get() | bits);
     }
 
@@ -277,6 +283,10 @@ impl World {
                 });
             }
             world.start_lockers(&room);
+            let key = [world.key, u64::from(room.host)];
+            let rng = Rng::of(Branch::Watcher, &key);
+            let start = || world.start_watchers(&room);
+            world.sched.with_rng(rng, start);
             if world.only.has(Extra::Pressure) {
                 world.press(&kernel, room.host);
             }
@@ -288,6 +298,15 @@ impl World {
     fn lockers(&self) -> u32 {
         if self.only.has(Extra::Locks) {
             self.plan.lockers
+        } else {
+            0
+        }
+    }
+
+    /// How many watch on each machine.
+    pub(crate) fn watchers_of_each(&self) -> u32 {
+        if self.only.has(Extra::Watches) {
+            self.plan.watches
         } else {
             0
         }
@@ -376,7 +395,7 @@ impl World {
         }
     }
 
-    fn all_met(&self) -> u64 {
+    fn all_met(&self) -> u128 {
         let large = if self.plan.small {
             0
         } else {

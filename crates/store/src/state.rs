@@ -10,7 +10,7 @@ use crate::options::Mutant;
 use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record};
 use crate::txn::{Context, Txn, trouble};
 use crate::value::Object;
-use wire::{Attr, Caller, Fid, Kind, Op, Outcome, Refusal, Time};
+use wire::{Attr, Caller, Fid, Kind, Name, Op, Outcome, Refusal, Time};
 
 /// The state that operations work on.
 #[derive(Debug)]
@@ -183,25 +183,34 @@ impl Core {
         Ok(())
     }
 
+    /// The directory that has a name of an object, and the name: of several the one that is known;
+    /// `None`: none is, or it is the root.
+    pub(crate) fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
+        let object = self.object(fid)?;
+        if object.parent == 0 {
+            return Ok(None);
+        }
+        let dir = Fid {
+            vnode: object.parent,
+            uniq: 1,
+            ..fid
+        };
+        let key = crate::key::position(dir, object.home);
+        let placed: Option<crate::value::Placed> = self.index.get_as(&key).map_err(trouble)?;
+        let placed = placed.filter(|placed| placed.fid == fid);
+        Ok(placed.map(|placed| (dir, placed.name)))
+    }
+
     /// The path of an object, as far as it is known.
     pub(crate) fn path_of(&self, fid: Fid) -> Option<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = fid;
-        let mut object = self.index.object(at).ok()??;
-        while object.parent != 0 {
-            let dir = Fid {
-                vnode: object.parent,
-                uniq: 1,
-                ..at
-            };
-            let key = crate::key::position(dir, object.home);
-            let placed: crate::value::Placed = self.index.get_as(&key).ok()??;
-            if placed.fid != at || names.len() > 4096 {
+        while let Some((dir, name)) = self.place(at).ok()? {
+            if names.len() > 4096 {
                 return None;
             }
-            names.push(placed.name.into());
+            names.push(name.into());
             at = dir;
-            object = self.index.object(at).ok()??;
         }
         if at != Fid::root(at.volume) {
             return None;

@@ -357,6 +357,15 @@ impl Store {
         Ok(entry.map_err(trouble)?.map(|entry| entry.fid))
     }
 
+    /// A directory that has a name of an object, and the name: of several names one of them; `None`
+    /// if none is known, or it is the root, or it is gone. Refused if the disk cannot say.
+    pub fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
+        match self.core.place(fid) {
+            Err(Refusal::Stale) => Ok(None),
+            other => other,
+        }
+    }
+
     /// A path of an object, for messages: of a file with several names one of them, or none.
     pub fn path_of(&self, fid: Fid) -> Option<Vec<u8>> {
         self.core.object(fid).ok()?;

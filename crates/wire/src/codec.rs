@@ -6,12 +6,13 @@ use crate::lock::{Lock, LockOwner};
 use crate::message::{ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
+use crate::watch::{Change, Deed};
 use alloc::vec::Vec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +144,27 @@ impl Bounded for Outcome {
     }
 }
 
+impl Bounded for Change {
+    fn within_bounds(&self) -> bool {
+        let fits = |path: &Option<Vec<u8>>| {
+            let len = path.as_ref().map_or(0, Vec::len);
+            len <= limits::PATH_BYTES
+        };
+        let other = match &self.deed {
+            Deed::Moved { to } => fits(to),
+            Deed::Exchanged { with } => fits(with),
+            _ => true,
+        };
+        fits(&self.path) && other
+    }
+}
+
 impl Bounded for ToClient {
     fn within_bounds(&self) -> bool {
         match self {
             Self::Reply { reply, .. } => reply.outcome.within_bounds(),
             Self::Waited { outcome, .. } => outcome.within_bounds(),
+            Self::Watched { changes, .. } => changes.iter().all(Change::within_bounds),
             _ => true,
         }
     }

@@ -20,6 +20,7 @@ mod op;
 mod outcome;
 mod refusal;
 mod seed;
+mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode};
@@ -34,3 +35,4 @@ pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Outcome, Reply};
 pub use refusal::Refusal;
 pub use seed::{mix64, splitmix64};
+pub use watch::{Change, Deed, Path, WatchId};

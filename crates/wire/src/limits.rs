@@ -20,8 +20,11 @@ pub const XATTR_LIST_BYTES: usize = 64 << 10;
 pub const DIR_ENTRIES: usize = 4096;
 /// Most groups of a caller.
 pub const GROUPS: usize = 1024;
+/// Most bytes of a path of a change that is told to who watches.
+pub const PATH_BYTES: usize = 64 << 10;
 /// Largest size of a file.
 pub const FILE_BYTES: u64 = 1 << 50;
 
 const _: () = assert!(BULK_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(4 * PATH_BYTES < BODY_BYTES);
 const _: () = assert!(XATTR_VALUE_BYTES < BODY_BYTES && TARGET_BYTES < BODY_BYTES);

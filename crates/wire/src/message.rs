@@ -8,6 +8,8 @@ use crate::lock::HeldLock;
 use crate::name::Name;
 use crate::op::{Caller, Op};
 use crate::outcome::{Outcome, Reply};
+use crate::refusal::Refusal;
+use crate::watch::{Change, WatchId};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -210,6 +212,29 @@ pub enum ToServer {
         /// Which request.
         request: RequestId,
     },
+    /// Wants to be told what changes; repeated until `Watched` comes.
+    Watch {
+        /// Which watch.
+        watch: WatchId,
+        /// A directory, or anything else.
+        fid: Fid,
+        /// All that is below it, at whatever depth.
+        recursive: bool,
+        /// The number of the next change that it has not been told; 0: none yet.
+        next: u64,
+    },
+    /// Answers `Watched`: what was told has been taken.
+    Took {
+        /// Which watch.
+        watch: WatchId,
+        /// The number of the next change that it has not been told.
+        next: u64,
+    },
+    /// Wants to be told no more.
+    Unwatch {
+        /// Which watch.
+        watch: WatchId,
+    },
 }
 
 /// What a server says.
@@ -258,6 +283,19 @@ pub enum ToClient {
         /// What became of it.
         outcome: Outcome,
     },
+    /// Changes of what is watched; repeated until `Took` says that they came.
+    Watched {
+        /// Which watch.
+        watch: WatchId,
+        /// The number of the first of them.
+        first: u64,
+        /// Changes before this one have not been told, and will not be.
+        missed: bool,
+        /// The changes, in their order.
+        changes: Vec<Change>,
+        /// Nothing more comes, and why.
+        end: Option<Refusal>,
+    },
 }
 
 /// How a peer broke the protocol: the connection ends.
@@ -289,6 +327,9 @@ impl ToServer {
             Self::KeepAlive { .. } => "KeepAlive",
             Self::Goodbye => "Goodbye",
             Self::Heard { .. } => "Heard",
+            Self::Watch { .. } => "Watch",
+            Self::Took { .. } => "Took",
+            Self::Unwatch { .. } => "Unwatch",
         }
     }
 }
@@ -306,6 +347,7 @@ impl ToClient {
             Self::Reasserted { .. } => "Reasserted",
             Self::Lost => "Lost",
             Self::Waited { .. } => "Waited",
+            Self::Watched { .. } => "Watched",
         }
     }
 }

@@ -55,4 +55,6 @@ pub enum Refusal {
     TooManyLocks,
     /// Nothing of the kind is behind that place of the file.
     NothingBehind,
+    /// The client watches as much as it may.
+    TooManyWatches,
 }

@@ -40,6 +40,8 @@ pub(super) const fn of(refusal: Refusal) -> Errno {
         Refusal::Locked => Errno::AGAIN,
         Refusal::Deadlock => Errno::DEADLK,
         Refusal::TooManyLocks => Errno::NOLCK,
+        // As inotify_add_watch(2) says.
+        Refusal::TooManyWatches => Errno::NOSPC,
         Refusal::NothingBehind => Errno::NXIO,
     }
 }

@@ -3,54 +3,12 @@
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Caller, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op, Refusal,
-    Time, ToClient, ToServer,
+    Access, Attr, Caller, Change, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op,
+    Refusal, ToClient, ToServer, WatchId,
 };
 
 /// Numbers a piece of the cache's memory that holds a block's bytes.
 pub type Slot = u32;
-
-/// The limits and delays of a client.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Number of slots of the cache; at least 16.
-    pub slots: u32,
-    /// Age at which a dirty block is written back, ns (Nelson, section 3.5: 30 s).
-    pub write_delay_ns: Time,
-    /// Time between two looks at the ages of dirty blocks, ns (Nelson: 5 s).
-    pub scan_ns: Time,
-    /// Of how many objects the kernel may know without using them: of more it is asked to let go.
-    pub objects: usize,
-    /// Time after which an unanswered message is repeated, ns.
-    pub resend_ns: Time,
-    /// Most blocks of one write-back request.
-    pub batch_blocks: u32,
-    /// A look-up may bring the bytes of a file that is no longer than this.
-    pub ahead_bytes: u32,
-    /// A read for the kernel's pages that is at least so long is given to it alone.
-    pub passing_bytes: u32,
-    /// Most holdings, and most changes, of one part of what a restarted server is told.
-    pub part: usize,
-    /// Rules to be broken on purpose; for tests of the checkers only.
-    pub mutant: Option<super::Mutant>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            slots: 65_536,
-            write_delay_ns: 30_000_000_000,
-            scan_ns: 5_000_000_000,
-            objects: 524_288,
-            resend_ns: 10_000_000_000,
-            batch_blocks: 256,
-            ahead_bytes: wire::limits::AHEAD_BYTES,
-            passing_bytes: 256 << 10,
-            part: 1000,
-            mutant: None,
-        }
-    }
-}
 
 /// What a program wants, said by the front.
 #[allow(clippy::large_enum_variant)]
@@ -213,6 +171,20 @@ pub enum Input {
     Invalidated {
         /// Which `Invalidate`.
         id: u64,
+    },
+    /// Somebody wants to be told what changes, by `Watched`: first that this has begun.
+    Watch {
+        /// Chosen by the caller, and never again.
+        watch: WatchId,
+        /// A directory, or anything else.
+        fid: Fid,
+        /// All that is below it, at whatever depth.
+        recursive: bool,
+    },
+    /// He wants that no more.
+    Unwatch {
+        /// Which.
+        watch: WatchId,
     },
     /// The deadline has come.
     Tick,
@@ -482,6 +454,18 @@ pub enum Output {
         id: u64,
         /// What.
         what: Invalidate,
+    },
+    /// To who watches. The first of these says that it has begun; those that say nothing else are
+    /// not sent.
+    Watched {
+        /// Which.
+        watch: WatchId,
+        /// Some changes before these were missed.
+        missed: bool,
+        /// Changes, in the order of the server.
+        changes: Vec<Change>,
+        /// Nothing more comes, and why.
+        end: Option<Refusal>,
     },
     /// The connection is of no use: end it and make another.
     Hangup,

@@ -50,4 +50,8 @@ pub struct Figures {
     pub locks: u64,
     /// Calls that wait for a lock.
     pub lock_waits: u64,
+    /// What is watched.
+    pub watches: u64,
+    /// Watches that the server has not answered.
+    pub unwatched: u64,
 }

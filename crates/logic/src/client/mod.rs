@@ -23,6 +23,7 @@ mod loose;
 mod mutant;
 mod names;
 mod node;
+mod options;
 mod order;
 mod ranges;
 mod recall;
@@ -31,13 +32,13 @@ mod restart;
 mod session;
 mod sizes;
 mod taken;
+mod watches;
 mod writeback;
 
-pub use api::{
-    Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Options, Output, Piece, Slot,
-};
+pub use api::{Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};
 pub use mutant::Mutant;
+pub use options::Options;
 
 use crate::Ticket;
 use alloc::boxed::Box;
@@ -162,6 +163,7 @@ pub struct Client {
     misses: u64,
     recalls: u64,
     locks: locks::Locks,
+    watches: watches::Watches,
 }
 
 /// The time and the outputs: what every step needs.
@@ -229,6 +231,7 @@ impl Client {
             misses: 0,
             recalls: 0,
             locks: locks::Locks::default(),
+            watches: watches::Watches::default(),
         }
     }
 
@@ -264,6 +267,12 @@ impl Client {
             Input::Interrupt { ticket } => self.on_interrupt(step, ticket),
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
             Input::Invalidated { id } => self.on_invalidated(step, id),
+            Input::Watch {
+                watch,
+                fid,
+                recursive,
+            } => self.on_watch(step, watch, (fid, recursive)),
+            Input::Unwatch { watch } => self.on_unwatch(step, watch),
             Input::Tick => self.on_tick(step),
         }
         self.keep_bounds(step);
@@ -299,6 +308,8 @@ impl Client {
             connected: self.state == State::Up,
             locks,
             lock_waits,
+            watches: self.watches.len() as u64,
+            unwatched: self.watches.unanswered() as u64,
             ..Figures::default()
         };
         for node in self.nodes.values() {

@@ -109,13 +109,18 @@ impl Client {
                 at: step.now,
             },
         );
-        if self.next_resend <= step.now {
-            self.next_resend = step.now + self.options.resend_ns;
-        }
+        self.resend_later(step);
         if self.state == State::Up {
             self.send_request(step, id);
         }
         id
+    }
+
+    /// Something is to be answered: it is said again if it is not.
+    pub(super) fn resend_later(&mut self, step: &Step<'_>) {
+        if self.next_resend <= step.now {
+            self.next_resend = step.now + self.options.resend_ns;
+        }
     }
 
     fn why_call(&self, why: &Why) -> Option<&super::Call> {
@@ -183,6 +188,13 @@ impl Client {
             }
             ToClient::Lost => self.lose(step),
             ToClient::Waited { request, outcome } => self.on_waited(step, request, outcome),
+            ToClient::Watched {
+                watch,
+                first,
+                missed,
+                changes,
+                end,
+            } => self.on_watched(step, (watch, first), (missed, changes), end),
         }
     }
 
@@ -215,6 +227,7 @@ impl Client {
         self.boot = welcome.boot;
         self.renew(step, self.greeted);
         self.next_keepalive = step.now + self.lease_ns / 4;
+        self.watch_again();
         self.repeat(step, true);
         if restarted {
             self.wait_again(step);
@@ -234,6 +247,7 @@ impl Client {
             .statements
             .values()
             .map(|s| s.message.clone())
+            .chain(self.watches.questions(all))
             .collect();
         for message in said {
             self.say(step, message);
@@ -345,6 +359,7 @@ impl Client {
         let unanswered = !self.requests.is_empty()
             || !self.statements.is_empty()
             || !self.reasserting.is_empty()
+            || self.watches.unanswered() > 0
             || self.state == State::Greeting;
         if self.state != State::Down && unanswered {
             deadline = deadline.min(self.next_resend);

@@ -30,6 +30,12 @@ pub struct Options {
     pub linger_ns: Time,
     /// Most parts of files that a client may have locked, and requests for locks that wait.
     pub locks: usize,
+    /// Most watches of a client.
+    pub watches: usize,
+    /// Most changes that are kept for a watch that has not taken them.
+    pub watch_changes: usize,
+    /// How often it is looked what has become of a file that is watched and held Exclusive, ns.
+    pub look_ns: Time,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<Mutant>,
 }
@@ -43,6 +49,9 @@ impl Default for Options {
             resend_ns: 10_000_000_000,
             linger_ns: 2_000_000_000,
             locks: 65_536,
+            watches: 1024,
+            watch_changes: 65_536,
+            look_ns: 1_000_000_000,
             mutant: None,
         }
     }
@@ -67,6 +76,8 @@ pub enum Mutant {
     LocksTwice,
     /// Does not look for circles of those who wait for locks.
     IgnoresDeadlocks,
+    /// Does not tell who watches what is removed.
+    ForgetsWatches,
 }
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.
@@ -83,6 +94,10 @@ pub trait Disk {
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
     /// The attributes of an object; refused if the disk cannot say.
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
+    /// A name of an object: its directory, and how it is called there. Of an object with several
+    /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
+    /// say.
+    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     /// Objects without a name.
     fn orphans(&self) -> Vec<Fid>;
     /// Remembers a session over restarts.
@@ -222,4 +237,6 @@ pub struct Figures {
     pub locks: u64,
     /// Requests that wait for a lock.
     pub lock_waits: u64,
+    /// Watches.
+    pub watches: u64,
 }

@@ -59,6 +59,7 @@ impl Server {
             if !repeated {
                 self.note_changes(waiting, plan);
                 self.outdate_said(waiting, plan);
+                self.tell_change(step, waiting, &outcome);
             }
         }
         show_held(waiting, &mut outcome);

@@ -31,6 +31,9 @@ impl Server {
         let held = self
             .holder(session, fid)
             .map_or(Right::None, |holder| holder.right);
+        if right == Right::Exclusive {
+            self.look_at(fid);
+        }
         self.enter(session, fid, right.max(held), grants);
     }
 

@@ -17,6 +17,7 @@ mod grants;
 mod holders;
 mod locking;
 mod locks;
+mod looks;
 mod needs;
 mod requests;
 mod returns;
@@ -25,6 +26,8 @@ mod shown;
 mod silence;
 mod table;
 mod turns;
+mod watches;
+mod watching;
 
 pub use api::{Bulk, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
 
@@ -66,6 +69,8 @@ pub struct Server {
     patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
     locks: locks::Locks,
+    watches: watches::Watches,
+    looks: looks::Looks,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -112,6 +117,8 @@ impl Server {
             patient: BTreeSet::new(),
             recalls: 0,
             locks: locks::Locks::default(),
+            watches: watches::Watches::default(),
+            looks: looks::Looks::default(),
         }
     }
 
@@ -134,6 +141,8 @@ impl Server {
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }
+        self.look_at_fresh(now);
+        self.tell_fresh(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -141,7 +150,7 @@ impl Server {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         let patient = self.patient.first().map(|(until, _)| *until);
         let due = self.next_tick.into_iter().chain(lingering);
-        due.chain(patient).min()
+        due.chain(patient).chain(self.looks.due()).min()
     }
 
     /// Does it wait for anybody?
@@ -151,7 +160,8 @@ impl Server {
             sessions.any(|session| !session.confirm_asked.is_empty() || !session.waited.is_empty());
         let waited_for = !self.waiting.is_empty() || !self.asked.is_empty();
         let waited_for = waited_for || self.locks.anybody_waits();
-        asked || self.grace_until.is_some() || waited_for
+        let told = self.oldest_watched().is_some();
+        asked || told || self.grace_until.is_some() || waited_for
     }
 
     /// Figures.
@@ -165,6 +175,7 @@ impl Server {
             grace: self.grace_until.is_some(),
             locks,
             lock_waits,
+            watches: self.watches.len() as u64,
             ..Figures::default()
         };
         for holder in self.files.values().flat_map(|file| file.holders.values()) {
@@ -250,6 +261,14 @@ impl Server {
                 self.on_reassert(step, session, (boot, part), (holdings, unseen, locks));
             }
             ToServer::Heard { request } => self.on_heard(session, request),
+            ToServer::Watch {
+                watch,
+                fid,
+                recursive,
+                next,
+            } => self.on_watch(step, (session, watch), (fid, recursive), next),
+            ToServer::Took { watch, next } => self.on_took(step, (session, watch), next),
+            ToServer::Unwatch { watch } => self.on_unwatch(session, watch),
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 if renews {

@@ -70,7 +70,11 @@ impl Server {
         let sessions = self.sessions.values();
         let confirms = sessions.flat_map(|session| session.confirm_asked.values());
         let confirms = confirms.map(|asked| asked.sent);
-        recalls.chain(confirms).chain(self.oldest_waited()).min()
+        let told = self
+            .oldest_waited()
+            .into_iter()
+            .chain(self.oldest_watched());
+        recalls.chain(confirms).chain(told).min()
     }
 
     /// Sends unanswered recalls again: to one session that has come back, or where it is time.
@@ -126,6 +130,7 @@ impl Server {
         holder.asks = left;
         // What it says is true also if this is repeated, and nobody asked any more.
         lower(holder, upto, right, hold);
+        self.looked(step, (session, fid), attr.as_ref());
         let keep = |ask: &Ask| matches!(ask.what, What::Keep(Right::None));
         if right == Right::None && answered.iter().any(keep) {
             self.unshow(session, fid, hold.stamp);

@@ -116,6 +116,7 @@ impl Server {
             self.tidy(fid);
         }
         self.tick_put_off(step);
+        self.tick_looks(step);
         if self.next_tick.is_none_or(|due| step.now < due) {
             return;
         }
@@ -125,6 +126,7 @@ impl Server {
         self.repeat_asks(step, None);
         self.repeat_confirms(step, None);
         self.repeat_waited(step, None);
+        self.repeat_watched(step);
         // As soon as something is due again; not for each of many things by itself, since all are
         // looked through.
         let (soonest, latest) = (
@@ -155,6 +157,8 @@ impl Server {
         }
         step.disk.close_session(id);
         self.shown.end(id);
+        self.watches.remove_session(id);
+        self.look_no_more();
         let own: Vec<_> = self
             .waiting
             .iter()

@@ -539,6 +539,15 @@ impl Disk for MemoryDisk {
         Ok(self.get(fid).ok().map(|object| object.attr.clone()))
     }
 
+    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>> {
+        let mut names = self.objects.iter().flat_map(|(dir, object)| {
+            let names = object.names.iter();
+            names.map(|(name, (named, _))| (*dir, name, *named))
+        });
+        let found = names.find(|(_, _, named)| *named == fid);
+        Ok(found.map(|(dir, name, _)| (dir, name.clone())))
+    }
+
     fn orphans(&self) -> Vec<Fid> {
         let orphan = |(_, object): &(&Fid, &Object)| object.attr.nlink == 0;
         self.objects

@@ -204,6 +204,19 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
         ["thread", thread] => {
             world.machines.get_mut(&name).expect("a machine").thread = number(thread);
         }
+        ["watch", watch, what, depth @ ..] => {
+            let (watch, fid, recursive) = (number(watch), fid(world, what), *depth == ["deep"]);
+            let input = Input::Watch {
+                watch,
+                fid,
+                recursive,
+            };
+            world.client(name, input, &[]);
+        }
+        ["unwatch", watch] => {
+            let watch = number(watch);
+            world.client(name, Input::Unwatch { watch }, &[]);
+        }
         ["interrupt"] => world.interrupt(name),
         ["fast"] => world.machines.get_mut(&name).expect("a machine").slow = false,
         ["drops"] => world.finish_drop(name, 1),

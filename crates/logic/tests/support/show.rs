@@ -4,8 +4,8 @@
 use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
-    Access, Attr, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome, Recall, Returned, Right,
-    Set, ToClient, ToServer, Unseen, What, WriteMode,
+    Access, Attr, Change, Deed, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome, Path,
+    Recall, Refusal, Returned, Right, Set, ToClient, ToServer, Unseen, What, WriteMode,
 };
 
 /// What a fid is called.
@@ -297,7 +297,26 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
         }
         ToServer::KeepAlive { .. } => "KeepAlive".into(),
         ToServer::Goodbye => "Goodbye".into(),
+        _ => watching(disk, message),
+    }
+}
+
+/// A message of a client about what it waits for or watches.
+fn watching(disk: &MemoryDisk, message: &ToServer) -> String {
+    match message {
+        ToServer::Watch {
+            watch,
+            fid,
+            recursive,
+            next,
+        } => {
+            let all = if *recursive { " and all below" } else { "" };
+            format!("Watch {watch} of {}{all}, next {next}", name(disk, *fid))
+        }
+        ToServer::Took { watch, next } => format!("Took {watch}, next {next}"),
+        ToServer::Unwatch { watch } => format!("Unwatch {watch}"),
         ToServer::Heard { request } => format!("Heard #{request}"),
+        other => format!("{other:?}"),
     }
 }
 
@@ -361,6 +380,51 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             request,
             outcome: end,
         } => format!("Waited #{request}: {}", outcome(disk, end)),
+        ToClient::Watched {
+            watch,
+            first,
+            missed,
+            changes: told,
+            end,
+        } => {
+            let told = changes(disk, *missed, told, *end);
+            format!("Watched {watch} from {first}: {told}")
+        }
+    }
+}
+
+fn path(path: &Path) -> String {
+    match path {
+        None => "?".into(),
+        Some(path) if path.is_empty() => "itself".into(),
+        Some(path) => String::from_utf8_lossy(path).into_owned(),
+    }
+}
+
+/// What is told to who watches.
+pub fn changes(
+    disk: &MemoryDisk,
+    missed: bool,
+    changes: &[Change],
+    end: Option<Refusal>,
+) -> String {
+    let one = |change: &Change| {
+        let (fid, at) = (name(disk, change.fid), path(&change.path));
+        match &change.deed {
+            Deed::Moved { to } => format!("{fid} moved from {at} to {}", path(to)),
+            Deed::Exchanged { with } => format!("{fid} moved from {at} to {} and back", path(with)),
+            deed => format!("{fid} {deed:?} at {at}"),
+        }
+    };
+    let mut all: Vec<String> = changes.iter().map(one).collect();
+    if missed {
+        all.insert(0, "some missed".into());
+    }
+    all.extend(end.map(|why| format!("the end ({why:?})")));
+    if all.is_empty() {
+        "nothing yet".into()
+    } else {
+        all.join(", ")
     }
 }
 

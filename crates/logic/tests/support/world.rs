@@ -12,6 +12,8 @@ use wire::{Caller, Fid, Right, Time, ToClient, ToServer};
 
 const SECOND: Time = 1_000_000_000;
 const SLOTS: u32 = 64;
+/// Changes kept for who watches.
+const WATCH_CHANGES: usize = 3;
 /// What the server is called as a sender or a receiver.
 pub const SERVER: char = 'S';
 
@@ -55,13 +57,19 @@ pub struct World {
     last: u64,
 }
 
+fn options() -> server::Options {
+    server::Options {
+        watch_changes: WATCH_CHANGES,
+        ..server::Options::default()
+    }
+}
+
 impl World {
     /// A server and connected clients, that tell a restarted server this much in one message, and
     /// want the bytes of files this long with their look-ups.
     pub fn new(names: &[char], (part, ahead_bytes): (usize, u32)) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
-        let options = server::Options::default();
-        let server = Server::new(options, now, boot, Fid::root(1), vec![]);
+        let server = Server::new(options(), now, boot, Fid::root(1), vec![]);
         let mut world = Self {
             now,
             began: now,
@@ -153,8 +161,7 @@ impl World {
         }
         self.boot += 100;
         let known = self.disk.sessions.iter().copied().collect();
-        let options = server::Options::default();
-        self.server = Server::new(options, self.now, self.boot, Fid::root(1), known);
+        self.server = Server::new(options(), self.now, self.boot, Fid::root(1), known);
         self.syncs.clear();
         self.say(format!("S starts again @{}", self.boot));
     }
@@ -441,6 +448,15 @@ impl World {
                     self.client(name, client::Input::Gone, &[]);
                     self.connect(name);
                 }
+            }
+            Output::Watched {
+                watch,
+                missed,
+                changes,
+                end,
+            } => {
+                let told = show::changes(&self.disk, missed, &changes, end);
+                self.say(format!("{name} is told by watch {watch}: {told}"));
             }
             Output::Event(event) => self.say(format!("{name}: {event:?}")),
         }

@@ -79,6 +79,7 @@ trait Volume {
         (named(from), named(to))
     }
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
+    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     fn orphans(&self) -> Vec<Fid>;
     fn open_session(&mut self, session: SessionId, now: Time);
     fn close_session(&mut self, session: SessionId);
@@ -125,7 +126,7 @@ pub(crate) struct DiskRoom {
     sched: Rc<Sched>,
     volume: Box<dyn Volume>,
     /// Rare things that happened here: see [`Rare`].
-    pub(crate) met: Cell<u64>,
+    pub(crate) met: Cell<u128>,
     bulks: BTreeMap<Bulk, Units>,
     last_bulk: Bulk,
     /// Every change that was applied, oldest first.
@@ -355,6 +356,10 @@ impl Disk for DiskRoom {
 
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
         self.volume.attr(fid)
+    }
+
+    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
+        self.volume.place(fid)
     }
 
     fn orphans(&self) -> Vec<Fid> {

@@ -174,6 +174,10 @@ impl Volume for Stored {
         self.store.borrow().attr(fid)
     }
 
+    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
+        self.store.borrow().place(fid)
+    }
+
     fn orphans(&self) -> Vec<Fid> {
         self.store.borrow().orphans()
     }

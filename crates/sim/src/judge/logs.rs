@@ -270,6 +270,8 @@ mod tests {
             sessions: &sessions,
             left: &left,
             names: &names,
+            watchers: &[],
+            told: None,
             moment: 100,
         };
         judge(&case, FILE).map_err(|wrong| wrong.what)

@@ -10,10 +10,12 @@ mod explain;
 mod linear;
 mod logs;
 mod twins;
+mod watches;
 
 use crate::disk::{Applied, Restored, UNIT, Units};
 use crate::history::{Change, Effect, Fate, History, Seen};
 use crate::program::LOG;
+use crate::watcher::Watcher;
 use crate::wrong::{Wrong, wrong};
 use linear::{Act, Turn, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +43,10 @@ pub(crate) struct Case<'a> {
     pub(crate) left: &'a BTreeMap<Fid, (u16, Units)>,
     /// Names that are left.
     pub(crate) names: &'a BTreeMap<(Fid, Name), Fid>,
+    /// Who watched, and what he was told.
+    pub(crate) watchers: &'a [Watcher],
+    /// On which machines all was told that was done before this moment.
+    pub(crate) told: Option<&'a (BTreeSet<u32>, u64)>,
     /// A moment after everything.
     pub(crate) moment: u64,
 }
@@ -77,6 +83,7 @@ pub(crate) struct Judged {
 pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     applied_once(case.applied)?;
     twins::judge(case)?;
+    watches::judge(case)?;
     let mut values = Values::default();
     made(case, &mut values);
     changes(case, &mut values)?;

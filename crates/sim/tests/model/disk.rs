@@ -207,6 +207,10 @@ impl Disk for TinyDisk {
         Ok(self.get(fid).ok().map(|object| object.attr.clone()))
     }
 
+    fn place(&self, _fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
+        Ok(None)
+    }
+
     fn orphans(&self) -> Vec<Fid> {
         let orphan = |(_, object): &(&Fid, &Object)| object.attr.nlink == 0;
         let all = self.objects.iter().filter(orphan);

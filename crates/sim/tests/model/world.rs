@@ -479,6 +479,7 @@ impl State {
                 bytes[(from as usize).min(BYTES)..].fill(0);
             }
             Output::Invalidate { id, what } => host.kernel.orders.push((id, what)),
+            Output::Watched { .. } => return Err(format!("client {at} watches nothing")),
             Output::Hangup => return Err(format!("client {at} hangs up")),
             Output::Event(event) => return Err(format!("client {at}: {event:?}")),
         }

@@ -421,9 +421,27 @@ pub fn to_server() -> Vec<ToServer> {
             acked: 150,
         },
         ToServer::Goodbye,
-        ToServer::Heard { request: 12 },
     ]);
+    all.extend(watching());
     all
+}
+
+/// What a client says of what it waits for and watches.
+fn watching() -> [ToServer; 4] {
+    [
+        ToServer::Heard { request: 12 },
+        ToServer::Watch {
+            watch: 300,
+            fid: fid(9),
+            recursive: true,
+            next: 1 << 40,
+        },
+        ToServer::Took {
+            watch: 300,
+            next: 1 << 41,
+        },
+        ToServer::Unwatch { watch: 300 },
+    ]
 }
 
 /// Every kind of message of a server, every outcome among them.
@@ -473,6 +491,40 @@ pub fn to_client() -> Vec<ToClient> {
             request: 12,
             outcome: Outcome::Refused(Refusal::Interrupted),
         },
+        ToClient::Watched {
+            watch: 300,
+            first: 1 << 40,
+            missed: true,
+            changes: changes(),
+            end: None,
+        },
+        ToClient::Watched {
+            watch: 301,
+            first: 1,
+            missed: false,
+            changes: Vec::new(),
+            end: Some(Refusal::TooManyWatches),
+        },
     ]);
     all
+}
+
+/// Every deed that is told to who watches.
+fn changes() -> Vec<Change> {
+    let to = Some(b"sub/new".to_vec());
+    let deeds = [
+        Deed::Made,
+        Deed::Removed,
+        Deed::Moved { to: to.clone() },
+        Deed::Exchanged { with: to },
+        Deed::Written,
+        Deed::Attributes,
+    ];
+    let change = |(at, deed): (usize, Deed)| Change {
+        deed,
+        fid: fid(at as u64),
+        kind: Kind::Directory,
+        path: (at > 0).then(|| b"a/b".to_vec()),
+    };
+    deeds.into_iter().enumerate().map(change).collect()
 }

@@ -347,6 +347,15 @@ impl Volume for Reference {
         Ok(self.objects.get(&fid).map(|object| object.attr.clone()))
     }
 
+    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>> {
+        let mut names = self.objects.iter().flat_map(|(dir, object)| {
+            let entries = object.entries.iter();
+            entries.map(|(name, (named, _))| (*dir, name, *named))
+        });
+        let found = names.find(|(_, _, named)| *named == fid);
+        Ok(found.map(|(dir, name, _)| (dir, name.clone())))
+    }
+
     fn orphans(&self) -> Vec<Fid> {
         let nameless = |(_, o): &(&Fid, &Object)| o.attr.nlink == 0;
         self.objects

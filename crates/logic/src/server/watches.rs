@@ -1,0 +1,257 @@
+//! Who watches what, and what he has not been told yet.
+//!
+//! Guarantees: each watch is told every change of what it watches once, in the order in which the
+//! changes were applied; or it is told, before the next one, that some were missed. What is kept
+//! for a watch is bounded: of who takes too long the changes are dropped, and he is told so.
+//!
+//! There is one message under way for each watch, sent again until it was taken; so who reads
+//! slowly slows down nobody else. After a restart of the server the clients ask again, and have
+//! missed what happened meanwhile.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+use wire::{Change, Fid, Refusal, SessionId, Time, ToClient, WatchId};
+
+/// Most bytes of changes of one message, but for a single change.
+const BATCH_BYTES: usize = 64 << 10;
+
+/// A watch of a session.
+pub(super) type Key = (SessionId, WatchId);
+
+/// One watch.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    pub(super) fid: Fid,
+    pub(super) recursive: bool,
+    /// The number of the first of `changes`.
+    first: u64,
+    /// What it has not taken.
+    changes: VecDeque<Change>,
+    /// Changes before the first one are gone, and it has not been told that.
+    missed: bool,
+    /// Why nothing more comes.
+    end: Option<Refusal>,
+    /// What is under way: all changes below this number; and since when.
+    sent: Option<(u64, Time)>,
+}
+
+impl Watch {
+    /// A watch that has seen the changes below `next`; of 0: that is new.
+    fn new(fid: Fid, recursive: bool, next: u64) -> Self {
+        Self {
+            fid,
+            recursive,
+            // Who has been told anything before, by a run of the server or in a session that is
+            // over, has missed at least what nobody knows of.
+            first: next.saturating_add(1),
+            changes: VecDeque::new(),
+            missed: next > 0,
+            end: None,
+            sent: None,
+        }
+    }
+
+    /// It has all changes below this number.
+    fn take(&mut self, next: u64) {
+        if next >= self.first {
+            self.missed = false;
+        }
+        let taken = next
+            .saturating_sub(self.first)
+            .min(self.changes.len() as u64);
+        self.changes.drain(..taken as usize);
+        self.first += taken;
+        if self.sent.is_some_and(|(upto, _)| next >= upto) {
+            self.sent = None;
+        }
+    }
+
+    fn add(&mut self, change: Change, most: usize) {
+        // The same once more: there is nothing new in it while the first is not under way.
+        let under_way = self.sent.map_or(0, |(upto, _)| upto);
+        let last_waits = self.first + self.changes.len() as u64 > under_way;
+        if last_waits && self.changes.back() == Some(&change) {
+            return;
+        }
+        if self.changes.len() >= most {
+            self.miss();
+        }
+        self.changes.push_back(change);
+    }
+
+    /// It will not be told what it has not been told yet, and something more.
+    fn miss(&mut self) {
+        self.first += self.changes.len() as u64 + 1;
+        self.changes.clear();
+        self.missed = true;
+    }
+
+    fn has_something(&self) -> bool {
+        !self.changes.is_empty() || self.missed || self.end.is_some()
+    }
+
+    /// What is to be sent now.
+    fn message(&mut self, now: Time, watch: WatchId) -> ToClient {
+        let mut bytes = 0;
+        let mut changes = Vec::new();
+        for change in &self.changes {
+            bytes += change.bytes();
+            if !changes.is_empty() && bytes > BATCH_BYTES {
+                break;
+            }
+            changes.push(change.clone());
+        }
+        let end = self.end.filter(|_| changes.len() == self.changes.len());
+        if self.has_something() {
+            self.sent = Some((self.first + changes.len() as u64, now));
+        }
+        ToClient::Watched {
+            watch,
+            first: self.first,
+            missed: self.missed,
+            changes,
+            end,
+        }
+    }
+}
+
+/// All watches.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watches {
+    all: BTreeMap<Key, Watch>,
+    /// Who watches an object itself.
+    of: BTreeMap<Fid, BTreeSet<Key>>,
+    /// How many are recursive.
+    recursive: usize,
+    /// Those to which something has come in this step.
+    fresh: BTreeSet<Key>,
+}
+
+fn keys(session: SessionId) -> RangeInclusive<Key> {
+    (session, WatchId::MIN)..=(session, WatchId::MAX)
+}
+
+impl Watches {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many a session has.
+    pub(super) fn count(&self, session: SessionId) -> usize {
+        self.all.range(keys(session)).count()
+    }
+
+    /// Does anybody watch all that is below something?
+    pub(super) fn any_recursive(&self) -> bool {
+        self.recursive > 0
+    }
+
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.all.keys().copied().collect()
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&Watch> {
+        self.all.get(&key)
+    }
+
+    /// Who watches this object itself.
+    pub(super) fn of(&self, fid: Fid) -> impl Iterator<Item = (Key, &Watch)> {
+        let keys = self.of.get(&fid).into_iter().flatten();
+        keys.filter_map(|key| Some((*key, self.all.get(key)?)))
+    }
+
+    /// Enters a watch, or has it take what it has seen if it is there. True: it is new.
+    pub(super) fn enter(&mut self, key: Key, (fid, recursive): (Fid, bool), next: u64) -> bool {
+        if let Some(watch) = self.all.get_mut(&key) {
+            watch.take(next);
+            return false;
+        }
+        self.all.insert(key, Watch::new(fid, recursive, next));
+        self.of.entry(fid).or_default().insert(key);
+        self.recursive += usize::from(recursive);
+        true
+    }
+
+    pub(super) fn take(&mut self, key: Key, next: u64) {
+        if let Some(watch) = self.all.get_mut(&key) {
+            watch.take(next);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        let Some(watch) = self.all.remove(&key) else {
+            return;
+        };
+        self.recursive -= usize::from(watch.recursive);
+        if let Some(keys) = self.of.get_mut(&watch.fid) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.of.remove(&watch.fid);
+            }
+        }
+    }
+
+    pub(super) fn remove_session(&mut self, session: SessionId) {
+        let own: Vec<Key> = self.all.range(keys(session)).map(|(key, _)| *key).collect();
+        own.into_iter().for_each(|key| self.remove(key));
+    }
+
+    /// At most `most` changes are kept for a watch.
+    pub(super) fn add(&mut self, key: Key, change: Change, most: usize) {
+        if let Some(watch) = self.all.get_mut(&key).filter(|watch| watch.end.is_none()) {
+            watch.add(change, most);
+            self.fresh.insert(key);
+        }
+    }
+
+    pub(super) fn miss(&mut self, key: Key) {
+        if let Some(watch) = self.all.get_mut(&key).filter(|watch| watch.end.is_none()) {
+            watch.miss();
+            self.fresh.insert(key);
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&mut self, key: Key, why: Refusal) {
+        if let Some(watch) = self.all.get_mut(&key) {
+            watch.end.get_or_insert(why);
+            self.fresh.insert(key);
+        }
+    }
+
+    /// The next of those to which something has come in this step.
+    pub(super) fn pop_fresh(&mut self) -> Option<Key> {
+        self.fresh.pop_first()
+    }
+
+    /// What is to be sent to a watch; `answer`: it is waited for, if there is nothing too.
+    pub(super) fn next(&mut self, now: Time, key: Key, answer: bool) -> Option<ToClient> {
+        let watch = self.all.get_mut(&key)?;
+        let wanted = answer || (watch.sent.is_none() && watch.has_something());
+        wanted.then(|| watch.message(now, key.1))
+    }
+
+    /// Those to whom something was sent so long ago that it may be lost.
+    pub(super) fn untaken(&self, sent_until: Time) -> Vec<Key> {
+        let late = |watch: &Watch| watch.sent.is_some_and(|(_, at)| at <= sent_until);
+        let late = self.all.iter().filter(|(_, watch)| late(watch));
+        late.map(|(key, _)| *key).collect()
+    }
+
+    /// Sessions that have something to take.
+    pub(super) fn untold(&self) -> impl Iterator<Item = SessionId> {
+        let untold = self.all.iter().filter(|(_, watch)| watch.has_something());
+        untold.map(|((session, _), _)| *session)
+    }
+
+    /// When the oldest message that was not taken was sent.
+    pub(super) fn oldest_sent(&self) -> Option<Time> {
+        let sent = self.all.values().filter_map(|watch| watch.sent);
+        sent.map(|(_, at)| at).min()
+    }
+}
