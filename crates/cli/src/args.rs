@@ -5,7 +5,7 @@ mod look;
 mod sim;
 
 pub(crate) use bench::BenchArgs;
-pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs};
+pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use sim::{SimArgs, SimSize};
 
 use crate::failure::{Failure, NOT_RUN};
@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Profile(ProfileArgs),
     /// List the tokens that a mount or a server holds
     Tokens(TokensArgs),
+    /// Print what changes below a path of a mount, whichever machine does it
+    Watch(WatchArgs),
     /// Check a store; its server must not run
     Fsck(FsckArgs),
     /// Run simulated worlds: random programs, faults and crashes from one seed

@@ -1,8 +1,10 @@
 //! The control socket of a server or a mount: one line of JSON asks, one line answers.
 //!
 //! `{"ask":"status"}`, `{"ask":"tokens"}`, `{"ask":"unmount"}` (mounts), `{"ask":"stop"}`
-//! (servers); the answer is an object, `{"error":"..."}` when it was refused. A socket that nobody
-//! answers at is of a process that was killed, and is replaced.
+//! (servers); the answer is an object, `{"error":"..."}` when it was refused.
+//! `{"ask":"watch","inode":1,"recursive":false}` (mounts) is answered by a line for each event,
+//! until one of the two hangs up. A socket that nobody answers at is of a process that was killed,
+//! and is replaced.
 
 use crate::runtime;
 use anyhow::{Context, bail};
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -24,8 +26,25 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// nothing tells when there are some again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers a question: its word, and the answer.
-pub(crate) type Answerer = dyn Fn(&str) -> Value + Send + Sync;
+/// Says one line after the other.
+pub(crate) type Lines = dyn FnOnce(&Arc<UnixStream>) + Send;
+
+/// An answer.
+pub(crate) enum Answer {
+    /// One line.
+    Line(Value),
+    /// Lines for as long as it goes on; the stream is shut down when it must end.
+    Lines(Box<Lines>),
+}
+
+impl From<Value> for Answer {
+    fn from(line: Value) -> Answer {
+        Answer::Line(line)
+    }
+}
+
+/// Answers a question: its word, and all of it.
+pub(crate) type Answerer = dyn Fn(&str, &Value) -> Answer + Send + Sync;
 
 /// A refusal.
 pub(crate) fn refusal(text: impl std::fmt::Display) -> Value {
@@ -39,6 +58,8 @@ struct Shared {
     stopped: Condvar,
     /// Threads that talk to somebody.
     talks: Mutex<Vec<JoinHandle<()>>>,
+    /// Where they say one line after the other.
+    lines: Mutex<Vec<Weak<UnixStream>>>,
 }
 
 /// The listening end. Stopping waits for answers under way and removes the socket.
@@ -59,6 +80,7 @@ impl Listener {
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
             talks: Mutex::new(Vec::new()),
+            lines: Mutex::new(Vec::new()),
         });
         let thread = {
             let (socket, shared) = (Arc::clone(&socket), Arc::clone(&shared));
@@ -84,6 +106,11 @@ impl Drop for Listener {
             let _ = thread.join();
         }
         let _ = std::fs::remove_file(&self.path);
+        for stream in lock(&self.shared.lines).drain(..) {
+            if let Some(stream) = stream.upgrade() {
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        }
         let talks = std::mem::take(&mut *lock(&self.shared.talks));
         for talk in talks {
             let _ = talk.join();
@@ -134,7 +161,7 @@ fn accept(socket: &UnixListener, shared: &Arc<Shared>) {
         let talk = {
             let shared = Arc::clone(shared);
             let run = move || {
-                if let Err(error) = talk(stream, &*shared.answer) {
+                if let Err(error) = talk(stream, &shared) {
                     tracing::debug!(%error, "a question was not answered");
                 }
             };
@@ -153,21 +180,44 @@ fn accept(socket: &UnixListener, shared: &Arc<Shared>) {
     }
 }
 
-fn talk(stream: UnixStream, answer: &Answerer) -> anyhow::Result<()> {
+fn talk(stream: UnixStream, shared: &Shared) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(ASK_TIMEOUT))?;
     stream.set_write_timeout(Some(ASK_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new((&stream).take(ASK_BYTES_MAX)).read_line(&mut line)?;
     let asked: Result<Value, _> = serde_json::from_str(&line);
-    let word = asked.as_ref().ok().and_then(|asked| asked["ask"].as_str());
-    let answered = match word {
-        Some(word) => answer(word),
-        None => refusal("not a question: one line of JSON such as {\"ask\":\"status\"}"),
+    let asked = asked.unwrap_or_default();
+    let answer = match asked["ask"].as_str() {
+        Some(word) => (shared.answer)(word, &asked),
+        None => refusal("not a question: one line of JSON such as {\"ask\":\"status\"}").into(),
     };
-    let mut text = answered.to_string();
-    text.push('\n');
-    (&stream).write_all(text.as_bytes())?;
+    match answer {
+        Answer::Line(line) => say(&stream, &line)?,
+        Answer::Lines(go_on) => {
+            // He may read as slowly as he likes, and says nothing more.
+            stream.set_write_timeout(None)?;
+            stream.set_read_timeout(None)?;
+            let stream = Arc::new(stream);
+            {
+                let stopping = lock(&shared.stopping);
+                if *stopping {
+                    return Ok(());
+                }
+                let mut lines = lock(&shared.lines);
+                lines.retain(|stream| stream.strong_count() > 0);
+                lines.push(Arc::downgrade(&stream));
+            }
+            go_on(&stream);
+        }
+    }
     Ok(())
+}
+
+/// Says a line.
+pub(crate) fn say(mut stream: &UnixStream, line: &Value) -> std::io::Result<()> {
+    let mut text = line.to_string();
+    text.push('\n');
+    stream.write_all(text.as_bytes())
 }
 
 /// Asks at the socket of this name. `None`: nobody answers there. No timeout: it takes as long
@@ -177,10 +227,27 @@ pub(crate) fn ask(
     word: &str,
     timeout: Option<Duration>,
 ) -> anyhow::Result<Option<Value>> {
+    let stream = connect(name)?;
+    stream
+        .map(|stream| ask_at(&stream, word, timeout))
+        .transpose()
+}
+
+/// Asks something at the socket of this name that is answered by many lines; all that comes is
+/// read from what is returned.
+pub(crate) fn follow(name: &str, question: &Value) -> anyhow::Result<Option<UnixStream>> {
+    let Some(stream) = connect(name)? else {
+        return Ok(None);
+    };
+    say(&stream, question)?;
+    Ok(Some(stream))
+}
+
+fn connect(name: &str) -> anyhow::Result<Option<UnixStream>> {
     for dir in runtime::candidates() {
         let path = dir.join(name).with_extension("sock");
         match UnixStream::connect(&path) {
-            Ok(stream) => return ask_at(&stream, word, timeout).map(Some),
+            Ok(stream) => return Ok(Some(stream)),
             Err(error) => match error.kind() {
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused => {}
                 _ => return Err(error).with_context(|| path.display().to_string()),
@@ -204,10 +271,7 @@ pub(crate) fn remove_stale(name: &str) {
 
 fn ask_at(stream: &UnixStream, word: &str, timeout: Option<Duration>) -> anyhow::Result<Value> {
     stream.set_read_timeout(timeout)?;
-    let mut question = json!({ "ask": word }).to_string();
-    question.push('\n');
-    let mut stream = stream;
-    stream.write_all(question.as_bytes())?;
+    say(stream, &json!({ "ask": word }))?;
     let mut line = String::new();
     let read = BufReader::new(stream).read_line(&mut line);
     read.context("no answer in time: is the process stopped, or very busy?")?;
@@ -234,11 +298,12 @@ mod tests {
     fn questions_are_answered_until_the_end() {
         let name = unique("answers");
         assert_eq!(ask_now(&name, "status"), None);
-        let listener = Listener::start(&name, Box::new(|word| json!({ "asked": word }))).unwrap();
+        let listener =
+            Listener::start(&name, Box::new(|word, _| json!({ "asked": word }).into())).unwrap();
         assert_eq!(ask_now(&name, "status"), Some(json!({ "asked": "status" })));
         assert_eq!(ask_now(&name, "tokens"), Some(json!({ "asked": "tokens" })));
         assert!(
-            Listener::start(&name, Box::new(|_| json!({}))).is_err(),
+            Listener::start(&name, Box::new(|_, _| json!({}).into())).is_err(),
             "it is in use"
         );
         drop(listener);
@@ -252,15 +317,48 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         assert_eq!(ask_now(&name, "status"), None);
-        let _listener = Listener::start(&name, Box::new(|_| json!({ "new": 1 }))).unwrap();
+        let _listener =
+            Listener::start(&name, Box::new(|_, _| json!({ "new": 1 }).into())).unwrap();
         remove_stale(&name);
         assert_eq!(ask_now(&name, "status"), Some(json!({ "new": 1 })));
     }
 
     #[test]
+    fn lines_come_until_the_end() {
+        let name = unique("lines");
+        let (ended, end) = std::sync::mpsc::channel();
+        let go_on = move |_: &str, _: &Value| {
+            let ended = ended.clone();
+            Answer::Lines(Box::new(move |stream| {
+                say(stream, &json!(1)).unwrap();
+                say(stream, &json!(2)).unwrap();
+                // Nothing comes, until it is shut down.
+                let _ = (&**stream).read(&mut [0]);
+                ended.send(()).unwrap();
+            }))
+        };
+        let listener = Listener::start(&name, Box::new(go_on)).unwrap();
+        let follow = || follow(&name, &json!({ "ask": "lines" })).unwrap().unwrap();
+        let (first, second) = (follow(), follow());
+        let lines = |stream: &UnixStream| {
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            lines.take(2).map(Result::unwrap).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (lines(&first), lines(&second)),
+            (vec!["1".into(), "2".into()], lines(&follow()))
+        );
+        drop(first);
+        end.recv().unwrap();
+        drop(listener);
+        assert_eq!((&second).read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
     fn rubbish_is_refused_and_harms_nobody() {
         let name = unique("rubbish");
-        let _listener = Listener::start(&name, Box::new(|_| json!({ "fine": 1 }))).unwrap();
+        let _listener =
+            Listener::start(&name, Box::new(|_, _| json!({ "fine": 1 }).into())).unwrap();
         let path = runtime::dir().unwrap().join(&name).with_extension("sock");
         for rubbish in [&b"\xff\xfe\n"[..], b"[1]\n", b"{}\n", &[b'x'; 5000]] {
             let mut stream = UnixStream::connect(&path).unwrap();

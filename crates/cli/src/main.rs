@@ -30,6 +30,7 @@ mod torture;
 mod umount;
 mod up;
 mod usage;
+mod watch;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
@@ -66,6 +67,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(args) => status::status(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Tokens(args) => status::tokens(&args),
+        Command::Watch(args) => watch::watch(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),

@@ -5,8 +5,10 @@ use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::{Failure, NOT_RUN};
 use crate::guard::Guard;
+use crate::watch::relay;
 use crate::{daemon, end, log, paths, profile, runtime, show};
 use fuse::front::{Keeping, Mount, MountOptions};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -125,12 +127,13 @@ fn listen(
     let (server, kept) = (args.server.to_string(), args.cache.to_string());
     let name = runtime::of_mount(point);
     let (mount, point) = (Arc::clone(mount), point.to_owned());
-    let answer = move |word: &str| match word {
-        "status" => show::mount_status(&mount, (&server, &kept), &point),
-        "profile" => profile::of_mount(&mount),
-        "tokens" => show::mount_tokens(&mount.client().tokens()),
-        "unmount" => end::ask(&send, "mount"),
-        other => control::refusal(format_args!("a mount does not know {other:?}")),
+    let answer = move |word: &str, question: &Value| match word {
+        "status" => show::mount_status(&mount, (&server, &kept), &point).into(),
+        "profile" => profile::of_mount(&mount).into(),
+        "tokens" => show::mount_tokens(&mount.client().tokens()).into(),
+        "watch" => relay::relay(&mount, question),
+        "unmount" => end::ask(&send, "mount").into(),
+        other => control::refusal(format_args!("a mount does not know {other:?}")).into(),
     };
     Listener::start(&name, Box::new(answer))
         .inspect_err(|error| {

@@ -83,7 +83,7 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
         "stop" => end::ask(&send, "server"),
         other => control::refusal(format_args!("a server does not know {other:?}")),
     };
-    Listener::start(&name, Box::new(answer))
+    Listener::start(&name, Box::new(move |word, _| answer(word).into()))
         .inspect_err(|error| tracing::warn!("`ariel status` will not work: {error:#}"))
         .ok()
 }

@@ -10,7 +10,14 @@ use std::path::Path;
 
 /// Prints lines. Whoever closes the pipe has seen enough.
 pub(crate) fn print(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+    let _ = try_print(text);
+}
+
+/// The same; the error: nobody reads it any more.
+pub(crate) fn try_print(text: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "{}", text.trim_end())?;
+    stdout.flush()
 }
 
 /// Counters by name.
@@ -38,6 +45,7 @@ pub(crate) fn server_status(status: &Status) -> Value {
         "grace": figures.grace,
         "waiting": figures.waiting,
         "locks": { "held": figures.locks, "waiting": figures.lock_waits },
+        "watches": figures.watches,
         "held_bytes": status.held_bytes,
         "store": status.store.as_ref().map(store_status),
         "recalls": figures.recalls,
@@ -117,6 +125,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "nodes": figures.nodes,
         "opens": figures.opens,
         "locks": { "held": figures.locks, "waiting": figures.lock_waits },
+        "watches": figures.watches,
         "tokens": {
             "shared": figures.shared,
             "exclusive": figures.exclusive,

@@ -1,5 +1,7 @@
 //! The command lines of what looks at a mount or a server.
 
+use std::path::PathBuf;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,4 +41,43 @@ pub(crate) struct TokensArgs {
     pub(crate) json: bool,
     /// A mount point, or the address of a server on this machine
     pub(crate) target: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A line for each change, in the order in which the server made them:
+
+  created     a name came to be (made, linked, or moved here from elsewhere)
+  removed     a name is gone (removed, or moved elsewhere)
+  moved       a name became another one; what had that name has lost it
+  exchanged   two names changed places
+  written     bytes of a file changed, or its size
+  attributes  mode, owner, times, access list or an extended attribute changed
+  missed      some changes are not told: after a restart of the server or a long
+              time without a connection, or since this was not read fast enough.
+              Look at the tree again.
+  ended       what was watched is gone
+
+What a program writes on another machine is told about a second after, before its
+bytes have left that machine. The command ends at Ctrl-C, with exit code 0 when what
+it watches is gone, with 1 when the mount is.
+
+With --json, lines such as
+  {\"event\":\"watching\"}
+  {\"event\":\"moved\",\"inode\":7,\"path\":\"a/b\",\"to\":\"c\",\"type\":\"file\"}
+with paths from PATH on (\"\": PATH itself; null: one of the names of a file that
+has lost the one that was known); `path_hex`, `to_hex` for names that are no UTF-8.
+
+Examples:
+  ariel watch /mnt/a/src
+  ariel watch --recursive --json /mnt/a | while read -r event; do make; done")]
+pub(crate) struct WatchArgs {
+    /// Also all that is below, at whatever depth; costs no more however large that is
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A directory of a mount, or anything else there
+    pub(crate) path: PathBuf,
 }

@@ -44,3 +44,4 @@ mod torture;
 mod transport;
 mod two_mounts_fsx;
 mod warm;
+mod watch;

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
 use wire::{Fid, limits};
 
+use super::convert;
 use super::handler::{Translator, Tree};
 use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
@@ -208,6 +209,12 @@ impl Mount {
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The object of this inode number.
+    #[must_use]
+    pub fn fid(&self, inode: u64) -> Fid {
+        convert::fid(self.client.root(), inode)
     }
 
     /// Requests of the kernel so far, by kind.
