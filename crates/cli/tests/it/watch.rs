@@ -2,6 +2,7 @@
 //! missed is said.
 
 use crate::harness::{Mount, Pair, Random, ariel, process::Proc, real_system, run, text};
+use rustix::fs::RenameFlags;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -131,6 +132,48 @@ fn what_any_mount_does_is_told_in_order() {
         for expected in expected {
             assert_eq!(flat.brief(), expected);
         }
+    }
+}
+
+fn exchange(one: &Path, other: &Path) {
+    let here = rustix::fs::CWD;
+    rustix::fs::renameat_with(here, one, here, other, RenameFlags::EXCHANGE).unwrap();
+}
+
+#[test]
+fn names_that_change_places_and_files_with_several_names_are_told() {
+    let Some(pair) = start("watch-exchange") else {
+        return;
+    };
+    let at = |name: &str| pair.a.join(name);
+    fs::create_dir(at("d")).unwrap();
+    fs::create_dir(at("e")).unwrap();
+    fs::write(at("f"), b"").unwrap();
+    fs::write(at("d/g"), b"").unwrap();
+    fs::hard_link(at("f"), at("h")).unwrap();
+    let mut all = Watch::start(&pair, pair.b.path(), &["-r"]);
+    let mut flat = Watch::start(&pair, &pair.b.join("d"), &[]);
+    let event = |event: &str, path: &str| json!({ "event": event, "path": path });
+    exchange(&at("e"), &at("d/g"));
+    let exchanged = json!({ "event": "exchanged", "path": "e", "to": "d/g" });
+    assert_eq!(all.brief(), exchanged);
+    // Of what takes the place only that is seen which is seen at all.
+    assert_eq!(flat.brief(), event("removed", "g"));
+    assert_eq!(flat.brief(), event("created", "g"));
+    // Nothing happens.
+    fs::rename(at("f"), at("h")).unwrap();
+    fs::rename(at("h"), at("d/g/f")).unwrap();
+    let moved = json!({ "event": "moved", "path": "h", "to": "d/g/f" });
+    assert_eq!(all.brief(), moved);
+    // The one that is known is gone; the other one is not known by its inode.
+    fs::remove_file(at("f")).unwrap();
+    assert_eq!(all.brief(), event("removed", "f"));
+    fs::set_permissions(at("d/g/f"), fs::Permissions::from_mode(0o600)).unwrap();
+    for watch in [&mut all, &mut flat] {
+        assert_eq!(
+            watch.brief(),
+            json!({ "event": "attributes", "path": null })
+        );
     }
 }
 
