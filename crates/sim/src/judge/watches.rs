@@ -235,13 +235,17 @@ impl Places<'_> {
             if change.deed == Deed::Written {
                 next.insert(place);
             }
-            // The same again and again may have been told once.
-            let same = self.due[place..].iter().take_while(|due| due.fits(change));
-            let same = same.count().min(match change.deed {
-                Deed::Written | Deed::Attributes => usize::MAX,
-                _ => 1,
-            });
-            next.extend((1..=same).map(|count| place + count));
+            for (at, due) in self.due.iter().enumerate().skip(place) {
+                if due.fits(change) {
+                    next.insert(at + 1);
+                } else if !due.perhaps {
+                    break;
+                }
+                // The same again and again may have been told once, but not names.
+                if !matches!(change.deed, Deed::Written | Deed::Attributes) {
+                    break;
+                }
+            }
         }
         self.at = next;
         self.skip();
