@@ -24,6 +24,9 @@ pub(super) struct Looks {
     /// Held Exclusive since this step.
     fresh: Vec<Fid>,
     files: BTreeMap<Fid, Look>,
+    /// When all that is held Exclusive is to be looked at. All tokens are looked through for that,
+    /// so it is put off: however often it is wanted, it is done once in `look_ns`.
+    all: Option<Time>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,7 +64,8 @@ impl Looks {
 
     /// When the next one is due.
     pub(super) fn due(&self) -> Option<Time> {
-        self.due.first().map(|(due, _)| *due)
+        let first = self.due.first().map(|(due, _)| *due);
+        first.into_iter().chain(self.all).min()
     }
 }
 
@@ -88,11 +92,22 @@ impl Server {
 
     /// Somebody watches what nobody has watched, perhaps: all that is held Exclusive is looked at.
     pub(super) fn look_at_all(&mut self, now: Time) {
+        let due = now.saturating_add(self.options.look_ns);
+        self.looks.all.get_or_insert(due);
+    }
+
+    fn find_all(&mut self, now: Time) {
+        if self.looks.all.is_none_or(|due| now < due) {
+            return;
+        }
+        self.looks.all = None;
         let files = self.files.iter();
         let held = files.filter(|(_, file)| file.holders.values().any(exclusive));
-        let held: Vec<Fid> = held.map(|(fid, _)| *fid).collect();
-        for fid in held {
-            self.look_later(now, fid);
+        let held = held.map(|(fid, _)| *fid);
+        let new = held.filter(|fid| !self.looks.files.contains_key(fid));
+        let new: Vec<Fid> = new.collect();
+        for fid in new {
+            self.looks.at(fid, now);
         }
     }
 
@@ -104,6 +119,7 @@ impl Server {
     }
 
     pub(super) fn tick_looks(&mut self, step: &mut Step<'_, impl Disk>) {
+        self.find_all(step.now);
         for _ in 0..LOOKS_MAX {
             let Some(fid) = self.looks.next(step.now) else {
                 return;

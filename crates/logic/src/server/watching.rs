@@ -248,7 +248,12 @@ impl Server {
             self.tell_itself((*fid, attr.kind), &deed, gone);
         }
         // What was brought here may be held by somebody who says nothing of his changes.
-        self.look_at_all(step.now);
+        for (fid, kind) in [Some(moved), other].into_iter().flatten() {
+            match kind {
+                Kind::Directory => self.look_at_all(step.now),
+                _ => self.look_at(fid),
+            }
+        }
         Ok(())
     }
 
