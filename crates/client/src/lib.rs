@@ -176,6 +176,12 @@ impl Client {
         self.core.tell(Input::Forget { fid, count });
     }
 
+    /// An object's mode, if it is known under a token: no call is needed then.
+    #[must_use]
+    pub fn known_mode(&self, fid: Fid) -> Option<u16> {
+        self.core.state().machine.known_mode(fid)
+    }
+
     /// What [`Front::invalidate`] named under this number has been dropped.
     pub fn invalidated(&self, id: u64) {
         self.core.tell(Input::Invalidated { id });

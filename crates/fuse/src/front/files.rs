@@ -116,7 +116,7 @@ impl Tree {
     /// Set-id bits go before the bytes come, so that no program is changed while it still has
     /// somebody else's rights; but behind a write whose pages are locked, which may wait for
     /// nobody. The kernel asks for it at each write of an ordinary user, without looking at the
-    /// bits; under a token the client knows them and no message is needed.
+    /// bits; under a token the client knows them, and mostly there are none.
     pub(super) fn write(self: &Arc<Self>, header: &Header, write: &Write<'_>, reply: Reply) {
         let len = convert::write_len(write.offset, write.data.len());
         let Some((reply, _)) = checked(reply, len) else {
@@ -130,8 +130,9 @@ impl Tree {
             stable: convert::is_stable(write, self.silent_opens),
             reply,
         };
-        let tree = Arc::clone(self);
-        let (fid, kill) = (writing.fid, write.kill_suidgid);
+        let (tree, fid) = (Arc::clone(self), writing.fid);
+        let none = |mode| !convert::has_set_id(mode);
+        let kill = write.kill_suidgid && !self.client.known_mode(fid).is_some_and(none);
         match (kill, writing.how) {
             (false, _) => tree.write_bytes(writing, write.data, || ()),
             (true, How::Paged) => self.write_bytes(writing, write.data, move || {

@@ -293,6 +293,12 @@ impl Client {
         self.root.is_some() && !self.suspended
     }
 
+    /// An object's mode, if it may be said without asking anybody.
+    pub fn known_mode(&self, fid: Fid) -> Option<u16> {
+        let node = self.nodes.get(&fid).filter(|_| self.serves())?;
+        Some(node.held()?.mode)
+    }
+
     /// Figures.
     pub fn figures(&self) -> Figures {
         let (locks, lock_waits) = self.lock_figures();
