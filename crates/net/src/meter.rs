@@ -1,6 +1,6 @@
 //! How often something happened, how many bytes it moved, and how long it took.
 //!
-//! Guarantees: an observation takes no lock and a few nanoseconds, so everything is measured all
+//! Guarantees: an observation takes no lock and some ten nanoseconds, so everything is measured all
 //! the time. Durations fall into ranges of a quarter of an octave: a quantile is told as the end of
 //! its range, too high by less than a quarter. Readings of a meter in use may be off by what is
 //! being noted at that moment.
