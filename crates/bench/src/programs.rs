@@ -1,6 +1,7 @@
 //! Real programs: the time that they take, s.
 
 use crate::place::At;
+use crate::warm::read_through;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -21,7 +22,7 @@ fn run(command: &mut Command) -> io::Result<()> {
     Err(io::Error::other(format!("{command:?}: {last}")))
 }
 
-/// `sort` with temporary files on the side that is measured.
+/// `sort` with temporary files on the side that is measured; its input has been read there before.
 pub(crate) fn sort(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     let (lines, sorted) = (at.dir.join("lines"), at.dir.join("sorted"));
     if !lines.exists() {
@@ -34,6 +35,7 @@ pub(crate) fn sort(at: &mut At<'_>) -> io::Result<Vec<f64>> {
         out.flush()?;
     }
     (at.fresh)()?;
+    read_through(&lines)?;
     let mut command = Command::new("sort");
     command.env("LC_ALL", "C").args(["-S", "16M", "-T"]);
     command.arg(at.dir).arg("-o").arg(&sorted).arg(&lines);
