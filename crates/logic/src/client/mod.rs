@@ -149,6 +149,7 @@ pub struct Client {
     ahead: ahead::Ahead,
     /// When a look-up was answered last, while names were being dropped.
     looked: Time,
+    /// Objects that are being given back, as far as that waits for a moment.
     draining: BTreeSet<Fid>,
     /// Calls that wait until the caches may be used again.
     parked: Vec<Ticket>,

@@ -285,6 +285,7 @@ impl Client {
         let id = self.invalidate(step, what, After::Drain(fid));
         if let Some(drain) = self.node(fid).drain.as_mut() {
             drain.phase = Phase::Dropping(id, now + FREE_NS);
+            self.draining.insert(fid);
         }
     }
 
@@ -309,6 +310,8 @@ impl Client {
         if let Some(drain) = self.node(fid).drain.as_mut() {
             drain.phase = Phase::Flushing;
         }
+        // From now on it waits for messages only. There may be thousands of these.
+        self.draining.remove(&fid);
         self.flush(step, fid);
         self.go_on_draining(step, fid);
     }
