@@ -214,9 +214,17 @@ fn talk(stream: UnixStream, shared: &Shared) -> anyhow::Result<()> {
 }
 
 /// Says a line.
-pub(crate) fn say(mut stream: &UnixStream, line: &Value) -> std::io::Result<()> {
-    let mut text = line.to_string();
-    text.push('\n');
+pub(crate) fn say(stream: &UnixStream, line: &Value) -> std::io::Result<()> {
+    say_all(stream, std::slice::from_ref(line))
+}
+
+/// Says some lines.
+pub(crate) fn say_all(mut stream: &UnixStream, lines: &[Value]) -> std::io::Result<()> {
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(&line.to_string());
+        text.push('\n');
+    }
     stream.write_all(text.as_bytes())
 }
 

@@ -10,14 +10,7 @@ use std::path::Path;
 
 /// Prints lines. Whoever closes the pipe has seen enough.
 pub(crate) fn print(text: &str) {
-    let _ = try_print(text);
-}
-
-/// The same; the error: nobody reads it any more.
-pub(crate) fn try_print(text: &str) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
-    writeln!(stdout, "{}", text.trim_end())?;
-    stdout.flush()
+    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
 }
 
 /// Counters by name.

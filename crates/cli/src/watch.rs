@@ -8,10 +8,10 @@ pub(crate) mod relay;
 
 use crate::args::WatchArgs;
 use crate::failure::Failure;
-use crate::{control, runtime, show};
+use crate::{control, runtime};
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -54,21 +54,27 @@ fn ask(path: &Path, recursive: bool) -> anyhow::Result<UnixStream> {
 }
 
 fn follow(stream: UnixStream, args: &WatchArgs) -> anyhow::Result<ExitCode> {
-    for line in BufReader::new(stream).lines() {
-        let event: Value = serde_json::from_str(&line?)
+    let mut lines = BufReader::new(stream);
+    let mut line = String::new();
+    let mut stdout = BufWriter::new(std::io::stdout().lock());
+    while lines.read_line(&mut line)? > 0 {
+        let event: Value = serde_json::from_str(&line)
             .context("the answer is not JSON: use the same version of ariel")?;
+        line.clear();
         if let Some(refused) = event["error"].as_str() {
             bail!("{refused}");
         }
         let name = event["event"].as_str().unwrap_or_default().to_owned();
         let shown = if args.json {
-            show::try_print(&event.to_string())
+            writeln!(stdout, "{event}")
         } else if name == "watching" {
             // Not among the changes, but said: what is done from now on will be printed.
             writeln!(std::io::stderr(), "watching {}", args.path.display())
         } else {
-            show::try_print(&text(&event, &args.path))
+            writeln!(stdout, "{}", text(&event, &args.path))
         };
+        let last = lines.buffer().is_empty() || name == "ended";
+        let shown = shown.and_then(|()| if last { stdout.flush() } else { Ok(()) });
         if shown.is_err() {
             // Nobody reads any more.
             return Ok(ExitCode::SUCCESS);

@@ -18,7 +18,7 @@ use std::thread;
 use wire::{Change, Deed, Kind, Refusal};
 
 /// Messages that wait for who reads, of at most 64 KiB each as a rule.
-const WAITING_MAX: usize = 64;
+const WAITING_MAX: usize = 256;
 
 /// Answers a question of the form `{"inode":1,"recursive":false}`.
 pub(crate) fn relay(mount: &Arc<Mount>, question: &Value) -> Answer {
@@ -88,17 +88,17 @@ fn takes(send: SyncSender<News>, shared: &Arc<Shared>) -> OnNews {
 fn write(stream: &UnixStream, news: &Receiver<News>, shared: &Shared) -> std::io::Result<()> {
     let mut begun = false;
     for news in news {
+        let mut lines = Vec::new();
         if !begun && news.end.is_none() {
-            control::say(stream, &json!({ "event": "watching" }))?;
+            lines.push(json!({ "event": "watching" }));
             begun = true;
         }
         // What did not fit was later than this, so it is told early: who looks again now sees it.
         if news.missed | shared.missed.swap(false, Ordering::AcqRel) {
-            control::say(stream, &json!({ "event": "missed" }))?;
+            lines.push(json!({ "event": "missed" }));
         }
-        for change in &news.changes {
-            control::say(stream, &line(change))?;
-        }
+        lines.extend(news.changes.iter().map(line));
+        control::say_all(stream, &lines)?;
     }
     let end = shared.end.lock().unwrap_or_else(PoisonError::into_inner);
     control::say(stream, &ended(*end))
