@@ -60,6 +60,7 @@ fn welcome() -> ToClient {
         root: Fid::root(1),
         resumed: false,
         lease_ns: 20_000_000_000,
+        clock: 0,
     })
 }
 
@@ -92,7 +93,14 @@ fn serving(
                     outcome,
                     grants: Vec::new(),
                 };
-                (ToClient::Reply { id: *id, reply }, bulk)
+                (
+                    ToClient::Reply {
+                        id: *id,
+                        reply,
+                        clock: 0,
+                    },
+                    bulk,
+                )
             };
             outcome(op).map(reply).into_iter().collect()
         }

@@ -37,7 +37,7 @@ impl Cell {
     fn knows(known: Vec<SessionId>) -> Self {
         let options = Options::default();
         Self {
-            server: Server::new(options, 0, BOOT, Fid::root(1), known),
+            server: Server::new(options, 0, (BOOT, Fid::root(1)), (known, 0)),
             disk: MemoryDisk::new(),
         }
     }
@@ -70,6 +70,7 @@ impl Cell {
             hold: Hold::default(),
             keeps: false,
             ahead: 0,
+            clock: 0,
         };
         self.says(now, session, ToServer::Request(request))
     }
@@ -408,6 +409,7 @@ fn bytes_beside_what_has_no_use_for_them_are_let_go() {
         hold: Hold::default(),
         keeps: false,
         ahead: 0,
+        clock: 0,
     });
     let hold = Hold::default();
     let (greeted, stranger) = (FIRST, 99);

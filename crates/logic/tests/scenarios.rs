@@ -14,6 +14,7 @@
 //!     A read f 0 5                for the kernel's pages; `direct`: through a direct descriptor
 //!     A write f 0 "ab"            `page`: from the kernel's pages; `append f "ab"`
 //!     A lookup|create|mkdir|unlink|rmdir|rename|link|stat|truncate|chmod|list|sync|forget|leave
+//!     A utime f 7                 sets the time of modification
 //!     A more d                    goes on with the listing of d
 //!     A cut / A connect           the connection ends, what is on its way is lost / a new one
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
@@ -33,7 +34,7 @@
 //!     wait 5                      seconds pass
 //!     restart                     the server dies, starts again on its store, clients dial
 //!     want "hello"                the last answer (`A want`: to A); `state f ONE_WRITER`;
-//!                                 `stored f "hello"`; `gone f`
+//!                                 `stored f "hello"`; `modified f 7`; `gone f`
 //!     tokens f                    prints what the server believes
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]

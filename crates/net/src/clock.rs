@@ -1,26 +1,25 @@
 //! The only file that reads the operating system's clock.
 //!
-//! Guarantees: [`now_ns`] never goes back within a process, and reads as wall time since the epoch
-//! as it was set when the process first asked. A later step of the wall clock (by hand or by NTP)
-//! does not move it, so a lease cannot end early or late because somebody set the time.
+//! Guarantees: [`now_ns`] never goes back, and nobody who sets the time of day moves it: a lease
+//! cannot end early or late because of that. [`wall_ns`] is the time of day, right or wrong, and
+//! may jump. Only a server asks for it: the times of files are those of one clock, whatever the clocks
+//! of the machines that change them show.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use std::sync::OnceLock;
 
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Wall time minus monotonic time, taken once.
-static OFFSET_NS: OnceLock<u64> = OnceLock::new();
-
-/// Nanoseconds since the epoch, advancing with the monotonic clock.
+/// Nanoseconds since some moment in the past, by the monotonic clock.
 #[must_use]
 pub fn now_ns() -> u64 {
-    let offset_ns = *OFFSET_NS.get_or_init(|| {
-        // A wall clock before 1970 reads as the epoch: only the differences matter then.
-        read_ns(ClockId::Realtime).saturating_sub(read_ns(ClockId::Monotonic))
-    });
-    offset_ns.saturating_add(read_ns(ClockId::Monotonic))
+    read_ns(ClockId::Monotonic)
+}
+
+/// Nanoseconds since 1970, as the machine's clock is set. A clock before that reads as 1970.
+#[must_use]
+pub fn wall_ns() -> u64 {
+    read_ns(ClockId::Realtime)
 }
 
 fn read_ns(id: ClockId) -> u64 {

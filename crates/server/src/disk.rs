@@ -14,6 +14,10 @@ pub(crate) struct StoreDisk<'a> {
 }
 
 impl Disk for StoreDisk<'_> {
+    fn wall(&self) -> Time {
+        net::clock::wall_ns()
+    }
+
     fn apply(
         &mut self,
         now: Time,

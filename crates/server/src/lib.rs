@@ -119,7 +119,7 @@ impl Server {
         let store_options = store::Options {
             root_uid: owner.0,
             root_gid: owner.1,
-            created: net::clock::now_ns(),
+            created: net::clock::wall_ns(),
             // Nobody can write a file that is taken for a piece of the log.
             identity: net::entropy::seed(),
             ..store::Options::default()
@@ -140,7 +140,10 @@ impl Server {
         let syncer = store.sync_handle();
         let now = net::clock::now_ns();
         let root = store.root();
-        let machine = logic::server::Server::new(machine, now, boot, root, known);
+        let newest = store.newest();
+        warn_if_set_back(newest);
+        let (place, left) = ((boot, root), (known, newest));
+        let machine = logic::server::Server::new(machine, now, place, left);
         let core = Arc::new(Core::new(State::new(machine, store), on_failure));
         let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
         let timer = {
@@ -224,5 +227,19 @@ impl Drop for Server {
         if let Err(error) = self.stop() {
             tracing::error!(%error, "the server did not end in order");
         }
+    }
+}
+
+/// The clock was set back since the last run, or was wrong then.
+fn warn_if_set_back(newest: u64) {
+    let behind_ns = newest.saturating_sub(net::clock::wall_ns());
+    if behind_ns > 1_000_000_000 {
+        let seconds = behind_ns / 1_000_000_000;
+        tracing::warn!(
+            seconds,
+            "the clock of this machine is behind the latest time in the store: the times of files \
+             go on from that one, more slowly until the clock has caught up. If the clock is \
+             wrong, set it and start again"
+        );
     }
 }

@@ -132,11 +132,12 @@ impl Peer {
             hold,
             keeps: false,
             ahead: 0,
+            clock: 0,
         };
         self.say(&ToServer::Request(request), bulk);
         loop {
             match self.hear() {
-                (ToClient::Reply { id, reply }, bulk) if id == self.last => {
+                (ToClient::Reply { id, reply, .. }, bulk) if id == self.last => {
                     let Reply { outcome, .. } = reply;
                     return (outcome, bulk);
                 }

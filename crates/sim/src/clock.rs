@@ -1,5 +1,7 @@
-//! The clock of one machine: set differently from the world's, and running at a rate of its own.
+//! The clock of one machine: set differently from the world's, and running at a rate of its own;
+//! and the wall clock of the server's machine, which somebody sets now and then.
 
+use crate::rng::{Branch, Rng};
 use wire::Time;
 
 const MILLION: i128 = 1_000_000;
@@ -38,6 +40,39 @@ impl Clock {
         self.start + exact as Time
     }
 }
+
+/// How long the wall clock stays as it was set.
+const SET_NS: Time = 150_000_000;
+const HOUR_NS: Time = 3_600_000_000_000;
+
+/// The wall clock of the server's machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wall {
+    key: u64,
+}
+
+impl Wall {
+    /// That of a world: in three of four nobody sets it.
+    pub(crate) fn new(key: u64) -> Self {
+        Self { key }
+    }
+
+    /// What it shows at a time of the world.
+    pub(crate) fn shows(&self, at: Time) -> Time {
+        let of = |number: u64| Rng::of(Branch::Wall, &[self.key, number]);
+        let mut rng = of(at / SET_NS);
+        let is_set = of(u64::MAX).chance(250) && rng.chance(200);
+        let ahead_ns = if is_set {
+            rng.below(2 * HOUR_NS)
+        } else {
+            HOUR_NS
+        };
+        EPOCH_NS + at + ahead_ns
+    }
+}
+
+/// When worlds begin.
+const EPOCH_NS: Time = 1_700_000_000_000_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -89,8 +89,13 @@ pub(crate) enum Seen {
         ended: bool,
         doubtful: bool,
     },
-    /// A size and, if it was shown, a mode.
-    Attr { fid: Fid, units: u64, mode: u16 },
+    /// A size, a mode, and when it was modified and changed.
+    Attr {
+        fid: Fid,
+        units: u64,
+        mode: u16,
+        times: [Time; 2],
+    },
     /// What a name names.
     Name {
         dir: Fid,

@@ -97,7 +97,9 @@ impl ServerRoom {
             }
         }
         let now = self.clock.shows(world.sched.now());
-        let server = Server::new(self.options.clone(), now, epoch, root, known);
+        let newest = self.disk.borrow().newest();
+        let options = self.options.clone();
+        let server = Server::new(options, now, (epoch, root), (known, newest));
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
     }

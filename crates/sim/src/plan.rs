@@ -60,10 +60,11 @@ pub(crate) enum Kind {
     Zero,
     Copy,
     Nameless,
+    StableWrite,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 21] = [
+pub(crate) const KINDS: [Kind; 22] = [
     Kind::Open,
     Kind::Create,
     Kind::Read,
@@ -85,6 +86,7 @@ pub(crate) const KINDS: [Kind; 21] = [
     Kind::Zero,
     Kind::Copy,
     Kind::Nameless,
+    Kind::StableWrite,
 ];
 
 /// Those that most worlds have: the others are drawn apart, so that a world without them is the

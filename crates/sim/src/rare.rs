@@ -88,6 +88,8 @@ rare! {
     Watched: "who watches was told something",
     WatchMissed: "who watches was told that he has missed something",
     WatchEnded: "what was watched came to its end",
+    Shared: "a copy shared its bytes with the original",
+    StableWrite: "a write was answered when it was on stable storage",
 }
 
 impl Rare {

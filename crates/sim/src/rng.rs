@@ -31,6 +31,8 @@ pub(crate) enum Branch {
     Locker,
     /// Of those on a machine who watch.
     Watcher,
+    /// Of the server's wall clock.
+    Wall,
 }
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -189,6 +189,7 @@ impl World {
             watchers: &self.watchers.0.borrow(),
             told: told.as_ref(),
             moment: self.sched.moment() + 1,
+            walls: disk.walls.get(),
         };
         match judge::judge(&case) {
             Ok(judged) => Some(judged),

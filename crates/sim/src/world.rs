@@ -2,7 +2,7 @@
 //!
 //! What happens in it, one thing after the other, is in [`stages`](crate::stages).
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Wall};
 use crate::disk::{DiskRoom, Units};
 use crate::exec::{Sched, Signal};
 use crate::history::History;
@@ -34,6 +34,8 @@ const MS: Time = 1_000_000;
 pub(crate) const SECOND: Time = 1_000 * MS;
 /// The time at the beginning; not zero, so that nobody takes zero for a time.
 const START: Time = 1_000 * SECOND;
+/// Clocks of machines are wrong by up to this many times ten seconds.
+const WRONG: u64 = 1_000;
 /// More happenings than any run has that goes on.
 const STEPS: u64 = 4_000_000;
 /// The owner of what belongs to no machine.
@@ -109,6 +111,7 @@ impl World {
             &mut rng.borrow_mut(),
             (power_fails, troubles),
             store,
+            Wall::new(key),
         );
         let trace = Trace::new(options.trace);
         trace.line(START, || format!("{plan:?}"));
@@ -236,7 +239,7 @@ impl World {
     fn join(self: &Rc<Self>, host: u32) -> Rc<Room> {
         let (session, ahead) = {
             let mut rng = self.rng.borrow_mut();
-            (rng.next() | 1, rng.below(10 * SECOND))
+            (rng.next() | 1, rng.below(10 * SECOND) * WRONG)
         };
         let clock = Clock::new(START, ahead, self.plan.drift(host));
         let room = Room::new(host, session, self.plan.client.clone(), clock);

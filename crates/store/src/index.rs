@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
-use wire::Fid;
+use wire::{Fid, Time};
 
 /// Everything that one operation changes.
 #[derive(Debug, Default)]
@@ -73,6 +73,8 @@ pub(crate) struct Index {
     frozen: Option<Arc<Batch>>,
     cache: Mutex<Cache>,
     pub(crate) counters: Counters,
+    /// The latest time of any change.
+    pub(crate) newest: Time,
     /// A planted fault of what works on the index.
     pub(crate) mutant: Option<Mutant>,
     /// Bytes in use of each segment.
@@ -104,6 +106,7 @@ impl Index {
             frozen: None,
             cache: Mutex::default(),
             counters,
+            newest: 0,
             mutant,
             live: BTreeMap::new(),
             touched: BTreeSet::new(),
@@ -300,6 +303,7 @@ impl Index {
         }
         let counters = value::encode(&self.counters);
         self.put(key::counters(), Some(counters));
+        self.put(key::newest(), Some(value::encode(&self.newest)));
     }
 
     /// Bytes of changes that no checkpoint has taken.

@@ -42,6 +42,9 @@ pub(crate) const SEGMENT: u8 = 19;
 /// file's vnode).
 pub(crate) const SHARED: u8 = 20;
 
+/// The latest time of any change.
+pub(crate) const NEWEST: u8 = 21;
+
 /// Bytes before the detail.
 pub(crate) const HEAD_BYTES: usize = 13;
 /// Bytes after it.
@@ -101,6 +104,10 @@ pub(crate) fn orphan(fid: Fid) -> Key {
 
 pub(crate) fn counters() -> Key {
     key(0, 0, COUNTERS, &[])
+}
+
+pub(crate) fn newest() -> Key {
+    key(0, 0, NEWEST, &[])
 }
 
 pub(crate) fn session(session: SessionId) -> Key {

@@ -193,6 +193,9 @@ fn new_core(engine: Arc<dyn Engine>, options: &Options) -> Result<Core, StoreErr
     if let Some(counters) = index.get_as(&key::counters())? {
         index.counters = counters;
     }
+    if let Some(newest) = index.get_as(&key::newest())? {
+        index.newest = newest;
+    }
     let answers = Answers::load(&mut index)?;
     Ok(Core {
         index,

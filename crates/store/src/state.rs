@@ -81,6 +81,7 @@ impl Core {
             xattrs: 0,
             acl: false,
         };
+        self.index.newest = root.now;
         self.index.counters.volume = root.volume;
         self.index.counters.next_vnode = fid.vnode + 1;
         self.index.commit(Changes {
@@ -133,6 +134,7 @@ impl Core {
                 }
                 context.caller = caller;
                 context.now = *now;
+                self.index.newest = self.index.newest.max(*now);
                 let (outcome, changes) = self.plan(context, op).map_err(refused)?;
                 self.index.commit(changes);
                 let forgets = self.index.mutant == Some(Mutant::ForgetsAnswers);

@@ -133,6 +133,7 @@ impl Store {
         };
         // What is wrong with the operation is told below, in the usual order.
         let len = self.unshared(apply.op).unwrap_or(len);
+        let len = len.min(wire::limits::BULK_BYTES);
         let mut data = Vec::new();
         reading::read((&self.core, &self.log), from, (at, len), &mut data)?;
         let data = &data;
@@ -203,6 +204,7 @@ impl Store {
         let context = self.context(apply, &checks);
         let (outcome, changes) = self.core.plan(context, apply.op)?;
         self.log.append(apply.data, &meta);
+        self.core.index.newest = self.core.index.newest.max(apply.now);
         self.core.index.commit(changes);
         if let Some(origin) = apply.origin {
             self.core.answers.put(origin, outcome.clone());
@@ -286,6 +288,11 @@ impl Store {
     /// The sessions that are open, ascending.
     pub fn sessions(&self) -> Vec<SessionId> {
         self.core.answers.sessions().keys().copied().collect()
+    }
+
+    /// The latest time that a change was applied at.
+    pub fn newest(&self) -> Time {
+        self.core.index.newest
     }
 
     /// How often the partition has been opened, this time included. It is on stable storage.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +65,9 @@ pub fn decode<M: DeserializeOwned + Bounded>(bytes: &[u8]) -> Result<M, DecodeEr
     }
 }
 
-fn span(offset: u64, len: u32) -> bool {
-    len <= limits::BULK_BYTES
-        && offset
-            .checked_add(u64::from(len))
-            .is_some_and(|end| end <= limits::FILE_BYTES)
+fn span(offset: u64, len: u32, most: u32) -> bool {
+    let end = offset.checked_add(u64::from(len));
+    len <= most && end.is_some_and(|end| end <= limits::FILE_BYTES)
 }
 
 impl Bounded for Op {
@@ -79,13 +77,15 @@ impl Bounded for Op {
                 make: Make::Symlink(target),
                 ..
             } => target.len() <= limits::TARGET_BYTES,
-            Self::Read { offset, len, .. } | Self::Write { offset, len, .. } => span(*offset, *len),
+            Self::Read { offset, len, .. } | Self::Write { offset, len, .. } => {
+                span(*offset, *len, limits::BULK_BYTES)
+            }
             Self::Allocate { offset, len, .. } => offset
                 .checked_add(*len)
                 .is_some_and(|end| end <= limits::FILE_BYTES),
             Self::Copy {
                 at, offset, len, ..
-            } => span(*at, *len) && span(*offset, *len),
+            } => span(*at, *len, limits::COPY_BYTES) && span(*offset, *len, limits::COPY_BYTES),
             Self::SetAttr { set, .. } => set.size.is_none_or(|size| size <= limits::FILE_BYTES),
             Self::ReadDir { max, .. } => *max as usize <= limits::DIR_ENTRIES,
             Self::SetXattr { name, value, .. } => {
@@ -136,7 +136,8 @@ impl Bounded for Outcome {
     fn within_bounds(&self) -> bool {
         match self {
             Self::Dir { entries, .. } => entries.len() <= limits::DIR_ENTRIES,
-            Self::Read { len, .. } | Self::Copied { len, .. } => *len <= limits::BULK_BYTES,
+            Self::Read { len, .. } => *len <= limits::BULK_BYTES,
+            Self::Copied { len, .. } => *len <= limits::COPY_BYTES,
             Self::Target(target) => target.len() <= limits::TARGET_BYTES,
             Self::Value(value) => value.len() <= limits::XATTR_VALUE_BYTES,
             _ => true,

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds since 1970 of the clock of the process that says it; never runs backwards.
+/// Nanoseconds. What files are stamped with is the volume's clock, which the server keeps: since
+/// 1970. Everything else is the clock of the process that says it, since whenever that likes.
+/// Neither runs backwards.
 pub type Time = u64;
 
 /// Orders grants and recalls of a partition, and the restarts of its server: every grant and every

@@ -8,6 +8,8 @@ pub const NAME_BYTES: usize = 255;
 pub const TARGET_BYTES: usize = 4095;
 /// Most bytes that one read or write moves.
 pub const BULK_BYTES: u32 = 1 << 20;
+/// Most bytes that one copy at the server is about: they do not travel.
+pub const COPY_BYTES: u32 = 1 << 30;
 /// Most bytes that come with a look-up.
 pub const AHEAD_BYTES: u32 = 64 << 10;
 /// Most bytes of an encoded message, without the bulk bytes that follow it.

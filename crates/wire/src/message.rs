@@ -88,6 +88,8 @@ pub struct Request {
     pub keeps: bool,
     /// A look-up may bring the bytes of a file that is no longer than this.
     pub ahead: u32,
+    /// The latest time of the volume's clock that the client has stamped anything with; 0: none.
+    pub clock: Time,
 }
 
 /// What the server asks back or asks for.
@@ -143,6 +145,8 @@ pub struct Welcome {
     pub resumed: bool,
     /// How long a silent client keeps its tokens, ns.
     pub lease_ns: Time,
+    /// What the volume's clock shows.
+    pub clock: Time,
 }
 
 /// What a client says.
@@ -249,6 +253,8 @@ pub enum ToClient {
         id: RequestId,
         /// The answer.
         reply: Reply,
+        /// What the volume's clock shows when it leaves.
+        clock: Time,
     },
     /// A callback.
     Recall(Recall),
@@ -261,6 +267,8 @@ pub enum ToClient {
     Alive {
         /// As it was sent.
         sent: Time,
+        /// What the volume's clock shows.
+        clock: Time,
     },
     /// Answers `Opens` and `Release`, which are repeated until this comes.
     Noted {

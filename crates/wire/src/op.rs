@@ -65,6 +65,8 @@ pub enum WriteMode {
         size: u64,
         /// Its time of modification for the holder.
         mtime: Time,
+        /// Its time of change for the holder.
+        ctime: Time,
     },
 }
 

@@ -187,6 +187,7 @@ fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
         hold: Hold::default(),
         keeps: false,
         ahead: 0,
+        clock: 0,
     })
 }
 

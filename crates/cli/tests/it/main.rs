@@ -21,6 +21,7 @@ mod basics_more;
 mod bench;
 mod cli;
 mod cli_daemons;
+mod clocks;
 mod contention;
 mod damage;
 mod exact;

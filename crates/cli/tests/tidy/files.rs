@@ -144,6 +144,18 @@ fn one_file_reads_the_clock() {
 }
 
 #[test]
+fn only_a_server_asks_for_the_time_of_day() {
+    lines(
+        "the time of day is asked for by the server alone: clients go by what it says",
+        |source, line| {
+            let reads = line.code.contains("wall_ns");
+            let server = source.crate_name().as_deref() == Some("server");
+            reads && is_pure(source) && !server && !is(source, "net", "src/clock.rs")
+        },
+    );
+}
+
+#[test]
 fn one_file_reads_randomness() {
     let words = [
         "getrandom",

@@ -39,7 +39,7 @@ impl Tree {
     /// Copies a part: programs go on where it ends, as with any short write.
     pub(super) fn copy(self: &Arc<Self>, header: &Header, args: &CopyFileRangeIn, reply: Reply) {
         let behind = |offset: u64| limits::FILE_BYTES.saturating_sub(offset);
-        let len = args.len.min(u64::from(limits::BULK_BYTES));
+        let len = args.len.min(u64::from(limits::COPY_BYTES));
         if behind(args.off_out) == 0 && len > 0 {
             return refuse(reply, Refusal::TooLarge);
         }

@@ -68,8 +68,8 @@ impl Client {
                 }
             }
             Op::SetAttr { fid, set } => {
-                let (fid, resize) = (*fid, set.size.is_some());
-                if self.must_wait_to_set(fid, resize) {
+                let fid = *fid;
+                if self.must_wait_to_set(fid, set) {
                     return self.node(fid).parked.push(ticket);
                 }
             }
@@ -132,6 +132,7 @@ impl Client {
             Op::SetAttr { fid, set } => {
                 let node = self.node(*fid);
                 node.asking += 1;
+                node.timing += u32::from(set.mtime.is_some());
                 if set.size.is_some() {
                     node.resizing += 1;
                     node.fills += 1;
@@ -162,6 +163,8 @@ impl Client {
             Op::SetAttr { fid, set } => {
                 let node = self.node(*fid);
                 node.asking = node.asking.saturating_sub(1);
+                let timed = u32::from(set.mtime.is_some());
+                node.timing = node.timing.saturating_sub(timed);
                 if set.size.is_some() {
                     node.resizing = node.resizing.saturating_sub(1);
                     node.fills += 1;
@@ -231,10 +234,13 @@ impl Client {
     }
 
     /// Attributes are not changed while a recall is being answered; a size not while blocks are on
-    /// their way to the server, which would come back to life behind the new end.
-    fn must_wait_to_set(&self, fid: Fid, resize: bool) -> bool {
+    /// their way to the server, which would come back to life behind the new end; nor a time while
+    /// blocks bring an older one.
+    fn must_wait_to_set(&self, fid: Fid, set: &wire::Set) -> bool {
+        let resize = set.size.is_some();
         self.nodes.get(&fid).is_some_and(|node| {
-            node.drain.is_some() || (resize && (node.sending || node.remote_writes > 0))
+            let written_back = node.sending && (resize || set.mtime.is_some());
+            node.drain.is_some() || written_back || (resize && node.remote_writes > 0)
         })
     }
 

@@ -8,6 +8,7 @@
 
 use super::api::{Call, Done, How, Invalidate, Output, Piece, Slot};
 use super::cache::State;
+use super::mutant::Mutant;
 use super::node::Range;
 use super::session::Why;
 use super::{After, Client, Running, Step};
@@ -273,10 +274,15 @@ impl Client {
             return;
         }
         self.copy_in(step, ticket, fid, (offset, end));
+        let now = match self.options.mutant {
+            Some(Mutant::StampsByOwnClock) => step.now,
+            _ => self.clock.shows(step.now),
+        };
         let node = self.node(fid);
         if let Some(attr) = node.attr.as_mut() {
+            let now = now.max(attr.ctime.saturating_add(1));
             attr.size = attr.size.max(end);
-            (attr.mtime, attr.ctime) = (step.now, step.now);
+            (attr.mtime, attr.ctime) = (now, now);
         }
         self.answer_write(step, (ticket, fid), (offset, end), how);
     }

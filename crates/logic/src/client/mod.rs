@@ -12,6 +12,7 @@ mod api;
 mod bounds;
 mod cache;
 mod calls;
+mod clock;
 mod data;
 mod dropping;
 mod figures;
@@ -45,6 +46,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use cache::Cache;
+use clock::VolumeClock;
 use dropping::Dropping;
 use loose::Loose;
 use node::Node;
@@ -100,6 +102,7 @@ pub struct Client {
     /// Has anything but a welcome been heard in this session?
     begun: bool,
     lease_ns: Time,
+    clock: VolumeClock,
     /// From when the lease runs.
     leased: Time,
     /// When the last greeting was sent.
@@ -192,6 +195,7 @@ impl Client {
             boot: 0,
             begun: false,
             lease_ns: 0,
+            clock: VolumeClock::default(),
             leased: 0,
             greeted: 0,
             suspended: false,

@@ -23,4 +23,6 @@ pub enum Mutant {
     ForgetsLocks,
     /// Has the server change, or look into, a range of a file with dirty blocks of it still here.
     LeavesRanges,
+    /// Stamps what is written to its cache with its own machine's clock.
+    StampsByOwnClock,
 }

@@ -102,6 +102,8 @@ pub(super) struct Node {
     pub(super) remote_writes: u32,
     /// Own changes of the size at the server.
     pub(super) resizing: u32,
+    /// Own changes of the time of modification there.
+    pub(super) timing: u32,
     /// Raised when blocks on their way here may be outdated.
     pub(super) fills: u64,
     /// Its bytes came with a look-up, and nobody has read them yet.
@@ -161,6 +163,7 @@ impl Node {
             asked: 0,
             remote_writes: 0,
             resizing: 0,
+            timing: 0,
             fills: 0,
             ahead: false,
             drain: None,

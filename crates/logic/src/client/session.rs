@@ -99,6 +99,7 @@ impl Client {
             hold,
             keeps,
             ahead,
+            clock: 0,
         };
         self.requests.insert(
             id,
@@ -136,6 +137,7 @@ impl Client {
         };
         sent.at = step.now;
         sent.request.acked = acked;
+        sent.request.clock = self.clock.last_shown();
         let message = ToServer::Request(sent.request.clone());
         step.out.push(Output::Send {
             message,
@@ -159,7 +161,10 @@ impl Client {
         self.begun |= !matches!(message, ToClient::Welcome(_));
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
-            ToClient::Reply { id, reply } => self.on_reply(step, id, reply, bulk_len),
+            ToClient::Reply { id, reply, clock } => {
+                self.clock.hear(step.now, clock);
+                self.on_reply(step, id, reply, bulk_len);
+            }
             ToClient::Recall(recall) => self.on_recall(step, recall),
             ToClient::Confirm { request } => {
                 let unfinished = self.unfinished.values().any(|(id, _)| *id == request);
@@ -170,7 +175,10 @@ impl Client {
                     self.say(step, ToServer::Confirmed { request });
                 }
             }
-            ToClient::Alive { sent } => self.renew(step, sent),
+            ToClient::Alive { sent, clock } => {
+                self.clock.hear_within(step.now, clock, sent);
+                self.renew(step, sent);
+            }
             ToClient::Noted { fid, stamp } => {
                 if self
                     .statements
@@ -202,6 +210,7 @@ impl Client {
         if self.state != State::Greeting {
             return; // repeated
         }
+        self.clock.hear(step.now, welcome.clock);
         let known = self.root.is_some();
         self.root = Some(welcome.root);
         self.node(welcome.root).directory = true;

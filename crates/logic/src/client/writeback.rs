@@ -39,7 +39,7 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        if !node.flush || node.sending || node.resizing > 0 {
+        if !node.flush || node.sending || node.resizing > 0 || node.timing > 0 {
             return;
         }
         let size = node.attr.as_ref().map(|attr| attr.size);
@@ -75,12 +75,13 @@ impl Client {
         }
         let node = self.node(fid);
         node.sending = true;
-        let mtime = node.attr.as_ref().map_or(step.now, |attr| attr.mtime);
+        let of = |time: fn(&Attr) -> wire::Time| node.attr.as_ref().map_or(0, time);
+        let (mtime, ctime) = (of(|attr| attr.mtime), of(|attr| attr.ctime));
         let op = Op::Write {
             fid,
             offset,
             len,
-            mode: WriteMode::Back { size, mtime },
+            mode: WriteMode::Back { size, mtime, ctime },
         };
         let why = Why::Back { fid, first, count };
         self.request(step, (op, Caller::default(), Hold::default()), bulk, why);

@@ -82,9 +82,12 @@ pub enum Mutant {
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.
 pub trait Disk {
-    /// Applies a change, or answers a question (all but `Read` and `Sync`). The bytes of a write
-    /// are those of `bulk`, which the room may let go afterwards. With an origin the outcome is
-    /// kept with the change.
+    /// What the wall clock of its machine shows: ns since 1970, right or wrong, and now and then
+    /// something else.
+    fn wall(&self) -> Time;
+    /// Applies a change at this time of the volume's clock, or answers a question (all but `Read`
+    /// and `Sync`). The bytes of a write are those of `bulk`, which the room may let go afterwards.
+    /// With an origin the outcome is kept with the change.
     fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome;
     /// Reads bytes; they are held under the number returned.
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk);

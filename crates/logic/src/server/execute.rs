@@ -155,12 +155,10 @@ impl Server {
                 return (Outcome::Refused(Refusal::SessionLost), false);
             }
         }
-        let outcome = step.disk.apply(
-            step.now,
-            &request.op,
-            (&request.caller, origin),
-            waiting.bulk,
-        );
+        let now = self.time(step);
+        let outcome = step
+            .disk
+            .apply(now, &request.op, (&request.caller, origin), waiting.bulk);
         (outcome, false)
     }
 
@@ -467,7 +465,8 @@ fn wanted(access: Option<Access>) -> Right {
 fn show_held(waiting: &Waiting, outcome: &mut Outcome) {
     let merge = |fid: &Fid, attr: &mut Attr| {
         if let Some(held) = waiting.attrs.get(fid) {
-            (attr.size, attr.mtime, attr.ctime) = (held.size, held.mtime, held.ctime);
+            (attr.size, attr.mtime) = (held.size, held.mtime);
+            attr.ctime = attr.ctime.max(held.ctime);
         }
     };
     match outcome {

@@ -208,14 +208,14 @@ impl Server {
     }
 
     pub(super) fn reply_lock(
-        &self,
+        &mut self,
         step: &mut Step<'_, impl Disk>,
         (session, id): (SessionId, RequestId),
         outcome: Outcome,
     ) {
         let grants = Vec::new();
         let reply = Reply { outcome, grants };
-        self.send(step, session, ToClient::Reply { id, reply });
+        self.reply(step, (session, id), reply, 0);
     }
 
     fn tell_waited(

@@ -12,6 +12,7 @@
 //! outlive the open.
 
 mod api;
+mod clock;
 mod execute;
 mod grants;
 mod holders;
@@ -33,6 +34,7 @@ pub use api::{Bulk, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, 
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use clock::VolumeClock;
 use shown::Shown;
 use table::{File, Seq, Session, Waiting};
 use wire::{Epoch, Fid, Request, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
@@ -71,6 +73,7 @@ pub struct Server {
     locks: locks::Locks,
     watches: watches::Watches,
     looks: looks::Looks,
+    clock: VolumeClock,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -83,8 +86,13 @@ struct Step<'a, D: Disk> {
 impl Server {
     /// A server at its start. `boot` is above every epoch ever used, `root` the tree's root,
     /// `known` the sessions that an earlier run left: it waits for them before it serves (none: it
-    /// does not).
-    pub fn new(options: Options, now: Time, boot: Epoch, root: Fid, known: Vec<SessionId>) -> Self {
+    /// does not), `newest` the latest time that anything in the tree was stamped with.
+    pub fn new(
+        options: Options,
+        now: Time,
+        (boot, root): (Epoch, Fid),
+        (known, newest): (Vec<SessionId>, Time),
+    ) -> Self {
         // Without sessions to wait for, the first input ends this time.
         let grace_until = Some(if known.is_empty() {
             now
@@ -119,6 +127,7 @@ impl Server {
             locks: locks::Locks::default(),
             watches: watches::Watches::default(),
             looks: looks::Looks::default(),
+            clock: VolumeClock::new(now, newest),
         }
     }
 
@@ -272,11 +281,22 @@ impl Server {
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 if renews {
-                    self.send(step, session, ToClient::Alive { sent });
+                    let clock = self.time(step);
+                    self.send(step, session, ToClient::Alive { sent, clock });
                 }
             }
         }
         self.revive(step, session);
+    }
+
+    /// A client has shown its programs this time, by what it knows of the volume's clock.
+    fn hear_time(&mut self, step: &Step<'_, impl Disk>, shown: Time) {
+        self.clock.hear(step.now, step.disk.wall(), shown);
+    }
+
+    /// What the volume's clock shows.
+    fn time(&mut self, step: &Step<'_, impl Disk>) -> Time {
+        self.clock.shows(step.now, step.disk.wall())
     }
 
     fn next_epoch(&mut self) -> Epoch {

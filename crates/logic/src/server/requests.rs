@@ -36,6 +36,7 @@ impl Server {
             return step.violation(conn, Violation::Bounds);
         }
         self.on_acked(step, id, request.acked);
+        self.hear_time(step, request.clock);
         let Some(session) = self.sessions.get_mut(&id) else {
             return step.discard(bulk);
         };
@@ -46,14 +47,7 @@ impl Server {
                 grants: Vec::new(),
             };
             step.discard(bulk);
-            return self.send(
-                step,
-                id,
-                ToClient::Reply {
-                    id: request.id,
-                    reply,
-                },
-            );
+            return self.reply(step, (id, request.id), reply, 0);
         }
         if let Some(outcome) = session.lock_answers.get(&request.id).cloned() {
             return self.reply_lock(step, (id, request.id), outcome);
@@ -277,15 +271,18 @@ impl Server {
                 state.answers.insert(request.id, reply.clone());
             }
         }
-        self.send_bulk(
-            step,
-            session,
-            ToClient::Reply {
-                id: request.id,
-                reply,
-            },
-            bulk,
-        );
+        self.reply(step, (session, request.id), reply, bulk);
+    }
+
+    pub(super) fn reply(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (session, id): (SessionId, RequestId),
+        reply: Reply,
+        bulk: Bulk,
+    ) {
+        let clock = self.time(step);
+        self.send_bulk(step, session, ToClient::Reply { id, reply, clock }, bulk);
     }
 
     pub(super) fn begin_sync(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
@@ -313,7 +310,7 @@ impl Server {
             outcome,
             grants: Vec::new(),
         };
-        self.send(step, session, ToClient::Reply { id, reply });
+        self.reply(step, (session, id), reply, 0);
     }
 
     pub(super) fn origin(waiting: &Waiting) -> Origin {

@@ -135,6 +135,9 @@ impl Server {
         if right == Right::None && answered.iter().any(keep) {
             self.unshow(session, fid, hold.stamp);
         }
+        if let Some(attr) = &attr {
+            self.hear_time(step, attr.ctime);
+        }
         self.tell_waiting((session, hold.stamp), fid, &answered, attr);
         self.recheck(step, fid);
     }

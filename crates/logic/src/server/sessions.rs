@@ -61,8 +61,9 @@ impl Server {
         self.repeat_waited(step, Some(id));
     }
 
-    pub(super) fn welcome(&self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
+    pub(super) fn welcome(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
         let (boot, root, lease_ns) = (self.boot, self.root, self.options.lease_ns);
+        let clock = self.time(step);
         self.send(
             step,
             id,
@@ -71,6 +72,7 @@ impl Server {
                 root,
                 resumed,
                 lease_ns,
+                clock,
             }),
         );
     }
@@ -333,7 +335,8 @@ impl Server {
         }
         file.orphan = None;
         let nobody = wire::Caller::default();
-        step.disk
-            .apply(step.now, &Op::Reap { fid }, (&nobody, None), 0);
+        let now = self.time(step);
+        let reap = Op::Reap { fid };
+        step.disk.apply(now, &reap, (&nobody, None), 0);
     }
 }

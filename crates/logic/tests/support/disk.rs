@@ -300,7 +300,7 @@ impl MemoryDisk {
         }
         object.bytes[offset as usize..end].copy_from_slice(&bytes);
         touched(&mut object.attr, now);
-        if let WriteMode::Back { size, mtime } = mode {
+        if let WriteMode::Back { size, mtime, .. } = mode {
             object.bytes.resize(size as usize, 0);
             object.attr.mtime = mtime;
         }
@@ -501,6 +501,10 @@ fn touched(attr: &mut Attr, now: Time) -> Attr {
 }
 
 impl Disk for MemoryDisk {
+    fn wall(&self) -> Time {
+        0
+    }
+
     fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
         let outcome = self.run(now, op, bulk).unwrap_or_else(Outcome::Refused);
         if let Some(origin) = by.1 {

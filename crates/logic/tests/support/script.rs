@@ -3,7 +3,7 @@
 use super::world::{SERVER, World};
 use logic::client::{self, Call, How, Input};
 use std::fmt::Write;
-use wire::{Access, Fid, Make, Name, Op, Set};
+use wire::{Access, Fid, Make, Name, Op, Set, SetTime};
 
 /// A command's words; what is in quotes is one word, with `x*n` for n times x.
 fn words(line: &str) -> Vec<String> {
@@ -153,6 +153,11 @@ fn step(world: &mut World, words: &[&str]) {
             assert!(gone, "{name} is not in the store any more");
         }
         ["stored", name, what] => want_stored(world, name, what),
+        ["modified", name, at] => {
+            let attr = logic::server::Disk::attr(&world.disk, fid(world, name));
+            let mtime = attr.ok().flatten().map(|attr| attr.mtime);
+            assert_eq!(mtime, Some(number(at)), "when {name} was modified, at S");
+        }
         [machine, rest @ ..] => machine_step(world, machine, rest),
         [] => {}
     }
@@ -358,7 +363,7 @@ fn op(world: &World, words: &[&str]) -> Op {
         ["stat", file] => Op::GetAttr {
             fid: fid(world, file),
         },
-        ["truncate" | "chmod", file, value] => Op::SetAttr {
+        ["truncate" | "chmod" | "utime", file, value] => Op::SetAttr {
             fid: fid(world, file),
             set: set(words[0], value),
         },
@@ -402,10 +407,10 @@ fn op(world: &World, words: &[&str]) -> Op {
 
 fn set(what: &str, value: &str) -> Set {
     let mut set = Set::default();
-    if what == "chmod" {
-        set.mode = Some(u16::from_str_radix(value, 8).expect("an octal mode"));
-    } else {
-        set.size = Some(number(value));
+    match what {
+        "chmod" => set.mode = Some(u16::from_str_radix(value, 8).expect("an octal mode")),
+        "utime" => set.mtime = Some(SetTime::To(number(value))),
+        _ => set.size = Some(number(value)),
     }
     set
 }

@@ -5,7 +5,7 @@ use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
     Access, Attr, Change, Deed, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome, Path,
-    Recall, Refusal, Returned, Right, Set, ToClient, ToServer, Unseen, What, WriteMode,
+    Recall, Refusal, Returned, Right, Set, SetTime, ToClient, ToServer, Unseen, What, WriteMode,
 };
 
 /// What a fid is called.
@@ -58,6 +58,9 @@ fn set(set: &Set) -> String {
     }
     if let Some(mode) = set.mode {
         text += &format!(" mode {mode:o}");
+    }
+    if let Some(SetTime::To(mtime)) = set.mtime {
+        text += &format!(" modified {mtime}");
     }
     text
 }
@@ -355,7 +358,7 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             };
             format!("Welcome @{}, {resumed}", welcome.boot)
         }
-        ToClient::Reply { id, reply } => {
+        ToClient::Reply { id, reply, .. } => {
             format!(
                 "#{id} {}{}",
                 outcome(disk, &reply.outcome),

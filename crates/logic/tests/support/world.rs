@@ -69,7 +69,7 @@ impl World {
     /// want the bytes of files this long with their look-ups.
     pub fn new(names: &[char], (part, ahead_bytes): (usize, u32)) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
-        let server = Server::new(options(), now, boot, Fid::root(1), vec![]);
+        let server = Server::new(options(), now, (boot, Fid::root(1)), (vec![], 0));
         let mut world = Self {
             now,
             began: now,
@@ -161,7 +161,7 @@ impl World {
         }
         self.boot += 100;
         let known = self.disk.sessions.iter().copied().collect();
-        self.server = Server::new(options(), self.now, self.boot, Fid::root(1), known);
+        self.server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
         self.syncs.clear();
         self.say(format!("S starts again @{}", self.boot));
     }

@@ -10,6 +10,7 @@ mod rot;
 mod stored;
 mod trouble;
 
+use crate::clock::Wall;
 use crate::exec::Sched;
 use crate::rare::Rare;
 use crate::rng::Rng;
@@ -85,6 +86,12 @@ trait Volume {
     fn close_session(&mut self, session: SessionId);
     fn forget_answers(&mut self, session: SessionId, below: RequestId);
     fn sessions(&self) -> Vec<SessionId>;
+    /// The latest time of any change.
+    fn newest(&self) -> Time;
+    /// Bytes that went into the log so far, where there is one.
+    fn logged_bytes(&self) -> u64 {
+        0
+    }
     fn names(&self, dir: Fid) -> Vec<(Name, Fid)>;
     /// Everything that has a name.
     fn files(&self) -> Vec<(Fid, Attr)>;
@@ -145,6 +152,9 @@ pub(crate) struct DiskRoom {
     troubled: bool,
     /// Something that its server need not live through was wrong with it since it was opened.
     shaken: bool,
+    wall: Wall,
+    /// The earliest and the latest time that the machine's wall clock has been seen to show.
+    pub(crate) walls: Cell<[Time; 2]>,
 }
 
 impl DiskRoom {
@@ -155,6 +165,7 @@ impl DiskRoom {
         rng: &mut Rng,
         (power_fails, troubles): (bool, Troubles),
         mutant: Option<store::Mutant>,
+        wall: Wall,
     ) -> Self {
         let stored = rng.chance(250) || power_fails || troubles.any();
         let steady = power_fails || troubles.rot;
@@ -178,6 +189,8 @@ impl DiskRoom {
             written: 0,
             troubled: false,
             shaken: false,
+            wall,
+            walls: Cell::new([Time::MAX, 0]),
         }
     }
 
@@ -256,6 +269,11 @@ impl DiskRoom {
         self.volume.sessions()
     }
 
+    /// The latest time of any change that is left.
+    pub(crate) fn newest(&self) -> Time {
+        self.volume.newest()
+    }
+
     /// Everything that has a name.
     pub(crate) fn files(&self) -> Vec<(Fid, Attr)> {
         self.volume.files()
@@ -284,6 +302,13 @@ impl DiskRoom {
 }
 
 impl Disk for DiskRoom {
+    fn wall(&self) -> Time {
+        let shown = self.wall.shows(self.sched.now());
+        let [first, last] = self.walls.get();
+        self.walls.set([first.min(shown), last.max(shown)]);
+        shown
+    }
+
     fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
         let data = self.bulks.remove(&bulk).unwrap_or_default();
         let before = match op {
@@ -300,6 +325,7 @@ impl Disk for DiskRoom {
         let (caller, origin) = by;
         // The cleaner may add records of its own behind that of the change.
         let position = self.volume.position() + 1;
+        let logged = self.volume.logged_bytes();
         let outcome = self.volume.apply(Change {
             now,
             op,
@@ -313,6 +339,10 @@ impl Disk for DiskRoom {
         }
         let copied = match (op, &outcome) {
             (&Op::Copy { to, offset, .. }, &Outcome::Copied { len, .. }) => {
+                let more = self.volume.logged_bytes() - logged;
+                if (1..u64::from(len)).contains(&more) {
+                    self.meet(Rare::Shared);
+                }
                 self.volume.peek(to, offset, len)
             }
             _ => Units::new(),

@@ -198,6 +198,14 @@ impl Volume for Stored {
         self.store.borrow().sessions()
     }
 
+    fn logged_bytes(&self) -> u64 {
+        self.store.borrow().stats().log_bytes
+    }
+
+    fn newest(&self) -> Time {
+        self.store.borrow().newest()
+    }
+
     fn names(&self, dir: Fid) -> Vec<(Name, Fid)> {
         self.list(dir)
     }

@@ -273,6 +273,7 @@ mod tests {
             watchers: &[],
             told: None,
             moment: 100,
+            walls: [0, 0],
         };
         judge(&case, FILE).map_err(|wrong| wrong.what)
     }

@@ -4,11 +4,13 @@
 //! calls on it must have an order that fits both their times and what they showed ([`linear`]).
 //! Files that are only appended to are judged by their records ([`logs`]). Which object a rename
 //! moved is taken from the disk's record of changes, since a program is not told; so is whether two
-//! names named one object at one moment, as a rename says that had nothing to do ([`twins`]).
+//! names named one object at one moment, as a rename says that had nothing to do ([`twins`]). Times
+//! of objects must not go back ([`times`]).
 
 mod explain;
 mod linear;
 mod logs;
+mod times;
 mod twins;
 mod watches;
 
@@ -20,7 +22,7 @@ use crate::wrong::{Wrong, wrong};
 use linear::{Act, Turn, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use wire::{Fid, Name, Op, Outcome, SessionId};
+use wire::{Fid, Name, Op, Outcome, SessionId, Time};
 
 /// One value that is judged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +51,8 @@ pub(crate) struct Case<'a> {
     pub(crate) told: Option<&'a (BTreeSet<u32>, u64)>,
     /// A moment after everything.
     pub(crate) moment: u64,
+    /// The earliest and the latest time that the wall clock of the server's machine has shown.
+    pub(crate) walls: [Time; 2],
 }
 
 #[derive(Default)]
@@ -84,6 +88,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     applied_once(case.applied)?;
     twins::judge(case)?;
     watches::judge(case)?;
+    times::judge(case)?;
     let mut values = Values::default();
     made(case, &mut values);
     changes(case, &mut values)?;
@@ -353,7 +358,9 @@ fn sights(case: &Case<'_>, values: &mut Values) {
                     }
                 }
             }
-            Seen::Attr { fid, units, mode } => {
+            Seen::Attr {
+                fid, units, mode, ..
+            } => {
                 values.add(Value::Mode(*fid), when, Act::See(u64::from(*mode)));
                 if !values.logs.contains(fid) && !values.directories.contains(fid) {
                     values.add(Value::Size(*fid), when, Act::See(*units));

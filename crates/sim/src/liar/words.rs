@@ -110,6 +110,7 @@ impl State {
             hold: self.hold(),
             keeps: self.rng.chance(500),
             ahead: *self.rng.pick(&[0, 4096, u32::MAX]),
+            clock: u64::MAX,
         })
     }
 
@@ -194,6 +195,7 @@ impl State {
                 mode: WriteMode::Back {
                     size: u64::MAX,
                     mtime: 0,
+                    ctime: u64::MAX,
                 },
             },
             _ => Op::Write {

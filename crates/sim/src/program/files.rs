@@ -4,6 +4,7 @@ use super::{LOG, Path, Program, READ, REGISTER, WRITE};
 use crate::disk::{UNIT, Units};
 use crate::history::{Effect, Seen};
 use crate::kernel::{Bytes, Handle, PAGE_UNITS, Result};
+use crate::rare::Rare;
 use crate::wrong::wrong;
 use wire::{Access, Attr, Fid, Set};
 
@@ -86,6 +87,31 @@ impl Program {
         self.written(change, &result, count);
     }
 
+    /// A write through a descriptor with O_DSYNC: the front writes, makes it stable, and answers.
+    pub(super) async fn write_stable(&self) {
+        let Some(index) = self.handle(WRITE, Some(REGISTER)) else {
+            return;
+        };
+        let handle = &self.handles[index].0;
+        let (unit, count) = self.span();
+        let values = self.stamps(count);
+        let fid = handle.pin.fid();
+        let change = self.begin(Effect::Write {
+            fid,
+            unit,
+            values: values.clone(),
+        });
+        let result = self.kernel.write(handle, unit * UNIT, values).await;
+        let written = result.is_ok();
+        self.written(change, &result, count);
+        let begin = self.moment();
+        if written && self.kernel.sync(handle).await.is_ok() {
+            let time = (begin, self.moment());
+            self.world.history.synced(self.host, fid, time);
+            self.world.meet(Rare::StableWrite.bit());
+        }
+    }
+
     pub(super) fn written(&self, change: usize, result: &Result<u64>, count: u64) {
         if result.as_ref().is_ok_and(|&written| written != count) {
             self.world
@@ -118,6 +144,7 @@ impl Program {
                 fid,
                 units,
                 mode: attr.mode,
+                times: [attr.mtime, attr.ctime],
             },
         );
     }

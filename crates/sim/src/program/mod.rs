@@ -210,6 +210,7 @@ impl Program {
             Kind::Zero => self.zero().await,
             Kind::Copy => self.copy().await,
             Kind::Nameless => self.nameless().await,
+            Kind::StableWrite => self.write_stable().await,
         }
     }
 

@@ -176,6 +176,10 @@ impl TinyDisk {
 }
 
 impl Disk for TinyDisk {
+    fn wall(&self) -> Time {
+        0
+    }
+
     fn apply(&mut self, _now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
         let outcome = self.run(op, bulk).unwrap_or_else(Outcome::Refused);
         if let Some(origin) = by.1 {

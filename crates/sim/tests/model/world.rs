@@ -163,7 +163,7 @@ impl State {
             mutant: scenario.server_mutant,
             ..Default::default()
         };
-        let server = Server::new(options, now, 100, ROOT, vec![]);
+        let server = Server::new(options, now, (100, ROOT), (vec![], 0));
         let clients = scenario.programs.len();
         let disk = TinyDisk::new(scenario.file);
         let mut state = Self {

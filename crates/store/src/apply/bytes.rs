@@ -21,6 +21,16 @@ pub(crate) fn extents_of(
     from: u64,
     to: u64,
 ) -> Result<Vec<(u64, Extent)>, Refusal> {
+    first_extents_of(index, fid, (from, to), usize::MAX)
+}
+
+/// The same, and only as many as that of the first.
+pub(super) fn first_extents_of(
+    index: &Index,
+    fid: Fid,
+    (from, to): (u64, u64),
+    most: usize,
+) -> Result<Vec<(u64, Extent)>, Refusal> {
     let mut all = Vec::new();
     // Most ranges are covered by one extent.
     let mut limit = 1;
@@ -39,7 +49,7 @@ pub(crate) fn extents_of(
             }
             all.push((begin, extent));
             // Extents do not overlap: this one reaches the end of the range.
-            if end >= to {
+            if end >= to || all.len() >= most {
                 return Ok(all);
             }
         }
@@ -149,7 +159,7 @@ pub(super) fn write(txn: &mut Txn<'_>, fid: Fid, offset: u64, mode: WriteMode) -
         .ok_or(Refusal::TooLarge)?;
     let back = match mode {
         WriteMode::Back { size, .. } if size > FILE_BYTES => return Err(Refusal::TooLarge),
-        WriteMode::Back { size, mtime } => Some((size, mtime)),
+        WriteMode::Back { size, mtime, ctime } => Some((size, mtime, ctime)),
         _ => None,
     };
     if len == 0 && back.is_none() {
@@ -164,11 +174,13 @@ pub(super) fn write(txn: &mut Txn<'_>, fid: Fid, offset: u64, mode: WriteMode) -
     }
     xattrs::drop_capability(txn, fid, &mut object)?;
     match back {
-        Some((size, mtime)) => {
-            // The holder's program wrote at that time: this only brings the news.
+        Some((size, mtime, ctime)) => {
+            // The holder's program wrote at that time, by the volume's clock as it is known there:
+            // this only brings the news. A time beyond now can only be one that was set.
+            let set = mtime == object.attr.mtime;
             object.attr.size = object.attr.size.max(size);
-            object.attr.mtime = mtime;
-            object.attr.ctime = object.attr.ctime.max(mtime);
+            object.attr.mtime = if set { mtime } else { mtime.min(txn.now()) };
+            object.attr.ctime = object.attr.ctime.max(ctime.min(txn.now()));
         }
         None => {
             object.attr.mtime = txn.now();

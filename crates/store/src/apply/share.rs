@@ -6,7 +6,7 @@
 //! has extents in it: that is noted under its segment ([`crate::key::shared`]), so that the cleaner
 //! and `fsck` find who borrows.
 
-use super::bytes::{extents_of, put_bytes_of_record, put_data};
+use super::bytes::{first_extents_of, put_bytes_of_record, put_data};
 use super::ranges::make_zeros;
 use super::{Applied, xattrs};
 use crate::txn::Txn;
@@ -73,7 +73,7 @@ fn taken(
     (at, end): (u64, u64),
     offset: u64,
 ) -> Result<(Vec<(u64, Extent)>, u64), Refusal> {
-    let mut extents = extents_of(txn.index, from, at, end)?;
+    let mut extents = first_extents_of(txn.index, from, (at, end), EXTENTS_MAX + 1)?;
     let end = extents.get(EXTENTS_MAX).map_or(end, |(begin, _)| *begin);
     extents.truncate(EXTENTS_MAX);
     let place = |(begin, extent): (u64, Extent)| {

@@ -111,6 +111,7 @@ impl Both {
                     _ => WriteMode::Back {
                         size: offset + 50,
                         mtime: self.now,
+                        ctime: self.now,
                     },
                 };
                 let data = bytes(self.now, len);

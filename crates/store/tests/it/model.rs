@@ -310,10 +310,10 @@ impl Model {
             node.bytes[offset..end].copy_from_slice(data);
         }
         match mode {
-            WriteMode::Back { size, mtime } => {
+            WriteMode::Back { size, mtime, .. } => {
                 let size = node.bytes.len().max(size as usize);
                 node.bytes.resize(size, 0);
-                node.mtime = mtime;
+                node.mtime = mtime.min(now);
             }
             _ if data.is_empty() => {}
             _ => node.mtime = now,

@@ -348,7 +348,11 @@ fn a_listing_fits_into_a_message() {
 fn write_back_brings_size_and_time_and_never_shrinks() {
     let mut store = new();
     let fid = make(&mut store, root(), "a");
-    let back = |size, mtime| WriteMode::Back { size, mtime };
+    let back = |size, mtime| WriteMode::Back {
+        size,
+        mtime,
+        ctime: mtime,
+    };
     let op = write_op(fid, 4_096, b"block", back(10_000, 55));
     let (_, attr) = written(run_as(&mut store, &superuser(), &op, b"block"));
     assert_eq!((attr.size, attr.mtime), (10_000, 55));

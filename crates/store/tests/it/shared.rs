@@ -74,6 +74,42 @@ fn a_copy_takes_no_room_and_each_goes_its_own_way() {
 }
 
 #[test]
+fn a_large_copy_is_one_operation_of_so_many_pieces() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    let (from, to) = (
+        make(&mut store, root(), "from"),
+        make(&mut store, root(), "to"),
+    );
+    // More than a message carries, and more pieces than one operation takes over.
+    let content = bytes(1, 1_500 * 3_000);
+    for (n, part) in content.chunks(3_000).enumerate() {
+        written(write(&mut store, from, 3_000 * n as u64, part));
+    }
+    let before = store.stats().log_bytes;
+    let most = limits::COPY_BYTES;
+    let first = u64::from(copy(&mut store, (from, 0), (to, 0), most));
+    assert!(first > 2 * u64::from(limits::BULK_BYTES), "{first}");
+    assert!(first < content.len() as u64, "it takes over all of it");
+    let rest = copy(&mut store, (from, first), (to, first), most);
+    assert_eq!(first + u64::from(rest), content.len() as u64);
+    let more = store.stats().log_bytes - before;
+    assert!(more < 2 * (1_024 + 300), "{more} bytes in the log");
+    store = again(store, &disk, false);
+    assert!(read_all(&mut store, to) == content);
+    // To what is no file nothing is copied, and nothing is read for it.
+    let op = Op::Copy {
+        from,
+        at: 0,
+        to: root(),
+        offset: 0,
+        len: most,
+    };
+    let outcome = run(&mut store, &op);
+    assert_eq!(outcome, Outcome::Refused(Refusal::IsDirectory));
+}
+
+#[test]
 fn holes_are_copied_as_holes_over_what_was_there() {
     let disk = MemoryDisk::new();
     let mut store = Store::create_in_memory(&disk, &small()).unwrap();

@@ -161,6 +161,7 @@ fn more_ops() -> Vec<Op> {
         write(WriteMode::Back {
             size: 4101,
             mtime: 5,
+            ctime: 6,
         }),
         Op::ReadDir {
             dir: fid(1),
@@ -213,7 +214,7 @@ fn range_ops() -> Vec<Op> {
             at: 5,
             to: fid(10),
             offset: 1 << 33,
-            len: 70_000,
+            len: limits::COPY_BYTES,
         },
         Op::Find {
             fid: fid(9),
@@ -290,7 +291,7 @@ fn lock_outcomes() -> Vec<Outcome> {
 fn range_outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Copied {
-            len: 70_000,
+            len: limits::COPY_BYTES,
             attr: attr(),
         },
         Outcome::Position(1 << 33),
@@ -362,15 +363,17 @@ pub fn to_server() -> Vec<ToServer> {
         gid: 100,
         groups: Some(vec![4, 27]),
     };
+    let (sent, acked) = (99, 150);
     let request = |(at, op): (usize, Op)| {
         ToServer::Request(Request {
             id: at as u64 + 200,
-            acked: 150,
+            acked,
             op,
             caller: caller.clone(),
             hold,
             keeps: true,
             ahead: 4096,
+            clock: 1 << 59,
         })
     };
     let mut all: Vec<ToServer> = ops().into_iter().enumerate().map(request).collect();
@@ -416,10 +419,7 @@ pub fn to_server() -> Vec<ToServer> {
                 lock: lock(LockOwner::Bytes(7), 99),
             }],
         },
-        ToServer::KeepAlive {
-            sent: 99,
-            acked: 150,
-        },
+        ToServer::KeepAlive { sent, acked },
         ToServer::Goodbye,
     ]);
     all.extend(watching());
@@ -460,6 +460,7 @@ pub fn to_client() -> Vec<ToClient> {
         ToClient::Reply {
             id: at as u64 + 200,
             reply,
+            clock: 1 << 60,
         }
     };
     let all = outcomes().into_iter().chain(lock_outcomes());
@@ -478,12 +479,16 @@ pub fn to_client() -> Vec<ToClient> {
             root: Fid::root(7),
             resumed: true,
             lease_ns: 20_000_000_000,
+            clock: 1 << 60,
         }),
         recall(What::Keep(Right::Shared)),
         recall(What::Names(vec![name("a"), name("b")])),
         recall(What::Attr),
         ToClient::Confirm { request: 12 },
-        ToClient::Alive { sent: 99 },
+        ToClient::Alive {
+            sent: 99,
+            clock: 1 << 60,
+        },
         ToClient::Noted { fid, stamp: 300 },
         ToClient::Reasserted { boot: 1 << 40 },
         ToClient::Lost,

@@ -6,7 +6,7 @@ use super::process::{Proc, ariel, run, text};
 use super::{local, scratch, switch, transport, without};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -46,6 +46,11 @@ impl Mount {
 
     /// Mounts the cell at a directory that is there.
     pub fn start_at(cell: &Cell, point: PathBuf, args: &[&str]) -> Self {
+        Self::start_under(cell, point, (&[], args))
+    }
+
+    /// The same, with the daemon started by another program, which becomes it.
+    fn start_under(cell: &Cell, point: PathBuf, (by, args): (&[&str], &[&str])) -> Self {
         let name = point.file_name().unwrap().to_str().unwrap();
         let log = cell.scratch().join(&format!("{name}.log"));
         let mut words = vec!["mount", cell.addr(), point.to_str().unwrap(), "-f"];
@@ -62,7 +67,15 @@ impl Mount {
         let _switch = words
             .contains(&"uring")
             .then(|| switch::hold(true).unwrap());
-        let mut command = ariel(&words);
+        let mut command = match by {
+            [] => ariel(&words),
+            [program, more @ ..] => {
+                let mut command = Command::new(program);
+                command.args(more).arg(env!("CARGO_BIN_EXE_ariel"));
+                command.args(&words).stdin(Stdio::null());
+                command
+            }
+        };
         let stderr = File::options()
             .create(true)
             .append(true)
@@ -85,6 +98,25 @@ impl Mount {
             mount.point.display()
         );
         mount
+    }
+
+    /// A mount on a machine whose clocks are wrong by so many seconds.
+    pub fn with_wrong_clock(cell: &Cell, seconds: u32) -> Self {
+        if local() {
+            return cell.mount();
+        }
+        let point = cell.scratch().dir(&format!("wrong-{seconds}"));
+        let ahead = seconds.to_string();
+        let unshare = [
+            "unshare",
+            "--time",
+            "--monotonic",
+            &ahead,
+            "--boottime",
+            &ahead,
+            "--",
+        ];
+        Self::start_under(cell, point, (&unshare, &[]))
     }
 
     pub fn path(&self) -> &Path {

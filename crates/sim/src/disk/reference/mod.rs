@@ -31,6 +31,7 @@ pub(super) struct Reference {
     objects: BTreeMap<Fid, Object>,
     last_vnode: u64,
     changes: u64,
+    newest: Time,
     answers: BTreeMap<Origin, Outcome>,
     sessions: BTreeSet<SessionId>,
 }
@@ -91,6 +92,7 @@ impl Reference {
             objects: BTreeMap::from([(Fid::root(1), root)]),
             last_vnode: 1,
             changes: 0,
+            newest: 0,
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
         }
@@ -256,9 +258,11 @@ impl Reference {
         if !data.is_empty() {
             object.units[at..at + data.len()].copy_from_slice(data);
         }
+        let before = object.attr.ctime;
         object.changed(now);
-        if let WriteMode::Back { mtime, .. } = mode {
-            object.attr.mtime = mtime;
+        if let WriteMode::Back { mtime, ctime, .. } = mode {
+            object.attr.mtime = mtime.min(now);
+            object.attr.ctime = before.max(ctime.min(now));
         }
         Ok(Outcome::Written {
             offset,
@@ -308,6 +312,7 @@ impl Volume for Reference {
             ..
         } = change;
         self.changes += 1;
+        self.newest = self.newest.max(now);
         let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
         if let (true, Some(origin)) = (op.changes(), origin) {
             self.answers.insert(origin, outcome.clone());
@@ -381,6 +386,10 @@ impl Volume for Reference {
 
     fn sessions(&self) -> Vec<SessionId> {
         self.sessions.iter().copied().collect()
+    }
+
+    fn newest(&self) -> Time {
+        self.newest
     }
 
     fn names(&self, dir: Fid) -> Vec<(Name, Fid)> {

@@ -1,0 +1,95 @@
+//! The volume's clock: what everything is stamped with that is changed.
+//!
+//! Guarantees: it never runs backwards, over restarts neither; it is never behind a time that a
+//! client has shown its programs (and that the server has been told of), so that what is changed
+//! after it is not stamped with an earlier one. It goes by the wall clock of the server's machine.
+//! If that is set back, it runs a sixteenth slower until the two agree again; if it is set forward,
+//! it follows at once.
+
+use wire::Time;
+
+/// A client's clock may have run ahead of the server's by this much since it was last told: about
+/// twice what two clocks part in a lease, each of which is off by a twentieth.
+const AHEAD_NS: Time = 4_000_000_000;
+
+/// The volume's clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VolumeClock {
+    /// It showed this...
+    shown: Time,
+    /// ...when the machine's steady clock showed this.
+    at: Time,
+    /// A client has shown this.
+    heard: Time,
+}
+
+impl VolumeClock {
+    /// `newest`: the latest time that it has shown in earlier runs.
+    pub(super) fn new(now: Time, newest: Time) -> Self {
+        Self {
+            shown: newest,
+            at: now,
+            heard: 0,
+        }
+    }
+
+    /// What it shows.
+    pub(super) fn shows(&mut self, now: Time, wall: Time) -> Time {
+        let passed = now.saturating_sub(self.at);
+        let own = self.shown.saturating_add(passed - passed / 16);
+        (self.shown, self.at) = (own.max(wall), self.at.max(now));
+        self.shown.max(self.heard)
+    }
+
+    /// A client has shown this time: from now on it shows a later one. What cannot be true is not
+    /// believed at all, or who lies would put the clock as far ahead as is believed.
+    pub(super) fn hear(&mut self, now: Time, wall: Time, shown: Time) {
+        self.shows(now, wall);
+        if shown <= self.shown.saturating_add(AHEAD_NS) {
+            self.heard = self.heard.max(shown.saturating_add(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Time = 1_000_000_000;
+    const HOUR: Time = 3600 * SECOND;
+
+    #[test]
+    fn it_never_goes_back_and_comes_to_agree_with_the_wall() {
+        let mut clock = VolumeClock::new(0, 500 * HOUR);
+        let mut last = 500 * HOUR;
+        // Set back by an hour at the start, forward by ten after a while, and back by one.
+        for second in 0..200_000 {
+            let now = second * SECOND;
+            let wall = 499 * HOUR + now;
+            let wall = if second > 100_000 {
+                wall + 10 * HOUR
+            } else {
+                wall
+            };
+            let wall = if second > 110_000 { wall - HOUR } else { wall };
+            let shown = clock.shows(now, wall);
+            assert!(shown >= last && shown >= wall, "{second}");
+            last = shown;
+            let agree = (60_000..=110_000).contains(&second) || second > 180_000;
+            assert!(!agree || shown == wall, "{second}: {shown} by {wall}");
+        }
+    }
+
+    #[test]
+    fn it_is_not_behind_what_was_shown_and_believes_no_nonsense() {
+        let mut clock = VolumeClock::new(0, 0);
+        clock.hear(1, HOUR, HOUR + 7);
+        assert_eq!(clock.shows(2, HOUR + 1), HOUR + 8);
+        for lie in [u64::MAX, 2 * HOUR, HOUR + 3 + AHEAD_NS] {
+            clock.hear(3, HOUR + 2, lie);
+            assert_eq!(clock.shows(3, HOUR + 2), HOUR + 8);
+        }
+        clock.hear(3, HOUR + 2, HOUR + 2 + AHEAD_NS);
+        assert_eq!(clock.shows(3, HOUR + 2), HOUR + 3 + AHEAD_NS);
+    }
+}

@@ -1,0 +1,100 @@
+//! Times of objects: that of the last modification and that of the last change, as programs are
+//! shown them, do not go back, and are those of the server's clock, however wrong the clocks of the
+//! machines are. (Programs of these worlds set no times.)
+
+use super::Case;
+use crate::history::{Effect, Seen, Sight};
+use crate::wrong::{Wrong, wrong};
+use std::collections::BTreeMap;
+use wire::{Fid, Time};
+
+/// Times are this near the server's clock: far more than machines can part in the time of a lease,
+/// and far less than their clocks are wrong.
+const NEAR_NS: Time = 60_000_000_000;
+
+/// What was shown, and its times.
+type Shown<'a> = (&'a Sight, [Time; 2]);
+
+pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
+    let all = case.history.sights.borrow();
+    let mut sights: BTreeMap<Fid, Vec<Shown<'_>>> = BTreeMap::new();
+    for sight in all.iter() {
+        if let Seen::Attr { fid, times, .. } = sight.seen {
+            near_the_servers(case, sight, times)?;
+            sights.entry(fid).or_default().push((sight, times));
+        }
+    }
+    for (fid, of_one) in sights {
+        let lost = may_be_lost(case, fid);
+        // What was shown before something was lost may never have been.
+        let losses = |moment: u64| lost.iter().filter(|loss| **loss <= moment).count();
+        let mut between: BTreeMap<usize, Vec<Shown<'_>>> = BTreeMap::new();
+        for shown in of_one {
+            let (before, after) = (losses(shown.0.begin), losses(shown.0.end));
+            if before == after {
+                between.entry(before).or_default().push(shown);
+            }
+        }
+        for sights in between.into_values() {
+            never_back(fid, &sights)?;
+        }
+    }
+    Ok(())
+}
+
+/// No time is one that the server's clock has not nearly shown.
+fn near_the_servers(case: &Case<'_>, sight: &Sight, times: [Time; 2]) -> Result<(), Wrong> {
+    let [first, last] = case.walls;
+    let near = first.saturating_sub(NEAR_NS)..=last + NEAR_NS;
+    // The root was there before.
+    let is_right = |time: &Time| *time == 0 || near.contains(time);
+    match times.iter().all(is_right) {
+        true => Ok(()),
+        false => Err(wrong!(
+            "h{} was shown times that the server's clock never showed: {:?}",
+            sight.host,
+            sight.seen
+        )),
+    }
+}
+
+fn never_back(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
+    let (mut begun, mut ended): (Vec<_>, Vec<_>) = (sights.to_vec(), sights.to_vec());
+    begun.sort_by_key(|(sight, _)| sight.begin);
+    ended.sort_by_key(|(sight, _)| sight.end);
+    let (mut latest, mut ended) = ([0; 2], ended.into_iter().peekable());
+    for (sight, times) in begun {
+        while let Some((_, shown)) = ended.next_if(|(other, _)| other.end < sight.begin) {
+            latest = [latest[0].max(shown[0]), latest[1].max(shown[1])];
+        }
+        if times[0] < latest[0] || times[1] < latest[1] {
+            return Err(wrong!(
+                "the times of {fid} go back: h{} was shown {times:?} after {latest:?}",
+                sight.host
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// When what a machine had written to it, and not written back, may have been lost, or what the
+/// disk had.
+fn may_be_lost(case: &Case<'_>, fid: Fid) -> Vec<u64> {
+    let changes = case.history.changes.borrow();
+    let writes = |host: u32, before: u64| {
+        changes.iter().any(|change| {
+            let written = match &change.effect {
+                Effect::Write { fid, .. } | Effect::Append { fid, .. } => Some(*fid),
+                _ => None,
+            };
+            (change.host, written) == (host, Some(fid)) && change.begin < before
+        })
+    };
+    let losses = case.history.losses.borrow();
+    let hurt = losses
+        .iter()
+        .filter(|(host, moment)| writes(*host, *moment));
+    let mut lost: Vec<u64> = hurt.map(|(_, moment)| *moment).collect();
+    lost.extend(case.restored.iter().map(|restored| restored.when.0));
+    lost
+}
