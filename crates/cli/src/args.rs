@@ -160,6 +160,10 @@ pub(crate) struct MountArgs {
     /// writes are seen by other machines later
     #[arg(long, value_enum, default_value_t = Opens::Announced)]
     pub(crate) opens: Opens,
+    /// Set-user-id and set-group-id bits and device nodes count, as on a local disk (root only).
+    /// Without it they are kept and shown, and nothing else
+    #[arg(long)]
+    pub(crate) trusted: bool,
     /// For how long the kernel keeps names, attributes and pages: `exact`, until just before they
     /// become wrong; or `ttl=1s` (any time in s or ms), as other network file systems do: then
     /// programs may read what is that old. Only to compare with, and to test judges

@@ -84,6 +84,7 @@ fn options(args: &MountArgs, point: &Path) -> MountOptions {
         without: args.without.unwrap_or_default(),
         threads: args.threads as usize,
         silent_opens: args.opens == Opens::Silent,
+        trusted: args.trusted,
         keeping: match args.cache {
             Cache::Exact => Keeping::Exact,
             Cache::Ttl(time) => Keeping::Timed(time),

@@ -2,8 +2,8 @@
 //!
 //! Guarantees: [`now_ns`] never goes back, and nobody who sets the time of day moves it: a lease
 //! cannot end early or late because of that. [`wall_ns`] is the time of day, right or wrong, and
-//! may jump. Only a server asks for it: the times of files are those of one clock, whatever the clocks
-//! of the machines that change them show.
+//! may jump. Only a server asks for it: the times of files are those of one clock, whatever the
+//! clocks of the machines that change them show.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 

@@ -1,6 +1,6 @@
 //! Times of files are those of one clock, the server's, whatever the clocks of the machines show
-//! that change them. Of the clocks that a mount looks at, one mount's here are wrong by more than a day;
-//! that no mount asks for the time of day is seen in its code (`tidy`).
+//! that change them. Of the clocks that a mount looks at, one mount's here are wrong by more than a
+//! day; that no mount asks for the time of day is seen in its code (`tidy`).
 
 use crate::harness::{Cell, Mount, has_program, local};
 use std::fs::{self, File, Permissions};

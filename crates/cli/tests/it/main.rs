@@ -31,6 +31,7 @@ mod harness;
 mod kernels;
 mod killed;
 mod large;
+mod local_disk;
 mod locks;
 mod mmap;
 mod posix;

@@ -4,9 +4,10 @@
 //! `tools/setup suites` installs them. What they may skip is listed here and explained in
 //! `docs/semantics.md`; anything else that is skipped is a failure.
 
+use crate::harness::cell::CellOptions;
 use crate::harness::process::run_within;
 use crate::harness::status::server_received;
-use crate::harness::{Cell, Pair, Scratch, local, real_system, suite, text};
+use crate::harness::{Cell, Pair, Scratch, local, long, real_system, suite, text};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -179,20 +180,31 @@ fn fsx_finds_nothing_on_a_mount() {
     let Some(program) = suite("fsx", "fsx") else {
         return;
     };
-    let Some(cell) = Cell::start("fsx") else {
+    let (limit, options) = if long() {
+        let limit = Duration::from_secs(3600);
+        (
+            limit,
+            CellOptions {
+                limit,
+                ..CellOptions::default()
+            },
+        )
+    } else {
+        (LIMIT, CellOptions::default())
+    };
+    let Some(cell) = Cell::start_with("fsx", options) else {
         return;
     };
     let mount = cell.mount();
     let config = cell.scratch().join("fsx.toml");
     fs::write(&config, FSX).unwrap();
-    let long = std::env::var_os("ARIEL_LONG").is_some();
-    let (seeds, operations) = if long { (10, "20000") } else { (3, "3000") };
+    let (seeds, operations) = if long() { (10, "20000") } else { (3, "3000") };
     for seed in 1..=seeds {
         let mut command = Command::new(&program);
         command.args(["-S", &seed.to_string(), "-N", operations, "-f"]);
         command.arg(&config).arg("-P").arg(cell.scratch().path());
         command.arg(mount.join(&format!("fsx-{seed}")));
-        let output = run_within(&mut command, LIMIT);
+        let output = run_within(&mut command, limit);
         assert!(output.status.success(), "seed {seed}: {}", text(&output));
     }
     if !local() {

@@ -55,6 +55,8 @@ pub struct MountOptions {
     pub threads: usize,
     /// Opens and closes are not announced: faster, and less exact for writers.
     pub silent_opens: bool,
+    /// Set-id bits and device nodes count; only root may ask for it.
+    pub trusted: bool,
     /// For how long the kernel keeps what it is given.
     pub keeping: Keeping,
     /// Memory for blocks, MiB.
@@ -306,6 +308,7 @@ fn mount_and_serve(
     let as_mounted = mount::MountOptions {
         // Without a line in /etc/fuse.conf an ordinary user may mount for himself only.
         allow_other: rustix::process::geteuid().is_root(),
+        trusted: options.trusted,
         ..mount::MountOptions::default()
     };
     let Mounted {

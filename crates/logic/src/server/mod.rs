@@ -281,12 +281,16 @@ impl Server {
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 if renews {
-                    let clock = self.time(step);
-                    self.send(step, session, ToClient::Alive { sent, clock });
+                    self.say_alive(step, session, sent);
                 }
             }
         }
         self.revive(step, session);
+    }
+
+    fn say_alive(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, sent: Time) {
+        let clock = self.time(step);
+        self.send(step, session, ToClient::Alive { sent, clock });
     }
 
     /// A client has shown its programs this time, by what it knows of the volume's clock.

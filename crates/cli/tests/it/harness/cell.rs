@@ -7,6 +7,8 @@ use super::process::{COMMAND_LIMIT, Proc, ariel, run_within, text};
 use super::scratch::Scratch;
 use super::watchdog::{Watch, WatchId};
 use super::{can_mount, local, long};
+use rustix::mount::MountFlags;
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -30,6 +32,8 @@ pub struct CellOptions {
     pub limit: Duration,
     /// For the server's command line.
     pub serve_args: Vec<String>,
+    /// The server's data is on a disk of its own, of this size.
+    pub disk_mib: Option<u64>,
 }
 
 impl Default for CellOptions {
@@ -38,6 +42,7 @@ impl Default for CellOptions {
             alone: false,
             limit: Duration::from_secs(240),
             serve_args: Vec::new(),
+            disk_mib: None,
         }
     }
 }
@@ -49,8 +54,28 @@ pub struct Cell {
     serve_args: Vec<String>,
     expect_damage: bool,
     watch: Watch,
+    disk: Option<Disk>,
     scratch: Scratch,
     _permits: Permits,
+}
+
+/// A small disk, in memory.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(scratch: &Scratch, mib: u64) -> Self {
+        let dir = scratch.dir("disk");
+        let size = CString::new(format!("size={mib}m")).unwrap();
+        let flags = MountFlags::empty();
+        rustix::mount::mount("ariel-it", &dir, "tmpfs", flags, size.as_c_str()).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
 }
 
 impl Cell {
@@ -65,12 +90,14 @@ impl Cell {
         }
         let permits = permits::take(if options.alone { permits::ALL } else { 1 });
         let scratch = Scratch::new(name);
+        let disk = options.disk_mib.map(|mib| Disk::new(&scratch, mib));
         let mut cell = Self {
             server: None,
             addr: "127.0.0.1:0".to_owned(),
             serve_args: options.serve_args,
             expect_damage: false,
             watch: Watch::new(name, options.limit),
+            disk,
             scratch,
             _permits: permits,
         };
@@ -94,7 +121,10 @@ impl Cell {
 
     /// The server's data.
     pub fn data(&self) -> PathBuf {
-        self.scratch.join("data")
+        match &self.disk {
+            Some(disk) => disk.0.join("data"),
+            None => self.scratch.join("data"),
+        }
     }
 
     /// What the server has logged so far.
