@@ -45,7 +45,8 @@ impl Clock {
 const SET_NS: Time = 150_000_000;
 const HOUR_NS: Time = 3_600_000_000_000;
 
-/// The wall clock of the server's machine.
+/// The wall clock of the server's machine. It is set back now and then, and put right again; never
+/// ahead of what is right: see `docs/simulation.md`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
     key: u64,
@@ -62,11 +63,7 @@ impl Wall {
         let of = |number: u64| Rng::of(Branch::Wall, &[self.key, number]);
         let mut rng = of(at / SET_NS);
         let is_set = of(u64::MAX).chance(250) && rng.chance(200);
-        let ahead_ns = if is_set {
-            rng.below(2 * HOUR_NS)
-        } else {
-            HOUR_NS
-        };
+        let ahead_ns = if is_set { rng.below(HOUR_NS) } else { HOUR_NS };
         EPOCH_NS + at + ahead_ns
     }
 }
