@@ -274,13 +274,14 @@ impl Client {
             return;
         }
         self.copy_in(step, ticket, fid, (offset, end));
-        let now = match self.options.mutant {
-            Some(Mutant::StampsByOwnClock) => step.now,
-            _ => self.clock.shows(step.now),
-        };
+        let by_own = self.options.mutant == Some(Mutant::StampsByOwnClock);
+        let now = self.clock.shows(step.now);
         let node = self.node(fid);
         if let Some(attr) = node.attr.as_mut() {
-            let now = now.max(attr.ctime.saturating_add(1));
+            let now = match by_own {
+                true => step.now,
+                false => now.max(attr.ctime.saturating_add(1)),
+            };
             attr.size = attr.size.max(end);
             (attr.mtime, attr.ctime) = (now, now);
         }
