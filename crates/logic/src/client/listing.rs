@@ -3,8 +3,8 @@
 //! The kernel caches a listing by itself, piece by piece, and believes it once it has been told the
 //! end. It drops what it has when it is told to, but a piece on its way then comes in afterwards.
 //! So each position carries the generation of the listing that it belongs to, the one behind `.`
-//! and `..` too; every change of names begins a new generation, and so does a listing whose first
-//! piece nothing vouches for. At the end of a listing whose generation is not the current one the
+//! and `..` too; every change of names begins a new generation, and a listing whose first piece
+//! nothing vouches for has one of its own. At the end of a listing whose generation is not the current one the
 //! kernel is made to drop its pieces before it is told the end.
 //!
 //! Names made while a listing goes on get positions behind all others. It ends at the position that
@@ -85,6 +85,10 @@ impl Client {
         let node = self.node(dir);
         if plus {
             node.asked = step.now;
+        }
+        if after == 0 && !vouched {
+            // One of its own: it may be older than those that have begun.
+            node.renew_listing();
         }
         let generation = match after {
             0 => node.generation,
