@@ -15,7 +15,8 @@
 //!     A write f 0 "ab"            `page`: from the kernel's pages; `append f "ab"`
 //!     A lookup|create|mkdir|unlink|rmdir|rename|link|stat|truncate|chmod|list|sync|forget|leave
 //!     A utime f 7                 sets the time of modification
-//!     A more d                    goes on with the listing of d
+//!     A list d 1                  one entry of a listing; `A more d` goes on with it, `A more d
+//!                                 earlier` with the one before it
 //!     A cut / A connect           the connection ends, what is on its way is lost / a new one
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
 //!     A thread 2                  what A calls from now on is called by this thread; 1 at first

@@ -162,9 +162,12 @@ impl Waiting {
                 name: old,
                 to,
                 new,
-                exchange,
                 ..
-            } => (*from == dir && old == name) || (*exchange && *to == dir && new == name),
+            } => (*from == dir && old == name) || (*to == dir && new == name),
+            Op::Unlink {
+                dir: from,
+                name: old,
+            } => *from == dir && old == name,
             _ => false,
         }
     }

@@ -108,12 +108,12 @@ impl Server {
         })
     }
 
-    /// Is it put off until a rename is done? Each look-up of the name that a rename moves makes it
-    /// ask the one who looks once more: programs that do so again and again on some machines would
-    /// put it off for ever. So who has dropped the name is not told it again while the rename
-    /// waits only for others who have dropped it once before. Of all renames the one that waits
-    /// longest may do that: two might wait for each other, as a look-up holds the lock that its
-    /// machine must have to drop names.
+    /// Is it put off until a rename or a removal is done? Each look-up of a name that this takes
+    /// away makes it ask the one who looks once more: programs that do so again and again on some
+    /// machines would put it off for ever. So who has dropped the name is not told it again while
+    /// the rename waits only for others who have dropped it once before. Of all of these the one
+    /// that waits longest may do that: two might wait for each other, as a look-up holds the lock
+    /// that its machine must have to drop names.
     fn waits_for_rename(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
         let Op::Lookup { dir, name } = &waiting.request.op else {
             return false;
@@ -121,8 +121,9 @@ impl Server {
         if self.files.get(dir).is_none_or(|f| f.waiting.is_empty()) {
             return false;
         }
-        let renames = |other: &&Waiting| matches!(other.request.op, Op::Rename { .. });
-        let Some(rename) = self.waiting.values().find(renames) else {
+        let moves =
+            |other: &&Waiting| matches!(other.request.op, Op::Rename { .. } | Op::Unlink { .. });
+        let Some(rename) = self.waiting.values().find(moves) else {
             return false;
         };
         if !rename.moves(*dir, name) {

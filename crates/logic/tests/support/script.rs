@@ -290,23 +290,24 @@ fn call(world: &World, words: &[&str]) -> Call {
         ["sync", file] => Call::Sync { fid: of(file) },
         // lseek(2) to the end, which then goes by the size that the kernel knows.
         ["seek", file] => Call::Seek { fid: of(file) },
-        ["list", dir] => Call::List {
-            dir: of(dir),
-            after: 0,
-            max: 100,
-            plus: true,
-        },
-        ["more", dir] => Call::List {
-            dir: of(dir),
-            after: world.position,
-            max: 100,
-            plus: true,
-        },
+        ["list", dir] => list(of(dir), 0, 100),
+        ["list", dir, max] => list(of(dir), 0, number(max)),
+        ["more", dir] => list(of(dir), world.position, 100),
+        ["more", dir, "earlier"] => list(of(dir), world.earlier, 100),
         ["leave"] => Call::Leave,
         _ => match super::lock::call(&of, words) {
             Some(call) => call,
             None => Call::Op(op(world, words)),
         },
+    }
+}
+
+fn list(dir: Fid, after: u64, max: u32) -> Call {
+    Call::List {
+        dir,
+        after,
+        max,
+        plus: true,
     }
 }
 

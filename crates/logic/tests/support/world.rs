@@ -53,6 +53,8 @@ pub struct World {
     over: BTreeSet<u64>,
     /// Where the last listing ended.
     pub position: u64,
+    /// Where the one before it ended.
+    pub earlier: u64,
     boot: u64,
     last: u64,
 }
@@ -87,6 +89,7 @@ impl World {
             answers: BTreeMap::new(),
             over: BTreeSet::new(),
             position: 0,
+            earlier: 0,
             boot,
             last: 0,
         };
@@ -478,6 +481,7 @@ impl World {
         machine.writes.remove(&ticket);
         if let Done::Listing { start, entries } = done {
             let at = entries.last().map(|entry| entry.position);
+            self.earlier = self.position;
             self.position = at
                 .or((*start > 0).then_some(*start))
                 .unwrap_or(self.position);
