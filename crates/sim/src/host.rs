@@ -136,7 +136,7 @@ impl ServerRoom {
         let figures = server.figures();
         let held = self.disk.borrow().held();
         let locked = figures.locks + figures.lock_waits;
-        let idle = figures.waiting + locked + figures.watches == 0;
+        let idle = figures.waiting + locked == 0;
         let clean = server.tokens().is_empty() && idle && held == 0;
         (!clean).then(|| format!("{figures:?}, {held} bulks, {:?}", server.tokens()))
     }

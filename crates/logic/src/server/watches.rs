@@ -216,6 +216,17 @@ impl Watches {
         }
     }
 
+    /// Keeps nothing of what a watch has not taken, and goes on trying.
+    pub(super) fn give_up(&mut self, now: Time, key: Key) {
+        let Some(watch) = self.all.get_mut(&key) else {
+            return;
+        };
+        if !watch.changes.is_empty() {
+            watch.miss();
+        }
+        watch.sent = watch.sent.map(|(upto, _)| (upto, now));
+    }
+
     /// Nothing more comes.
     pub(super) fn end(&mut self, key: Key, why: Refusal) {
         if let Some(watch) = self.all.get_mut(&key) {

@@ -95,11 +95,18 @@ impl Server {
         }
     }
 
-    /// Sends again what may be lost.
+    /// Sends again what may be lost; to who was silent for longer than his lease, when he is heard.
     pub(super) fn repeat_watched(&mut self, step: &mut Step<'_, impl Disk>) {
         let until = step.now.saturating_sub(self.options.resend_ns);
         for key in self.watches.untaken(until) {
-            self.tell(step, key, true);
+            let session = self.sessions.get(&key.0);
+            let gone = session.is_none_or(|s| step.now > s.heard + self.options.lease_ns);
+            if gone {
+                // It may never come back: nothing is kept for it.
+                self.watches.give_up(step.now, key);
+            } else {
+                self.tell(step, key, true);
+            }
         }
     }
 
