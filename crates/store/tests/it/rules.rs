@@ -353,13 +353,13 @@ fn write_back_brings_size_and_time_and_never_shrinks() {
         mtime,
         ctime: mtime,
     };
-    let op = write_op(fid, 4_096, b"block", back(10_000, 55));
+    let op = write_op(fid, 4_096, b"block", back(10_000, 6));
     let (_, attr) = written(run_as(&mut store, &superuser(), &op, b"block"));
-    assert_eq!((attr.size, attr.mtime), (10_000, 55));
+    assert_eq!((attr.size, attr.mtime), (10_000, 6));
     let version = attr.version;
-    let op = write_op(fid, 0, b"", back(9, 44));
+    let op = write_op(fid, 0, b"", back(9, 5));
     let (_, attr) = written(run(&mut store, &op));
-    assert_eq!((attr.size, attr.mtime), (10_000, 44));
+    assert_eq!((attr.size, attr.mtime), (10_000, 5));
     assert!(attr.version > version);
     let content = read_all(&mut store, fid);
     assert_eq!(&content[4_096..4_101], b"block");
@@ -382,6 +382,31 @@ fn write_back_brings_size_and_time_and_never_shrinks() {
         refused(run_as(&mut store, &superuser(), &far, b"x")),
         Refusal::TooLarge
     );
+}
+
+#[test]
+fn write_back_brings_a_time_beyond_now_only_if_it_was_set() {
+    let mut store = new();
+    let fid = make(&mut store, root(), "a");
+    let mode = WriteMode::Back {
+        size: 5,
+        mtime: 99,
+        ctime: 98,
+    };
+    let op = write_op(fid, 0, b"block", mode);
+    let (_, attr) = written(run_as(&mut store, &superuser(), &op, b"block"));
+    assert_eq!(
+        (attr.mtime, attr.ctime),
+        (7, 7),
+        "the time of the operation"
+    );
+    let set = Set {
+        mtime: Some(SetTime::To(99)),
+        ..Set::default()
+    };
+    run(&mut store, &Op::SetAttr { fid, set });
+    let (_, attr) = written(run_as(&mut store, &superuser(), &op, b"block"));
+    assert_eq!((attr.mtime, attr.ctime), (99, 7));
 }
 
 #[test]
