@@ -4,8 +4,8 @@
 //! end. It drops what it has when it is told to, but a piece on its way then comes in afterwards.
 //! So each position carries the generation of the listing that it belongs to, the one behind `.`
 //! and `..` too; every change of names begins a new generation, and a listing whose first piece
-//! nothing vouches for has one of its own. At the end of a listing whose generation is not the current one the
-//! kernel is made to drop its pieces before it is told the end.
+//! nothing vouches for has one of its own. At the end of a listing whose generation is not the
+//! current one the kernel is made to drop its pieces before it is told the end.
 //!
 //! Names made while a listing goes on get positions behind all others. It ends at the position that
 //! was the last one when it began: else who renames what he lists would list for ever.
