@@ -8,9 +8,9 @@
 //!
 //! A request occupies a seat until it is answered, and some wait for long. The kernel hands out
 //! seats only: when there is none left, requests lie there until an answer is committed, which may
-//! itself depend on one of them. So a lane adds seats before there is none left; and after there
-//! was none, it asks a question about the root from its own processor, and again as long as that
-//! shows that more requests lie there: each time an answer is committed, the kernel puts one of
+//! itself depend on one of them. So a lane adds seats before there is none left; and since there
+//! may have been none, it then asks a question about the root from its own processor, and again as
+//! long as that shows that more requests lie there: each time an answer is committed, the kernel puts one of
 //! those into its seat at once.
 
 use std::cell::RefCell;
@@ -417,8 +417,11 @@ impl Own {
             if let Err(error) = self.add_seats(number, more) {
                 return warn!(%error, "no memory for more requests at once; some may wait");
             }
-            // Once more if the seats were gone before the last question came to one.
-            if let Some(root) = self.root.as_ref().filter(|_| number == HOME && free == 0) {
+            // The kernel may have been without seats for a moment that is not seen here: those that
+            // were left may be taken already, by requests that come next.
+            if let Some(root) = self.root.as_ref().filter(|_| number == HOME) {
+                self.probe = None;
+                self.lane.starved.store(true, Ordering::Release);
                 let lane = Arc::clone(&self.lane);
                 let is_wanted = move || lane.is_starved();
                 ask(self.queues[number].qid, root.clone(), is_wanted);
