@@ -10,8 +10,8 @@
 //! seats only: when there is none left, requests lie there until an answer is committed, which may
 //! itself depend on one of them. So a lane adds seats before there is none left; and since there
 //! may have been none, it then asks a question about the root from its own processor, and again as
-//! long as that shows that more requests lie there: each time an answer is committed, the kernel puts one of
-//! those into its seat at once.
+//! long as that shows that more requests lie there: each time an answer is committed, the kernel
+//! puts one of those into its seat at once.
 
 use std::cell::RefCell;
 use std::io;
