@@ -62,6 +62,7 @@ fn store_status(stats: &store::Stats) -> Value {
         "stable_records": stats.stable_records,
         "log_bytes": stats.log_bytes,
         "segments": stats.segments,
+        "kept_bytes": stats.kept_bytes,
         "live_bytes": stats.live_bytes,
         "cleaned_bytes": stats.cleaned_bytes,
         "syncs": stats.syncs,

@@ -51,21 +51,17 @@ impl Core {
     /// From now on deadlines are met, the first one included.
     pub(crate) fn begin(&self, timer: Timer) {
         if self.timer.set(timer).is_ok() {
-            self.enter(|state, after| after.deadline = state.machine.deadline());
+            self.enter(|state, after| after.deadline = state.deadline());
         }
     }
 
     /// The timer's callback: returns the next deadline.
     pub(crate) fn on_deadline(&self) -> Option<u64> {
         self.enter(|state, after| {
-            let due = state.machine.deadline()?;
-            if due <= net::clock::now_ns() {
-                state.handle(Input::Tick, after);
-                // The timer is told by the result.
-                after.deadline.take()
-            } else {
-                Some(due)
-            }
+            state.on_deadline(after);
+            // The timer is told by the result.
+            after.deadline = None;
+            state.store.as_ref().and_then(|_| state.deadline())
         })
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct State {
     pub(crate) profile: Profile,
     /// To the thread that makes things stable.
     pub(crate) syncs: Option<Sender<Ticket>>,
+    /// When the store wants to be tended: it has changed, and that is not all.
+    tend_at: Option<u64>,
     /// Why the server stopped serving.
     pub(crate) failure: Option<String>,
     /// Reused, to spare an allocation for each input.
@@ -44,7 +46,7 @@ pub(crate) struct State {
 pub(crate) struct After {
     /// Links with something queued.
     pub(crate) flush: Vec<Arc<Link>>,
-    /// The machine's next deadline.
+    /// The next deadline.
     pub(crate) deadline: Option<u64>,
     /// The server has just stopped serving.
     pub(crate) failure: Option<String>,
@@ -63,6 +65,8 @@ impl State {
             moved: Moved::default(),
             profile: Profile::default(),
             syncs: None,
+            // What the last run left may want doing.
+            tend_at: Some(0),
             failure: None,
             outputs: Vec::new(),
         }
@@ -94,7 +98,31 @@ impl State {
             self.carry_out(output, stepped, after);
         }
         self.outputs = outputs;
-        after.deadline = self.machine.deadline();
+        if logged && self.tend_at.is_none() {
+            self.tend(stepped);
+        }
+        after.deadline = self.deadline();
+    }
+
+    /// The earlier one of the machine's and the store's.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let deadlines = [self.machine.deadline(), self.tend_at];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// What is due is done.
+    pub(crate) fn on_deadline(&mut self, after: &mut After) {
+        let now = net::clock::now_ns();
+        if self.tend_at.is_some_and(|due| due <= now) {
+            self.tend(now);
+        }
+        if self.machine.deadline().is_some_and(|due| due <= now) {
+            self.handle(Input::Tick, after);
+        }
+    }
+
+    fn tend(&mut self, now: u64) {
+        self.tend_at = self.store.as_mut().and_then(|store| store.tend(now));
     }
 
     fn carry_out(&mut self, output: Output, now: u64, after: &mut After) {
@@ -190,6 +218,7 @@ impl State {
         for link in self.links.values() {
             link.close(CloseReason::Stopped);
         }
+        self.tend_at = None;
         self.failure = Some(reason.clone());
         after.failure = Some(reason);
         after.deadline = None;

@@ -239,7 +239,14 @@ impl ServerRoom {
     }
 
     fn arm(&self, world: &Rc<World>) {
-        let deadline = self.machine.borrow().as_ref().and_then(Server::deadline);
+        let deadline = {
+            let machine = self.machine.borrow();
+            let Some(server) = machine.as_ref() else {
+                return;
+            };
+            let deadlines = [server.deadline(), self.disk.borrow().tend_at()];
+            deadlines.into_iter().flatten().min()
+        };
         let Some(deadline) = deadline else { return };
         let due = self.clock.reaches(deadline) + world.late_ns(NOBODY);
         let at = due.max(world.sched.now() + 1_000);
@@ -250,8 +257,11 @@ impl ServerRoom {
         let then = Rc::clone(world);
         world.sched.at(at, move || {
             if then.server.tick_at.get() == Some(at) {
-                then.server.tick_at.set(None);
-                then.server.input(&then, Input::Tick);
+                let server = &then.server;
+                server.tick_at.set(None);
+                let now = server.clock.shows(then.sched.now());
+                server.disk.borrow_mut().tend(now);
+                server.input(&then, Input::Tick);
             }
         });
     }

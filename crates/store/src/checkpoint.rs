@@ -18,7 +18,7 @@ use wire::{Refusal, Time};
 const LOG_SHARE: u64 = 32;
 /// Changes may gather to this many times `checkpoint_bytes` before a request waits.
 const GATHER: u64 = 8;
-const NS_PER_MS: u64 = 1_000_000;
+pub(crate) const NS_PER_MS: u64 = 1_000_000;
 
 /// The state of checkpoints.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub(crate) struct Checkpoints {
     /// When that was.
     at: Option<Time>,
     pub(crate) done: u64,
+    /// How many segments have been removed.
+    removed: u64,
 }
 
 impl Checkpoints {
@@ -47,6 +49,11 @@ impl Checkpoints {
 
     pub(crate) fn segments(&self) -> usize {
         self.existing.len()
+    }
+
+    /// How many have been removed since the store was opened.
+    pub(crate) fn removed(&self) -> u64 {
+        self.removed
     }
 
     /// Segments on the disk that are not written to any more.
@@ -68,14 +75,10 @@ impl Store {
     /// Begins a checkpoint when one is due, and notes what became of the last one. Called before
     /// each change.
     pub(crate) fn pace(&mut self, now: Time) -> Result<(), Refusal> {
-        let finished = self.checkpoints.running.as_ref();
-        if finished.is_some_and(JoinHandle::is_finished) {
-            // What became of it is noted; it is repeated when it is due.
-            let _ = self.join_checkpoint();
-        }
+        let running = self.note_finished();
         let limit = self.options.checkpoint_bytes.max(1);
         let changed = self.core.index.active_bytes() as u64;
-        if self.checkpoints.running.is_none() && self.is_due(now, changed, limit) {
+        if !running && self.is_due(now) {
             self.checkpoints.at = Some(now);
             let _ = self.begin_checkpoint();
         }
@@ -88,20 +91,46 @@ impl Store {
         Ok(())
     }
 
-    fn is_due(&mut self, now: Time, changed: u64, limit: u64) -> bool {
+    /// Notes what became of the last checkpoint. Is one under way?
+    pub(crate) fn note_finished(&mut self) -> bool {
+        let running = self.checkpoints.running.as_ref();
+        if running.is_some_and(JoinHandle::is_finished) {
+            // What became of it is noted; it is repeated when it is due.
+            let _ = self.join_checkpoint();
+        }
+        self.checkpoints.running.is_some()
+    }
+
+    /// Was anything appended since the last checkpoint began?
+    pub(crate) fn is_behind(&self) -> bool {
+        self.log.appended() > self.checkpoints.mark
+    }
+
+    /// Did the last one fail?
+    pub(crate) fn checkpoint_failed(&self) -> bool {
+        self.checkpoints.failed.is_some()
+    }
+
+    /// Is so much behind that one is due, however old the last one is?
+    pub(crate) fn is_due_by_size(&self) -> bool {
+        let limit = self.options.checkpoint_bytes.max(1);
+        let changed = self.core.index.active_bytes() as u64;
+        let since = self.log.appended() - self.checkpoints.mark;
+        // The second condition paces repetitions of one that fails.
+        (changed >= limit && since >= limit / 8) || since >= limit.saturating_mul(LOG_SHARE)
+    }
+
+    fn is_due(&mut self, now: Time) -> bool {
         let since = self.log.appended() - self.checkpoints.mark;
         let begun = *self.checkpoints.at.get_or_insert(now);
         let age_ns = now.saturating_sub(begun);
         let old = self.options.checkpoint_ms > 0
             && age_ns >= self.options.checkpoint_ms.saturating_mul(NS_PER_MS);
-        // The second condition paces repetitions of one that fails.
-        (changed >= limit && since >= limit / 8)
-            || since >= limit.saturating_mul(LOG_SHARE)
-            || (old && (since > 0 || self.checkpoints.failed.is_some()))
+        self.is_due_by_size() || (old && (since > 0 || self.checkpoint_failed()))
     }
 
     /// Begins a checkpoint of everything applied so far, or goes on with the one that failed.
-    fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
         self.checkpoints.mark = self.log.appended();
         let result = self.log.write_out();
         if let Err(error) = result {
@@ -144,23 +173,38 @@ impl Store {
         }
     }
 
+    /// The segments of which nothing is in use.
+    pub(crate) fn dead(&mut self) -> Vec<u32> {
+        self.note_segments();
+        let live = self.core.index.live();
+        let sealed = self.checkpoints.sealed(&self.log);
+        sealed
+            .filter(|segment| live.get(segment).is_none_or(|live| *live == 0))
+            .collect()
+    }
+
+    /// Is there any of these?
+    pub(crate) fn has_dead(&mut self) -> bool {
+        self.note_segments();
+        let live = self.core.index.live();
+        let mut sealed = self.checkpoints.sealed(&self.log);
+        sealed.any(|segment| live.get(&segment).is_none_or(|live| *live == 0))
+    }
+
+    /// Every segment up to the last one exists or has been removed as dead.
+    fn note_segments(&mut self) {
+        let last = self.log.end().segment;
+        let existing = &mut self.checkpoints.existing;
+        let newest = existing.last().copied().unwrap_or(0);
+        existing.extend(newest + 1..=last);
+    }
+
     /// Puts what is kept beside the index into it.
     fn put_state(&mut self) {
         let end = self.log.end();
-        let checkpoints = &mut self.checkpoints;
-        // Every segment up to the last one exists or has been removed as dead.
-        let newest = checkpoints.existing.last().copied().unwrap_or(0);
-        checkpoints.existing.extend(newest + 1..=end.segment);
-        let live = self.core.index.live();
-        let is_dead = |segment: &u32| live.get(segment).is_none_or(|live| *live == 0);
-        checkpoints.dead = checkpoints
-            .existing
-            .range(..end.segment)
-            .copied()
-            .filter(is_dead)
-            .collect();
+        self.checkpoints.dead = self.dead();
         let core = &mut self.core;
-        for segment in &checkpoints.dead {
+        for segment in &self.checkpoints.dead {
             core.index.forget_borrowers(*segment);
         }
         core.index.counters.segment = end.segment;
@@ -184,6 +228,7 @@ impl Store {
             match self.log.remove(segment) {
                 Ok(()) => {
                     self.checkpoints.existing.remove(&segment);
+                    self.checkpoints.removed += 1;
                     self.cleaner.forget(segment);
                 }
                 // It is tried again with the next checkpoint.
@@ -197,7 +242,7 @@ impl Store {
     }
 
     /// Waits for the checkpoint that is under way.
-    fn join_checkpoint(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn join_checkpoint(&mut self) -> Result<(), StoreError> {
         let Some(thread) = self.checkpoints.running.take() else {
             return Ok(());
         };

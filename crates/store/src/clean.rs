@@ -4,12 +4,16 @@
 //! A copy is an ordinary record, so a crash loses nothing: the old bytes stay until a checkpoint
 //! knows the new place. Work is done in small portions, with each change as much as the change
 //! itself writes: a segment that is worth cleaning gives back at least as much as its cleaning
-//! takes, so the cleaner keeps up, and nobody waits long for it.
+//! takes, so the cleaner keeps up, and nobody waits long for it. When the disk is nearly full, less
+//! dead segments are worth it too.
+//!
+//! It comes to an end by itself: what a copy takes beside the bytes is reckoned with, so what was
+//! copied is not copied again for nothing.
 
 use crate::apply::extents_of;
 use crate::error::StoreError;
 use crate::key;
-use crate::log::{Place, Use, segment_name};
+use crate::log::{Place, SPARE_BYTES, Use, segment_name};
 use crate::reading::read_extent;
 use crate::record::{
     self, Entry, HEADER_BYTES, Happened, Happening, SEGMENT_HEADER_BYTES, record_bytes,
@@ -17,7 +21,7 @@ use crate::record::{
 use crate::store::Store;
 use crate::txn::Context;
 use crate::value::{self, Borrower, Extent};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::{Caller, Fid, Kind, Op, Refusal, WriteMode};
 
 /// Where the cleaner stands: first it goes through the records of a segment, then through those who
@@ -63,8 +67,39 @@ pub(crate) struct Cleaner {
     looking: bool,
     /// Segments that it could not clean: something in them is damaged.
     given_up: BTreeSet<u32>,
+    /// What the cleaning at hand has done.
+    round: Round,
+    /// What copies into these segments took of the log, thousandths of the bytes that were copied:
+    /// where these are in very small pieces, copying them once more would take as much again.
+    dear: BTreeMap<u32, u64>,
+    /// Bytes of segments, where somebody wanted to know: they are not written to any more.
+    lens: BTreeMap<u32, u64>,
     pub(crate) moved_bytes: u64,
 }
+
+/// The cleaning of one segment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// Where the log ended when it began.
+    first: u32,
+    moved: u64,
+    /// Bytes of the records that were written.
+    written: u64,
+}
+
+/// What a step of cleaning did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// So many bytes were moved.
+    Moved(u64),
+    /// A segment is done.
+    Finished,
+    /// No segment is worth it, or none can be cleaned for now.
+    Nothing,
+}
+
+/// Copies of which the record is larger than its bytes by this, in thousandths, are dear.
+const DEAR: u64 = 1_125;
 
 impl Cleaner {
     /// A checkpoint has succeeded: which segments are in use may have changed.
@@ -72,9 +107,35 @@ impl Cleaner {
         self.looking = true;
     }
 
+    /// Is there anything that may be worth it?
+    pub(crate) fn is_busy(&self) -> bool {
+        self.looking || self.at.is_some()
+    }
+
+    /// A segment is done: what its copies took will be asked when it is their turn.
+    fn finish(&mut self, segment: u32, last: u32) {
+        let Round {
+            first,
+            moved,
+            written,
+        } = self.round;
+        let cost = written * 1_000 / moved.max(1);
+        if moved > 0 && cost > DEAR {
+            for target in first..=last {
+                let dear = self.dear.entry(target).or_default();
+                *dear = cost.max(*dear);
+            }
+        }
+        self.at = None;
+        // What could be moved was. If something is left, it cannot be.
+        self.given_up.insert(segment);
+    }
+
     /// A segment was removed.
     pub(crate) fn forget(&mut self, segment: u32) {
         self.given_up.remove(&segment);
+        self.dear.remove(&segment);
+        self.lens.remove(&segment);
         if self.at.is_some_and(|at| at.segment() == segment) {
             self.at = None;
         }
@@ -101,53 +162,101 @@ fn span(happened: &Happened, data: u64) -> (u64, u64) {
 impl Store {
     /// Cleans about this many bytes, if a segment is worth it.
     pub(crate) fn clean(&mut self, mut budget: u64) {
-        while budget > 0 && (self.cleaner.looking || self.cleaner.at.is_some()) {
-            let next = || self.next_to_clean().map(Stage::Records);
-            let Some(at) = self.cleaner.at.or_else(next) else {
-                self.cleaner.looking = false;
-                return;
-            };
-            match self.clean_at(at) {
-                Ok(Some((next, moved))) => {
-                    self.cleaner.at = Some(next);
-                    self.cleaner.moved_bytes += moved;
-                    // Looking at a record costs something too.
-                    budget = budget.saturating_sub(moved.max(64));
-                }
-                Ok(None) => {
-                    self.cleaner.at = None;
-                    // What could be moved was. If something is left, it cannot be.
-                    self.cleaner.given_up.insert(at.segment());
-                }
-                Err(StoreError::Damaged(text)) => {
-                    let name = segment_name(at.segment());
-                    tracing::warn!("the segment {name} cannot be cleaned: {text}");
-                    self.cleaner.at = None;
-                    self.cleaner.given_up.insert(at.segment());
-                }
-                Err(error) => {
-                    tracing::warn!("cleaning stopped until the next checkpoint: {error}");
-                    self.cleaner.at = None;
-                    self.cleaner.looking = false;
-                    return;
-                }
+        while budget > 0 && self.cleaner.is_busy() {
+            // Looking at a record costs something too.
+            match self.clean_step() {
+                Step::Moved(bytes) => budget = budget.saturating_sub(bytes.max(64)),
+                Step::Finished => {}
+                Step::Nothing => return,
             }
         }
     }
 
-    fn next_to_clean(&self) -> Option<Place> {
+    /// Cleans one record of the segment at hand, or of the next one that is worth it.
+    pub(crate) fn clean_step(&mut self) -> Step {
+        let at = match self.cleaner.at {
+            Some(at) => at,
+            None => {
+                let Some(place) = self.next_to_clean() else {
+                    self.cleaner.looking = false;
+                    return Step::Nothing;
+                };
+                self.cleaner.round = Round {
+                    first: self.log.end().segment,
+                    ..Round::default()
+                };
+                Stage::Records(place)
+            }
+        };
+        match self.clean_at(at) {
+            Ok(Some((next, moved))) => {
+                self.cleaner.at = Some(next);
+                self.cleaner.moved_bytes += moved;
+                Step::Moved(moved)
+            }
+            Ok(None) => {
+                let last = self.log.end().segment;
+                self.cleaner.finish(at.segment(), last);
+                Step::Finished
+            }
+            Err(StoreError::Damaged(text)) => {
+                let name = segment_name(at.segment());
+                tracing::warn!("the segment {name} cannot be cleaned: {text}");
+                self.cleaner.at = None;
+                self.cleaner.given_up.insert(at.segment());
+                Step::Finished
+            }
+            Err(error) => {
+                tracing::warn!("cleaning stopped until the next checkpoint: {error}");
+                self.cleaner.at = None;
+                self.cleaner.looking = false;
+                Step::Nothing
+            }
+        }
+    }
+
+    /// The segment whose cleaning takes the least, if it is worth it and there is room for it.
+    fn next_to_clean(&mut self) -> Option<Place> {
+        let (free, changes) = (self.log.space().ok()?.1, self.log.kept(Use::Change));
+        let room = free.saturating_sub(self.log.kept(Use::Clean));
+        // Of so much at most, in eighths of the segment.
+        let eighths = if free < 2 * changes { 7 } else { 4 };
+        // No segment is larger, so others need not be measured.
+        let most = (self.options.segment_bytes + SPARE_BYTES) / 8 * eighths;
         let live = self.core.index.live();
-        let mostly_dead = self
+        let cleaner = &self.cleaner;
+        let mut costs: Vec<(u64, u32)> = self
             .checkpoints
             .sealed(&self.log)
-            .filter(|segment| !self.cleaner.given_up.contains(segment))
+            .filter(|segment| !cleaner.given_up.contains(segment))
             .filter_map(|segment| Some((*live.get(&segment)?, segment)))
-            .filter(|(live, _)| *live > 0 && *live <= self.options.segment_bytes / 2);
-        let (_, segment) = mostly_dead.min()?;
+            .filter(|(live, _)| *live > 0)
+            .map(|(live, segment)| {
+                let dear = cleaner.dear.get(&segment).copied().unwrap_or(1_000);
+                (live.saturating_mul(dear) / 1_000, segment)
+            })
+            .filter(|(cost, _)| *cost <= room.min(most))
+            .collect();
+        costs.sort_unstable();
+        let worth = |&(cost, segment): &(u64, u32)| {
+            let len = self.len_of(segment).unwrap_or(0);
+            cost <= len / 8 * eighths
+        };
+        let (_, segment) = costs.into_iter().find(worth)?;
         Some(Place {
             segment,
             offset: SEGMENT_HEADER_BYTES as u64,
         })
+    }
+
+    /// Bytes of a segment that is not written to any more.
+    pub(crate) fn len_of(&mut self, segment: u32) -> Result<u64, StoreError> {
+        if let Some(len) = self.cleaner.lens.get(&segment) {
+            return Ok(*len);
+        }
+        let len = self.log.len_of(segment)?;
+        self.cleaner.lens.insert(segment, len);
+        Ok(len)
     }
 
     /// Does a portion. Returns what follows, and how many bytes were moved; `None`: all is done.
@@ -277,7 +386,7 @@ impl Store {
         };
         let meta = record::encode(&happening);
         let bytes = record_bytes(data.len(), meta.len()) as u64;
-        self.log.make_room(bytes, Use::Change)?;
+        self.log.make_room(bytes, Use::Clean)?;
         let end = self.log.end();
         let context = Context {
             caller: &Caller::default(),
@@ -294,6 +403,8 @@ impl Store {
         let changes = planned.map_err(|refusal| self.uncleaned(fid, refusal))?;
         self.log.append(&data, &meta);
         self.core.index.commit(changes);
+        self.cleaner.round.moved += data.len() as u64;
+        self.cleaner.round.written += bytes;
         Ok(data.len() as u64)
     }
 }

@@ -34,6 +34,7 @@ mod reading;
 mod record;
 mod report;
 mod roll;
+mod room;
 mod state;
 mod store;
 mod sync;

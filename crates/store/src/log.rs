@@ -3,7 +3,8 @@
 //! The buffer always belongs to the last segment and begins where that segment's file ends, so a
 //! write that failed is simply repeated at the same place. Room is reserved before a record is
 //! made: a full disk is found while nothing has been changed. More is reserved than is asked for:
-//! on a full disk names can be removed, and sessions begin and end.
+//! on a full disk names can be removed, and sessions begin and end. And the disk is full for
+//! ordinary changes while there still is room for the cleaner and the index, see [`Log::kept`].
 
 use crate::disk::{Disk, Files};
 use crate::error::StoreError;
@@ -20,7 +21,12 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// Room is reserved in steps of this.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// So much room stays reserved behind the end of the log for what must work on a full disk too.
-const SPARE_BYTES: u64 = 1 << 20;
+pub(crate) const SPARE_BYTES: u64 = 1 << 20;
+/// A segment is no more than one of so many parts of the disk, or what is kept for cleaning would
+/// be much of it...
+const SEGMENTS_OF_A_DISK: u64 = 32;
+/// ...and no less than this for that reason.
+const SMALL_SEGMENT_BYTES: u64 = 4 << 20;
 /// Most segments that are kept open for reading.
 const OPEN_SEGMENTS: usize = 256;
 
@@ -45,6 +51,8 @@ pub(crate) struct End {
 pub(crate) enum Use {
     /// Anything that may be refused.
     Change,
+    /// It makes room when it is done: it may take most of what is kept.
+    Clean,
     /// It makes room, sooner or later: it may take half of what is spared.
     Removal,
     /// It cannot be refused: it may take all of it.
@@ -179,11 +187,14 @@ impl Log {
         end: End,
         disk: Arc<dyn Disk>,
     ) -> Self {
+        let share = files.space().map_or(u64::MAX, |(total, _)| {
+            (total / SEGMENTS_OF_A_DISK).max(SMALL_SEGMENT_BYTES)
+        });
         Self {
             files,
             syncer,
             // Places within a segment are kept in 32 bits.
-            segment_bytes: options.segment_bytes.clamp(1 << 12, 1 << 31),
+            segment_bytes: options.segment_bytes.min(share).clamp(1 << 12, 1 << 31),
             id: end.id,
             disk,
             written: end.offset,
@@ -234,7 +245,7 @@ impl Log {
         }
         let spare = self.spare();
         let left = match purpose {
-            Use::Change => spare,
+            Use::Change | Use::Clean => spare,
             Use::Removal => spare / 2,
             Use::Note => 0,
         };
@@ -242,8 +253,12 @@ impl Log {
         if used && self.end().offset + bytes > self.segment_bytes {
             // What must work on a full disk goes on here, where room is reserved: there may be
             // none for another segment.
-            if purpose != Use::Change && self.end().offset + bytes + left <= self.reserved {
+            let must = matches!(purpose, Use::Removal | Use::Note);
+            if must && self.end().offset + bytes + left <= self.reserved {
                 return Ok(());
+            }
+            if self.free_for(purpose)? < SEGMENT_HEADER_BYTES as u64 + bytes + left {
+                return Err(StoreError::NoSpace);
             }
             self.next_segment()?;
         }
@@ -257,8 +272,11 @@ impl Log {
         let step = RESERVE_BYTES.min(self.segment_bytes);
         let most = self.segment_bytes + spare;
         let more = whole.next_multiple_of(step).min(most).max(least);
-        let from = self.written;
-        let reserve = |to: u64| self.disk.reserve(from, to - from).map(|()| to);
+        let (from, free) = (self.written, self.free_for(purpose)?);
+        let reserve = |to: u64| match to.saturating_sub(self.reserved) > free {
+            true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            false => self.disk.reserve(from, to - from).map(|()| to),
+        };
         self.reserved = match reserve(more) {
             Ok(reserved) => reserved,
             Err(_) if least <= self.reserved => self.reserved,
@@ -266,6 +284,47 @@ impl Log {
             Err(_) => reserve(least).map_err(|e| StoreError::io("reserve room for the log", e))?,
         };
         Ok(())
+    }
+
+    /// Room on the disk that only some may take: a segment for the cleaner, which makes room by
+    /// taking some first, and a quarter for the index, which does so too when it is brought up to
+    /// date. Without it a disk could be too full to be made less full.
+    pub(crate) fn kept(&self, purpose: Use) -> u64 {
+        let index = self.segment_bytes / 4;
+        match purpose {
+            Use::Change => self.segment_bytes + index,
+            Use::Clean => index,
+            Use::Removal | Use::Note => 0,
+        }
+    }
+
+    /// Room on the disk that this may take.
+    pub(crate) fn free_for(&self, purpose: Use) -> Result<u64, StoreError> {
+        match self.kept(purpose) {
+            0 => Ok(u64::MAX),
+            kept => Ok(self.space()?.1.saturating_sub(kept)),
+        }
+    }
+
+    /// Bytes that changes may still append.
+    pub(crate) fn available(&self) -> Result<u64, StoreError> {
+        let ahead = self
+            .reserved
+            .saturating_sub(self.end().offset + self.spare());
+        Ok(self.free_for(Use::Change)?.saturating_add(ahead))
+    }
+
+    /// At this size a segment ends.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// Bytes of a segment.
+    pub(crate) fn len_of(&self, segment: u32) -> Result<u64, StoreError> {
+        let name = segment_name(segment);
+        let disk = self.files.open(&name, false);
+        disk.and_then(|disk| disk.len())
+            .map_err(|e| StoreError::io(format!("measure {name}"), e))
     }
 
     /// Bytes that stay reserved.

@@ -13,6 +13,7 @@ use crate::memory::MemoryDisk;
 use crate::options::{Mutant, Options};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
 use crate::roll::Roll;
+use crate::room::Room;
 use crate::state::{Core, Root};
 use crate::store::Store;
 use crate::value::Counters;
@@ -172,7 +173,9 @@ fn create(
         options: options.clone(),
         checkpoints: Checkpoints::new([1]),
         cleaner: Cleaner::default(),
+        room: Room::default(),
         memory,
+        changed_record: 0,
     };
     store.count_boot()?;
     Ok(store)
@@ -240,7 +243,9 @@ pub(crate) fn open(
         options: options.clone(),
         checkpoints: Checkpoints::new(existing),
         cleaner: Cleaner::default(),
+        room: Room::default(),
         memory,
+        changed_record: 0,
     };
     if purpose == Purpose::Use {
         store.count_boot()?;

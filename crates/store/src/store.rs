@@ -15,6 +15,7 @@ use crate::memory::MemoryDisk;
 use crate::options::Options;
 use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
+use crate::room::Room;
 use crate::state::Core;
 use crate::sync::Syncer;
 use crate::txn::{Context, trouble};
@@ -50,10 +51,14 @@ pub struct Stats {
     pub records: u64,
     /// Of these, how many are on stable storage.
     pub stable_records: u64,
+    /// The last one that is of an operation, since the store was opened; 0: none.
+    pub changed_record: u64,
     /// Bytes appended to the log since the store was opened.
     pub log_bytes: u64,
     /// Segments on the disk.
     pub segments: u64,
+    /// Bytes of the disk that changes may not take: they are kept for the cleaner and the index.
+    pub kept_bytes: u64,
     /// Bytes of the segments that are in use.
     pub live_bytes: u64,
     /// Bytes that the cleaner has moved since the store was opened.
@@ -78,7 +83,10 @@ pub struct Store {
     pub(crate) options: Options,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) cleaner: Cleaner,
+    pub(crate) room: Room,
     pub(crate) memory: Option<MemoryDisk>,
+    /// The last record of an operation.
+    pub(crate) changed_record: u64,
 }
 
 /// Free objects are not counted: this many are said to be free at least as long as there is room.
@@ -167,16 +175,6 @@ impl Store {
         shares.then_some((begin - at) as u32)
     }
 
-    /// Room for what is to be written later is not kept, but there must be some.
-    fn has_room(&self, op: &Op) -> Result<(), Refusal> {
-        match op {
-            Op::Allocate {
-                len, zero: false, ..
-            } if self.log.space().map_err(trouble)?.1 < *len => Err(Refusal::NoSpace),
-            _ => Ok(()),
-        }
-    }
-
     fn change(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
         let announced = match apply.op {
             Op::Write { len, .. } => *len as usize,
@@ -198,11 +196,11 @@ impl Store {
             checks: &checks,
         });
         let bytes = record::record_bytes(apply.data.len(), meta.len());
-        self.log
-            .make_room(bytes as u64, purpose(apply.op))
+        self.room_for(bytes as u64, purpose(apply.op))
             .map_err(trouble)?;
         let context = self.context(apply, &checks);
         let (outcome, changes) = self.core.plan(context, apply.op)?;
+        self.changed_record = self.log.sequence();
         self.log.append(apply.data, &meta);
         self.core.index.newest = self.core.index.newest.max(apply.now);
         self.core.index.commit(changes);
@@ -213,8 +211,9 @@ impl Store {
         Ok(outcome)
     }
 
-    fn filesystem(&self) -> Result<Outcome, Refusal> {
-        let (total_bytes, free_bytes) = self.log.space().map_err(trouble)?;
+    fn filesystem(&mut self) -> Result<Outcome, Refusal> {
+        let (total_bytes, _) = self.log.space().map_err(trouble)?;
+        let free_bytes = self.available().map_err(trouble)?.min(total_bytes);
         Ok(Outcome::Filesystem(Filesystem {
             total_bytes,
             free_bytes,
@@ -394,8 +393,10 @@ impl Store {
             bytes: index.counters.bytes,
             records: self.log.sequence() - 1,
             stable_records: syncer.stable(),
+            changed_record: self.changed_record,
             log_bytes: self.log.appended(),
             segments: self.checkpoints.segments() as u64,
+            kept_bytes: self.log.kept(Use::Change),
             live_bytes: index.live().values().sum(),
             cleaned_bytes: self.cleaner.moved_bytes,
             syncs: syncer.syncs(),

@@ -96,6 +96,10 @@ trait Volume {
     /// Everything that has a name.
     fn files(&self) -> Vec<(Fid, Attr)>;
     fn write_out(&mut self) -> Result<(), String>;
+    /// Does what wants doing though nobody changes anything; when again?
+    fn tend(&mut self, _now: Time) -> Option<Time> {
+        None
+    }
     fn sync(&mut self) -> Result<(), String>;
     /// The process died.
     fn die(&mut self);
@@ -107,8 +111,12 @@ trait Volume {
     fn failed_calls(&self) -> u64;
     /// The machine lost its power, and came back: up to which place changes are left.
     fn power(&mut self, keep: Keep) -> Result<u64, String>;
-    /// The place of the latest change.
+    /// The place of the latest record.
     fn position(&self) -> u64;
+    /// The place of the latest change.
+    fn changed(&self) -> u64 {
+        self.position()
+    }
     /// A byte rots, so far (parts of a million) into what may rot. Did one?
     fn rot(&mut self, at_ppm: u32) -> bool;
     /// Is any byte rotten?
@@ -148,6 +156,8 @@ pub(crate) struct DiskRoom {
     logged: bool,
     /// Up to which place changes are with the operating system.
     written: u64,
+    /// When the volume wants to be tended.
+    tend_at: Option<Time>,
     /// Something is wrong with the disk.
     troubled: bool,
     /// Something that its server need not live through was wrong with it since it was opened.
@@ -187,6 +197,7 @@ impl DiskRoom {
             keeps_data: power_fails,
             logged: false,
             written: 0,
+            tend_at: None,
             troubled: false,
             shaken: false,
             wall,
@@ -257,7 +268,20 @@ impl DiskRoom {
         }
         self.volume.write_out()?;
         self.written = self.volume.position();
+        self.tend_at = self.tend_at.or(Some(0));
         Ok(())
+    }
+
+    /// When the volume wants to be tended.
+    pub(crate) fn tend_at(&self) -> Option<Time> {
+        self.tend_at
+    }
+
+    /// Tends it, if that is due.
+    pub(crate) fn tend(&mut self, now: Time) {
+        if self.tend_at.is_some_and(|due| due <= now) {
+            self.tend_at = self.volume.tend(now);
+        }
     }
 
     /// Makes what was written out stable.
@@ -323,8 +347,6 @@ impl Disk for DiskRoom {
         };
         self.logged |= op.changes();
         let (caller, origin) = by;
-        // The cleaner may add records of its own behind that of the change.
-        let position = self.volume.position() + 1;
         let logged = self.volume.logged_bytes();
         let outcome = self.volume.apply(Change {
             now,
@@ -333,6 +355,8 @@ impl Disk for DiskRoom {
             origin,
             data: &data,
         });
+        // The cleaner may have added records of its own, before that of the change or behind it.
+        let position = self.volume.changed();
         self.note_refused(&outcome);
         if matches!(op, Op::Reap { .. }) {
             self.meet(Rare::Reaped);

@@ -238,6 +238,10 @@ impl Volume for Stored {
         Ok(())
     }
 
+    fn tend(&mut self, now: Time) -> Option<Time> {
+        self.store.get_mut().tend(now)
+    }
+
     fn sync(&mut self) -> Result<(), String> {
         let synced = self.store.get_mut().sync_handle().sync();
         synced.map_err(|error| error.to_string())?;
@@ -277,7 +281,12 @@ impl Volume for Stored {
                 self.disk.heal();
                 self.disk.set_capacity(1 << 40);
             }
-            Some(Trouble::Full { spare }) => self.disk.leave_room(spare),
+            Some(Trouble::Full { spare }) => {
+                // What is kept for cleaning is there, or others have taken it too.
+                let kept = self.store.get_mut().stats().kept_bytes;
+                let kept = if spare > 0 { kept } else { 0 };
+                self.disk.leave_room(kept + spare);
+            }
             Some(Trouble::Errors(failure)) => self.disk.fail(failure),
         }
     }
@@ -308,6 +317,10 @@ impl Volume for Stored {
 
     fn position(&self) -> u64 {
         self.store.borrow().stats().records
+    }
+
+    fn changed(&self) -> u64 {
+        self.store.borrow().stats().changed_record
     }
 
     fn rot(&mut self, at_ppm: u32) -> bool {

@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod directory;
 mod faults;
+mod full;
 mod generated;
 mod lists;
 mod model;
