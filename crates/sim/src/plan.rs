@@ -144,6 +144,7 @@ impl Plan {
         plan.draw_rot(&mut Rng::new(!seed.rotate_left(48)));
         plan.draw_locks(&mut Rng::new(seed.rotate_left(8)));
         plan.draw_watches(&mut Rng::new(!seed.rotate_left(24)));
+        plan.draw_walks(&mut Rng::new(seed.rotate_left(40)));
         plan
     }
 
@@ -174,6 +175,10 @@ impl Plan {
             resend_ns,
             batch_blocks: rng.between(1, 8) as u32,
             ahead_bytes: *rng.pick(&[0, 1024, 65_536]),
+            // Drawn apart, so that the other worlds stay what they were.
+            walk_entries: 0,
+            walk_misses: 1,
+            walk_pause_ns: MS,
             passing_bytes: *rng.pick(&[1024, 8192, u32::MAX]),
             part: 1000,
             mutant: None,
@@ -238,6 +243,15 @@ impl Plan {
             self.server.watches = rng.between(1, 2) as usize;
             self.server.watch_changes = *rng.pick(&[1, 2, 4, 1000]);
             self.server.look_ns = *rng.pick(&[MS, 10 * MS, 100 * MS]);
+        }
+    }
+
+    /// In half of the worlds clients look ahead in directories that programs walk through.
+    fn draw_walks(&mut self, rng: &mut Rng) {
+        if rng.chance(500) {
+            self.client.walk_entries = *rng.pick(&[1, 2, 4, 64]);
+            self.client.walk_misses = rng.between(1, 3) as u32;
+            self.client.walk_pause_ns = *rng.pick(&[MS, 10 * MS, 1000 * MS]);
         }
     }
 

@@ -3,7 +3,7 @@
 //! counts them, and fails when one was never met in as many worlds as it is expected in.
 
 use logic::{client, server};
-use wire::{Returned, Right, ToClient, ToServer, What};
+use wire::{Op, Request, Returned, Right, ToClient, ToServer, What};
 
 macro_rules! rare {
     ($($name:ident: $text:literal,)*) => {
@@ -90,6 +90,8 @@ rare! {
     WatchEnded: "what was watched came to its end",
     Shared: "a copy shared its bytes with the original",
     StableWrite: "a write was answered when it was on stable storage",
+    LookedAhead: "a client looked ahead in a directory that somebody walked through",
+    AheadListed: "a listing brought the bytes of files",
 }
 
 impl Rare {
@@ -110,8 +112,12 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
             },
             ToClient::Confirm { .. } => Rare::Confirm.bit(),
             ToClient::Reply { reply, .. } => {
-                let looked = matches!(reply.outcome, wire::Outcome::Entry(_)) && *bulk != 0;
-                of_reply(reply) | if looked { Rare::Ahead.bit() } else { 0 }
+                let ahead = match &reply.outcome {
+                    wire::Outcome::Entry(_) if *bulk != 0 => Rare::Ahead.bit(),
+                    wire::Outcome::Dir { .. } if *bulk != 0 => Rare::AheadListed.bit(),
+                    _ => 0,
+                };
+                of_reply(reply) | ahead
             }
             _ => 0,
         },
@@ -164,6 +170,10 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
                 }
                 met
             }
+            ToServer::Request(Request {
+                op: Op::Prefetch { .. },
+                ..
+            }) => Rare::LookedAhead.bit(),
             ToServer::Release { .. } => Rare::Release.bit(),
             ToServer::Opens { .. } => Rare::Opens.bit(),
             ToServer::KeepAlive { .. } => Rare::KeepAlive.bit(),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,9 @@ impl Bounded for Op {
                 at, offset, len, ..
             } => span(*at, *len, limits::COPY_BYTES) && span(*offset, *len, limits::COPY_BYTES),
             Self::SetAttr { set, .. } => set.size.is_none_or(|size| size <= limits::FILE_BYTES),
-            Self::ReadDir { max, .. } => *max as usize <= limits::DIR_ENTRIES,
+            Self::ReadDir { max, .. } | Self::Prefetch { max, .. } => {
+                *max as usize <= limits::DIR_ENTRIES
+            }
             Self::SetXattr { name, value, .. } => {
                 name.len() <= limits::NAME_BYTES && value.len() <= limits::XATTR_VALUE_BYTES
             }
@@ -135,7 +137,12 @@ impl Bounded for ToServer {
 impl Bounded for Outcome {
     fn within_bounds(&self) -> bool {
         match self {
-            Self::Dir { entries, .. } => entries.len() <= limits::DIR_ENTRIES,
+            Self::Dir { entries, .. } => {
+                entries.len() <= limits::DIR_ENTRIES
+                    && entries
+                        .iter()
+                        .all(|entry| entry.ahead <= limits::AHEAD_BYTES)
+            }
             Self::Read { len, .. } => *len <= limits::BULK_BYTES,
             Self::Copied { len, .. } => *len <= limits::COPY_BYTES,
             Self::Target(target) => target.len() <= limits::TARGET_BYTES,

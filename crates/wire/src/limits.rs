@@ -10,7 +10,7 @@ pub const TARGET_BYTES: usize = 4095;
 pub const BULK_BYTES: u32 = 1 << 20;
 /// Most bytes that one copy at the server is about: they do not travel.
 pub const COPY_BYTES: u32 = 1 << 30;
-/// Most bytes that come with a look-up.
+/// Most bytes of a file that come with a look-up, or with a listing.
 pub const AHEAD_BYTES: u32 = 64 << 10;
 /// Most bytes of an encoded message, without the bulk bytes that follow it.
 pub const BODY_BYTES: usize = 1 << 20;

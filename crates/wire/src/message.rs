@@ -86,7 +86,8 @@ pub struct Request {
     pub hold: Hold,
     /// The bytes of a read may stay in the kernel's page cache, outside the client's sight.
     pub keeps: bool,
-    /// A look-up may bring the bytes of a file that is no longer than this.
+    /// A look-up, or a listing with attributes, may bring the bytes of files that are no longer
+    /// than this.
     pub ahead: u32,
     /// The latest time of the volume's clock that the client has stamped anything with; 0: none.
     pub clock: Time,

@@ -198,6 +198,10 @@ pub enum Op {
     /// Makes a file without a name, as if in this directory, and opens it: it lives while it is
     /// open, or gets a name by `Link`. Mode and outcome are those of `Make`.
     MakeNameless { dir: Fid, mode: u32, open: Access },
+    /// The same as `ReadDir`, for the client's cache alone, which is about to need what follows in
+    /// a directory that somebody walks through. It waits for nobody. Outcome: `Dir`; `Done` if it
+    /// would have had to wait, since others change the directory.
+    Prefetch { dir: Fid, after: u64, max: u32 },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -235,6 +239,7 @@ impl Op {
             Self::Copy { .. } => "Copy",
             Self::Find { .. } => "Find",
             Self::MakeNameless { .. } => "MakeNameless",
+            Self::Prefetch { .. } => "Prefetch",
         }
     }
 

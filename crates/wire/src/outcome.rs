@@ -34,6 +34,9 @@ pub struct DirEntry {
     pub position: u64,
     /// The attributes, where the server can vouch for them without asking anybody.
     pub attr: Option<Attr>,
+    /// So many bytes of it, which are all that it has, travel beside the answer, behind those of
+    /// the entries before it; 0: none.
+    pub ahead: u32,
 }
 
 /// Numbers of a whole file system.

@@ -195,7 +195,7 @@ fn unhex(text: &str) -> Vec<u8> {
 /// change of it is a change of the protocol, which needs another `VERSION`.
 fn write_vectors(path: &Path) {
     let mut text = String::from(
-        "# Encodings of protocol version 6: who sends it, bytes in hexadecimal. Never edited: a\n\
+        "# Encodings of protocol version 7: who sends it, bytes in hexadecimal. Never edited: a\n\
          # change here breaks programs that run. `round_trip.rs` says what each must decode to.\n",
     );
     for message in support::to_server() {

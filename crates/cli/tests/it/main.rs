@@ -45,5 +45,6 @@ mod timed;
 mod torture;
 mod transport;
 mod two_mounts_fsx;
+mod walks;
 mod warm;
 mod watch;

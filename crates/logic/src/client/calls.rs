@@ -55,7 +55,15 @@ impl Client {
                     return;
                 }
                 if let Some(done) = self.lookup(step, *dir, name) {
-                    return self.finish(step, ticket, done);
+                    let found = match &done {
+                        Done::Entry { fid, .. } => Some(*fid),
+                        _ => None,
+                    };
+                    self.finish(step, ticket, done);
+                    if let Some(fid) = found {
+                        self.walk_used(step, fid, &caller);
+                    }
+                    return;
                 }
             }
             Op::GetAttr { fid } => {
@@ -338,7 +346,8 @@ pub(super) fn dirs(op: &Op) -> [Option<Fid>; 2] {
         | Op::Link { dir, .. }
         | Op::Unlink { dir, .. }
         | Op::Rmdir { dir, .. }
-        | Op::ReadDir { dir, .. } => [Some(*dir), None],
+        | Op::ReadDir { dir, .. }
+        | Op::Prefetch { dir, .. } => [Some(*dir), None],
         Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
         _ => [None, None],
     }

@@ -68,6 +68,7 @@ impl Client {
             Some(pieces) => {
                 self.read_ahead_pays(fid);
                 self.finish_read(step, ticket, pieces);
+                self.walk_used(step, fid, &running.caller);
             }
             None => self.fill(step, (ticket, &running.caller), fid, (offset, end)),
         }
@@ -153,7 +154,6 @@ impl Client {
             .filter(|block| self.cache.find(fid, *block).is_none())
             .collect();
         self.misses += missing.len() as u64;
-        self.read_ahead_would_pay(fid, from);
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             if let Some((slot, _)) = self.cache.find(fid, block) {
                 self.cache.touch(slot); // not given up for its neighbours
@@ -181,6 +181,9 @@ impl Client {
                 fills,
             };
             self.request(step, (op, caller.clone(), hold), Vec::new(), why);
+        }
+        if self.read_ahead_would_pay(fid, from) {
+            self.walk_missed_file(step, fid, caller);
         }
     }
 

@@ -85,6 +85,7 @@ impl Client {
         for fid in fids {
             self.forget_session(step, fid);
         }
+        self.lose_walks(step);
         self.session = renew(self.session);
         self.begun = false;
         self.statements.clear();
@@ -171,6 +172,7 @@ impl Client {
                     }
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
+                Why::Walk => self.unsend(&sent.request.op),
                 Why::Back { .. } | Why::Lock => {}
             }
         }

@@ -10,11 +10,13 @@
 //! Names made while a listing goes on get positions behind all others. It ends at the position that
 //! was the last one when it began: else who renames what he lists would list for ever.
 
+use super::ahead;
 use super::api::{Call, Done, Invalidate, Listed};
 use super::node::{GENERATION_SHIFT, bare};
 use super::session::Why;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{DirEntry, Fid, Hold, Op};
 
@@ -73,7 +75,7 @@ impl Client {
         step: &mut Step<'_>,
         ticket: Ticket,
         (mut entries, end, last): (Vec<DirEntry>, bool, u64),
-        (vouched, granted): (bool, Vec<Fid>),
+        (vouched, granted, bytes): (bool, BTreeSet<Fid>, u32),
     ) {
         let Some(Call::List {
             dir, after, plus, ..
@@ -102,6 +104,8 @@ impl Client {
         }
         let bound = node.last_of(generation);
         let all = entries.len();
+        let mut brought = ahead::listed(&entries, bytes);
+        let reach = ahead::reach(&entries, end);
         entries.retain(|entry| entry.position <= bound);
         let end = end || entries.len() < all;
         let position = |at: u64| (generation << GENERATION_SHIFT) | at;
@@ -126,6 +130,8 @@ impl Client {
             .collect();
         let entries = listed;
         self.finish(step, ticket, Done::Listing { start, entries });
+        brought.retain(|brought| vouched && granted.contains(&brought.fid));
+        self.listed_bytes(step, (dir, after & POSITION), brought, reach);
     }
 
     fn known_entry(
@@ -144,6 +150,7 @@ impl Client {
         node.lookups += 1;
         node.directory |= entry.kind == wire::Kind::Directory;
         node.told = step.now;
+        node.parent = Some(dir);
         self.node(dir).names.insert(entry.name.clone(), Some(fid));
         self.count_name();
         Listed {

@@ -33,6 +33,7 @@ mod restart;
 mod session;
 mod sizes;
 mod taken;
+mod walk;
 mod watches;
 mod writeback;
 
@@ -150,6 +151,7 @@ pub struct Client {
     bars: hands::Bars,
     bounds: bounds::Bounds,
     ahead: ahead::Ahead,
+    walks: walk::Walks,
     /// When a look-up was answered last, while names were being dropped.
     looked: Time,
     /// Objects that are being given back, as far as that waits for a moment.
@@ -186,6 +188,7 @@ impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
         let cache = Cache::new(options.slots.max(16));
+        let ahead = ahead::Ahead::new(options.slots.max(16));
         Self {
             options,
             session: session.max(1),
@@ -223,7 +226,8 @@ impl Client {
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
             bounds: bounds::Bounds::default(),
-            ahead: ahead::Ahead::default(),
+            ahead,
+            walks: walk::Walks::default(),
             looked: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),
@@ -458,6 +462,7 @@ impl Client {
             return;
         }
         self.release(step, fid, Right::None);
+        self.unforesee(fid);
         if let Some(node) = self.nodes.remove(&fid) {
             self.floor = self.floor.max(node.void);
             self.changed = self.changed.max(node.changed);

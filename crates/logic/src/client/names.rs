@@ -18,6 +18,13 @@ impl Client {
         (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
     ) {
         let came = ahead::came(op, (&outcome, &granted), bytes);
+        let walks = match (op, &outcome) {
+            (Op::Lookup { dir, .. }, Outcome::Entry(_)) => self
+                .calls
+                .get(&ticket)
+                .map(|running| (*dir, running.caller.clone())),
+            _ => None,
+        };
         let done = match (op, outcome) {
             (Op::Lookup { .. }, Outcome::Entry(entry))
                 if !granted.contains(&entry.fid)
@@ -60,8 +67,11 @@ impl Client {
             _ => Done::Refused(Refusal::Invalid),
         };
         self.finish(step, ticket, done);
-        if let Some(fid) = came {
-            self.bytes_came(step, fid, bytes);
+        if let Some(brought) = came {
+            self.bytes_came(step, brought);
+        }
+        if let Some((dir, caller)) = walks {
+            self.walk_missed(step, dir, &caller);
         }
     }
 
@@ -144,6 +154,9 @@ impl Client {
             node.names.remove(name);
         }
         let lasting = vouched && node.lasting();
+        if let Some(node) = child.and_then(|child| self.nodes.get_mut(&child)) {
+            node.parent = Some(dir);
+        }
         self.count_name();
         lasting
     }

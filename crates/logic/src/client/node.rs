@@ -106,8 +106,12 @@ pub(super) struct Node {
     pub(super) timing: u32,
     /// Raised when blocks on their way here may be outdated.
     pub(super) fills: u64,
-    /// Its bytes came with a look-up, and nobody has read them yet.
-    pub(super) ahead: bool,
+    /// So many blocks of it came with a look-up or a listing, and nobody has read them yet.
+    pub(super) ahead: u32,
+    /// It came ahead of its use, and is kept for that though the kernel may not know it.
+    pub(super) foreseen: bool,
+    /// A directory in which it has a name, as far as is known.
+    pub(super) parent: Option<Fid>,
     pub(super) drain: Option<Drain>,
     /// Calls that wait for the drain, or for a block's or a size's turn.
     pub(super) parked: Vec<Ticket>,
@@ -165,7 +169,9 @@ impl Node {
             resizing: 0,
             timing: 0,
             fills: 0,
-            ahead: false,
+            ahead: 0,
+            foreseen: false,
+            parent: None,
             drain: None,
             parked: Vec::new(),
             sending: false,
@@ -262,7 +268,9 @@ impl Node {
 
     /// Does nothing hold it in the table?
     pub(super) fn is_idle(&self) -> bool {
+        let foreseen = self.foreseen && self.right >= Right::Shared;
         self.lookups == 0
+            && !foreseen
             && self.reads + self.writes == 0
             && self.opening.is_empty()
             && self.drain.is_none()

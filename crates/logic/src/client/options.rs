@@ -17,8 +17,16 @@ pub struct Options {
     pub resend_ns: Time,
     /// Most blocks of one write-back request.
     pub batch_blocks: u32,
-    /// A look-up may bring the bytes of a file that is no longer than this.
+    /// A look-up, or a listing, may bring the bytes of files that are no longer than this.
     pub ahead_bytes: u32,
+    /// Of so many entries at a time it is asked ahead in a directory that somebody walks through;
+    /// 0: of none.
+    pub walk_entries: u32,
+    /// So many objects of a directory must have been asked for one by one before that.
+    pub walk_misses: u32,
+    /// After so long without a step a walk is over; and for so long it is not asked ahead where
+    /// others change the directory, ns.
+    pub walk_pause_ns: Time,
     /// A read for the kernel's pages that is at least so long is given to it alone.
     pub passing_bytes: u32,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
@@ -37,6 +45,9 @@ impl Default for Options {
             resend_ns: 10_000_000_000,
             batch_blocks: 256,
             ahead_bytes: wire::limits::AHEAD_BYTES,
+            walk_entries: 64,
+            walk_misses: 3,
+            walk_pause_ns: 1_000_000_000,
             passing_bytes: 256 << 10,
             part: 1000,
             mutant: None,

@@ -37,6 +37,9 @@ impl Client {
         };
         node.void = node.void.max(epoch);
         node.private = false;
+        if !matches!(what, What::Attr) {
+            self.bar_walks(step.now, fid);
+        }
         match what {
             What::Names(names) => self.drop_names(step, fid, epoch, names),
             What::Attr => self.tell_attr(step, fid, epoch),

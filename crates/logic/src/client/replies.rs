@@ -9,6 +9,7 @@ use super::mutant::Mutant;
 use super::session::{Sent, Why};
 use super::{Client, Step};
 use crate::Ticket;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
@@ -57,6 +58,9 @@ impl Client {
                     _ => Err(Refusal::Invalid),
                 };
                 self.on_written_back(step, (fid, first, count), result);
+            }
+            Why::Walk => {
+                self.on_prefetched(step, &request, reply, bulk_len);
             }
             Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),
             Why::Call(ticket) if request.op.locks() => {
@@ -151,13 +155,14 @@ impl Client {
             ) => {
                 let vouched = granted.contains(dir);
                 self.learn(*dir, attr, vouched);
-                for entry in &entries {
-                    if let Some(attr) = entry.attr.clone().filter(|_| granted.contains(&entry.fid))
-                    {
+                let counts: BTreeSet<Fid> = granted.iter().copied().collect();
+                for entry in entries.iter().filter(|entry| counts.contains(&entry.fid)) {
+                    if let Some(attr) = entry.attr.clone() {
                         self.learn(entry.fid, attr, true);
                     }
                 }
-                self.on_listed(step, ticket, (entries, end, last), (vouched, granted));
+                let listed = (vouched, counts, bulk_len);
+                self.on_listed(step, ticket, (entries, end, last), listed);
             }
             (op, outcome) => self.on_rest(step, (ticket, id), op, (outcome, granted, bulk_len)),
         }

@@ -69,7 +69,7 @@ impl Client {
             .iter()
             .filter_map(|(&id, sent)| match sent.why {
                 Why::Call(ticket) => Some((ticket, id)),
-                Why::Fill { .. } | Why::Back { .. } | Why::Lock => None,
+                Why::Fill { .. } | Why::Back { .. } | Why::Lock | Why::Walk => None,
             });
         let answered = self
             .unfinished

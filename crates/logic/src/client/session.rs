@@ -31,6 +31,8 @@ pub(super) enum Why {
         count: u32,
         fills: u64,
     },
+    /// To know what follows in a directory, ahead of its use.
+    Walk,
     /// About locks, and for no call.
     Lock,
     /// To write blocks back: which file, first block, how many.
@@ -86,11 +88,11 @@ impl Client {
     ) -> RequestId {
         self.last_request += 1;
         let id = self.last_request;
-        let keeps = matches!(
-            (&why, self.why_call(&why)),
-            (Why::Call(_), Some(super::Call::Read { pages: true, .. }))
-        );
-        let ahead = self.ahead.wanted(&op, self.options.ahead_bytes);
+        let call = self.why_call(&why);
+        let keeps = matches!(call, Some(super::Call::Read { pages: true, .. }));
+        let plus = matches!(call, Some(super::Call::List { plus: true, .. }));
+        let walked = plus && self.walks.pay(step.now, self.options.walk_pause_ns);
+        let ahead = self.ahead.wanted(&op, self.options.ahead_bytes, walked);
         let request = Request {
             id,
             acked: 0,
@@ -349,6 +351,7 @@ impl Client {
             }
         }
         self.suspend_if_due(step);
+        self.give_back_unused(step);
         if now >= self.next_scan {
             self.next_scan = now + self.options.scan_ns;
             self.scan(step);

@@ -91,6 +91,10 @@ pub trait Disk {
     fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome;
     /// Reads bytes; they are held under the number returned.
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk);
+    /// Reads these files, each with so many bytes, from their beginnings to their ends. They are
+    /// held one behind the other under the number returned; beside it, how many bytes of each: none
+    /// of a file that has another length, or cannot be read.
+    fn read_whole(&mut self, files: &[(Fid, u32)]) -> (Vec<u32>, Bulk);
     /// The outcome kept with a change of this origin.
     fn answer(&self, origin: Origin) -> Option<Outcome>;
     /// What a name names; refused if the disk cannot say.

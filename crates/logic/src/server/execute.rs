@@ -1,14 +1,15 @@
 //! Doing a request once nothing is in its way: the store first, then what others may be told, then
 //! grants and the answer.
 
-use super::api::{Bulk, Disk, Mutant};
+use super::ahead::bytes_ahead;
+use super::api::{Disk, Mutant};
 use super::needs::{Need, Plan};
 use super::table::{Unconfirmed, Waiting};
 use super::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Kind, Name, Op, Outcome, Refusal, Reply, Request, RequestId,
-    Right, SessionId, Time, limits::AHEAD_BYTES,
+    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, RequestId, Right, SessionId,
+    Time,
 };
 use wire::{What, WriteMode};
 
@@ -86,36 +87,9 @@ impl Server {
             self.take_from_others(step, session, *fid);
             self.grant_pages(session, *fid, &mut grants);
         }
-        let bulk = self.bytes_ahead(step, &waiting.request, (&outcome, &grants));
+        let bulk = bytes_ahead(step, &waiting.request, (&mut outcome, &grants));
         let reply = Reply { outcome, grants };
         self.answer(step, (session, &waiting.request), reply, bulk);
-    }
-
-    /// The bytes of a small file that was looked up, for who may cache them and wants them: he will
-    /// mostly read them next.
-    fn bytes_ahead(
-        &self,
-        step: &mut Step<'_, impl Disk>,
-        request: &Request,
-        (outcome, grants): (&Outcome, &[Grant]),
-    ) -> Bulk {
-        let (Op::Lookup { .. }, Outcome::Entry(entry)) = (&request.op, outcome) else {
-            return 0;
-        };
-        let (fid, size) = (entry.fid, entry.attr.size);
-        let most = u64::from(request.ahead.min(AHEAD_BYTES));
-        let fits = entry.attr.kind == Kind::File && (1..=most).contains(&size);
-        let granted = |grant: &Grant| grant.fid == fid && grant.right >= Right::Shared;
-        if !fits || !grants.iter().any(granted) {
-            return 0;
-        }
-        match step.disk.read(fid, 0, size as u32) {
-            (Outcome::Read { len, .. }, bulk) if u64::from(len) == size => bulk,
-            (_, bulk) => {
-                step.discard(bulk);
-                0
-            }
-        }
     }
 
     /// Was it applied by an earlier run of the server? Then nothing stands in its way, and what its
@@ -156,9 +130,14 @@ impl Server {
             }
         }
         let now = self.time(step);
-        let outcome = step
-            .disk
-            .apply(now, &request.op, (&request.caller, origin), waiting.bulk);
+        let by = (&request.caller, origin);
+        let outcome = match request.op {
+            Op::Prefetch { dir, after, max } => {
+                let op = Op::ReadDir { dir, after, max };
+                step.disk.apply(now, &op, by, 0)
+            }
+            _ => step.disk.apply(now, &request.op, by, waiting.bulk),
+        };
         (outcome, false)
     }
 
@@ -368,7 +347,7 @@ impl Server {
             | (Op::Copy { to: fid, .. }, Outcome::Copied { .. }) => {
                 give(self, *fid, Right::Exclusive);
             }
-            (Op::ReadDir { dir, .. }, Outcome::Dir { entries, .. }) => {
+            (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) => {
                 give(self, *dir, Right::Shared);
                 for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
                     give(self, entry.fid, Right::Shared);

@@ -11,6 +11,7 @@
 //! The rules are Sprite's (Nelson, section 3.3) and Spritely NFS's (table 1), with tokens that
 //! outlive the open.
 
+mod ahead;
 mod api;
 mod clock;
 mod execute;

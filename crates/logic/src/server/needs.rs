@@ -120,7 +120,8 @@ impl Server {
             Op::ReadLink { fid }
             | Op::GetXattr { fid, .. }
             | Op::ListXattr { fid }
-            | Op::ReadDir { dir: fid, .. } => plan.views.push((*fid, View::Whole)),
+            | Op::ReadDir { dir: fid, .. }
+            | Op::Prefetch { dir: fid, .. } => plan.views.push((*fid, View::Whole)),
             Op::Make { dir, name, .. } => plan.name(*dir, name),
             Op::Link { fid, dir, name } => {
                 plan.name(*dir, name);

@@ -134,6 +134,9 @@ impl Server {
         if free || self.applied_before(step.disk, &waiting) {
             return self.execute(step, waiting, &plan);
         }
+        if matches!(waiting.request.op, Op::Prefetch { .. }) {
+            return self.not_now(step, &waiting);
+        }
         self.waiting.insert(self.last_seq, waiting);
         self.wait(step, self.last_seq, &plan, needs);
     }
@@ -158,6 +161,15 @@ impl Server {
             return self.execute(step, waiting, &plan);
         }
         self.wait(step, seq, &plan, needs);
+    }
+
+    /// Nobody needs it, so nobody is asked for what it would need.
+    fn not_now(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+        let reply = Reply {
+            outcome: Outcome::Done,
+            grants: Vec::new(),
+        };
+        self.answer(step, (waiting.session, &waiting.request), reply, 0);
     }
 
     /// The disk cannot say what the request is about: nothing happens.

@@ -144,6 +144,7 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
             format!("{kind} {} {len} at {offset}{}", of(fid), write_mode(*mode))
         }
         Op::ReadDir { dir, after, .. } => format!("{kind} {} after {after}", of(dir)),
+        Op::Prefetch { dir, after, max } => format!("{kind} {max} of {} after {after}", of(dir)),
         Op::Lock { fid, lock, wait } => {
             format!("{kind} {} {}, {wait:?}", of(fid), super::lock::lock(lock))
         }
@@ -186,7 +187,11 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
             attr: known,
         } => format!("Written at {offset}, {}", attr(known)),
         Outcome::Dir { entries, end, .. } => {
-            let names: Vec<String> = entries.iter().map(|entry| entry.name.to_string()).collect();
+            let one = |entry: &wire::DirEntry| match entry.ahead {
+                0 => entry.name.to_string(),
+                len => format!("{}:{len}", entry.name),
+            };
+            let names: Vec<String> = entries.iter().map(one).collect();
             format!(
                 "Dir [{}]{}",
                 names.join(" "),

@@ -68,8 +68,8 @@ fn options() -> server::Options {
 
 impl World {
     /// A server and connected clients, that tell a restarted server this much in one message, and
-    /// want the bytes of files this long with their look-ups.
-    pub fn new(names: &[char], (part, ahead_bytes): (usize, u32)) -> Self {
+    /// want the bytes of files this long with their look-ups, and look so many entries ahead.
+    pub fn new(names: &[char], (part, ahead_bytes, walk_entries): (usize, u32, u32)) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
         let server = Server::new(options(), now, (boot, Fid::root(1)), (vec![], 0));
         let mut world = Self {
@@ -97,6 +97,8 @@ impl World {
             let options = client::Options {
                 slots: SLOTS,
                 ahead_bytes,
+                walk_entries,
+                walk_misses: 2,
                 part,
                 ..Default::default()
             };

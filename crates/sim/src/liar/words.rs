@@ -138,6 +138,11 @@ impl State {
                 max,
             },
             7 => Op::Sync { fid },
+            8 if self.rng.chance(500) => Op::Prefetch {
+                dir: fid,
+                after,
+                max,
+            },
             _ => Op::GetXattr {
                 fid,
                 name: b"user.none".to_vec(),

@@ -201,6 +201,7 @@ impl State {
             resend_ns: 10 * MS,
             write_delay_ns: 30 * MS,
             scan_ns: 20 * MS,
+            walk_entries: 0,
             mutant: scenario.client_mutant,
             ..Default::default()
         };

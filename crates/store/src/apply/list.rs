@@ -46,6 +46,7 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
                 break 'parts;
             }
             entries.push(DirEntry {
+                ahead: 0,
                 attr: Some(txn.object(placed.fid)?.attr),
                 name: placed.name,
                 fid: placed.fid,

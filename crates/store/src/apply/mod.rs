@@ -49,6 +49,8 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::ListXattr { fid } => xattrs::list_names(txn, *fid),
         Op::RemoveXattr { fid, name } => xattrs::remove(txn, *fid, name),
         Op::Reap { fid } => bytes::reap(txn, *fid),
+        // The server asks for it as a `ReadDir`.
+        Op::Prefetch { .. } => Err(Refusal::Invalid),
         // Not functions of the index: the store does them.
         Op::Read { .. } | Op::Sync { .. } | Op::StatFs => Err(Refusal::Invalid),
         // Not even of the store: who has locked what is known to the server alone.

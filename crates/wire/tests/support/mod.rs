@@ -168,6 +168,11 @@ fn more_ops() -> Vec<Op> {
             after: 1 << 39,
             max: 4096,
         },
+        Op::Prefetch {
+            dir: fid(1),
+            after: 1 << 39,
+            max: 64,
+        },
         Op::Sync { fid: fid(9) },
         Op::StatFs,
         Op::GetXattr {
@@ -306,6 +311,7 @@ pub fn outcomes() -> Vec<Outcome> {
         kind: Kind::Fifo,
         position: 1 << 39,
         attr: Some(attr()),
+        ahead: 4101,
     };
     vec![
         Outcome::Refused(Refusal::Interrupted),

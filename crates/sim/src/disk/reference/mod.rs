@@ -286,6 +286,7 @@ impl Reference {
         for (position, name, fid) in names {
             let attr = self.get(fid)?.attr.clone();
             entries.push(DirEntry {
+                ahead: 0,
                 name,
                 fid,
                 kind: attr.kind,
