@@ -34,10 +34,10 @@ impl Profile {
                 bulk_len,
                 ..
             } => {
-                if let ToServer::Request(request) = message {
-                    if self.waiting.len() >= WAITING_MAX {
-                        self.waiting.clear();
-                    }
+                // They go with their answers, or with their connection.
+                if let ToServer::Request(request) = message
+                    && self.waiting.len() < WAITING_MAX
+                {
                     let waits = (message.kind(), now, u64::from(*bulk_len));
                     self.waiting.entry((*from, request.id)).or_insert(waits);
                 }
