@@ -242,6 +242,7 @@ impl Plan {
             self.watches = rng.between(1, 2) as u32;
             self.server.watches = rng.between(1, 2) as usize;
             self.server.watch_changes = *rng.pick(&[1, 2, 4, 1000]);
+            self.server.watch_bytes = *rng.pick(&[1, 500, 16 << 20]);
             self.server.look_ns = *rng.pick(&[MS, 10 * MS, 100 * MS]);
         }
     }

@@ -119,6 +119,8 @@ impl Bounded for Lock {
 impl Bounded for ToServer {
     fn within_bounds(&self) -> bool {
         match self {
+            // So that what is reckoned from it is within the bound, too.
+            Self::Watch { next, .. } | Self::Took { next, .. } => *next <= limits::CHANGES / 2,
             Self::Hello { session, name, .. } => {
                 *session != 0 && name.len() <= limits::TARGET_BYTES
             }
@@ -172,7 +174,9 @@ impl Bounded for ToClient {
         match self {
             Self::Reply { reply, .. } => reply.outcome.within_bounds(),
             Self::Waited { outcome, .. } => outcome.within_bounds(),
-            Self::Watched { changes, .. } => changes.iter().all(Change::within_bounds),
+            Self::Watched { first, changes, .. } => {
+                *first <= limits::CHANGES && changes.iter().all(Change::within_bounds)
+            }
             _ => true,
         }
     }

@@ -24,6 +24,8 @@ pub const DIR_ENTRIES: usize = 4096;
 pub const GROUPS: usize = 1024;
 /// Most bytes of a path of a change that is told to who watches.
 pub const PATH_BYTES: usize = 64 << 10;
+/// Largest number of a change that is told to who watches: no sum of such numbers is too large.
+pub const CHANGES: u64 = 1 << 62;
 /// Largest size of a file.
 pub const FILE_BYTES: u64 = 1 << 50;
 

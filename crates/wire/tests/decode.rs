@@ -178,6 +178,40 @@ fn greetings_and_requests_over_a_bound_are_refused() {
     assert_eq!(decode::<ToClient>(&long), Err(DecodeError::Bounds));
 }
 
+#[test]
+fn numbers_of_changes_that_cannot_be_reckoned_with_are_refused() {
+    let (watch, fid, most) = (1, Fid::root(1), limits::CHANGES);
+    let says = |next| {
+        let recursive = true;
+        let watches = ToServer::Watch {
+            watch,
+            fid,
+            recursive,
+            next,
+        };
+        [watches, ToServer::Took { watch, next }]
+    };
+    let told = |first| ToClient::Watched {
+        watch,
+        first,
+        missed: true,
+        changes: vec![],
+        end: None,
+    };
+    for message in says(most / 2) {
+        assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
+    }
+    assert_eq!(decode::<ToClient>(&encode(&told(most))), Ok(told(most)));
+    for message in says(most / 2 + 1).into_iter().chain(says(u64::MAX)) {
+        let decoded = decode::<ToServer>(&encode(&message));
+        assert_eq!(decoded, Err(DecodeError::Bounds), "{message:?}");
+    }
+    for first in [most + 1, u64::MAX] {
+        let decoded = decode::<ToClient>(&encode(&told(first)));
+        assert_eq!(decoded, Err(DecodeError::Bounds), "{first}");
+    }
+}
+
 fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
     ToServer::Request(Request {
         id,

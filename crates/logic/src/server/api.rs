@@ -34,6 +34,8 @@ pub struct Options {
     pub watches: usize,
     /// Most changes that are kept for a watch that has not taken them.
     pub watch_changes: usize,
+    /// Most bytes of these, about: each has a path or two.
+    pub watch_bytes: usize,
     /// How often it is looked what has become of a file that is watched and held Exclusive, ns.
     pub look_ns: Time,
     /// Rules to be broken on purpose; for tests of the checkers only.
@@ -51,6 +53,7 @@ impl Default for Options {
             locks: 65_536,
             watches: 1024,
             watch_changes: 65_536,
+            watch_bytes: 16 << 20,
             look_ns: 1_000_000_000,
             mutant: None,
         }

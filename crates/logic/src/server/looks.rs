@@ -52,6 +52,11 @@ impl Looks {
         }
     }
 
+    /// Will it be asked?
+    fn waits(&self, fid: Fid) -> bool {
+        self.files.get(&fid).is_some_and(|look| look.due.is_some())
+    }
+
     /// Takes the next one whose time has come.
     fn next(&mut self, now: Time) -> Option<Fid> {
         let (due, fid) = *self.due.first().filter(|(due, _)| *due <= now)?;
@@ -84,9 +89,19 @@ impl Server {
         }
     }
 
+    /// Also if somebody was asked and has not answered: he was asked before, and may have it no
+    /// more.
     fn look_later(&mut self, now: Time, fid: Fid) {
-        if !self.watches.is_empty() && !self.looks.files.contains_key(&fid) {
+        if !self.watches.is_empty() && !self.looks.waits(fid) {
             self.looks.at(fid, now.saturating_add(self.options.look_ns));
+        }
+    }
+
+    /// Somebody has a file no more: if nobody has it Exclusive, there is nobody to be asked.
+    pub(super) fn forget_look(&mut self, fid: Fid) {
+        let file = self.files.get(&fid);
+        if !file.is_some_and(|file| file.holders.values().any(exclusive)) {
+            self.looks.remove(fid);
         }
     }
 
@@ -146,8 +161,9 @@ impl Server {
         what: What,
     ) {
         let need = Need { session, fid, what };
-        let arrived = self.epoch;
-        self.ask(step, need, (arrived, step.now));
+        // What it was asked since it has the file, and has not answered, is not asked again.
+        let granted = self.holder(session, fid).map_or(0, |holder| holder.epoch);
+        self.ask(step, need, (granted, step.now));
     }
 
     fn is_watched(&self, disk: &impl Disk, fid: Fid) -> Result<bool, Refusal> {
@@ -175,7 +191,8 @@ impl Server {
             return self.looks.remove(fid);
         };
         let (Some(attr), writes) = (attr, holder.hold.write) else {
-            return;
+            // It says nothing of it: it was asked for something else, or before it got the file.
+            return self.look_later(step.now, fid);
         };
         if !writes {
             // It does not go on by itself: its next open is told.

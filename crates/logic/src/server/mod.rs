@@ -343,6 +343,7 @@ impl Server {
         }
         if empty {
             self.files.remove(&fid);
+            self.forget_look(fid);
         }
     }
 }

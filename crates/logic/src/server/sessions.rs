@@ -181,6 +181,7 @@ impl Server {
             }
         }
         for fid in touched {
+            self.forget_look(fid);
             self.recheck(step, fid);
         }
         self.free_locks(step, id);

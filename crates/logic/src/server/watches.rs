@@ -28,6 +28,8 @@ pub(super) struct Watch {
     first: u64,
     /// What it has not taken.
     changes: VecDeque<Change>,
+    /// About how many bytes that is.
+    bytes: usize,
     /// Changes before the first one are gone, and it has not been told that.
     missed: bool,
     /// Why nothing more comes.
@@ -46,6 +48,7 @@ impl Watch {
             // over, has missed at least what nobody knows of.
             first: next.saturating_add(1),
             changes: VecDeque::new(),
+            bytes: 0,
             missed: next > 0,
             end: None,
             sent: None,
@@ -60,23 +63,27 @@ impl Watch {
         let taken = next
             .saturating_sub(self.first)
             .min(self.changes.len() as u64);
-        self.changes.drain(..taken as usize);
+        let taken_bytes = self.changes.drain(..taken as usize).map(|c| c.bytes());
+        self.bytes -= taken_bytes.sum::<usize>();
         self.first += taken;
         if self.sent.is_some_and(|(upto, _)| next >= upto) {
             self.sent = None;
         }
     }
 
-    fn add(&mut self, change: Change, most: usize) {
+    /// At most so many changes are kept, and so many bytes of them.
+    fn add(&mut self, change: Change, (most, most_bytes): (usize, usize)) {
         // The same once more: there is nothing new in it while the first is not under way.
         let under_way = self.sent.map_or(0, |(upto, _)| upto);
         let last_waits = self.first + self.changes.len() as u64 > under_way;
         if last_waits && self.changes.back() == Some(&change) {
             return;
         }
-        if self.changes.len() >= most {
+        let bytes = change.bytes();
+        if self.changes.len() >= most || self.bytes + bytes > most_bytes {
             self.miss();
         }
+        self.bytes += bytes;
         self.changes.push_back(change);
     }
 
@@ -84,6 +91,7 @@ impl Watch {
     fn miss(&mut self) {
         self.first += self.changes.len() as u64 + 1;
         self.changes.clear();
+        self.bytes = 0;
         self.missed = true;
     }
 
@@ -201,8 +209,8 @@ impl Watches {
         own.into_iter().for_each(|key| self.remove(key));
     }
 
-    /// At most `most` changes are kept for a watch.
-    pub(super) fn add(&mut self, key: Key, change: Change, most: usize) {
+    /// At most so many changes are kept for a watch, and so many bytes of them.
+    pub(super) fn add(&mut self, key: Key, change: Change, most: (usize, usize)) {
         if let Some(watch) = self.all.get_mut(&key).filter(|watch| watch.end.is_none()) {
             watch.add(change, most);
             self.fresh.insert(key);
@@ -264,5 +272,67 @@ impl Watches {
     pub(super) fn oldest_sent(&self) -> Option<Time> {
         let sent = self.all.values().filter_map(|watch| watch.sent);
         sent.map(|(_, at)| at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Deed, Kind};
+
+    fn change(path_bytes: usize) -> Change {
+        Change {
+            deed: Deed::Written,
+            fid: Fid::root(1),
+            kind: Kind::File,
+            path: Some(alloc::vec![b'x'; path_bytes]),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_number_and_in_bytes() {
+        let each = change(1_000).bytes();
+        for (most, most_bytes) in [(4, 1 << 20), (1_000, 4 * each)] {
+            let mut watch = Watch::new(Fid::root(1), true, 0);
+            watch.take(1);
+            let mut taken = 0;
+            for n in 0..100 {
+                watch.add(change(1_000 + n % 2), (most, most_bytes + 4));
+                assert!(watch.changes.len() <= 4, "{} are kept", watch.changes.len());
+                let sum: usize = watch.changes.iter().map(Change::bytes).sum();
+                assert_eq!(watch.bytes, sum);
+                if n == 2 {
+                    // Until then all is told, and what was taken makes room.
+                    assert!(!watch.missed);
+                    watch.take(watch.first + 3);
+                    taken = watch.first;
+                    assert_eq!(watch.bytes, 0);
+                }
+                assert_eq!(watch.missed, n > 6, "after {n}");
+            }
+            assert!(watch.first > taken);
+        }
+    }
+
+    #[test]
+    fn a_change_larger_than_all_that_is_kept_is_told() {
+        let mut watch = Watch::new(Fid::root(1), true, 0);
+        watch.add(change(1), (10, 10));
+        watch.add(change(2), (10, 10));
+        assert!(watch.missed);
+        assert_eq!(watch.changes, [change(2)]);
+    }
+
+    #[test]
+    fn the_largest_numbers_are_no_trouble() {
+        let most = wire::limits::CHANGES / 2;
+        let mut watch = Watch::new(Fid::root(1), true, most);
+        watch.add(change(1), (1, 1));
+        watch.add(change(2), (1, 1));
+        watch.take(most);
+        let ToClient::Watched { first, .. } = watch.message(0, 1) else {
+            panic!("another message");
+        };
+        assert!((most..wire::limits::CHANGES).contains(&first));
     }
 }

@@ -148,7 +148,8 @@ impl Server {
         if forgets && change.deed == Deed::Removed {
             return;
         }
-        self.watches.add(key, change, self.options.watch_changes);
+        let most = (self.options.watch_changes, self.options.watch_bytes);
+        self.watches.add(key, change, most);
     }
 
     fn tell_names(

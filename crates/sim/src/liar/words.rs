@@ -3,7 +3,7 @@
 use super::{MOST, OTHER, RIGHTS, State};
 use wire::{
     Access, Attr, Caller, Epoch, Fid, Hold, Holding, Make, Name, Op, Request, Returned, Set,
-    ToServer, Unseen, VERSION, WriteMode,
+    ToServer, Unseen, VERSION, WriteMode, limits,
 };
 
 impl State {
@@ -19,9 +19,9 @@ impl State {
         }
         // Who is greedy wants to stay.
         let weights = if self.greedy {
-            [40, 1, 1, 10, 6, 8, 6, 0, 0]
+            [40, 1, 1, 10, 6, 8, 6, 6, 0, 0]
         } else {
-            [40, 12, 12, 10, 6, 8, 6, 1, 1]
+            [40, 12, 12, 10, 6, 8, 6, 6, 1, 1]
         };
         let word = match self.rng.weighted(&weights) {
             0 => self.request(),
@@ -51,7 +51,8 @@ impl State {
                 sent: self.number(),
                 acked: self.acked(),
             },
-            7 => ToServer::Goodbye,
+            7 => self.watch(),
+            8 => ToServer::Goodbye,
             _ => ToServer::Hello {
                 version: *self.rng.pick(&[VERSION, VERSION, 0, u32::MAX]),
                 // Another one only where a session has been greeted: that must be refused. It may
@@ -66,6 +67,27 @@ impl State {
         };
         self.last = Some(word.clone());
         word
+    }
+
+    /// It watches what there is or not, and takes what it never was told.
+    fn watch(&mut self) -> ToServer {
+        let watch = *self.rng.pick(&[0, 1, 2, u64::MAX]);
+        // Few that end its connection: the rest is to be heard, too.
+        let next = match self.rng.below(20) {
+            0 => *self.rng.pick(&[limits::CHANGES, u64::MAX]),
+            1..=4 => limits::CHANGES / 2,
+            _ => self.rng.below(20),
+        };
+        match self.rng.below(5) {
+            0 | 1 => ToServer::Watch {
+                watch,
+                fid: self.any(),
+                recursive: self.rng.chance(500),
+                next,
+            },
+            2 | 3 => ToServer::Took { watch, next },
+            _ => ToServer::Unwatch { watch },
+        }
     }
 
     fn reassert(&mut self) -> ToServer {
