@@ -2,7 +2,8 @@
 //!
 //! It gives back what it never had and says it twice, invents epochs and stamps, says after a
 //! restart that it holds what others do, asks for objects that are not there, of other volumes too,
-//! watches, and takes what it was not told, greets wrongly or not at all, and leaves recalls unanswered or answers them in vain. What it may
+//! watches, and takes what it was not told, greets wrongly or not at all, and leaves recalls
+//! unanswered or answers them in vain. What it may
 //! do as any client may, it does not: it changes nothing that is there, so that the judge needs no
 //! excuse for what the others see. A *greedy* one takes files for itself, and then says nothing of
 //! their attributes: who has a file to itself is believed what it says of it.
