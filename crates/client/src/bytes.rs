@@ -86,7 +86,7 @@ impl Bytes<'_> {
             // The common answer of a read that missed: moved, not copied.
             return std::mem::take(self.beside);
         }
-        let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| self.len(piece)).sum());
+        let mut bytes = net::spare::take(pieces.iter().map(|piece| self.len(piece)).sum());
         for piece in pieces {
             self.append(piece, &mut bytes);
         }

@@ -70,6 +70,13 @@ pub struct Completion {
     pub bytes: Vec<u8>,
 }
 
+impl Completion {
+    /// The bytes have been passed on: their memory is used again.
+    pub fn spent(self) {
+        net::spare::give(self.bytes);
+    }
+}
+
 /// Takes a call's answer; called once, without a lock held, in the order of the answers. It may
 /// make further calls.
 pub type OnDone = Box<dyn FnOnce(Completion) + Send>;

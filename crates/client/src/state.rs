@@ -91,7 +91,11 @@ impl State {
     pub(crate) fn handle_call(&mut self, (ticket, bytes): Given<'_>, input: Input) {
         self.step(input, (ticket, bytes), Vec::new());
         if !bytes.is_empty() && self.replies.contains_key(&ticket) {
-            let kept = || Data::Given(bytes.to_vec());
+            let kept = || {
+                let mut kept = net::spare::take(bytes.len());
+                kept.extend_from_slice(bytes);
+                Data::Given(kept)
+            };
             self.data.entry(ticket).or_insert_with(kept);
         }
     }
@@ -123,6 +127,7 @@ impl State {
             let last = last_beside.is_none_or(|last| last <= index);
             self.carry_out(output, now_ns, given, (&mut beside, last));
         }
+        net::spare::give(beside);
         self.outputs = outputs;
     }
 
@@ -157,7 +162,9 @@ impl State {
                     Done::Read { pieces } => bytes.gather(pieces, last),
                     _ => Vec::new(),
                 };
-                self.data.remove(&ticket);
+                if let Some(Data::Given(bytes)) = self.data.remove(&ticket) {
+                    net::spare::give(bytes);
+                }
                 if let Some(reply) = self.replies.remove(&ticket) {
                     self.effects
                         .push(Effect::Reply(reply, Completion { done, bytes }));

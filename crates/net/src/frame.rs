@@ -9,6 +9,7 @@
 //!  8  body length u32  12 bulk length u32        16 reserved u64, zero     all little endian
 //! ```
 
+use crate::spare;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
@@ -228,7 +229,8 @@ impl<R: Read> FrameReader<R> {
         }
         self.body.clear();
         read_announced(&mut self.stream, header.body_bytes(), &mut self.body)?;
-        let mut bulk = Vec::new();
+        // One that has been used costs nobody memory, whatever is announced.
+        let mut bulk = spare::used(header.bulk_bytes()).unwrap_or_default();
         read_announced(&mut self.stream, header.bulk_bytes(), &mut bulk)?;
         Ok(Some(Frame {
             kind: header.kind,
@@ -261,7 +263,8 @@ fn read_announced(
 ) -> Result<(), FrameError> {
     while into.len() < announced {
         // As much again as has come: an announcement alone costs FIRST_STEP_BYTES at most.
-        let step = (announced - into.len()).min(into.len().max(FIRST_STEP_BYTES));
+        let room = into.capacity() - into.len();
+        let step = (announced - into.len()).min(into.len().max(FIRST_STEP_BYTES).max(room));
         into.reserve_exact(step);
         // Reads into the spare capacity, which need not be zeroed first.
         if stream.by_ref().take(step as u64).read_to_end(into)? < step {

@@ -18,6 +18,7 @@ mod listen;
 mod meter;
 mod queue;
 mod receive;
+pub mod spare;
 mod timer;
 mod worker;
 

@@ -3,6 +3,7 @@
 //! Guarantees: bytes leave in the order queued; a bulk is never copied on its way to the socket.
 
 use crate::frame::{FrameError, HEADER_BYTES, Header, Kind};
+use crate::spare;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -69,6 +70,16 @@ impl Bulk {
             Part::Owned(bytes) => bytes.as_slice(),
             Part::Shared(bytes, range) => &bytes[range.clone()],
         })
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        for part in self.parts.drain(..) {
+            if let Part::Owned(bytes) = part {
+                spare::give(bytes);
+            }
+        }
     }
 }
 

@@ -27,17 +27,19 @@ impl Disk for StoreDisk<'_> {
     ) -> Outcome {
         let data = self.bulks.take(bulk);
         *self.logged |= op.changes();
-        self.store.apply(Apply {
+        let outcome = self.store.apply(Apply {
             op,
             caller,
             now,
             origin,
             data: &data,
-        })
+        });
+        net::spare::give(data);
+        outcome
     }
 
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk) {
-        let mut bytes = Vec::new();
+        let mut bytes = net::spare::take(len as usize);
         let outcome = self.store.read(fid, offset, len, &mut bytes);
         let bulk = match outcome {
             Outcome::Read { .. } => self.bulks.keep(bytes),

@@ -132,7 +132,7 @@ impl State {
                 self.profile.sent(now, to, &message, bytes);
             }
             Output::Sync { ticket } => self.sync(ticket),
-            Output::Discard { bulk } => drop(self.bulks.take(bulk)),
+            Output::Discard { bulk } => net::spare::give(self.bulks.take(bulk)),
             Output::Close { conn, violation } => self.close(conn, violation),
             Output::Event(event) => self.tell(event),
         }

@@ -107,6 +107,7 @@ impl Tree {
             move |completion| match completion.done {
                 Done::Read { .. } => {
                     reply.bytes(&completion.bytes);
+                    completion.spent();
                 }
                 other => refuse_done(reply, &other),
             },

@@ -1,0 +1,80 @@
+//! Large buffers that are used once more.
+//!
+//! File bytes travel in pieces of up to a mebibyte. Memory that is new to a process costs a page
+//! fault for each page when it is touched first, which is more than the copying of what goes into
+//! it. So whoever is done with a large buffer gives it back here, and whoever needs one asks here.
+//! Guarantees: at most [`KEPT`] buffers are kept, none of them larger than a frame's bulk; what was
+//! in them is gone.
+
+use crate::frame::BULK_BYTES_MAX;
+use parking_lot::Mutex;
+
+/// Buffers that wait for their next use.
+const KEPT: usize = 8;
+/// Smaller ones are the allocator's business, which has them at hand.
+const LEAST_BYTES: usize = 128 << 10;
+
+static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// An empty buffer with room for so many bytes.
+#[must_use]
+pub fn take(bytes: usize) -> Vec<u8> {
+    used(bytes).unwrap_or_else(|| Vec::with_capacity(bytes))
+}
+
+/// The same, if one is at hand.
+pub(crate) fn used(bytes: usize) -> Option<Vec<u8>> {
+    if bytes < LEAST_BYTES {
+        return None;
+    }
+    let mut spare = SPARE.lock();
+    // The one used last is in the processor's cache.
+    let at = spare.iter().rposition(|kept| kept.capacity() >= bytes)?;
+    Some(spare.remove(at))
+}
+
+/// Gives a buffer back.
+pub fn give(mut buffer: Vec<u8>) {
+    if !(LEAST_BYTES..=2 * BULK_BYTES_MAX).contains(&buffer.capacity()) {
+        return;
+    }
+    buffer.clear();
+    let mut spare = SPARE.lock();
+    if spare.len() < KEPT {
+        return spare.push(buffer);
+    }
+    // The smallest one makes room for a larger one.
+    let smallest = spare.iter_mut().min_by_key(|kept| kept.capacity());
+    if let Some(kept) = smallest.filter(|kept| kept.capacity() < buffer.capacity()) {
+        *kept = buffer;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_given_is_taken_once_and_empty() {
+        // A size that nobody else of this process uses.
+        let bytes = BULK_BYTES_MAX + 4097;
+        let mut buffer = take(bytes);
+        assert!(buffer.is_empty() && buffer.capacity() >= bytes);
+        buffer.resize(bytes, 7);
+        let place = buffer.as_ptr();
+        give(buffer);
+        let again = take(bytes);
+        assert!(again.is_empty() && again.as_ptr() == place);
+        let other = take(bytes);
+        assert_ne!(other.as_ptr(), place);
+    }
+
+    #[test]
+    fn small_buffers_and_too_many_are_not_kept() {
+        give(Vec::with_capacity(100));
+        (0..2 * KEPT).for_each(|_| give(Vec::with_capacity(LEAST_BYTES)));
+        let spare = SPARE.lock();
+        assert!(spare.len() <= KEPT);
+        assert!(spare.iter().all(|kept| kept.capacity() >= LEAST_BYTES));
+    }
+}
