@@ -8,9 +8,10 @@
 
 use crate::error::StoreError;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::io::pwritev;
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub(crate) trait Disk: Debug + Send + Sync {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes`, or fails and may have written some of them.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// The same of parts, one behind the other.
+    fn write_parts_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        self.write_at(offset, &parts.concat())
+    }
     /// Cuts off or adds zeros, and gives back what was reserved beyond.
     fn resize(&self, len: u64) -> io::Result<()>;
     /// Reserves room: a later write within it does not fail for lack of space.
@@ -162,6 +167,24 @@ impl Disk for OsFile {
         self.0.write_all_at(bytes, offset)
     }
 
+    fn write_parts_at(&self, mut offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut left = slices.as_mut_slice();
+        IoSlice::advance_slices(&mut left, 0); // those without bytes
+        while !left.is_empty() {
+            match pwritev(&self.0, left, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut left, written);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     fn resize(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }
@@ -176,5 +199,24 @@ impl Disk for OsFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_written_one_behind_the_other() {
+        let path = tempfile::tempdir().expect("a directory");
+        let directory = Directory::create(path.path()).expect("a partition");
+        let disk = directory.open("log", true).expect("a file");
+        disk.write_at(0, &[9; 12]).expect("written");
+        let large = vec![7; 1 << 20];
+        let parts: [&[u8]; 4] = [&[1, 2], &[], &large, &[3]];
+        disk.write_parts_at(4, &parts).expect("written");
+        let mut found = vec![0; 4 + large.len() + 3];
+        disk.read_at(0, &mut found).expect("read");
+        assert_eq!(found, [&[9; 4][..], &[1, 2], &large, &[3]].concat());
     }
 }

@@ -1,4 +1,5 @@
-//! The log: segments that are only appended to, written from one buffer, read at any place.
+//! The log: segments that are only appended to, written from one buffer, read at any place. A record
+//! with many file bytes is written past the buffer if that is empty.
 //!
 //! The buffer always belongs to the last segment and begins where that segment's file ends, so a
 //! write that failed is simply repeated at the same place. Room is reserved before a record is
@@ -18,6 +19,8 @@ use std::sync::Arc;
 
 /// The buffer is written out at this size, whoever waits for it or not.
 const BUFFER_BYTES: usize = 4 << 20;
+/// File bytes that are at least so many are not copied into the buffer.
+const PAST_BUFFER_BYTES: usize = 64 << 10;
 /// Room is reserved in steps of this.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// So much room stays reserved behind the end of the log for what must work on a full disk too.
@@ -364,10 +367,28 @@ impl Log {
             stable: self.syncer.stable(),
             segment: self.id,
         };
-        let before = self.buffer.len();
-        record::append(&mut self.buffer, stamp, data, meta);
-        self.appended += (self.buffer.len() - before) as u64;
+        if !self.write_past_buffer(stamp, data, meta) {
+            record::append(&mut self.buffer, stamp, data, meta);
+        }
+        self.appended += record::record_bytes(data.len(), meta.len()) as u64;
         self.sequence += 1;
+    }
+
+    /// Many bytes go to the operating system from where they are, if nothing has to go before them.
+    /// If that fails they go into the buffer, and are written with it.
+    fn write_past_buffer(&mut self, stamp: Stamp, data: &[u8], meta: &[u8]) -> bool {
+        if data.len() < PAST_BUFFER_BYTES || !self.buffer.is_empty() || self.syncer.failed() {
+            return false;
+        }
+        let (header, end) = record::around(stamp, data.len(), meta);
+        let parts = [&header[..], data, &end];
+        let written = self.disk.write_parts_at(self.written, &parts).is_ok();
+        if written {
+            self.written += record::record_bytes(data.len(), meta.len()) as u64;
+            self.syncer
+                .wrote(self.id.number, &self.disk, stamp.sequence);
+        }
+        written
     }
 
     /// Hands the buffer to the operating system; never after a sync that failed, whoever made it.

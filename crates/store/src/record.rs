@@ -132,6 +132,15 @@ fn header(stamp: Stamp, data: usize, meta: &[u8]) -> [u8; HEADER_BYTES] {
     header
 }
 
+/// What stands before the file bytes of a record, and what stands behind them.
+pub(crate) fn around(stamp: Stamp, data: usize, meta: &[u8]) -> ([u8; HEADER_BYTES], Vec<u8>) {
+    let behind = record_bytes(data, meta.len()) - HEADER_BYTES - data;
+    let mut end = Vec::with_capacity(behind);
+    end.extend_from_slice(meta);
+    end.resize(behind, 0);
+    (header(stamp, data, meta), end)
+}
+
 /// Appends a record to a buffer.
 pub(crate) fn append(buffer: &mut Vec<u8>, stamp: Stamp, data: &[u8], meta: &[u8]) {
     let end = buffer.len() + record_bytes(data.len(), meta.len());
