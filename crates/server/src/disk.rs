@@ -74,6 +74,10 @@ impl Disk for StoreDisk<'_> {
         self.store.attr(fid)
     }
 
+    fn bare(&self, fid: Fid) -> bool {
+        self.store.is_bare(fid)
+    }
+
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
         self.store.place(fid)
     }

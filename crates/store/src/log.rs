@@ -1,5 +1,5 @@
-//! The log: segments that are only appended to, written from one buffer, read at any place. A record
-//! with many file bytes is written past the buffer if that is empty.
+//! The log: segments that are only appended to, written from one buffer, read at any place. A
+//! record with many file bytes is written past the buffer if that is empty.
 //!
 //! The buffer always belongs to the last segment and begins where that segment's file ends, so a
 //! write that failed is simply repeated at the same place. Room is reserved before a record is

@@ -353,6 +353,11 @@ impl Store {
         }
     }
 
+    /// Is it known that the object has no extended attributes?
+    pub fn is_bare(&self, fid: Fid) -> bool {
+        self.core.object(fid).is_ok_and(|object| object.xattrs == 0)
+    }
+
     /// What a name in a directory names; refused if the disk cannot say.
     pub fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal> {
         if self.attr(dir)?.is_none() {

@@ -37,6 +37,8 @@ pub struct DirEntry {
     /// So many bytes of it, which are all that it has, travel beside the answer, behind those of
     /// the entries before it; 0: none.
     pub ahead: u32,
+    /// It has no extended attributes at all.
+    pub bare: bool,
 }
 
 /// Numbers of a whole file system.
@@ -128,6 +130,8 @@ pub struct Grant {
     pub right: Right,
     /// Its place in the order of grants and recalls: void for who has seen a later recall.
     pub epoch: Epoch,
+    /// It has no extended attributes at all; `false`: not known.
+    pub bare: bool,
 }
 
 /// The server's answer to a request.

@@ -156,10 +156,13 @@ proptest! {
     fn generated_replies_come_back(
         id in any::<u64>(),
         (fid, attr, dir) in (any_fid(), any_attr(), any_attr()),
-        grants in proptest::collection::vec((any_fid(), any_right(), any::<u64>()), 0..5),
+        grants in proptest::collection::vec(
+            (any_fid(), any_right(), any::<u64>(), any::<bool>()),
+            0..5,
+        ),
         clock in any::<u64>(),
     ) {
-        let one = |(fid, right, epoch)| Grant { fid, right, epoch };
+        let one = |(fid, right, epoch, bare)| Grant { fid, right, epoch, bare };
         let grants = grants.into_iter().map(one).collect();
         let outcome = Outcome::Entry(Entry { fid, attr, dir });
         let message = ToClient::Reply { id, reply: Reply { outcome, grants }, clock };

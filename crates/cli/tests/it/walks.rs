@@ -1,5 +1,6 @@
 //! A first walk through a tree asks the server for many objects at a time; looks here and there ask
-//! it for no more than they need. Messages are counted at the server's door.
+//! it for no more than they need, and what kernels ask for again and again is known here. Messages
+//! are counted at the server's door.
 
 use crate::harness::status::{Counts, cost_of};
 use crate::harness::{Cell, Mount, process::shell_ok};
@@ -97,4 +98,17 @@ fn looks_here_and_there_ask_for_nothing_more() {
     });
     // Of the root, through whose directories the paths lead one after the other.
     assert_eq!(counts.get("Prefetch"), Some(&1), "{counts:?}");
+}
+
+#[test]
+fn truncating_asks_for_no_extended_attributes_where_there_are_none() {
+    let Some(cell) = cell("walk-bare") else {
+        return;
+    };
+    let mount = cell.mount();
+    let (_, counts) = server_cost(&cell, &mount, || {
+        (0..FILES).for_each(|f| fs::write(file(mount.path(), 0, f), "shorter").unwrap());
+    });
+    assert_eq!(counts.get("SetAttr"), Some(&(FILES as u64)), "{counts:?}");
+    assert_eq!(counts.get("GetXattr"), None, "{counts:?}");
 }

@@ -182,6 +182,7 @@ mod tests {
             position: vnode,
             attr: None,
             ahead,
+            bare: false,
         };
         let entries = [entry(2, 10), entry(3, 0), entry(4, 5), entry(5, 7)];
         let places: Vec<_> = listed(&entries, 16)

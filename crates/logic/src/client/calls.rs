@@ -75,6 +75,11 @@ impl Client {
                     return self.finish(step, ticket, done);
                 }
             }
+            Op::GetXattr { .. } | Op::ListXattr { .. } => {
+                if let Some(done) = self.known_xattr(&op) {
+                    return self.finish(step, ticket, done);
+                }
+            }
             Op::SetAttr { fid, set } => {
                 let fid = *fid;
                 if self.must_wait_to_set(fid, set) {
@@ -147,6 +152,7 @@ impl Client {
                 }
             }
             Op::Open { fid, access } => self.node(*fid).opening.push(*access),
+            Op::SetXattr { fid, .. } => self.node(*fid).bare = false,
             Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => self.note_edit(*fid),
             Op::Write { fid, .. } => {
                 let node = self.node(*fid);
@@ -218,6 +224,26 @@ impl Client {
                     cached: false,
                 })
             }
+        }
+    }
+
+    /// What is known of the extended attributes of an object that has none. Whether somebody may
+    /// ask for an attribute of a user is for the server to say.
+    fn known_xattr(&self, op: &Op) -> Option<Done> {
+        let bare = |fid| {
+            let node = self.nodes.get(fid);
+            node.is_some_and(|node| node.bare && node.lasting())
+        };
+        let kernels = |name: &[u8]| {
+            let spaces: [&[u8]; 2] = [b"security.", b"system.posix_acl_"];
+            spaces.iter().any(|space| name.starts_with(space))
+        };
+        match op {
+            Op::GetXattr { fid, name } if kernels(name) && bare(fid) => {
+                Some(Done::Refused(Refusal::NoAttribute))
+            }
+            Op::ListXattr { fid } if bare(fid) => Some(Done::Bytes(alloc::vec::Vec::new())),
+            _ => None,
         }
     }
 

@@ -150,6 +150,7 @@ impl Client {
         node.lookups += 1;
         node.directory |= entry.kind == wire::Kind::Directory;
         node.told = step.now;
+        node.bare |= entry.bare;
         node.parent = Some(dir);
         self.node(dir).names.insert(entry.name.clone(), Some(fid));
         self.count_name();

@@ -74,6 +74,8 @@ pub(super) struct Node {
     /// The last request sent before a recall of it was answered that left nothing.
     pub(super) recalled: RequestId,
     pub(super) attr: Option<Attr>,
+    /// It has no extended attributes at all, as long as `right` is Shared or more.
+    pub(super) bare: bool,
     /// Version of the content that the cached blocks are of.
     pub(super) version: u64,
     /// Open for reading only; open for writing too.
@@ -152,6 +154,7 @@ impl Node {
             resized: 0,
             recalled,
             attr: None,
+            bare: false,
             version: 0,
             reads: 0,
             writes: 0,

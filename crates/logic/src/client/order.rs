@@ -9,7 +9,7 @@
 use super::Client;
 use super::node::Node;
 use alloc::vec::Vec;
-use wire::{Fid, Grant, Op, Outcome, Reply, RequestId};
+use wire::{Fid, Grant, Op, Outcome, Reply, RequestId, Right};
 
 impl Client {
     /// The objects that the answer to an own change is about, unless a grant tells its place.
@@ -54,7 +54,11 @@ impl Client {
     /// Takes over a grant that came with the answer to this request, if it counts; does it vouch
     /// for what the answer says?
     pub(super) fn vouches(&mut self, grant: Grant, id: RequestId) -> bool {
-        self.accept(grant) && id > self.node(grant.fid).changed
+        let accepted = self.accept(grant);
+        let node = self.node(grant.fid);
+        let vouches = accepted && id > node.changed;
+        node.bare |= vouches && grant.bare && node.right >= Right::Shared;
+        vouches
     }
 }
 

@@ -278,6 +278,7 @@ impl Client {
             return false;
         }
         let unknown = node.lookups == 0 && !node.foreseen;
+        node.bare |= entry.bare;
         node.parent = Some(dir);
         node.directory |= entry.kind == wire::Kind::Directory;
         self.node(dir).names.insert(entry.name, Some(fid));

@@ -104,6 +104,8 @@ pub trait Disk {
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
     /// The attributes of an object; refused if the disk cannot say.
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
+    /// Is it known that the object has no extended attributes at all?
+    fn bare(&self, fid: Fid) -> bool;
     /// A name of an object: its directory, and how it is called there. Of an object with several
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.

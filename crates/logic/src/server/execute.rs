@@ -87,6 +87,7 @@ impl Server {
             self.take_from_others(step, session, *fid);
             self.grant_pages(session, *fid, &mut grants);
         }
+        note_bare(&*step.disk, op, &mut grants);
         let bulk = bytes_ahead(step, &waiting.request, (&mut outcome, &grants));
         let reply = Reply { outcome, grants };
         self.answer(step, (session, &waiting.request), reply, bulk);
@@ -413,6 +414,22 @@ impl Server {
         // and who was asked before is not asked again.
         self.plan(disk, waiting)
             .map_or(true, |plan| plan.disturbs(fid))
+    }
+}
+
+/// Says of the objects that a request is about whether they have extended attributes: kernels ask
+/// for that again and again. Entries of a listing say it themselves, and directories are not asked.
+fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
+    let dirs = match op {
+        Op::ReadDir { .. } | Op::Prefetch { .. } => return,
+        Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. } => [Some(*dir), None],
+        Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } => [Some(*dir), None],
+        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        _ => [None, None],
+    };
+    for grant in grants {
+        let asked = grant.right >= Right::Shared && !dirs.contains(&Some(grant.fid));
+        grant.bare = asked && disk.bare(grant.fid);
     }
 }
 

@@ -55,7 +55,13 @@ impl Server {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.fids.insert(fid);
         }
-        grants.push(Grant { fid, right, epoch });
+        let bare = false;
+        grants.push(Grant {
+            fid,
+            right,
+            epoch,
+            bare,
+        });
     }
 
     pub(super) fn holder(&self, session: SessionId, fid: Fid) -> Option<&Holder> {

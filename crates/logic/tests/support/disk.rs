@@ -29,6 +29,8 @@ struct Object {
 /// The store.
 pub struct MemoryDisk {
     objects: BTreeMap<Fid, Object>,
+    /// Extended attributes, of those that have any.
+    xattrs: BTreeMap<Fid, BTreeMap<Vec<u8>, Vec<u8>>>,
     answers: BTreeMap<Origin, Outcome>,
     /// Sessions that were not closed.
     pub sessions: BTreeSet<SessionId>,
@@ -64,6 +66,7 @@ impl MemoryDisk {
     pub fn new() -> Self {
         let mut disk = Self {
             objects: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
             bulks: BTreeMap::new(),
@@ -384,6 +387,7 @@ impl MemoryDisk {
                     position,
                     attr,
                     ahead: 0,
+                    bare: !self.xattrs.contains_key(&fid),
                 }
             })
             .collect();
@@ -423,8 +427,48 @@ impl MemoryDisk {
                 len,
             } => self.copy(now, (*from, *at), (*to, *offset), *len),
             Op::Find { fid, offset, hole } => self.find(*fid, *offset, *hole),
+            Op::GetXattr { .. }
+            | Op::ListXattr { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. } => self.xattr(now, op),
             _ => Err(Refusal::NotSupported),
         }
+    }
+
+    fn xattr(&mut self, now: Time, op: &Op) -> Result<Outcome> {
+        let of = |fid: &Fid| self.xattrs.get(fid).cloned().unwrap_or_default();
+        match op {
+            Op::GetXattr { fid, name } => {
+                let value = of(fid).remove(name);
+                return value.map(Outcome::Value).ok_or(Refusal::NoAttribute);
+            }
+            Op::ListXattr { fid } => {
+                let names = of(fid).into_keys();
+                let ended = names.flat_map(|name| [name, vec![0]].concat());
+                return Ok(Outcome::Value(ended.collect()));
+            }
+            _ => {}
+        }
+        let fid = match op {
+            Op::SetXattr {
+                fid, name, value, ..
+            } => {
+                let all = self.xattrs.entry(*fid).or_default();
+                all.insert(name.clone(), value.clone());
+                *fid
+            }
+            Op::RemoveXattr { fid, name } => {
+                let mut all = of(fid);
+                all.remove(name).ok_or(Refusal::NoAttribute)?;
+                self.xattrs.insert(*fid, all);
+                self.xattrs.retain(|_, all| !all.is_empty());
+                *fid
+            }
+            _ => return Err(Refusal::NotSupported),
+        };
+        let object = self.change(fid)?;
+        object.attr.ctime = now;
+        Ok(Outcome::Attr(object.attr.clone()))
     }
 
     fn run(&mut self, now: Time, op: &Op, bulk: Bulk) -> Result<Outcome> {
@@ -554,6 +598,10 @@ impl Disk for MemoryDisk {
 
     fn attr(&self, fid: Fid) -> Result<Option<Attr>> {
         Ok(self.get(fid).ok().map(|object| object.attr.clone()))
+    }
+
+    fn bare(&self, fid: Fid) -> bool {
+        !self.xattrs.contains_key(&fid)
     }
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>> {

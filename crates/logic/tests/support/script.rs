@@ -369,6 +369,23 @@ fn op(world: &World, words: &[&str]) -> Op {
         ["stat", file] => Op::GetAttr {
             fid: fid(world, file),
         },
+        ["getxattr", file, name] => Op::GetXattr {
+            fid: fid(world, file),
+            name: bytes(name),
+        },
+        ["listxattr", file] => Op::ListXattr {
+            fid: fid(world, file),
+        },
+        ["removexattr", file, name] => Op::RemoveXattr {
+            fid: fid(world, file),
+            name: bytes(name),
+        },
+        ["setxattr", file, name, value] => Op::SetXattr {
+            fid: fid(world, file),
+            name: bytes(name),
+            value: bytes(value),
+            mode: wire::XattrMode::Any,
+        },
         ["truncate" | "chmod" | "utime", file, value] => Op::SetAttr {
             fid: fid(world, file),
             set: set(words[0], value),

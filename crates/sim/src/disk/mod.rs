@@ -427,6 +427,11 @@ impl Disk for DiskRoom {
         self.volume.attr(fid)
     }
 
+    fn bare(&self, fid: Fid) -> bool {
+        // No program of a world sets one.
+        matches!(self.volume.attr(fid), Ok(Some(_)))
+    }
+
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
         self.volume.place(fid)
     }

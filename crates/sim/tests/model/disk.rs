@@ -223,6 +223,10 @@ impl Disk for TinyDisk {
         Ok(self.get(fid).ok().map(|object| object.attr.clone()))
     }
 
+    fn bare(&self, _fid: Fid) -> bool {
+        true
+    }
+
     fn place(&self, _fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
         Ok(None)
     }

@@ -45,9 +45,11 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
             if entries.len() == max || bytes > REPLY_BYTES {
                 break 'parts;
             }
+            let named = txn.object(placed.fid)?;
             entries.push(DirEntry {
+                bare: named.xattrs == 0,
+                attr: Some(named.attr),
                 ahead: 0,
-                attr: Some(txn.object(placed.fid)?.attr),
                 name: placed.name,
                 fid: placed.fid,
                 kind: placed.kind,

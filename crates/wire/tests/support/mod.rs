@@ -312,6 +312,7 @@ pub fn outcomes() -> Vec<Outcome> {
         position: 1 << 39,
         attr: Some(attr()),
         ahead: 4101,
+        bare: true,
     };
     vec![
         Outcome::Refused(Refusal::Interrupted),
@@ -457,6 +458,7 @@ pub fn to_client() -> Vec<ToClient> {
         fid,
         right: Right::Shared,
         epoch: 1 << 40,
+        bare: true,
     }];
     let reply = |(at, outcome): (usize, Outcome)| {
         let reply = Reply {

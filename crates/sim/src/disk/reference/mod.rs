@@ -287,6 +287,7 @@ impl Reference {
             let attr = self.get(fid)?.attr.clone();
             entries.push(DirEntry {
                 ahead: 0,
+                bare: true,
                 name,
                 fid,
                 kind: attr.kind,
