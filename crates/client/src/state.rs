@@ -206,6 +206,12 @@ impl State {
                 self.asked.clear();
                 tracing::warn!("the session was lost: the server did not hear from this client");
             }
+            Event::ChangesLost { count } => {
+                tracing::error!(
+                    count,
+                    "changes of names and attributes that the server had not been told of are lost"
+                );
+            }
             Event::DataLost { fid, bytes } => {
                 self.counters.lost_bytes += bytes;
                 self.counters.last_lost = Some(fid);

@@ -71,6 +71,8 @@ impl Cell {
             keeps: false,
             ahead: 0,
             clock: 0,
+            delegated: None,
+            after: 0,
         };
         self.says(now, session, ToServer::Request(request))
     }
@@ -410,6 +412,8 @@ fn bytes_beside_what_has_no_use_for_them_are_let_go() {
         keeps: false,
         ahead: 0,
         clock: 0,
+        delegated: None,
+        after: 0,
     });
     let hold = Hold::default();
     let (greeted, stranger) = (FIRST, 99);

@@ -7,7 +7,8 @@
 //! are compared after every step.
 //!
 //!     cell A B                    a server and connected clients (`in parts of 1`: a restarted
-//!                                 server is told one thing a message)
+//!                                 server is told one thing a message; `with bytes ahead`;
+//!                                 `with delegation`)
 //!     disk f "ab"                 a file that nobody has asked for yet (`"a*9"`: nine times a)
 //!     quiet / trace               what follows is not traced / is traced
 //!     A open f r|w|rw|a           `a`: for appending; `A close f r` as it was opened

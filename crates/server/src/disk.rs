@@ -1,9 +1,9 @@
 //! The store as the machine sees it: fids and numbers of bulks in, outcomes out.
 
 use crate::bulks::Bulks;
-use logic::server::{Bulk, Disk};
+use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
-use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
+use wire::{Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
 
 /// The store, the bytes beside messages, and whether something was applied.
 pub(crate) struct StoreDisk<'a> {
@@ -22,7 +22,11 @@ impl Disk for StoreDisk<'_> {
         &mut self,
         now: Time,
         op: &Op,
-        (caller, origin): (&Caller, Option<Origin>),
+        By {
+            caller,
+            origin,
+            delegated,
+        }: By<'_>,
         bulk: Bulk,
     ) -> Outcome {
         let data = self.bulks.take(bulk);
@@ -33,6 +37,7 @@ impl Disk for StoreDisk<'_> {
             now,
             origin,
             data: &data,
+            vnode: delegated.unwrap_or(0),
         });
         net::spare::give(data);
         outcome
@@ -80,6 +85,10 @@ impl Disk for StoreDisk<'_> {
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
         self.store.place(fid)
+    }
+
+    fn plain(&self, dir: Fid) -> bool {
+        self.store.plain(dir)
     }
 
     fn orphans(&self) -> Vec<Fid> {

@@ -133,6 +133,8 @@ impl Peer {
             keeps: false,
             ahead: 0,
             clock: 0,
+            delegated: None,
+            after: 0,
         };
         self.say(&ToServer::Request(request), bulk);
         loop {

@@ -41,6 +41,7 @@ pub(crate) enum Effect {
     Make {
         dir: Fid,
         name: Name,
+        mode: u16,
         fid: Option<Fid>,
     },
     Link {
@@ -48,13 +49,16 @@ pub(crate) enum Effect {
         name: Name,
         fid: Fid,
     },
+    /// What the kernel had looked up is known when the call has returned.
     Remove {
         dir: Fid,
         name: Name,
+        fid: Option<Fid>,
     },
     Rename {
         from: (Fid, Name),
         to: (Fid, Name),
+        fid: Option<Fid>,
     },
 }
 
@@ -164,9 +168,12 @@ impl History {
         }
     }
 
-    pub(crate) fn made(&self, change: usize, made: Fid) {
-        if let Effect::Make { fid, .. } = &mut self.changes.borrow_mut()[change].effect {
-            *fid = Some(made);
+    /// The object that was made, moved or removed, as far as the kernel knows.
+    pub(crate) fn about(&self, change: usize, object: Fid) {
+        if let Effect::Make { fid, .. } | Effect::Remove { fid, .. } | Effect::Rename { fid, .. } =
+            &mut self.changes.borrow_mut()[change].effect
+        {
+            *fid = Some(object);
         }
     }
 

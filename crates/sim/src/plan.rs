@@ -180,6 +180,8 @@ impl Plan {
             walk_misses: 1,
             walk_pause_ns: MS,
             passing_bytes: *rng.pick(&[1024, 8192, u32::MAX]),
+            keep_ns: [None, Some(0), Some(5 * MS), Some(300 * MS)]
+                [(lease_ns / MS / 4 % 4) as usize],
             part: 1000,
             mutant: None,
         };

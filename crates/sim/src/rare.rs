@@ -191,7 +191,9 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
         client::Output::Hangup => Rare::Hangup.bit(),
         client::Output::Event(event) => match event {
             client::Event::SessionLost => Rare::SessionLost.bit(),
-            client::Event::DataLost { .. } => Rare::DataLost.bit(),
+            client::Event::DataLost { .. } | client::Event::ChangesLost { .. } => {
+                Rare::DataLost.bit()
+            }
             client::Event::WriteBackRefused { .. } => Rare::BackRefused.bit(),
         },
         client::Output::Invalidate { what, .. } => match what {

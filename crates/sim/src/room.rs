@@ -229,7 +229,10 @@ impl Room {
             }
             Output::Hangup => world.net.hangup(world, self.host),
             Output::Event(event) => {
-                if matches!(event, Event::SessionLost | Event::DataLost { .. }) {
+                if matches!(
+                    event,
+                    Event::SessionLost | Event::DataLost { .. } | Event::ChangesLost { .. }
+                ) {
                     world.history.lost(self.host, world.sched.moment());
                 }
             }

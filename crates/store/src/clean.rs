@@ -398,6 +398,7 @@ impl Store {
                 ..end
             },
             inline_bytes: 0,
+            vnode: 0,
         };
         let planned = self.core.plan_move(context, fid, begin);
         let changes = planned.map_err(|refusal| self.uncleaned(fid, refusal))?;

@@ -39,6 +39,9 @@ pub(crate) struct Room {
     retry_at: u64,
 }
 
+/// Room that there must be for each number that is reserved.
+const RESERVED_BYTES: u64 = 1024;
+
 impl Store {
     /// Makes sure that a record can be appended. On a full disk room is made first.
     pub(crate) fn room_for(&mut self, bytes: u64, purpose: Use) -> Result<(), StoreError> {
@@ -114,6 +117,13 @@ impl Store {
             Op::Allocate {
                 len, zero: false, ..
             } if self.available().map_err(crate::txn::trouble)? < *len => Err(Refusal::NoSpace),
+            // What is made with them is told of when its maker has been answered.
+            Op::Reserve { count }
+                if self.available().map_err(crate::txn::trouble)?
+                    < u64::from(*count) * RESERVED_BYTES =>
+            {
+                Err(Refusal::NoSpace)
+            }
             _ => Ok(()),
         }
     }

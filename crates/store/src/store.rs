@@ -38,6 +38,8 @@ pub struct Apply<'a> {
     pub origin: Option<Origin>,
     /// The bytes of a write; empty for anything else.
     pub data: &'a [u8],
+    /// The number of what is made, of those that were reserved; 0: the next one.
+    pub vnode: u64,
 }
 
 /// Numbers for people.
@@ -130,6 +132,7 @@ impl Store {
                 ..end
             },
             inline_bytes: self.core.inline_bytes,
+            vnode: apply.vnode,
         }
     }
 
@@ -192,7 +195,10 @@ impl Store {
             caller: apply.caller,
             now: apply.now,
             origin: apply.origin,
-            vnode: self.core.index.counters.next_vnode,
+            vnode: match apply.vnode {
+                0 => self.core.index.counters.next_vnode,
+                reserved => reserved,
+            },
             checks: &checks,
         });
         let bytes = record::record_bytes(apply.data.len(), meta.len());
@@ -366,6 +372,12 @@ impl Store {
         let key = key::name(dir, name.as_bytes());
         let entry = self.core.index.get_as::<value::Named>(&key);
         Ok(entry.map_err(trouble)?.map(|entry| entry.fid))
+    }
+
+    /// Is it a directory without anything that is inherited by what is made there?
+    pub fn plain(&self, dir: Fid) -> bool {
+        let object = self.core.object(dir);
+        object.is_ok_and(|object| object.attr.kind == Kind::Directory && object.xattrs == 0)
     }
 
     /// A directory that has a name of an object, and the name: of several names one of them; `None`

@@ -27,6 +27,8 @@ pub(crate) struct Context<'a> {
     pub(crate) place: Place,
     /// Files up to this size lie in the index.
     pub(crate) inline_bytes: u32,
+    /// The number of what is made; 0: the next one.
+    pub(crate) vnode: u64,
 }
 
 /// An operation being applied.
@@ -58,6 +60,26 @@ impl<'a> Txn<'a> {
 
     pub(crate) fn now(&self) -> Time {
         self.context.now
+    }
+
+    /// The number of a new object.
+    pub(crate) fn number(&mut self) -> Result<u64, Refusal> {
+        let (next, reserved) = (self.index.counters.next_vnode, self.context.vnode);
+        if reserved == 0 {
+            self.changes.made += 1;
+            return Ok(next);
+        }
+        let fid = Fid {
+            vnode: reserved,
+            ..Fid::root(self.index.counters.volume)
+        };
+        let taken = reserved >= next || self.index.object(fid).map_err(trouble)?.is_some();
+        // Whoever reserved it has given it away already, or it never was reserved.
+        if taken {
+            Err(Refusal::Invalid)
+        } else {
+            Ok(reserved)
+        }
     }
 
     /// An object as it is for this operation.

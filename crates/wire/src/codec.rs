@@ -3,7 +3,7 @@
 
 use crate::limits;
 use crate::lock::{Lock, LockOwner};
-use crate::message::{ToClient, ToServer};
+use crate::message::{Delegated, Request, ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
 use crate::watch::{Change, Deed};
@@ -100,9 +100,17 @@ impl Bounded for Op {
             Self::Unlock {
                 owner, first, last, ..
             } => bytes(*owner, *first, *last),
+            Self::Reserve { count } => (1..=limits::NUMBERS).contains(count),
             _ => true,
         }
     }
+}
+
+/// Is this said of an operation of which it may be said?
+fn delegated(request: &Request) -> bool {
+    let makes = matches!(request.op, Op::Make { .. });
+    let fits = |of: Delegated| request.op.may_be_delegated() && (of.vnode != 0) == makes;
+    request.delegated.is_none_or(fits)
 }
 
 /// Locks of whole files have one range only.
@@ -126,7 +134,10 @@ impl Bounded for ToServer {
             }
             Self::Request(request) => {
                 let groups = request.caller.groups.as_ref().map_or(0, Vec::len);
-                request.id != 0 && groups <= limits::GROUPS && request.op.within_bounds()
+                request.id > request.after
+                    && groups <= limits::GROUPS
+                    && request.op.within_bounds()
+                    && delegated(request)
             }
             Self::Reassert { part, locks, .. } => {
                 part.0 < part.1 && locks.iter().all(|held| held.lock.within_bounds())

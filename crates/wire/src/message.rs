@@ -71,6 +71,19 @@ pub struct Origin {
     pub request: RequestId,
 }
 
+/// What makes a request one for a delegated change: the client has answered its caller already,
+/// under the Exclusive tokens of the directories and objects that it is about. It waits for nobody
+/// but the delegated change before it; without the tokens it is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegated {
+    /// When, by the volume's clock.
+    pub at: Time,
+    /// The number of what is made, of those that the client was given; 0: nothing is.
+    pub vnode: u64,
+    /// The client's machine may still show how things were before.
+    pub unseen: bool,
+}
+
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -84,13 +97,18 @@ pub struct Request {
     pub caller: Caller,
     /// What the client has open of the file that the operation names, this open included.
     pub hold: Hold,
-    /// The bytes of a read may stay in the kernel's page cache, outside the client's sight.
+    /// The bytes of a read may stay in the kernel's page cache, outside the client's sight; or a
+    /// directory that is made may be delegated to the client.
     pub keeps: bool,
     /// A look-up, or a listing with attributes, may bring the bytes of files that are no longer
     /// than this.
     pub ahead: u32,
     /// The latest time of the volume's clock that the client has stamped anything with; 0: none.
     pub clock: Time,
+    /// It was answered to its caller before it was sent.
+    pub delegated: Option<Delegated>,
+    /// The last delegated change before it: it is done when that has been applied; 0: none.
+    pub after: RequestId,
 }
 
 /// What the server asks back or asks for.

@@ -62,6 +62,11 @@ impl Name {
         Ok(Self(Bytes::Short(bytes.len() as u8, short)))
     }
 
+    /// What it adds to the size of its directory, bytes.
+    pub fn entry_bytes(&self) -> u64 {
+        self.as_bytes().len() as u64 + 24
+    }
+
     /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {

@@ -202,6 +202,9 @@ pub enum Op {
     /// a directory that somebody walks through. It waits for nobody. Outcome: `Dir`; `Done` if it
     /// would have had to wait, since others change the directory.
     Prefetch { dir: Fid, after: u64, max: u32 },
+    /// Gives the client numbers for what it makes in directories that are delegated to it: nobody
+    /// else gets these. Outcome: `Numbers`.
+    Reserve { count: u32 },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -240,6 +243,7 @@ impl Op {
             Self::Find { .. } => "Find",
             Self::MakeNameless { .. } => "MakeNameless",
             Self::Prefetch { .. } => "Prefetch",
+            Self::Reserve { .. } => "Reserve",
         }
     }
 
@@ -260,7 +264,18 @@ impl Op {
                 | Self::Allocate { .. }
                 | Self::Copy { .. }
                 | Self::MakeNameless { .. }
+                | Self::Reserve { .. }
         )
+    }
+
+    /// May its caller be answered before the server has heard of it?
+    pub fn may_be_delegated(&self) -> bool {
+        match self {
+            Self::SetAttr { set, .. } => set.size.is_none(),
+            Self::Rename { exchange, .. } => !exchange,
+            Self::Make { .. } | Self::Unlink { .. } | Self::Rmdir { .. } => true,
+            _ => false,
+        }
     }
 
     /// Is it about locks? These are the server's alone: the store never sees them.

@@ -119,6 +119,8 @@ pub enum Outcome {
     Copied { len: u32, attr: Attr },
     /// A place in a file.
     Position(u64),
+    /// Numbers of objects, from this one on.
+    Numbers { first: u64, count: u32 },
 }
 
 /// A right that comes with a reply.

@@ -222,6 +222,8 @@ fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
         keeps: false,
         ahead: 0,
         clock: 0,
+        delegated: None,
+        after: 0,
     })
 }
 

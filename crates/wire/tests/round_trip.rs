@@ -133,9 +133,16 @@ proptest! {
         groups in proptest::option::of(proptest::collection::vec(any::<u32>(), 0..40)),
         hold in any_hold(),
         (keeps, ahead, clock) in any::<(bool, u32, u64)>(),
+        (at, vnode, unseen) in any::<(u64, u64, bool)>(),
+        before in 0..u64::MAX,
     ) {
         let caller = Caller { uid: 1, gid: 2, groups };
-        let request = Request { id, acked, op, caller, hold, keeps, ahead, clock };
+        let after = before.min(id - 1);
+        let vnode = u64::from(matches!(op, Op::Make { .. })) * vnode.max(1);
+        let delegated = op.may_be_delegated().then_some(Delegated { at, vnode, unseen });
+        let request = Request {
+            id, acked, op, caller, hold, keeps, ahead, clock, delegated, after,
+        };
         let message = ToServer::Request(request);
         prop_assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
     }

@@ -388,6 +388,11 @@ pub enum Event {
         /// How many bytes.
         bytes: u64,
     },
+    /// Changes of names and attributes that the server had not been told of are gone.
+    ChangesLost {
+        /// How many.
+        count: u64,
+    },
     /// A write-back was refused; it is tried again.
     WriteBackRefused {
         /// Of which file.

@@ -110,13 +110,20 @@ impl Client {
         let mut left = 0;
         for dir in dirs {
             let mut names = core::mem::take(&mut self.node(dir).names);
+            let known = |child: &Option<Fid>| child.is_none_or(|fid| self.nodes.contains_key(&fid));
+            let whole = self.nodes.get(&dir).is_some_and(|node| node.whole);
+            let whole = whole && names.values().all(known);
             names.retain(|_, child| child.is_some_and(|fid| self.nodes.contains_key(&fid)));
             left += names.len();
-            self.node(dir).names = names;
+            let node = self.node(dir);
+            (node.names, node.whole) = (names, whole);
         }
         if left > self.options.objects / 2 * 3 {
             // Many names of the same objects.
-            self.nodes.values_mut().for_each(|node| node.names.clear());
+            for node in self.nodes.values_mut() {
+                node.names.clear();
+                node.whole = false;
+            }
             left = 0;
         }
         self.bounds.names = left;

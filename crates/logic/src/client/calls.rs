@@ -93,6 +93,9 @@ impl Client {
             }
             _ => {}
         }
+        if self.done_here(step, ticket, &op) {
+            return;
+        }
         let hold = self.hold_for(&op);
         self.note_sent(&op);
         self.request(
@@ -151,6 +154,7 @@ impl Client {
                     node.fills += 1;
                 }
             }
+            Op::SetXattr { fid, .. } => self.node(*fid).lists = true,
             Op::Open { fid, access } => self.node(*fid).opening.push(*access),
             Op::SetXattr { fid, .. } => self.node(*fid).bare = false,
             Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => self.note_edit(*fid),
@@ -205,12 +209,12 @@ impl Client {
             return None;
         }
         let name_lifetime = Self::lifetime(parent.lasting());
-        match parent.names.get(name)? {
+        let named = parent.names.get(name).copied();
+        match named.or_else(|| parent.whole.then_some(None))? {
             None => Some(Done::Absent {
                 lifetime: name_lifetime,
             }),
             Some(fid) => {
-                let fid = *fid;
                 let node = self.nodes.get_mut(&fid)?;
                 let attr = node.held()?.clone();
                 let attr_lifetime = Self::lifetime(node.lasting());
@@ -332,6 +336,7 @@ impl Client {
             return;
         };
         let busy = node.sending || node.remote_writes > 0 || node.drain.is_some();
+        let busy = busy || node.delegated > 0 || node.stillborn;
         if !node.unlinked || node.hold(0).open || busy {
             return;
         }

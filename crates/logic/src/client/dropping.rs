@@ -62,7 +62,7 @@ impl Client {
             for name in &names {
                 node.names.remove(name);
             }
-            node.attr = None;
+            (node.attr, node.whole) = (None, false);
         }
         node.renew_listing();
         if self.dropping_names.contains_key(&(dir, epoch)) {

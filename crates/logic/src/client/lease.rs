@@ -80,6 +80,7 @@ impl Client {
     /// The session is over: everything cached is void, and changes not written back are lost.
     pub(super) fn lose(&mut self, step: &mut Step<'_>) {
         step.out.push(Output::Event(Event::SessionLost));
+        self.lose_delegated(step);
         self.drop_everything(step);
         let fids: Vec<Fid> = self.nodes.keys().copied().collect();
         for fid in fids {
@@ -134,6 +135,9 @@ impl Client {
         // A link whose answer is lost may have given it a name: what is written to it now counts.
         (node.private, node.unlinked) = (false, false);
         node.names.clear();
+        (node.whole, node.lists, node.tell) = (false, false, None);
+        (node.delegated, node.unborn, node.stillborn) = (0, 0, false);
+        node.own = Vec::new();
         node.sending = false;
         node.flush = false;
         if let Some(drain) = node.drain.take() {
@@ -173,7 +177,7 @@ impl Client {
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
                 Why::Walk => self.unsend(&sent.request.op),
-                Why::Back { .. } | Why::Lock => {}
+                Why::Back { .. } | Why::Lock | Why::Numbers | Why::Delegated { .. } => {}
             }
         }
         for node in self.nodes.values_mut() {

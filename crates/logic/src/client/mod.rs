@@ -14,6 +14,7 @@ mod cache;
 mod calls;
 mod clock;
 mod data;
+mod delegation;
 mod dropping;
 mod figures;
 mod hands;
@@ -26,6 +27,7 @@ mod names;
 mod node;
 mod options;
 mod order;
+mod predict;
 mod ranges;
 mod recall;
 mod replies;
@@ -114,6 +116,8 @@ pub struct Client {
     next_resend: Time,
     next_scan: Time,
     last_request: RequestId,
+    /// The request whose answer is being taken in.
+    answering: RequestId,
     /// The last request sent before an own change of an object not in the table was answered.
     changed: RequestId,
     /// The same of a recall that was answered.
@@ -170,6 +174,7 @@ pub struct Client {
     recalls: u64,
     locks: locks::Locks,
     watches: watches::Watches,
+    delegation: delegation::Delegation,
 }
 
 /// The time and the outputs: what every step needs.
@@ -206,6 +211,7 @@ impl Client {
             next_resend: 0,
             next_scan: 0,
             last_request: 0,
+            answering: 0,
             changed: 0,
             recalled: 0,
             last_stamp: 0,
@@ -241,6 +247,7 @@ impl Client {
             recalls: 0,
             locks: locks::Locks::default(),
             watches: watches::Watches::default(),
+            delegation: delegation::Delegation::default(),
         }
     }
 
@@ -339,7 +346,7 @@ impl Client {
         figures
     }
 
-    /// All tokens.
+    /// All tokens, but those of what the server has not heard of.
     pub fn tokens(&self) -> Vec<TokenLine> {
         let line = |fid: Fid, node: &Node| TokenLine {
             fid,
@@ -354,7 +361,7 @@ impl Client {
         };
         self.nodes
             .iter()
-            .filter(|(_, node)| node.right > Right::None)
+            .filter(|(_, node)| node.right > Right::None && node.unborn == 0)
             .map(|(fid, node)| line(*fid, node))
             .collect()
     }

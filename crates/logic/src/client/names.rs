@@ -89,6 +89,11 @@ impl Client {
         if let Some(access) = open {
             node.opened(*access);
         }
+        if node.private && node.directory {
+            // Nobody else has made anything in it.
+            node.whole |= node.names.is_empty();
+            self.reserve_if_low(step);
+        }
         done
     }
 
@@ -152,6 +157,7 @@ impl Client {
             node.names.insert(name.clone(), child);
         } else {
             node.names.remove(name);
+            node.whole = false;
         }
         let lasting = vouched && node.lasting();
         if let Some(node) = child.and_then(|child| self.nodes.get_mut(&child)) {
@@ -272,7 +278,9 @@ impl Client {
         let mut kept = if unsure {
             let vouched = granted.contains(from);
             self.learn(*from, from_attr, vouched);
-            self.node(*from).names.remove(name);
+            let node = self.node(*from);
+            node.names.remove(name);
+            node.whole = false;
             vouched
         } else {
             self.name_is((*from, name), left, from_attr, &granted)

@@ -131,6 +131,22 @@ pub(super) struct Node {
     pub(super) unlinked: bool,
     /// It is a directory, as far as is known.
     pub(super) directory: bool,
+    /// Own changes about it that are answered, of which the server has not said what became.
+    pub(super) delegated: u32,
+    /// The request that tells the server of the last one.
+    pub(super) told_by: RequestId,
+    /// The request that makes it, as long as the server has not said that it has.
+    pub(super) unborn: RequestId,
+    /// As long as it has not, the requests that tell of it.
+    pub(super) own: Vec<RequestId>,
+    /// It has gone before the server has heard of it.
+    pub(super) stillborn: bool,
+    /// The server wants to know its attributes, once it knows what has changed them.
+    pub(super) tell: Option<Epoch>,
+    /// Of a directory: what is made there may inherit lists.
+    pub(super) lists: bool,
+    /// Of a directory: a name that is not known does not exist.
+    pub(super) whole: bool,
     /// Of a directory: names known, present and absent.
     pub(super) names: BTreeMap<Name, Option<Fid>>,
     /// Generation of its listing.
@@ -184,6 +200,14 @@ impl Node {
             private: false,
             unlinked: false,
             directory: false,
+            delegated: 0,
+            told_by: 0,
+            unborn: 0,
+            own: Vec::new(),
+            stillborn: false,
+            tell: None,
+            lists: false,
+            whole: false,
             names: BTreeMap::new(),
             generation: 1,
             begun: VecDeque::new(),
@@ -202,6 +226,17 @@ impl Node {
     pub(super) fn held(&self) -> Option<&Attr> {
         let known = self.right >= Right::Shared && self.remote_writes == 0;
         self.attr.as_ref().filter(|_| known)
+    }
+
+    /// Its attributes, if nobody else has anything of it, and nothing is being given back.
+    pub(super) fn sole(&self) -> Option<&Attr> {
+        let sole = self.right == Right::Exclusive && self.drain.is_none();
+        self.held().filter(|_| sole)
+    }
+
+    /// Of a directory: is there no name in it?
+    pub(super) fn is_empty(&self) -> bool {
+        self.whole && self.names.values().all(Option::is_none)
     }
 
     /// May its blocks be served from the cache?
@@ -282,6 +317,7 @@ impl Node {
             && self.reading.is_empty()
             && self.syncing.is_empty()
             && !self.sending
+            && self.delegated == 0
             && self.remote_writes + self.resizing + self.asking + self.busy == 0
     }
 

@@ -7,6 +7,9 @@ use wire::Time;
 pub struct Options {
     /// Number of slots of the cache; at least 16.
     pub slots: u32,
+    /// Age at which a change in a directory that is this client's own is told to the server, ns;
+    /// `None`: each at once, before it is answered.
+    pub keep_ns: Option<Time>,
     /// Age at which a dirty block is written back, ns (Nelson, section 3.5: 30 s).
     pub write_delay_ns: Time,
     /// Time between two looks at the ages of dirty blocks, ns (Nelson: 5 s).
@@ -39,6 +42,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             slots: 65_536,
+            keep_ns: Some(5_000_000_000),
             write_delay_ns: 30_000_000_000,
             scan_ns: 5_000_000_000,
             objects: 524_288,

@@ -117,7 +117,7 @@ impl Client {
     }
 
     /// The holder's attributes; it steps down if nothing needs the Exclusive token any more.
-    fn tell_attr(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
+    pub(super) fn tell_attr(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
         let clean = !self
             .cache
             .blocks(fid, 0)
@@ -127,6 +127,12 @@ impl Client {
             drain.epoch = drain.epoch.max(epoch);
             return;
         }
+        if self.owes(fid) {
+            let node = self.node(fid);
+            node.tell = node.tell.max(Some(epoch));
+            return self.ship(step);
+        }
+        let node = self.node(fid);
         let unused = !node.hold(0).write && node.resizing == 0 && node.remote_writes == 0;
         if node.right == Right::Exclusive && clean && unused {
             node.right = Right::Shared;
@@ -142,6 +148,7 @@ impl Client {
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {
         let (last, loose) = (self.last_request, self.loose.holds(step.now, fid));
         let node = self.node(fid);
+        let epoch = epoch.max(node.tell.take().unwrap_or(0));
         // Open for writing here and wanted elsewhere: the file is write-shared from now on.
         let keep = if node.hold(0).write {
             Right::None
@@ -239,7 +246,7 @@ impl Client {
                     .cache
                     .blocks(fid, 0)
                     .any(|(_, _, s)| super::is_dirty(s));
-                if skip != 2 && (dirty || node.sending) {
+                if skip != 2 && (dirty || node.sending || node.delegated > 0) {
                     return;
                 }
                 match self.given_since(fid) {
@@ -315,6 +322,9 @@ impl Client {
         }
         // From now on it waits for messages only. There may be thousands of these.
         self.draining.remove(&fid);
+        if self.owes(fid) {
+            self.ship(step);
+        }
         self.flush(step, fid);
         self.go_on_draining(step, fid);
     }
@@ -335,6 +345,7 @@ impl Client {
             node.recalled = last;
             node.sizes.dropped(0);
             node.names.clear();
+            node.whole = false;
             node.renew_listing();
         }
         self.answer_recall(step, fid, drain.epoch, None);

@@ -25,16 +25,11 @@ impl Client {
         reply: Reply,
         bulk_len: u32,
     ) {
-        for grant in &reply.grants {
-            // Noted even if it is not used (a repeated reply, a block): a token is given back with
-            // the latest grant that the server may count.
-            if let Some(node) = self.nodes.get_mut(&grant.fid) {
-                node.seen = node.seen.max(grant.epoch);
-            }
-        }
+        self.note_grants(&reply.grants);
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
             return;
         };
+        self.answering = id;
         match why {
             Why::Fill {
                 fid,
@@ -62,6 +57,11 @@ impl Client {
             Why::Walk => {
                 self.on_prefetched(step, &request, reply, bulk_len);
             }
+            Why::Numbers => self.on_numbers(&reply.outcome),
+            Why::Delegated { fids } => {
+                let refused = matches!(reply.outcome, Outcome::Refused(_));
+                self.on_shipped(step, &fids, (refused, &reply.grants));
+            }
             Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),
             Why::Call(ticket) if request.op.locks() => {
                 self.on_lock_answer(step, (Some(ticket), id), &request.op, reply.outcome);
@@ -86,6 +86,16 @@ impl Client {
         }
         if !self.taking.holds(id) {
             self.confirm(step, id);
+        }
+    }
+
+    /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
+    /// latest grant that the server may count.
+    fn note_grants(&mut self, grants: &[Grant]) {
+        for grant in grants {
+            if let Some(node) = self.nodes.get_mut(&grant.fid) {
+                node.seen = node.seen.max(grant.epoch);
+            }
         }
     }
 
@@ -231,7 +241,10 @@ impl Client {
         if node.right < Right::Shared {
             return;
         }
-        if node.right == Right::Exclusive && node.attr.is_some() {
+        // Names of a directory change here only while the server is not asked about any: what it
+        // says of it then is the news.
+        let known = node.attr.is_some() && !(node.directory && node.delegated == 0);
+        if node.right == Right::Exclusive && known {
             return;
         }
         if !vouched {
@@ -254,7 +267,10 @@ impl Client {
         if node.right == Right::Exclusive
             && let Some(own) = node.attr.as_mut()
         {
-            (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
+            // What the server said before it had heard of a change made here is overtaken.
+            if self.answering >= node.told_by {
+                (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
+            }
             (own.nlink, own.atime) = (attr.nlink, attr.atime);
             own.ctime = own.ctime.max(attr.ctime);
         } else {

@@ -34,7 +34,13 @@ impl Client {
             hold: node.hold(stamp),
         };
         let holds = |holding: &Holding| holding.right > Right::None || holding.hold.open;
-        let nodes = self.nodes.iter();
+        // What is to be made is none of the server's business before it has been told; what it may
+        // have made by now is.
+        let kept = |node: &super::Node| {
+            let made = self.requests.get(&node.unborn);
+            node.unborn != 0 && made.is_none_or(|sent| sent.kept)
+        };
+        let nodes = self.nodes.iter().filter(|(_, node)| !kept(node));
         let all = nodes.map(|(fid, node)| holding(*fid, node));
         let holdings: Vec<Holding> = all.filter(holds).collect();
         let unseen = self.unseen();
@@ -69,7 +75,12 @@ impl Client {
             .iter()
             .filter_map(|(&id, sent)| match sent.why {
                 Why::Call(ticket) => Some((ticket, id)),
-                Why::Fill { .. } | Why::Back { .. } | Why::Lock | Why::Walk => None,
+                Why::Fill { .. }
+                | Why::Back { .. }
+                | Why::Lock
+                | Why::Walk
+                | Why::Numbers
+                | Why::Delegated { .. } => None,
             });
         let answered = self
             .unfinished

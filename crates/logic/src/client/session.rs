@@ -37,6 +37,10 @@ pub(super) enum Why {
     Lock,
     /// To write blocks back: which file, first block, how many.
     Back { fid: Fid, first: u64, count: u32 },
+    /// For numbers of what is made here.
+    Numbers,
+    /// To tell of a change that is answered; these are the objects that it is about.
+    Delegated { fids: Vec<Fid> },
 }
 
 /// A request on its way.
@@ -46,6 +50,21 @@ pub(super) struct Sent {
     pub(super) bulk: Vec<Piece>,
     pub(super) why: Why,
     at: Time,
+    /// Not to be sent before its turn.
+    pub(super) kept: bool,
+}
+
+impl Sent {
+    /// One that is sent later.
+    pub(super) fn kept(request: Request, why: Why, at: Time) -> Self {
+        Self {
+            request,
+            bulk: Vec::new(),
+            why,
+            at,
+            kept: true,
+        }
+    }
 }
 
 /// What was said about an object's opens or token.
@@ -86,12 +105,21 @@ impl Client {
         bulk: Vec<Piece>,
         why: Why,
     ) -> RequestId {
+        self.ship_before(step, &op);
         self.last_request += 1;
         let id = self.last_request;
         let call = self.why_call(&why);
         let keeps = matches!(call, Some(super::Call::Read { pages: true, .. }));
         let plus = matches!(call, Some(super::Call::List { plus: true, .. }));
         let walked = plus && self.walks.pay(step.now, self.options.walk_pause_ns);
+        let makes_dir = matches!(
+            &op,
+            Op::Make {
+                make: wire::Make::Directory,
+                ..
+            }
+        );
+        let keeps = keeps || (makes_dir && self.options.keep_ns.is_some());
         let ahead = self.ahead.wanted(&op, self.options.ahead_bytes, walked);
         let request = Request {
             id,
@@ -102,6 +130,8 @@ impl Client {
             keeps,
             ahead,
             clock: 0,
+            delegated: None,
+            after: self.delegation.last_unanswered(&self.requests),
         };
         self.requests.insert(
             id,
@@ -110,6 +140,7 @@ impl Client {
                 bulk,
                 why,
                 at: step.now,
+                kept: false,
             },
         );
         self.resend_later(step);
@@ -131,7 +162,7 @@ impl Client {
         self.calls.get(ticket).map(|running| &running.call)
     }
 
-    fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
+    pub(super) fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
         self.settle_taken(step);
         let acked = self.acked();
         let Some(sent) = self.requests.get_mut(&id) else {
@@ -140,6 +171,10 @@ impl Client {
         sent.at = step.now;
         sent.request.acked = acked;
         sent.request.clock = self.clock.last_shown();
+        if let Some(delegated) = &mut sent.request.delegated {
+            let unfinished = self.unfinished.values().any(|(other, _)| *other == id);
+            delegated.unseen = unfinished || self.taking.holds(id);
+        }
         let message = ToServer::Request(sent.request.clone());
         step.out.push(Output::Send {
             message,
@@ -263,7 +298,8 @@ impl Client {
         for message in said {
             self.say(step, message);
         }
-        let due = |sent: &Sent| all || step.now >= sent.at + self.options.resend_ns;
+        let resend_ns = self.options.resend_ns;
+        let due = |sent: &Sent| !sent.kept && (all || step.now >= sent.at + resend_ns);
         let ids: Vec<RequestId> = self
             .requests
             .iter()
@@ -305,6 +341,9 @@ impl Client {
             return;
         }
         node.right = keep;
+        if node.stillborn {
+            return; // the server has not heard of it
+        }
         // Grants still on their way are older than this, or the server keeps them.
         let epoch = node.grant.max(node.seen);
         node.void = node.void.max(epoch + 1);
@@ -360,6 +399,7 @@ impl Client {
         self.tick_names(step);
         self.tick_bars(step);
         self.tick_taken(step);
+        self.tick_delegation(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -388,6 +428,7 @@ impl Client {
             self.bars_due(),
             self.taken_due(),
             self.bounds_due(),
+            self.delegation_due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);
@@ -403,7 +444,8 @@ impl Client {
     }
 
     pub(super) fn leave_if_clean(&mut self, step: &mut Step<'_>) {
-        let clean = self.cache.dirty() == 0 && self.cleaners == 0;
+        let told = self.delegation.unanswered == 0;
+        let clean = self.cache.dirty() == 0 && self.cleaners == 0 && told;
         if let Some(ticket) = self.leaving.filter(|_| clean) {
             self.leaving = None;
             self.say(step, ToServer::Goodbye);
@@ -414,6 +456,7 @@ impl Client {
     /// Writes everything back and says goodbye.
     pub(super) fn leave(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         self.leaving = Some(ticket);
+        self.ship(step);
         let dirty: Vec<Fid> = self.cache.dirty_files().into_keys().collect();
         for fid in dirty {
             self.flush(step, fid);

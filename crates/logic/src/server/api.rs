@@ -83,6 +83,18 @@ pub enum Mutant {
     ForgetsWatches,
 }
 
+/// For whom a change is made.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'a> {
+    /// Who asked.
+    pub caller: &'a Caller,
+    /// With an origin the outcome is kept with the change.
+    pub origin: Option<Origin>,
+    /// Of a delegated change the number of what is made, of those that were reserved; 0: nothing
+    /// is.
+    pub delegated: Option<u64>,
+}
+
 /// The store as the machine sees it: at once, and never failing but by a refusal.
 pub trait Disk {
     /// What the wall clock of its machine shows: ns since 1970, right or wrong, and now and then
@@ -90,8 +102,7 @@ pub trait Disk {
     fn wall(&self) -> Time;
     /// Applies a change at this time of the volume's clock, or answers a question (all but `Read`
     /// and `Sync`). The bytes of a write are those of `bulk`, which the room may let go afterwards.
-    /// With an origin the outcome is kept with the change.
-    fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome;
+    fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome;
     /// Reads bytes; they are held under the number returned.
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk);
     /// Reads these files, each with so many bytes, from their beginnings to their ends. They are
@@ -110,6 +121,9 @@ pub trait Disk {
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
+    /// May it be delegated? Not so what is no directory, nor one with lists that are inherited: a
+    /// client could not say what becomes of what it makes there.
+    fn plain(&self, dir: Fid) -> bool;
     /// Objects without a name.
     fn orphans(&self) -> Vec<Fid>;
     /// Remembers a session over restarts.

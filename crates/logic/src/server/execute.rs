@@ -2,14 +2,14 @@
 //! grants and the answer.
 
 use super::ahead::bytes_ahead;
-use super::api::{Disk, Mutant};
+use super::api::{By, Disk, Mutant};
 use super::needs::{Need, Plan};
 use super::table::{Unconfirmed, Waiting};
 use super::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, RequestId, Right, SessionId,
-    Time,
+    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, Request, RequestId, Right,
+    SessionId, Time,
 };
 use wire::{What, WriteMode};
 
@@ -29,6 +29,7 @@ impl Server {
         for fid in touched.into_iter().chain(waiting.fids) {
             self.recheck(step, fid);
         }
+        self.go_on_behind(step, waiting.session, waiting.request.id);
     }
 
     fn read(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
@@ -54,11 +55,18 @@ impl Server {
 
     fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) {
         let (session, op) = (waiting.session, &waiting.request.op);
-        let (mut outcome, repeated) = self.apply_once(step, waiting);
+        let (mut outcome, repeated) = self.apply_once(step, waiting, plan);
+        if let Outcome::Refused(refusal) = outcome
+            && self.may_come_again(waiting, refusal)
+        {
+            return;
+        }
         if !matches!(outcome, Outcome::Refused(_)) {
             self.note_objects(step.now, waiting, &outcome);
             if !repeated {
-                self.note_changes(waiting, plan);
+                if shows_before(&waiting.request) {
+                    self.note_changes(waiting, plan);
+                }
                 self.outdate_said(waiting, plan);
                 self.tell_change(step, waiting, &outcome);
             }
@@ -66,8 +74,10 @@ impl Server {
         show_held(waiting, &mut outcome);
         self.withhold(session, &mut outcome);
         let mut grants = Vec::new();
-        if !repeated {
-            self.grant_for(step, waiting, &outcome, &mut grants);
+        match waiting.request.delegated {
+            _ if repeated => {}
+            Some(_) => self.grant_made(step, session, &outcome, &mut grants),
+            None => self.grant_for(step, waiting, &outcome, &mut grants),
         }
         if let (Op::MakeNameless { .. }, Outcome::Entry(entry)) = (op, &outcome)
             && entry.attr.nlink == 0
@@ -103,7 +113,12 @@ impl Server {
 
     /// The outcome, and whether it is that of an earlier run of the server: then it says how things
     /// were, and nothing may be cached of it.
-    fn apply_once(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) -> (Outcome, bool) {
+    fn apply_once(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+        plan: &Plan,
+    ) -> (Outcome, bool) {
         let request = &waiting.request;
         let origin = request.op.changes().then(|| Self::origin(waiting));
         let twice = self.options.mutant == Some(Mutant::AppliesTwice);
@@ -130,8 +145,18 @@ impl Server {
                 return (Outcome::Refused(Refusal::SessionLost), false);
             }
         }
+        let delegated = request.delegated;
+        if delegated.is_some() && !self.holds_all(waiting, plan) {
+            return (Outcome::Refused(Refusal::SessionLost), false);
+        }
         let now = self.time(step);
-        let by = (&request.caller, origin);
+        // What its machine has shown is no later than this: see `hear_time`.
+        let now = delegated.map_or(now, |delegated| delegated.at.min(now));
+        let by = By {
+            caller: &request.caller,
+            origin,
+            delegated: delegated.map(|delegated| delegated.vnode),
+        };
         let outcome = match request.op {
             Op::Prefetch { dir, after, max } => {
                 let op = Op::ReadDir { dir, after, max };
@@ -234,35 +259,6 @@ impl Server {
         }
     }
 
-    /// A client is told what a name names. Its kernel may have it in hand from now on: looked up by
-    /// a rename that has not looked up its other name yet. If the object were moved to that other
-    /// name in between, the kernel would find one object under both and believe that there is
-    /// nothing to do. So a client that is told a name is asked to drop it before the object moves,
-    /// whether or not it holds the directory's token, and again if it was asked before.
-    fn told(&mut self, waiting: &Waiting, outcome: &Outcome, grants: &mut Vec<Grant>) {
-        let session = waiting.session;
-        let (Op::Lookup { dir, name }, Outcome::Entry(_)) = (&waiting.request.op, outcome) else {
-            return;
-        };
-        let stamp = waiting.request.hold.stamp;
-        let file = self.files.get_mut(dir);
-        let holder = file.and_then(|file| file.holders.get_mut(&session));
-        match holder.filter(|holder| holder.right > Right::None) {
-            // A grant of what it holds already would vouch for the name.
-            Some(holder) => holder.told = holder.told.max(stamp),
-            None => self.grant_pages(session, *dir, grants),
-        }
-        let waits = self.files.get(dir).map(|file| file.waiting.clone());
-        for seq in waits.into_iter().flatten() {
-            let other = self.waiting.get_mut(&seq);
-            if let Some(other) = other.filter(|other| other.moves(*dir, name)) {
-                let told = other.told.entry((session, *dir, name.clone()));
-                let last = told.or_default();
-                *last = (*last).max(stamp);
-            }
-        }
-    }
-
     fn declare(&mut self, session: SessionId, fid: Fid, hold: Hold) {
         let holder = self.files.entry(fid).or_default().holders.of(session);
         holder.declare(hold);
@@ -306,6 +302,7 @@ impl Server {
         // count as news when the answer arrives after the token was given back.
         let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
+        let own = delegable(disk, waiting, outcome);
         match (&waiting.request.op, outcome) {
             (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, Right::Shared);
@@ -324,7 +321,7 @@ impl Server {
             }
             (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, Right::Shared);
-                give(self, entry.fid, wanted(*open));
+                give(self, entry.fid, own.unwrap_or(wanted(*open)));
             }
             (Op::Unlink { dir, .. } | Op::Rmdir { dir, .. }, Outcome::Removed { .. }) => {
                 give(self, *dir, Right::Shared);
@@ -446,6 +443,21 @@ fn answered_by_attr(op: &Op) -> Option<Fid> {
 
 fn is_back(mode: &WriteMode) -> bool {
     matches!(mode, WriteMode::Back { .. })
+}
+
+/// May the client's machine still show how things were before this change? Of a delegated one its
+/// client says so.
+fn shows_before(request: &Request) -> bool {
+    request.delegated.is_none_or(|delegated| delegated.unseen)
+}
+
+/// A new directory is its maker's, until somebody else looks.
+fn delegable(disk: &impl Disk, waiting: &Waiting, outcome: &Outcome) -> Option<Right> {
+    let Outcome::Entry(entry) = outcome else {
+        return None;
+    };
+    let own = waiting.request.keeps && disk.plain(entry.fid);
+    own.then_some(Right::Exclusive)
 }
 
 /// The right that goes with an open.

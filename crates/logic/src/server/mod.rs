@@ -14,6 +14,7 @@
 mod ahead;
 mod api;
 mod clock;
+mod delegation;
 mod execute;
 mod grants;
 mod holders;
@@ -31,7 +32,7 @@ mod turns;
 mod watches;
 mod watching;
 
-pub use api::{Bulk, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
+pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -63,6 +63,9 @@ pub(super) struct Plan {
     pub(super) uses: Option<(Fid, Right)>,
     /// A file whose bytes it only looks at besides: others may keep Shared.
     pub(super) reads: Option<Fid>,
+    /// Directories that it looks at: to whom one is delegated gives that up, and says before what
+    /// it has changed there.
+    pub(super) looks: Vec<Fid>,
     /// A file whose size it sets: who was told it drops that.
     pub(super) resizes: Option<Fid>,
     /// The caller's own machine must drop its kernel's pages too.
@@ -76,6 +79,7 @@ impl Plan {
         fids.extend(self.names.iter().map(|(fid, _)| *fid));
         fids.extend(self.changes.iter().map(|(fid, _)| *fid));
         fids.extend(&self.shows);
+        fids.extend(&self.looks);
         fids.extend(self.uses.map(|(fid, _)| fid));
         fids.extend(self.reads);
         fids.sort_unstable();
@@ -101,6 +105,7 @@ impl Server {
         match &waiting.request.op {
             Op::Lookup { dir, name } => {
                 plan.views.push((*dir, View::Name(name.clone())));
+                plan.looks.push(*dir);
                 if let Some(child) = disk.lookup(*dir, name)? {
                     plan.views.push((child, View::Whole));
                     plan.shows.push(child);
@@ -117,11 +122,14 @@ impl Server {
             Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
                 plan.change(disk, *fid)?;
             }
-            Op::ReadLink { fid }
-            | Op::GetXattr { fid, .. }
-            | Op::ListXattr { fid }
-            | Op::ReadDir { dir: fid, .. }
-            | Op::Prefetch { dir: fid, .. } => plan.views.push((*fid, View::Whole)),
+            Op::ReadLink { fid } | Op::GetXattr { fid, .. } | Op::ListXattr { fid } => {
+                plan.views.push((*fid, View::Whole));
+            }
+            Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. } => {
+                plan.views.push((*dir, View::Whole));
+                plan.looks.push(*dir);
+            }
+            Op::MakeNameless { dir, .. } => plan.looks.push(*dir),
             Op::Make { dir, name, .. } => plan.name(*dir, name),
             Op::Link { fid, dir, name } => {
                 plan.name(*dir, name);
@@ -231,6 +239,9 @@ impl Server {
     /// Who must be asked for what, and whose changes must be confirmed, before the request is done.
     pub(super) fn needs(&self, waiting: &Waiting, plan: &Plan) -> Needs {
         let mut needs = Vec::new();
+        for dir in &plan.looks {
+            self.need_right(waiting, (*dir, Right::Shared), false, &mut needs);
+        }
         for (dir, names) in &plan.names {
             self.need_names(waiting, (*dir, names), &mut needs);
         }
@@ -272,7 +283,11 @@ impl Server {
             let missing = |name: &&Name| !waiting.has_dropped((session, dir, (*name).clone()));
             let names: Vec<Name> = names.iter().filter(missing).cloned().collect();
             // Transient too: names told without a token may be in the kernel's hand (see `told`).
-            let holds = session != waiting.session && holder.right > Right::None;
+            // To whom the directory is delegated is asked when he has given that up: till then he
+            // may make the names again.
+            let holds = session != waiting.session
+                && holder.right > Right::None
+                && holder.right < Right::Exclusive;
             if holds && !names.is_empty() {
                 needs.push(Need {
                     session,
@@ -379,6 +394,7 @@ impl Server {
 impl Plan {
     fn name(&mut self, dir: Fid, name: &Name) {
         self.views.push((dir, View::Name(name.clone())));
+        self.looks.push(dir);
         match self.names.iter_mut().find(|(known, _)| *known == dir) {
             Some((_, names)) => names.push(name.clone()),
             None => self.names.push((dir, vec![name.clone()])),

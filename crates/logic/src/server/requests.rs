@@ -52,7 +52,27 @@ impl Server {
         if let Some(outcome) = session.lock_answers.get(&request.id).cloned() {
             return self.reply_lock(step, (id, request.id), outcome);
         }
-        if request.id < session.acked || !session.running.insert(request.id) {
+        if request.id < session.acked {
+            return step.discard(bulk);
+        }
+        if !self.is_its_turn(step, id, &request) {
+            return self.keep_back(step, id, (request, bulk));
+        }
+        self.on_new_request(step, id, request, bulk);
+    }
+
+    /// One that comes for the first time, as far as is known, and at its turn.
+    pub(super) fn on_new_request(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        request: Request,
+        bulk: Bulk,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return step.discard(bulk);
+        };
+        if !session.running.insert(request.id) {
             return step.discard(bulk);
         }
         if let Op::StopWaiting { request: waits } = request.op {
@@ -126,11 +146,14 @@ impl Server {
         // Most requests wait for nothing, and are never entered as waiting.
         let plan = match self.plan(step.disk, &waiting) {
             Ok(plan) => plan,
+            Err(refusal) if self.may_come_again(&waiting, refusal) => return,
             Err(refusal) => return self.refuse(step, &waiting, refusal),
         };
         let needs = self.needs(&waiting, &plan);
         let free = needs.0.is_empty() && needs.1.is_empty();
         let free = free && !self.put_off(step, &waiting, &plan);
+        // What is delegated nobody else can be in the way of.
+        let free = free || waiting.request.delegated.is_some();
         if free || self.applied_before(step.disk, &waiting) {
             return self.execute(step, waiting, &plan);
         }

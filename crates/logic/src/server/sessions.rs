@@ -3,7 +3,7 @@
 //! After a restart the server serves nobody until the sessions that it knew have said
 //! what they hold, or their time is over; who has not spoken by then is fenced.
 
-use super::api::{Conn, Disk, Event, Output};
+use super::api::{By, Conn, Disk, Event, Output};
 use super::table::Holder;
 use super::{Server, Step};
 use alloc::vec;
@@ -158,6 +158,9 @@ impl Server {
             self.conns.remove(&conn);
         }
         step.disk.close_session(id);
+        for (_, bulk) in session.overtaken.into_values() {
+            step.discard(bulk);
+        }
         self.shown.end(id);
         self.watches.remove_session(id);
         self.look_no_more();
@@ -338,6 +341,11 @@ impl Server {
         let nobody = wire::Caller::default();
         let now = self.time(step);
         let reap = Op::Reap { fid };
-        step.disk.apply(now, &reap, (&nobody, None), 0);
+        let by = By {
+            caller: &nobody,
+            origin: None,
+            delegated: None,
+        };
+        step.disk.apply(now, &reap, by, 0);
     }
 }

@@ -99,6 +99,35 @@ impl Server {
         (told.stamp, told.at) = (told.stamp.max(stamp), now);
     }
 
+    /// A client is told what a name names. Its kernel may have it in hand from now on: looked up by
+    /// a rename that has not looked up its other name yet. If the object were moved to that other
+    /// name in between, the kernel would find one object under both and believe that there is
+    /// nothing to do. So a client that is told a name is asked to drop it before the object moves,
+    /// whether or not it holds the directory's token, and again if it was asked before.
+    pub(super) fn told(&mut self, waiting: &Waiting, outcome: &Outcome, grants: &mut Vec<Grant>) {
+        let session = waiting.session;
+        let (Op::Lookup { dir, name }, Outcome::Entry(_)) = (&waiting.request.op, outcome) else {
+            return;
+        };
+        let stamp = waiting.request.hold.stamp;
+        let file = self.files.get_mut(dir);
+        let holder = file.and_then(|file| file.holders.get_mut(&session));
+        match holder.filter(|holder| holder.right > Right::None) {
+            // A grant of what it holds already would vouch for the name.
+            Some(holder) => holder.told = holder.told.max(stamp),
+            None => self.grant_pages(session, *dir, grants),
+        }
+        let waits = self.files.get(dir).map(|file| file.waiting.clone());
+        for seq in waits.into_iter().flatten() {
+            let other = self.waiting.get_mut(&seq);
+            if let Some(other) = other.filter(|other| other.moves(*dir, name)) {
+                let told = other.told.entry((session, *dir, name.clone()));
+                let last = told.or_default();
+                *last = (*last).max(stamp);
+            }
+        }
+    }
+
     /// Before this one's size is set, others who were told it drop that. Not before they have
     /// confirmed what they have changed here themselves, which is waited for anyway: as long as the
     /// call that did it goes on, it asks for the attributes again whenever they are taken back.

@@ -217,4 +217,8 @@ pub(super) struct Session {
     pub(super) parts: BTreeSet<u32>,
     /// What it said then excludes what another one had said.
     pub(super) refused: bool,
+    /// A delegated change was refused: so are all that follow, which may build on it.
+    pub(super) broken: bool,
+    /// Requests that have overtaken a delegated change: by that one and their own number.
+    pub(super) overtaken: BTreeMap<(RequestId, RequestId), (Request, Bulk)>,
 }

@@ -8,11 +8,11 @@
 //! and attributes that they can work on, and stands below it. What they have in common is the
 //! contract of `logic::server::Disk`.
 
-use logic::server::{Bulk, Disk};
+use logic::server::{Bulk, By, Disk};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
-    Attr, Caller, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
+    Attr, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
     RequestId, SessionId, Set, SetTime, Time, WriteMode,
 };
 
@@ -41,6 +41,8 @@ pub struct MemoryDisk {
     /// It says what a name names so often, and then so often cannot.
     pub blind: Cell<(u32, u32)>,
     last: u64,
+    /// The number of what is made next; 0: the one behind the last.
+    vnode: u64,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -73,6 +75,7 @@ impl MemoryDisk {
             labels: BTreeMap::new(),
             blind: Cell::new((0, 0)),
             last: 1,
+            vnode: 0,
         };
         let root = Fid::root(1);
         disk.labels.insert(root, "/".into());
@@ -172,6 +175,9 @@ impl MemoryDisk {
     }
 
     fn label(&mut self, fid: Fid, dir: Fid, name: &Name) {
+        if self.labels.contains_key(&fid) {
+            return; // so called since a client has made it
+        }
         let mut label = match self.labels.get(&dir).map(String::as_str) {
             Some("/") | None => name.to_string(),
             Some(parent) => format!("{parent}/{name}"),
@@ -195,7 +201,10 @@ impl MemoryDisk {
         }
         let fid = Fid {
             volume: 1,
-            vnode: self.number(),
+            vnode: match core::mem::take(&mut self.vnode) {
+                0 => self.number(),
+                reserved => reserved,
+            },
             uniq: 1,
         };
         let kind = match make {
@@ -418,6 +427,12 @@ impl MemoryDisk {
                 let (attr, dir) = (self.get(fid)?.attr.clone(), self.dir(*dir)?.attr.clone());
                 Ok(Outcome::Entry(Entry { fid, attr, dir }))
             }
+            Op::Reserve { count } => {
+                let first = self.last + 1;
+                self.last += u64::from(*count);
+                let count = *count;
+                Ok(Outcome::Numbers { first, count })
+            }
             Op::Allocate { fid, .. } => self.allocate(now, *fid, op),
             Op::Copy {
                 from,
@@ -550,9 +565,10 @@ impl Disk for MemoryDisk {
         0
     }
 
-    fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
+    fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome {
+        self.vnode = by.delegated.unwrap_or(0);
         let outcome = self.run(now, op, bulk).unwrap_or_else(Outcome::Refused);
-        if let Some(origin) = by.1 {
+        if let Some(origin) = by.origin {
             self.answers.insert(origin, outcome.clone());
         }
         outcome
@@ -611,6 +627,11 @@ impl Disk for MemoryDisk {
         });
         let found = names.find(|(_, _, named)| *named == fid);
         Ok(found.map(|(dir, name, _)| (dir, name.clone())))
+    }
+
+    fn plain(&self, dir: Fid) -> bool {
+        let attr = self.attr(dir).ok().flatten();
+        attr.is_some_and(|attr| attr.kind == Kind::Directory)
     }
 
     fn orphans(&self) -> Vec<Fid> {

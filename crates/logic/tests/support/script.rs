@@ -69,14 +69,16 @@ pub fn run(text: &str) -> String {
         if let ["cell", names @ ..] = words.as_slice() {
             let usual = client::Options::default();
             let (names, limits) = match names {
-                [names @ .., "in", "parts", "of", part] => (names, (number(part), 0, 0)),
+                [names @ .., "in", "parts", "of", part] => (names, (number(part), 0, 0, None)),
                 [names @ .., "with", "bytes", "ahead"] => {
-                    (names, (usual.part, usual.ahead_bytes, 0))
+                    (names, (usual.part, usual.ahead_bytes, 0, None))
                 }
-                [names @ .., "looking", "ahead", "by", entries] => {
-                    (names, (usual.part, usual.ahead_bytes, number(entries)))
-                }
-                names => (names, (usual.part, 0, 0)),
+                [names @ .., "looking", "ahead", "by", entries] => (
+                    names,
+                    (usual.part, usual.ahead_bytes, number(entries), None),
+                ),
+                [names @ .., "with", "delegation"] => (names, (usual.part, 0, 0, usual.keep_ns)),
+                names => (names, (usual.part, 0, 0, None)),
             };
             let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
             world = Some(World::new(&names, limits));

@@ -5,7 +5,8 @@ use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
     Access, Attr, Change, Deed, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome, Path,
-    Recall, Refusal, Returned, Right, Set, SetTime, ToClient, ToServer, Unseen, What, WriteMode,
+    Recall, Refusal, Request, Returned, Right, Set, SetTime, ToClient, ToServer, Unseen, What,
+    WriteMode,
 };
 
 /// What a fid is called.
@@ -205,6 +206,7 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         Outcome::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
         Outcome::Copied { len, attr: known } => format!("Copied {len}, {}", attr(known)),
         Outcome::Position(at) => format!("Position {at}"),
+        Outcome::Numbers { count, .. } => format!("Numbers, {count}"),
     }
 }
 
@@ -241,20 +243,7 @@ pub fn text(bytes: &[u8]) -> String {
 pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
     match message {
         ToServer::Hello { .. } => "Hello".into(),
-        ToServer::Request(request) => {
-            let held = match request.op {
-                Op::Open { .. } | Op::Make { open: Some(_), .. } => {
-                    format!(", {}", hold(request.hold))
-                }
-                _ => String::new(),
-            };
-            let wishes = match (request.keeps, request.ahead) {
-                (true, _) => ", keeps",
-                (false, 0) => "",
-                (false, _) => ", with bytes",
-            };
-            format!("#{} {}{held}{wishes}", request.id, op(disk, &request.op))
-        }
+        ToServer::Request(request) => asked(disk, request),
         ToServer::Returned(returned) => {
             let Returned {
                 epoch, right, upto, ..
@@ -307,6 +296,32 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
         ToServer::Goodbye => "Goodbye".into(),
         _ => watching(disk, message),
     }
+}
+
+/// A request.
+fn asked(disk: &MemoryDisk, request: &Request) -> String {
+    let held = match request.op {
+        Op::Open { .. } | Op::Make { open: Some(_), .. } => {
+            format!(", {}", hold(request.hold))
+        }
+        _ => String::new(),
+    };
+    let wishes = match (request.keeps, request.ahead) {
+        (true, _) => ", keeps",
+        (false, 0) => "",
+        (false, _) => ", with bytes",
+    };
+    let done = match request.delegated {
+        Some(delegated) if delegated.unseen => ", done but not seen",
+        Some(_) => ", done",
+        None => "",
+    };
+    let after = match request.after {
+        0 => String::new(),
+        after => format!(", after #{after}"),
+    };
+    let what = op(disk, &request.op);
+    format!("#{} {what}{held}{wishes}{done}{after}", request.id)
 }
 
 /// A message of a client about what it waits for or watches.

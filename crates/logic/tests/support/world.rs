@@ -59,6 +59,11 @@ pub struct World {
     last: u64,
 }
 
+/// In how large parts a restarted server is told, how long a file may be whose bytes come with its
+/// look-up, how many entries are looked ahead, and how long changes in delegated directories are
+/// kept.
+type Limits = (usize, u32, u32, Option<Time>);
+
 fn options() -> server::Options {
     server::Options {
         watch_changes: WATCH_CHANGES,
@@ -67,9 +72,8 @@ fn options() -> server::Options {
 }
 
 impl World {
-    /// A server and connected clients, that tell a restarted server this much in one message, and
-    /// want the bytes of files this long with their look-ups, and look so many entries ahead.
-    pub fn new(names: &[char], (part, ahead_bytes, walk_entries): (usize, u32, u32)) -> Self {
+    /// A server and connected clients with these limits.
+    pub fn new(names: &[char], (part, ahead_bytes, walk_entries, keep_ns): Limits) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
         let server = Server::new(options(), now, (boot, Fid::root(1)), (vec![], 0));
         let mut world = Self {
@@ -100,6 +104,7 @@ impl World {
                 walk_entries,
                 walk_misses: 2,
                 part,
+                keep_ns,
                 ..Default::default()
             };
             let client = Client::new(options, at as u64 + 1, name.to_string().as_bytes());
@@ -476,6 +481,11 @@ impl World {
             .calls
             .remove(&ticket)
             .expect("a call is answered once");
+        if let Done::Entry { fid, .. } = done {
+            // Made in a directory that is delegated to it, and not known to the store.
+            let path = label.split(' ').nth(1).unwrap_or_default().to_owned();
+            self.disk.labels.entry(*fid).or_insert(path);
+        }
         let bytes = match done {
             Done::Read { pieces } => machine.gather(pieces, bulk),
             _ => vec![],

@@ -14,7 +14,7 @@ use crate::clock::Wall;
 use crate::exec::Sched;
 use crate::rare::Rare;
 use crate::rng::Rng;
-use logic::server::{Bulk, Disk};
+use logic::server::{Bulk, By, Disk};
 pub(crate) use power::Restored;
 use reference::Reference;
 use std::cell::Cell;
@@ -46,6 +46,8 @@ pub(crate) struct Applied {
     pub(crate) outcome: Outcome,
     /// For a copy: what was copied.
     pub(crate) copied: Units,
+    /// It was answered before.
+    pub(crate) delegated: bool,
     /// A power failure has undone it.
     pub(crate) lost: bool,
     /// Its place in the disk's order of changes.
@@ -62,6 +64,8 @@ struct Change<'a> {
     caller: &'a Caller,
     origin: Option<Origin>,
     data: &'a [u64],
+    /// The number of what is made; 0: the next one.
+    vnode: u64,
 }
 
 /// A volume: two of them follow the same rules.
@@ -333,7 +337,7 @@ impl Disk for DiskRoom {
         shown
     }
 
-    fn apply(&mut self, now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
+    fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome {
         let data = self.bulks.remove(&bulk).unwrap_or_default();
         let before = match op {
             Op::Rename {
@@ -346,7 +350,11 @@ impl Disk for DiskRoom {
             _ => (None, None),
         };
         self.logged |= op.changes();
-        let (caller, origin) = by;
+        let By {
+            caller,
+            origin,
+            delegated,
+        } = by;
         let logged = self.volume.logged_bytes();
         let outcome = self.volume.apply(Change {
             now,
@@ -354,6 +362,7 @@ impl Disk for DiskRoom {
             caller,
             origin,
             data: &data,
+            vnode: delegated.unwrap_or(0),
         });
         // The cleaner may have added records of its own, before that of the change or behind it.
         let position = self.volume.changed();
@@ -381,6 +390,7 @@ impl Disk for DiskRoom {
                 before,
                 outcome,
                 copied,
+                delegated: delegated.is_some(),
                 lost: false,
                 position,
                 now,
@@ -434,6 +444,11 @@ impl Disk for DiskRoom {
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
         self.volume.place(fid)
+    }
+
+    fn plain(&self, dir: Fid) -> bool {
+        let attr = self.volume.attr(dir).ok().flatten();
+        attr.is_some_and(|attr| attr.kind == wire::Kind::Directory)
     }
 
     fn orphans(&self) -> Vec<Fid> {

@@ -104,6 +104,7 @@ impl Stored {
             now: 0,
             origin: None,
             data: &[],
+            vnode: 0,
         };
         self.store.borrow_mut().apply(apply)
     }
@@ -139,6 +140,7 @@ impl Volume for Stored {
             now,
             origin,
             data: &data,
+            vnode: change.vnode,
         })
     }
 

@@ -10,6 +10,7 @@
 mod explain;
 mod linear;
 mod logs;
+mod names;
 mod times;
 mod twins;
 mod watches;
@@ -20,6 +21,7 @@ use crate::program::LOG;
 use crate::watcher::Watcher;
 use crate::wrong::{Wrong, wrong};
 use linear::{Act, Turn, Verdict};
+use names::Records;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use wire::{Fid, Name, Op, Outcome, SessionId, Time};
@@ -86,7 +88,6 @@ pub(crate) struct Judged {
 /// Judges a run: how many values were looked at, or what is wrong.
 pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     applied_once(case.applied)?;
-    twins::judge(case)?;
     watches::judge(case)?;
     times::judge(case)?;
     let mut values = Values::default();
@@ -153,39 +154,8 @@ fn made(case: &Case<'_>, values: &mut Values) {
     }
 }
 
-/// The disk's record of a change, by what it did and when.
-struct Records<'a> {
-    case: &'a Case<'a>,
-    used: Vec<bool>,
-}
-
-impl Records<'_> {
-    fn find(&mut self, change: &Change, fits: impl Fn(&Applied) -> bool) -> Option<usize> {
-        let host = |applied: &Applied| {
-            let session = applied.origin.map_or(0, |origin| origin.session);
-            self.case.sessions.get(&session) == Some(&change.host)
-        };
-        let found = self
-            .case
-            .applied
-            .iter()
-            .enumerate()
-            .find(|(index, applied)| {
-                let during = applied.moment > change.begin && applied.moment < change.end;
-                let refused = matches!(applied.outcome, Outcome::Refused(_));
-                !self.used[*index] && during && !refused && host(applied) && fits(applied)
-            });
-        let index = found?.0;
-        self.used[index] = true;
-        Some(index)
-    }
-}
-
 fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), Wrong> {
-    let mut records = Records {
-        case,
-        used: vec![false; case.applied.len()],
-    };
+    let mut records = Records::of(case);
     let all = case.history.changes.borrow();
     let mut ordered: Vec<&Change> = all.iter().filter(|c| c.fate != Fate::Failed).collect();
     // Those that ended first have the first choice of records; those that never ended, the last.
@@ -225,9 +195,12 @@ fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), Wrong> {
             Effect::Copy { from, to, count } => {
                 copied(&mut records, change, (*from, *to, *count), values)?;
             }
-            _ => name_change(&mut records, change, values)?,
+            _ => names::change(&mut records, change, values)?,
         }
     }
+    records.no_hole()?;
+    twins::judge(case, &records)?;
+    records.lost_names(values);
     Ok(())
 }
 
@@ -262,73 +235,6 @@ fn copied(
     }
     if len < count {
         values.add(Value::Size(from.0), when, Act::AtMost(from.1 + len));
-    }
-    Ok(())
-}
-
-fn name_change(
-    records: &mut Records<'_>,
-    change: &Change,
-    values: &mut Values,
-) -> Result<(), Wrong> {
-    let when = (change.begin, change.end, change.host);
-    let found = match &change.effect {
-        Effect::Make { dir, name, fid } => records.find(change, |applied| {
-            let made = |entry: &wire::Entry| fid.is_none_or(|fid| fid == entry.fid);
-            matches!((&applied.op, &applied.outcome),
-                (Op::Make { dir: d, name: n, .. }, Outcome::Entry(entry))
-                    if d == dir && n == name && made(entry))
-        }),
-        Effect::Link { dir, name, .. } => records.find(change, |applied| {
-            matches!(&applied.op, Op::Link { dir: d, name: n, .. } if d == dir && n == name)
-        }),
-        Effect::Remove { dir, name } => records.find(change, |applied| {
-            matches!(&applied.op, Op::Unlink { dir: d, name: n } | Op::Rmdir { dir: d, name: n }
-                if d == dir && n == name)
-        }),
-        Effect::Rename { from, to } => records.find(change, |applied| {
-            matches!(&applied.op, Op::Rename { from: a, name: x, to: b, new: y, .. }
-                if (*a, x) == (from.0, &from.1) && (*b, y) == (to.0, &to.1))
-        }),
-        _ => None,
-    };
-    let Some(found) = found else {
-        if change.fate == Fate::Done {
-            return Err(wrong!(
-                "answered, and never applied: h{} {change:?}",
-                change.host
-            ));
-        }
-        return Ok(());
-    };
-    let record = &records.case.applied[found];
-    let mut add = |dir: Fid, name: &Name, act| {
-        values.add(Value::Name(dir, name.clone()), when, act);
-    };
-    match (&change.effect, &record.outcome) {
-        (Effect::Make { dir, name, .. }, Outcome::Entry(entry)) => {
-            add(*dir, name, Act::Make(entry.fid.vnode));
-        }
-        (Effect::Link { dir, name, fid }, _) => add(*dir, name, Act::Make(fid.vnode)),
-        (Effect::Remove { dir, name }, Outcome::Removed { fid, .. }) => {
-            add(*dir, name, Act::TakeThis(fid.vnode));
-        }
-        (Effect::Rename { from, to }, Outcome::Renamed { fid, .. }) => {
-            let same = record.before.0 == record.before.1;
-            let act = if same {
-                Act::See(fid.vnode)
-            } else {
-                Act::TakeThis(fid.vnode)
-            };
-            add(from.0, &from.1, act);
-            let act = if same {
-                Act::See(fid.vnode)
-            } else {
-                Act::Put(fid.vnode)
-            };
-            add(to.0, &to.1, act);
-        }
-        _ => {}
     }
     Ok(())
 }
@@ -396,6 +302,11 @@ fn losses(case: &Case<'_>, values: &mut Values) {
             .iter()
             .filter(|c| c.host == host && c.begin < moment)
         {
+            if let Effect::Mode { fid, mode } = &change.effect
+                && !set_by(case, host, change.begin, (*fid, *mode))
+            {
+                hurt.insert(Value::Mode(*fid));
+            }
             let Effect::Write {
                 fid,
                 unit,
@@ -412,6 +323,7 @@ fn losses(case: &Case<'_>, values: &mut Values) {
         for value in hurt {
             let turns = values.turns.get(&value).map_or(&[][..], |turns| turns);
             let mut before: Vec<u64> = vec![0];
+            before.extend(values.starts.get(&value));
             before.extend(turns.iter().filter_map(|turn| match turn.act {
                 Act::Put(value) | Act::Raise(value) => Some(value),
                 _ => None,
@@ -421,6 +333,20 @@ fn losses(case: &Case<'_>, values: &mut Values) {
             values.add(value, (moment, u64::MAX, host), Act::Maybe(Rc::new(before)));
         }
     }
+}
+
+/// Has the disk been told of this change of a mode?
+fn set_by(case: &Case<'_>, host: u32, begin: u64, mode: (Fid, u16)) -> bool {
+    let mut later = case.applied.iter().filter(|a| a.moment > begin);
+    later.any(|applied| {
+        let session = applied.origin.map_or(0, |origin| origin.session);
+        let own = case.sessions.get(&session) == Some(&host);
+        let set = match (&applied.op, &applied.outcome) {
+            (Op::SetAttr { fid, set }, Outcome::Attr(_)) => set.mode.map(|mode| (*fid, mode)),
+            _ => None,
+        };
+        own && set == Some(mode)
+    })
 }
 
 /// A power failure makes everything what the disk had then. That this is no less than what was

@@ -77,17 +77,27 @@ fn never_back(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Is it about this object, and may it be told to the server later?
+fn kept_back(effect: &Effect, of: Fid) -> bool {
+    match effect {
+        Effect::Write { fid, .. } | Effect::Append { fid, .. } | Effect::Mode { fid, .. } => {
+            *fid == of
+        }
+        Effect::Make { dir, fid, .. } | Effect::Remove { dir, fid, .. } => {
+            *dir == of || *fid == Some(of)
+        }
+        Effect::Rename { from, to, fid } => from.0 == of || to.0 == of || *fid == Some(of),
+        _ => false,
+    }
+}
+
 /// When what a machine had written to it, and not written back, may have been lost, or what the
 /// disk had.
 fn may_be_lost(case: &Case<'_>, fid: Fid) -> Vec<u64> {
     let changes = case.history.changes.borrow();
     let writes = |host: u32, before: u64| {
         changes.iter().any(|change| {
-            let written = match &change.effect {
-                Effect::Write { fid, .. } | Effect::Append { fid, .. } => Some(*fid),
-                _ => None,
-            };
-            (change.host, written) == (host, Some(fid)) && change.begin < before
+            change.host == host && change.begin < before && kept_back(&change.effect, fid)
         })
     };
     let losses = case.history.losses.borrow();

@@ -4,6 +4,7 @@
 //! what was true of each name at a moment of its own.
 
 use super::Case;
+use super::names::Records;
 use crate::disk::{Applied, Restored};
 use crate::history::Seen;
 use crate::wrong::{Wrong, wrong};
@@ -13,12 +14,22 @@ use wire::{Fid, Name, Op, Outcome};
 
 type Names = BTreeMap<(Fid, Name), Fid>;
 
-pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
+/// Judges all; of the disk's records of changes that were told late, these calls made them.
+pub(super) fn judge(case: &Case<'_>, records: &Records<'_>) -> Result<(), Wrong> {
     for sight in case.history.sights.borrow().iter() {
         let Seen::Twins { names, fid } = &sight.seen else {
             continue;
         };
-        if !were_twins(case, names, *fid, (sight.begin, sight.end)) {
+        let lost = names.iter().any(|name| records.is_hurt(sight.host, name));
+        let when = (sight.begin, sight.end);
+        // What was told late was so to the machine that had done it from a moment of its call on.
+        let twins = || {
+            [false, true].into_iter().any(|at_end| {
+                let changes = records.as_done(sight.host, at_end);
+                were_twins(case, &changes, (names, *fid), when)
+            })
+        };
+        if !lost && !twins() {
             return Err(wrong!(
                 "h{} renamed {names:?} to each other at {} .. {}: never both named {fid}",
                 sight.host,
@@ -33,19 +44,19 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
 /// Was there a moment of this time at which both names named the object?
 fn were_twins(
     case: &Case<'_>,
-    names: &[(Fid, Name); 2],
-    fid: Fid,
+    changes: &[(u64, &Applied)],
+    (names, fid): (&[(Fid, Name); 2], Fid),
     (begin, end): (u64, u64),
 ) -> bool {
     let mut known = Names::new();
     let mut restored = case.restored.iter().peekable();
     let both = |known: &Names| names.iter().all(|name| known.get(name) == Some(&fid));
-    for change in case.applied {
-        if change.moment > end {
+    for &(moment, change) in changes {
+        if moment > end {
             break;
         }
-        restore(&mut known, &mut restored, change.moment);
-        if change.moment > begin && both(&known) {
+        restore(&mut known, &mut restored, moment);
+        if moment > begin && both(&known) {
             return true;
         }
         follow(&mut known, change);

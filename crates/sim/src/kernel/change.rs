@@ -296,7 +296,7 @@ impl Kernel {
                     self.unlinked(&target.inode);
                 }
                 self.move_dentry(&keys[0], &keys[1]);
-                Ok(Renamed::Moved)
+                Ok(Renamed::Moved(source.fid()))
             }
             _ => self.not_renamed(&keys, &reply),
         }
@@ -318,6 +318,6 @@ impl Kernel {
 pub(crate) enum Renamed {
     /// Both names named this object: nothing.
     Nothing(Fid),
-    /// The daemon moved what had the old name.
-    Moved,
+    /// The daemon moved what had the old name: this, when the kernel looked it up.
+    Moved(Fid),
 }

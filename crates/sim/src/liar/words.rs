@@ -2,8 +2,8 @@
 
 use super::{MOST, OTHER, RIGHTS, State};
 use wire::{
-    Access, Attr, Caller, Epoch, Fid, Hold, Holding, Make, Name, Op, Request, Returned, Set,
-    ToServer, Unseen, VERSION, WriteMode, limits,
+    Access, Attr, Caller, Delegated, Epoch, Fid, Hold, Holding, Make, Name, Op, Request, Returned,
+    Set, ToServer, Unseen, VERSION, WriteMode, limits,
 };
 
 impl State {
@@ -124,6 +124,14 @@ impl State {
         } else {
             self.refused()
         };
+        // Without the tokens: it is refused.
+        let delegates = op.may_be_delegated() && self.rng.chance(500);
+        let vnode = u64::from(matches!(op, Op::Make { .. })) * self.rng.between(1, 100);
+        let delegated = delegates.then_some(Delegated {
+            at: u64::MAX,
+            vnode,
+            unseen: true,
+        });
         ToServer::Request(Request {
             id,
             acked: self.acked(),
@@ -133,6 +141,8 @@ impl State {
             keeps: self.rng.chance(500),
             ahead: *self.rng.pick(&[0, 4096, u32::MAX]),
             clock: u64::MAX,
+            delegated,
+            after: *self.rng.pick(&[0, 0, 0, 1, id - 1]),
         })
     }
 

@@ -14,6 +14,7 @@ impl Program {
         let effect = Effect::Make {
             dir: fid,
             name: name.clone(),
+            mode: 0o644,
             fid: None,
         };
         let begin = self.moment();
@@ -24,7 +25,7 @@ impl Program {
             .await;
         let seen = match &result {
             Ok((handle, true)) => {
-                self.world.history.made(change, handle.pin.fid());
+                self.world.history.about(change, handle.pin.fid());
                 self.end(change, &result);
                 None
             }
@@ -71,8 +72,12 @@ impl Program {
         let change = self.begin(Effect::Remove {
             dir: fid,
             name: name.clone(),
+            fid: None,
         });
         let result = self.kernel.remove(&dir, &name, as_dir).await;
+        if let Ok(removed) = result {
+            self.world.history.about(change, removed);
+        }
         self.end(change, &result);
         if result == Err(Refusal::NotFound) {
             self.saw(
@@ -102,6 +107,7 @@ impl Program {
         let effect = Effect::Rename {
             from: source.clone(),
             to: target.clone(),
+            fid: None,
         };
         let change = self.begin(effect);
         let result = self
@@ -118,7 +124,10 @@ impl Program {
                 }
                 self.saw(begin, Seen::Twins { names, fid });
             }
-            Ok(Renamed::Moved) => self.end(change, &result),
+            Ok(Renamed::Moved(moved)) => {
+                self.world.history.about(change, *moved);
+                self.end(change, &result);
+            }
             Err(refusal) => {
                 self.end(change, &result);
                 if *refusal == Refusal::NotFound && source.0 == target.0 {
@@ -200,12 +209,13 @@ impl Program {
         let effect = Effect::Make {
             dir: parent,
             name: name.clone(),
+            mode: 0o755,
             fid: None,
         };
         let change = self.begin(effect);
         let result = self.kernel.mkdir(&dir, &name, 0o755).await;
         if let Ok(fid) = result {
-            self.world.history.made(change, fid);
+            self.world.history.about(change, fid);
         }
         self.end(change, &result);
         if result == Err(Refusal::Exists) {

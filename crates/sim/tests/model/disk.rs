@@ -1,10 +1,10 @@
 //! A store for the model check: one directory, one name in it, files of a few bytes. It is small on
 //! purpose: its text is part of a state's identity.
 
-use logic::server::{Bulk, Disk};
+use logic::server::{Bulk, By, Disk};
 use std::collections::BTreeMap;
 use wire::{
-    Attr, Caller, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
+    Attr, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
     WriteMode,
 };
 
@@ -180,9 +180,9 @@ impl Disk for TinyDisk {
         0
     }
 
-    fn apply(&mut self, _now: Time, op: &Op, by: (&Caller, Option<Origin>), bulk: Bulk) -> Outcome {
+    fn apply(&mut self, _now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome {
         let outcome = self.run(op, bulk).unwrap_or_else(Outcome::Refused);
-        if let Some(origin) = by.1 {
+        if let Some(origin) = by.origin {
             self.answers.insert(origin, outcome.clone());
         }
         outcome
@@ -229,6 +229,11 @@ impl Disk for TinyDisk {
 
     fn place(&self, _fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
         Ok(None)
+    }
+
+    fn plain(&self, dir: Fid) -> bool {
+        let attr = self.attr(dir).ok().flatten();
+        attr.is_some_and(|attr| attr.kind == Kind::Directory)
     }
 
     fn orphans(&self) -> Vec<Fid> {

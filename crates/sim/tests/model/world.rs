@@ -202,6 +202,7 @@ impl State {
             write_delay_ns: 30 * MS,
             scan_ns: 20 * MS,
             walk_entries: 0,
+            keep_ns: None,
             mutant: scenario.client_mutant,
             ..Default::default()
         };

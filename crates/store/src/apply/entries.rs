@@ -17,11 +17,6 @@ pub(super) const GROUP_EXECUTE: u16 = 0o010;
 /// In the place of the position of an object's name: it never had one.
 pub(crate) const NEVER_NAMED: u64 = u64::MAX;
 
-/// What a name adds to the size of its directory, bytes.
-pub(crate) fn entry_bytes(name: &Name) -> u64 {
-    name.as_bytes().len() as u64 + 24
-}
-
 pub(super) fn lookup(txn: &mut Txn<'_>, dir: Fid, name: &Name) -> Applied {
     let object = txn.dir(dir)?;
     txn.allowed(dir, &object, Want::EXECUTE)?;
@@ -106,7 +101,7 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
     }
     let fid = Fid {
         volume: dir.volume,
-        vnode: txn.index.counters.next_vnode,
+        vnode: txn.number()?,
         uniq: 1,
     };
     let mut object = new_object(
@@ -126,7 +121,6 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
         txn.put(key::target(fid), target.clone());
     }
     object.parent = dir.vnode;
-    txn.changes.made += 1;
     txn.changes.objects_more += 1;
     let attr = object.attr.clone();
     let dir_attr = add_entry(txn, *dir, name, (fid, object))?;
@@ -146,7 +140,7 @@ pub(super) fn make_nameless(txn: &mut Txn<'_>, dir: Fid, mode: u32) -> Applied {
     txn.allowed(dir, &parent, Want::CHANGE)?;
     let fid = Fid {
         volume: dir.volume,
-        vnode: txn.index.counters.next_vnode,
+        vnode: txn.number()?,
         uniq: 1,
     };
     let bits = (mode & u32::from(MODE_BITS)) as u16;
@@ -154,7 +148,6 @@ pub(super) fn make_nameless(txn: &mut Txn<'_>, dir: Fid, mode: u32) -> Applied {
     xattrs::inherit(txn, (dir, &parent), (fid, &mut object), mode)?;
     object.attr.nlink = 0;
     object.home = NEVER_NAMED;
-    txn.changes.made += 1;
     txn.changes.objects_more += 1;
     txn.put(key::orphan(fid), fid.uniq.to_be_bytes().to_vec());
     let attr = object.attr.clone();
@@ -164,6 +157,13 @@ pub(super) fn make_nameless(txn: &mut Txn<'_>, dir: Fid, mode: u32) -> Applied {
         attr,
         dir: parent.attr,
     }))
+}
+
+/// Gives numbers away, from the next one on.
+pub(super) fn reserve(txn: &mut Txn<'_>, count: u32) -> Applied {
+    let first = txn.index.counters.next_vnode;
+    txn.changes.made += u64::from(count);
+    Ok(Outcome::Numbers { first, count })
 }
 
 fn new_object(txn: &Txn<'_>, parent: &Attr, kind: Kind, mode: u16) -> Object {
@@ -221,7 +221,7 @@ fn add_entry(
     let attr = txn.touch_dir(dir, |dir| {
         position = take_position(dir);
         dir.entries += 1;
-        dir.attr.size += entry_bytes(name);
+        dir.attr.size += name.entry_bytes();
         if kind == Kind::Directory {
             dir.attr.nlink += 1;
         }
@@ -328,7 +328,7 @@ fn remove(txn: &mut Txn<'_>, dir: Fid, name: &Name, entry: &Named) -> Applied {
 /// Counts a name less.
 pub(super) fn forget_entry(dir: &mut Object, name: &Name, kind: Kind) {
     dir.entries = dir.entries.saturating_sub(1);
-    dir.attr.size = dir.attr.size.saturating_sub(entry_bytes(name));
+    dir.attr.size = dir.attr.size.saturating_sub(name.entry_bytes());
     if kind == Kind::Directory {
         dir.attr.nlink = dir.attr.nlink.saturating_sub(1);
     }

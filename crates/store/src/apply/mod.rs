@@ -48,6 +48,7 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::SetXattr { .. } => xattrs::set(txn, op),
         Op::ListXattr { fid } => xattrs::list_names(txn, *fid),
         Op::RemoveXattr { fid, name } => xattrs::remove(txn, *fid, name),
+        Op::Reserve { count } => entries::reserve(txn, *count),
         Op::Reap { fid } => bytes::reap(txn, *fid),
         // The server asks for it as a `ReadDir`.
         Op::Prefetch { .. } => Err(Refusal::Invalid),

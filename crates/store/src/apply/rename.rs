@@ -1,7 +1,7 @@
 //! Renaming: over nothing, over a file, over an empty directory, and exchanging two names.
 
 use super::Applied;
-use super::entries::{drop_link, entry_bytes, forget_entry, may_make, may_remove, take_position};
+use super::entries::{drop_link, forget_entry, may_make, may_remove, take_position};
 use crate::permission::Want;
 use crate::txn::{LINKS_MAX, Txn};
 use crate::value::{Named, Object};
@@ -202,7 +202,7 @@ fn shift(txn: &mut Txn<'_>, it: &Move<'_>) -> Applied {
             None => position = take_position(dir),
         }
         dir.entries += 1;
-        dir.attr.size += entry_bytes(it.new);
+        dir.attr.size += it.new.entry_bytes();
         if kind == Kind::Directory {
             dir.attr.nlink += 1;
         }

@@ -234,6 +234,7 @@ fn range_ops() -> Vec<Op> {
                 write: true,
             },
         },
+        Op::Reserve { count: 4096 },
     ]
 }
 
@@ -300,6 +301,10 @@ fn range_outcomes() -> Vec<Outcome> {
             attr: attr(),
         },
         Outcome::Position(1 << 33),
+        Outcome::Numbers {
+            first: 1 << 40,
+            count: 4096,
+        },
         Outcome::Refused(Refusal::NothingBehind),
     ]
 }
@@ -362,16 +367,20 @@ pub fn outcomes() -> Vec<Outcome> {
     ]
 }
 
-/// Every kind of message of a client, every operation among them.
-pub fn to_server() -> Vec<ToServer> {
-    let (fid, hold) = (fid(9), hold());
+/// A request for every operation.
+fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
     let caller = Caller {
         uid: 1000,
         gid: 100,
         groups: Some(vec![4, 27]),
     };
-    let (sent, acked) = (99, 150);
     let request = |(at, op): (usize, Op)| {
+        let makes = matches!(op, Op::Make { .. });
+        let delegated = op.may_be_delegated().then_some(Delegated {
+            at: 1 << 60,
+            vnode: u64::from(makes),
+            unseen: true,
+        });
         ToServer::Request(Request {
             id: at as u64 + 200,
             acked,
@@ -381,9 +390,18 @@ pub fn to_server() -> Vec<ToServer> {
             keeps: true,
             ahead: 4096,
             clock: 1 << 59,
+            delegated,
+            after: at as u64,
         })
     };
-    let mut all: Vec<ToServer> = ops().into_iter().enumerate().map(request).collect();
+    ops().into_iter().enumerate().map(request).collect()
+}
+
+/// Every kind of message of a client, every operation among them.
+pub fn to_server() -> Vec<ToServer> {
+    let (fid, hold) = (fid(9), hold());
+    let (sent, acked) = (99, 150);
+    let mut all: Vec<ToServer> = requests(acked, hold);
     let holding = Holding {
         fid,
         right: Right::Transient,

@@ -30,6 +30,8 @@ struct Object {
 pub(super) struct Reference {
     objects: BTreeMap<Fid, Object>,
     last_vnode: u64,
+    /// The number of what is made next; 0: the one behind the last.
+    vnode: u64,
     changes: u64,
     newest: Time,
     answers: BTreeMap<Origin, Outcome>,
@@ -91,6 +93,7 @@ impl Reference {
         Self {
             objects: BTreeMap::from([(Fid::root(1), root)]),
             last_vnode: 1,
+            vnode: 0,
             changes: 0,
             newest: 0,
             answers: BTreeMap::new(),
@@ -174,6 +177,14 @@ impl Reference {
             Op::Allocate { .. } | Op::Copy { .. } => self.range(now, op),
             Op::ReadDir { dir, after, max } => self.read_dir(*dir, *after, *max),
             Op::StatFs => Ok(self.statfs()),
+            Op::Reserve { count } => {
+                let first = self.last_vnode + 1;
+                self.last_vnode += u64::from(*count);
+                Ok(Outcome::Numbers {
+                    first,
+                    count: *count,
+                })
+            }
             Op::Reap { fid } => {
                 if self.get(*fid)?.attr.nlink == 0 {
                     self.objects.remove(fid);
@@ -311,9 +322,11 @@ impl Volume for Reference {
             op,
             origin,
             data,
+            vnode,
             ..
         } = change;
         self.changes += 1;
+        self.vnode = vnode;
         self.newest = self.newest.max(now);
         let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
         if let (true, Some(origin)) = (op.changes(), origin) {

@@ -54,10 +54,15 @@ impl Reference {
     }
 
     fn add(&mut self, object: super::Object) -> Fid {
-        self.last_vnode += 1;
+        let reserved = std::mem::take(&mut self.vnode);
+        self.last_vnode += u64::from(reserved == 0);
         let fid = Fid {
             volume: 1,
-            vnode: self.last_vnode,
+            vnode: if reserved == 0 {
+                self.last_vnode
+            } else {
+                reserved
+            },
             uniq: 1,
         };
         self.objects.insert(fid, object);

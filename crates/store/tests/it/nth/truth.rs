@@ -42,6 +42,7 @@ pub fn apply(store: &mut Store, step: &Step) -> Option<Outcome> {
                 now: 7,
                 origin: *origin,
                 data,
+                vnode: 0,
             };
             return Some(store.apply(apply));
         }

@@ -1,0 +1,484 @@
+//! Delegated directories: changes of names and attributes that nobody is asked about.
+//!
+//! A directory that this client holds Exclusive is its own: a change there is answered from what is
+//! known here ([`super::predict`]) and kept in order; the server hears of it later, when the oldest
+//! is old enough, when there are many, before anything is asked of the server that builds on them,
+//! or when somebody else looks: before the token goes back, all that concerns it has been applied.
+//! An fsync of anything sends all of them first.
+//!
+//! What is kept when the machine dies, or is fenced, is lost: always the latest changes, since they
+//! are sent and applied in their order. A file that was made and removed again before the server
+//! has heard of it leaves no trace.
+
+use super::api::{Done, Event, Output};
+use super::predict::Prediction;
+use super::session::{Sent, State, Why};
+use super::{Client, Step};
+use crate::Ticket;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{
+    Caller, Delegated, Fid, Grant, Hold, Op, Outcome, Request, RequestId, Right, Set, SetTime,
+    Time, ToServer,
+};
+
+/// So many at most are kept.
+const KEPT: usize = 4096;
+/// More are not answered before the server has said what became of those before.
+const UNANSWERED: usize = 16_384;
+/// Numbers for what is made: how many are asked for, the first time and later.
+const FIRST_NUMBERS: u32 = 4096;
+const MORE_NUMBERS: u32 = wire::limits::NUMBERS;
+/// How long after there were none.
+const ASK_AGAIN_NS: Time = 1_000_000_000;
+
+/// The changes that the server does not know of, and numbers for what is made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Delegation {
+    /// Not sent yet, in their order.
+    kept: BTreeSet<RequestId>,
+    /// Directories in which something was made and has gone again, which changed their times.
+    touched: BTreeSet<Fid>,
+    /// When the oldest was made.
+    since: Time,
+    /// The last one that was sent.
+    last: RequestId,
+    /// Of these the server has not said what became of them.
+    pub(super) unanswered: usize,
+    /// Numbers that nobody else gets: the first, and how many.
+    numbers: VecDeque<(u64, u32)>,
+    asked: bool,
+    /// Some were asked for in this session.
+    numbered: bool,
+    /// Not before that, when there were none.
+    ask_again: Time,
+}
+
+impl Client {
+    /// Answers a change by itself, if it can.
+    pub(super) fn done_here(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
+        let busy = self.delegation.unanswered >= UNANSWERED;
+        if self.options.keep_ns.is_none() || busy || !op.may_be_delegated() {
+            return false;
+        }
+        let Some(caller) = self
+            .calls
+            .get(&ticket)
+            .map(|running| running.caller.clone())
+        else {
+            return false;
+        };
+        let Some(prediction) = self.predict(step.now, op, &caller) else {
+            if self.delegation.numbered && step.now >= self.delegation.ask_again {
+                self.reserve_if_low(step);
+            }
+            return false;
+        };
+        if self.strikes_out(step, ticket, op, &prediction) {
+            return true;
+        }
+        self.last_request += 1;
+        let id = self.last_request;
+        self.keep(step, id, (op, caller), &prediction);
+        self.take_over(id, &prediction);
+        self.answering = id;
+        let unseen = self.outdates(id, ticket);
+        self.unfinished.insert(ticket, (id, unseen));
+        self.answer_here(step, (ticket, id), op, prediction);
+        if self.delegation.kept.len() >= KEPT {
+            self.ship(step);
+        }
+        self.reserve_if_low(step);
+        true
+    }
+
+    /// Puts a change behind those that are kept.
+    fn keep(
+        &mut self,
+        step: &mut Step<'_>,
+        id: RequestId,
+        (op, caller): (&Op, Caller),
+        prediction: &Prediction,
+    ) {
+        let stamp = self.stamp();
+        let access = op.makes_open();
+        let hold = Hold {
+            open: access.is_some(),
+            write: access.is_some_and(|access| access.write),
+            stamp,
+        };
+        let request = Request {
+            id,
+            acked: 0,
+            op: op.clone(),
+            caller,
+            hold,
+            keeps: false,
+            ahead: 0,
+            clock: 0,
+            delegated: Some(Delegated {
+                at: prediction.at,
+                vnode: prediction.vnode,
+                unseen: true,
+            }),
+            after: 0,
+        };
+        let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
+        fids.dedup();
+        for &fid in &fids {
+            let node = self.node(fid);
+            (node.delegated, node.told_by) = (node.delegated + 1, id);
+            if prediction.vnode == fid.vnode || (node.unborn != 0 && !node.directory) {
+                node.own.push(id);
+            }
+        }
+        let sent = Sent::kept(request, Why::Delegated { fids }, step.now);
+        self.requests.insert(id, sent);
+        self.delegation.begins(step.now);
+        self.delegation.kept.insert(id);
+        self.delegation.unanswered += 1;
+    }
+
+    /// From now on things are as the prediction says.
+    fn take_over(&mut self, id: RequestId, prediction: &Prediction) {
+        let last = self.last_request;
+        for (fid, attr) in &prediction.after {
+            let made = prediction.vnode == fid.vnode;
+            let node = self.node(*fid);
+            if made {
+                node.right = Right::Exclusive;
+                node.version = attr.version;
+                node.directory = attr.kind == wire::Kind::Directory;
+                node.whole = node.directory;
+                node.unborn = id;
+            }
+            node.attr = Some(attr.clone());
+            node.changed = last;
+        }
+    }
+
+    fn answer_here(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id): (Ticket, RequestId),
+        op: &Op,
+        prediction: Prediction,
+    ) {
+        let granted: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
+        if let (Op::SetAttr { fid, .. }, Outcome::Attr(attr)) = (op, &prediction.outcome) {
+            let (attr, lifetime) = self.to_say(*fid, attr.clone());
+            self.node(*fid).asked = step.now;
+            self.finish(step, ticket, Done::Attr { attr, lifetime });
+        } else {
+            self.on_names(step, (ticket, id), op, (prediction.outcome, granted, 0));
+        }
+        if let Op::Unlink { dir, name } | Op::Rmdir { dir, name } = op
+            && self.node(*dir).whole
+        {
+            self.node(*dir).names.remove(name);
+        }
+    }
+
+    /// A file that the server has not heard of goes again, and nobody has it open: what is kept
+    /// about it is struck out, and only the directory's times have changed.
+    fn strikes_out(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+        prediction: &Prediction,
+    ) -> bool {
+        let (Op::Unlink { dir, name }, Outcome::Removed { fid, attr, .. }) =
+            (op, &prediction.outcome)
+        else {
+            return false;
+        };
+        let (dir, fid) = (*dir, *fid);
+        let Some(node) = self.nodes.get(&fid) else {
+            return false;
+        };
+        let used = node.hold(0).open || attr.nlink > 0 || node.sending;
+        let own = self.only_about(dir, fid);
+        let Some(own) = own.filter(|_| !used && node.unborn != 0) else {
+            return false;
+        };
+        for id in own {
+            self.strike(id);
+        }
+        for (fid, attr) in &prediction.after {
+            self.node(*fid).attr = Some(attr.clone());
+        }
+        let node = self.node(dir);
+        node.names.remove(name);
+        if !node.whole {
+            node.names.insert(name.clone(), None);
+        }
+        node.renew_listing();
+        self.delegation.begins(step.now);
+        self.delegation.touched.insert(dir);
+        let blocks: Vec<u64> = self.cache.blocks(fid, 0).map(|(block, ..)| block).collect();
+        for block in blocks {
+            self.cache.drop_block(fid, block);
+        }
+        let node = self.node(fid);
+        (node.unlinked, node.stillborn, node.flush) = (true, true, false);
+        self.finish(step, ticket, Done::Nothing);
+        self.feed_starved(step);
+        self.retire(step, fid);
+        true
+    }
+
+    /// The changes about this file, if all are kept, begin with its making and are about nothing
+    /// else but the directory.
+    fn only_about(&self, dir: Fid, fid: Fid) -> Option<Vec<RequestId>> {
+        let node = self.nodes.get(&fid)?;
+        let own = |id: &RequestId| {
+            let sent = self.requests.get(id).filter(|sent| sent.kept);
+            let about = |of: &Fid| *of == fid || *of == dir;
+            sent.is_some_and(|sent| match &sent.why {
+                Why::Delegated { fids } => fids.iter().all(about),
+                _ => false,
+            })
+        };
+        let all = node.own.len() == node.delegated as usize && node.own.iter().all(own);
+        all.then(|| node.own.clone())
+    }
+
+    fn strike(&mut self, id: RequestId) {
+        self.delegation.kept.remove(&id);
+        let Some(Why::Delegated { fids }) = self.requests.remove(&id).map(|sent| sent.why) else {
+            return;
+        };
+        self.delegation.unanswered -= 1;
+        for fid in fids {
+            self.node(fid).delegated -= 1;
+        }
+    }
+
+    /// Tells the server of all that is kept.
+    pub(super) fn ship(&mut self, step: &mut Step<'_>) {
+        self.keep_touches(step);
+        for id in core::mem::take(&mut self.delegation.kept) {
+            if let Some(sent) = self.requests.get_mut(&id) {
+                sent.kept = false;
+                sent.request.after = core::mem::replace(&mut self.delegation.last, id);
+            }
+            self.resend_later(step);
+            if self.state == State::Up {
+                self.send_request(step, id);
+            }
+        }
+    }
+
+    /// Directories in which something was made and has gone again have other times now.
+    fn keep_touches(&mut self, step: &mut Step<'_>) {
+        for dir in core::mem::take(&mut self.delegation.touched) {
+            let Some(attr) = self.nodes.get(&dir).and_then(|node| node.sole()) else {
+                continue;
+            };
+            let set = Set {
+                mtime: Some(SetTime::To(attr.mtime)),
+                ..Set::default()
+            };
+            let owner = Caller {
+                uid: attr.uid,
+                gid: attr.gid,
+                groups: Some(Vec::new()),
+            };
+            let prediction = Prediction {
+                outcome: Outcome::Attr(attr.clone()),
+                after: vec![(dir, attr.clone())],
+                vnode: 0,
+                at: attr.ctime,
+            };
+            self.last_request += 1;
+            let id = self.last_request;
+            self.keep(
+                step,
+                id,
+                (&Op::SetAttr { fid: dir, set }, owner),
+                &prediction,
+            );
+        }
+    }
+
+    /// Is there anything about this object that the server does not know of?
+    pub(super) fn owes(&self, fid: Fid) -> bool {
+        let told = self.nodes.get(&fid).is_none_or(|node| node.delegated == 0);
+        !told || self.delegation.touched.contains(&fid)
+    }
+
+    /// Before the server is asked for this: does it build on what it does not know of?
+    pub(super) fn ship_before(&mut self, step: &mut Step<'_>, op: &Op) {
+        if self.delegation.is_empty() {
+            return;
+        }
+        // Of names that it changes it need not be known here what they name.
+        let names = matches!(
+            op,
+            Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
+        );
+        let all = names || matches!(op, Op::Sync { .. });
+        if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
+            self.ship(step);
+        }
+    }
+
+    /// The server has said what became of a delegated change.
+    pub(super) fn on_shipped(
+        &mut self,
+        step: &mut Step<'_>,
+        fids: &[Fid],
+        (refused, grants): (bool, &[Grant]),
+    ) {
+        if refused {
+            // So are all behind it.
+            self.say(step, ToServer::Goodbye);
+            return self.lose(step);
+        }
+        for grant in grants {
+            self.accept(*grant);
+        }
+        self.delegation.unanswered = self.delegation.unanswered.saturating_sub(1);
+        for &fid in fids {
+            let Some(node) = self.nodes.get_mut(&fid) else {
+                continue;
+            };
+            node.delegated = node.delegated.saturating_sub(1);
+            // The first is always the one that made it.
+            node.unborn = 0;
+            node.own = Vec::new();
+            if node.delegated > 0 {
+                continue;
+            }
+            if let Some(epoch) = node.tell.take() {
+                self.tell_attr(step, fid, epoch);
+            }
+            self.bury_if_unused(step, fid);
+            self.go_on_draining(step, fid);
+            self.retire(step, fid);
+        }
+        self.leave_if_clean(step);
+    }
+
+    /// A number for what is made.
+    pub(super) fn take_number(&mut self) -> Option<u64> {
+        let (first, left) = self.delegation.numbers.front_mut()?;
+        let number = *first;
+        (*first, *left) = (*first + 1, *left - 1);
+        if *left == 0 {
+            self.delegation.numbers.pop_front();
+        }
+        Some(number)
+    }
+
+    /// Asks for numbers if few are left, once there is a directory to make something in.
+    pub(super) fn reserve_if_low(&mut self, step: &mut Step<'_>) {
+        let left: u32 = self.delegation.numbers.iter().map(|(_, left)| left).sum();
+        if left >= FIRST_NUMBERS / 2 || self.delegation.asked || self.options.keep_ns.is_none() {
+            return;
+        }
+        let count = if self.delegation.numbered {
+            MORE_NUMBERS
+        } else {
+            FIRST_NUMBERS
+        };
+        let delegation = &mut self.delegation;
+        (delegation.asked, delegation.numbered) = (true, true);
+        delegation.ask_again = step.now + ASK_AGAIN_NS;
+        let (op, caller) = (Op::Reserve { count }, Caller::default());
+        let asked = (op, caller, Hold::default());
+        self.request(step, asked, Vec::new(), Why::Numbers);
+    }
+
+    /// Numbers have come, or none.
+    pub(super) fn on_numbers(&mut self, outcome: &Outcome) {
+        self.delegation.asked = false;
+        if let Outcome::Numbers { first, count } = *outcome
+            && count > 0
+        {
+            self.delegation.numbers.push_back((first, count));
+        }
+    }
+
+    /// The session is over: what the server was not told is lost.
+    pub(super) fn lose_delegated(&mut self, step: &mut Step<'_>) {
+        let lost = core::mem::take(&mut self.delegation);
+        let count = lost.unanswered as u64 + lost.touched.len() as u64;
+        if count > 0 {
+            step.out.push(Output::Event(Event::ChangesLost { count }));
+        }
+    }
+
+    pub(super) fn tick_delegation(&mut self, step: &mut Step<'_>) {
+        if self.delegation_due().is_some_and(|due| step.now >= due) {
+            self.ship(step);
+        }
+    }
+
+    /// When the oldest of what is kept is to be sent.
+    pub(super) fn delegation_due(&self) -> Option<Time> {
+        let keep_ns = self
+            .options
+            .keep_ns
+            .filter(|_| !self.delegation.is_empty())?;
+        Some(self.delegation.since.saturating_add(keep_ns))
+    }
+}
+
+impl Delegation {
+    /// The last one sent, if the server may not have applied it: what is asked for now comes after.
+    pub(super) fn last_unanswered(&self, requests: &BTreeMap<RequestId, Sent>) -> RequestId {
+        if requests.contains_key(&self.last) {
+            self.last
+        } else {
+            0
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.touched.is_empty()
+    }
+
+    /// Something is kept: since when, if it is the first.
+    fn begins(&mut self, now: Time) {
+        if self.is_empty() {
+            self.since = now;
+        }
+    }
+}
+
+/// The objects that an operation names.
+fn about(op: &Op) -> [Option<Fid>; 2] {
+    match op {
+        Op::Lookup { dir, .. }
+        | Op::Make { dir, .. }
+        | Op::MakeNameless { dir, .. }
+        | Op::Unlink { dir, .. }
+        | Op::Rmdir { dir, .. }
+        | Op::ReadDir { dir, .. }
+        | Op::Prefetch { dir, .. } => [Some(*dir), None],
+        Op::Link { fid, dir, .. } => [Some(*fid), Some(*dir)],
+        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        Op::Copy { from, to, .. } => [Some(*from), Some(*to)],
+        Op::GetAttr { fid }
+        | Op::SetAttr { fid, .. }
+        | Op::ReadLink { fid }
+        | Op::Open { fid, .. }
+        | Op::Read { fid, .. }
+        | Op::Write { fid, .. }
+        | Op::Sync { fid }
+        | Op::GetXattr { fid, .. }
+        | Op::SetXattr { fid, .. }
+        | Op::ListXattr { fid }
+        | Op::RemoveXattr { fid, .. }
+        | Op::Reap { fid }
+        | Op::Lock { fid, .. }
+        | Op::Unlock { fid, .. }
+        | Op::TestLock { fid, .. }
+        | Op::Allocate { fid, .. }
+        | Op::Find { fid, .. } => [Some(*fid), None],
+        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } => [None, None],
+    }
+}

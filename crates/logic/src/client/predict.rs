@@ -1,0 +1,347 @@
+//! What a change makes of directories that are delegated to this client, and of what is in them.
+//!
+//! The server will come to the same when it hears of the change: the rules are those of the store
+//! (`store/src/apply`), for the cases that a client can be sure of. For any other case there is no
+//! prediction, and the server is asked as ever: where a right is in doubt, where somebody else may
+//! hold an object, where not everything is known.
+
+use super::Client;
+use super::node::Node;
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{Attr, Caller, Entry, Fid, Kind, Make, Name, Op, Outcome, Set, SetTime, Time};
+
+const SET_UID: u16 = 0o4000;
+const SET_GID: u16 = 0o2000;
+const STICKY: u16 = 0o1000;
+const GROUP_EXECUTE: u16 = 0o010;
+/// Less than a directory may have: the server has the last word near the end.
+const LINKS_MAX: u32 = 60_000;
+
+/// What becomes of a change.
+#[derive(Debug)]
+pub(super) struct Prediction {
+    pub(super) outcome: Outcome,
+    /// What is so afterwards.
+    pub(super) after: Vec<(Fid, Attr)>,
+    /// The number of what is made; 0: nothing is.
+    pub(super) vnode: u64,
+    /// When.
+    pub(super) at: Time,
+}
+
+/// Who removes a name.
+struct Remover<'a> {
+    dir: &'a Attr,
+    caller: &'a Caller,
+}
+
+impl Client {
+    /// What becomes of this change, if everything that it is about is this client's alone.
+    pub(super) fn predict(&mut self, now: Time, op: &Op, caller: &Caller) -> Option<Prediction> {
+        match op {
+            Op::Make { dir, name, .. } => self.predict_make(now, (*dir, name), op, caller),
+            Op::Unlink { dir, name } => self.predict_removal(now, (*dir, name), caller, false),
+            Op::Rmdir { dir, name } => self.predict_removal(now, (*dir, name), caller, true),
+            Op::Rename { .. } => self.predict_rename(now, op, caller),
+            Op::SetAttr { fid, set } => self.predict_set(now, *fid, set, caller),
+            _ => None,
+        }
+    }
+
+    /// A directory that is delegated to this client, and about whose names nothing is on its way.
+    fn own_dir(&self, dir: Fid, caller: &Caller) -> Option<&Node> {
+        let node: &Node = self.nodes.get(&dir)?;
+        let attr = node.sole()?;
+        let usable = node.directory && node.busy == 0 && !node.lists && attr.nlink > 0;
+        (usable && may_change(attr, caller)).then_some(node)
+    }
+
+    /// What a name in it names: `None` if that is not known.
+    fn named(node: &Node, name: &Name) -> Option<Option<Fid>> {
+        match node.names.get(name) {
+            Some(named) => Some(*named),
+            None => node.whole.then_some(None),
+        }
+    }
+
+    fn predict_make(
+        &mut self,
+        now: Time,
+        (dir, name): (Fid, &Name),
+        op: &Op,
+        caller: &Caller,
+    ) -> Option<Prediction> {
+        let Op::Make { make, mode, .. } = op else {
+            return None;
+        };
+        let node = self.own_dir(dir, caller)?;
+        if Self::named(node, name)?.is_some() {
+            return None;
+        }
+        let mut parent = node.sole()?.clone();
+        let kind = match make {
+            Make::File => Kind::File,
+            Make::Directory if parent.nlink < LINKS_MAX => Kind::Directory,
+            Make::Symlink(target) if !target.is_empty() && !target.contains(&0) => Kind::Symlink,
+            Make::Node {
+                kind: kind @ (Kind::Fifo | Kind::Socket),
+                ..
+            } => *kind,
+            _ => return None,
+        };
+        let vnode = self.take_number()?;
+        let at = self.clock.shows(now);
+        let mut attr = new_attr(&parent, kind, *mode, caller)?;
+        (attr.atime, attr.mtime, attr.ctime) = (at, at, at);
+        if let Make::Symlink(target) = make {
+            attr.size = target.len() as u64;
+            attr.used_bytes = attr.size;
+        }
+        touch(&mut parent, at);
+        parent.size += name.entry_bytes();
+        parent.nlink += u32::from(kind == Kind::Directory);
+        let fid = Fid {
+            vnode,
+            uniq: 1,
+            ..dir
+        };
+        let entry = Entry {
+            fid,
+            attr: attr.clone(),
+            dir: parent.clone(),
+        };
+        Some(Prediction {
+            outcome: Outcome::Entry(entry),
+            after: vec![(dir, parent), (fid, attr)],
+            vnode,
+            at,
+        })
+    }
+
+    /// An object that is to lose a name: its attributes, if it is this client's alone.
+    fn victim(&self, fid: Fid, remover: &Remover<'_>, directory: bool) -> Option<Attr> {
+        let node: &Node = self.nodes.get(&fid)?;
+        let attr = node.sole()?.clone();
+        let uid = remover.caller.uid;
+        let owner = uid == 0 || uid == remover.dir.uid || uid == attr.uid;
+        let fits = (attr.kind == Kind::Directory) == directory;
+        let empty = !directory || (node.is_empty() && node.busy == 0);
+        let allowed = remover.dir.mode & STICKY == 0 || owner;
+        // Else the other names may be changing.
+        let quiet = node.remote_writes + node.resizing == 0 && (directory || attr.nlink == 1);
+        (fits && empty && allowed && quiet).then_some(attr)
+    }
+
+    fn predict_removal(
+        &mut self,
+        now: Time,
+        (dir, name): (Fid, &Name),
+        caller: &Caller,
+        directory: bool,
+    ) -> Option<Prediction> {
+        let node = self.own_dir(dir, caller)?;
+        let fid = Self::named(node, name)??;
+        let mut parent = node.sole()?.clone();
+        let remover = Remover {
+            dir: &parent,
+            caller,
+        };
+        let mut attr = self.victim(fid, &remover, directory)?;
+        let at = self.clock.shows(now);
+        drop_link(&mut attr, at);
+        touch(&mut parent, at);
+        parent.size = parent.size.saturating_sub(name.entry_bytes());
+        parent.nlink -= u32::from(directory);
+        let outcome = Outcome::Removed {
+            fid,
+            attr: attr.clone(),
+            dir: parent.clone(),
+        };
+        Some(Prediction {
+            outcome,
+            after: vec![(dir, parent), (fid, attr)],
+            vnode: 0,
+            at,
+        })
+    }
+
+    fn predict_rename(&mut self, now: Time, op: &Op, caller: &Caller) -> Option<Prediction> {
+        let Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            no_replace,
+            ..
+        } = op
+        else {
+            return None;
+        };
+        let (source, target) = (self.own_dir(*from, caller)?, self.own_dir(*to, caller)?);
+        let fid = Self::named(source, name)??;
+        let victim = Self::named(target, new)?;
+        if victim == Some(fid) || (*no_replace && victim.is_some()) {
+            return None;
+        }
+        let mut old = source.sole()?.clone();
+        let mut parent = target.sole()?.clone();
+        let directory = self.nodes.get(&fid)?.directory;
+        if directory && (from != to || parent.nlink >= LINKS_MAX) {
+            return None; // others may be moving what is above them
+        }
+        // What loses its name there may be full.
+        let remover = Remover { dir: &old, caller };
+        let mut attr = self.movable(fid, &remover)?;
+        let remover = Remover {
+            dir: &parent,
+            caller,
+        };
+        let mut gone = match victim {
+            Some(victim) => Some((victim, self.victim(victim, &remover, directory)?)),
+            None => None,
+        };
+        let at = self.clock.shows(now);
+        attr.ctime = at;
+        let less = name.entry_bytes();
+        touch(&mut old, at);
+        old.size = old.size.saturating_sub(less);
+        if from == to {
+            parent = old.clone();
+        }
+        touch(&mut parent, at);
+        if let Some((_, attr)) = &mut gone {
+            drop_link(attr, at);
+            parent.nlink -= u32::from(directory);
+        } else {
+            parent.size += new.entry_bytes();
+        }
+        if from == to {
+            old = parent.clone();
+        }
+        let mut after = vec![(*from, old.clone()), (*to, parent.clone())];
+        after.push((fid, attr.clone()));
+        after.extend(gone.clone());
+        let outcome = Outcome::Renamed {
+            fid,
+            attr,
+            victim: gone,
+            from: old,
+            to: parent,
+        };
+        Some(Prediction {
+            outcome,
+            after,
+            vnode: 0,
+            at,
+        })
+    }
+
+    /// An object that gets another name: its attributes, if it is this client's alone.
+    fn movable(&self, fid: Fid, remover: &Remover<'_>) -> Option<Attr> {
+        let attr = self.nodes.get(&fid)?.sole()?.clone();
+        let uid = remover.caller.uid;
+        let owner = uid == 0 || uid == remover.dir.uid || uid == attr.uid;
+        (remover.dir.mode & STICKY == 0 || owner).then_some(attr)
+    }
+
+    fn predict_set(
+        &mut self,
+        now: Time,
+        fid: Fid,
+        set: &Set,
+        caller: &Caller,
+    ) -> Option<Prediction> {
+        let node: &Node = self.nodes.get(&fid)?;
+        let mut attr = node.sole()?.clone();
+        let quiet = node.asking + node.resizing + node.remote_writes == 0 && !node.sending;
+        let root = caller.uid == 0;
+        let given = set.uid.is_some() || set.gid.is_some();
+        let foreign = !root && (given || set.mode.is_some_and(|mode| mode & SET_GID != 0));
+        let allowed = root || (caller.uid == attr.uid && !foreign);
+        let link = attr.kind == Kind::Symlink && set.mode.is_some();
+        if !quiet || !allowed || link || set.size.is_some() || *set == Set::default() {
+            return None;
+        }
+        let at = self.clock.shows(now);
+        if (given || set.kill_set_id) && attr.kind != Kind::Directory {
+            attr.mode &= !SET_UID;
+            if attr.mode & GROUP_EXECUTE != 0 {
+                attr.mode &= !SET_GID;
+            }
+        }
+        attr.uid = set.uid.unwrap_or(attr.uid);
+        attr.gid = set.gid.unwrap_or(attr.gid);
+        attr.mode = set.mode.map_or(attr.mode, |mode| mode & 0o7777);
+        attr.atime = time(set.atime, attr.atime, at);
+        attr.mtime = time(set.mtime, attr.mtime, at);
+        attr.ctime = at;
+        Some(Prediction {
+            outcome: Outcome::Attr(attr.clone()),
+            after: vec![(fid, attr)],
+            vnode: 0,
+            at,
+        })
+    }
+}
+
+fn time(set: Option<SetTime>, old: Time, now: Time) -> Time {
+    match set {
+        None => old,
+        Some(SetTime::Now) => now,
+        Some(SetTime::To(time)) => time,
+    }
+}
+
+fn touch(dir: &mut Attr, at: Time) {
+    (dir.mtime, dir.ctime) = (at, at);
+    dir.version += 1;
+}
+
+fn drop_link(attr: &mut Attr, at: Time) {
+    attr.nlink = match attr.kind {
+        Kind::Directory => 0,
+        _ => attr.nlink.saturating_sub(1),
+    };
+    attr.ctime = at;
+}
+
+/// May the caller change the names of this directory, whoever looks at that? Whose groups are not
+/// known only if it does not depend on them.
+fn may_change(dir: &Attr, caller: &Caller) -> bool {
+    let allows = |shift: u16| (dir.mode >> shift) & 0o3 == 0o3;
+    match caller.uid {
+        0 => true,
+        uid if uid == dir.uid => allows(6),
+        _ => allows(3) && allows(0),
+    }
+}
+
+/// What is made in a directory without lists that are inherited.
+fn new_attr(parent: &Attr, kind: Kind, mode: u32, caller: &Caller) -> Option<Attr> {
+    let umask = (mode >> wire::UMASK_SHIFT) as u16 & 0o777;
+    let mut bits = (mode & 0o7777) as u16 & !umask;
+    let inherits = parent.mode & SET_GID != 0;
+    let directory = kind == Kind::Directory;
+    if kind == Kind::Symlink {
+        bits = 0o777;
+    } else if directory && inherits {
+        bits |= SET_GID;
+    } else if inherits && mode & u32::from(SET_GID) != 0 && caller.uid != 0 {
+        return None; // whether it may keep the bit depends on his groups
+    }
+    Some(Attr {
+        kind,
+        mode: bits,
+        uid: caller.uid,
+        gid: if inherits { parent.gid } else { caller.gid },
+        nlink: if directory { 2 } else { 1 },
+        size: 0,
+        used_bytes: 0,
+        rdev: 0,
+        atime: 0,
+        mtime: 0,
+        ctime: 0,
+        version: 1,
+    })
+}

@@ -1,0 +1,126 @@
+//! Delegated changes: applied as they come.
+//!
+//! To whom a directory is delegated (it holds its token Exclusive) has answered the caller already,
+//! and nobody else can have looked since. So nothing is in the way of such a change, and it cannot
+//! be refused; if it is all the same (the disk fails, the client has lied or has been fenced), so
+//! are all that the client sends behind it: what others are shown is a prefix of what it did.
+
+use super::Server;
+use super::Step;
+use super::api::{Bulk, Disk};
+use super::needs::Plan;
+use super::table::Waiting;
+use alloc::vec::Vec;
+use wire::{Fid, Grant, Origin, Outcome, Refusal, Request, RequestId, Right, SessionId};
+
+/// Most requests of a client that are kept because they have overtaken others.
+const OVERTAKEN: usize = 1024;
+
+impl Server {
+    /// Does the client hold Exclusive all that its delegated change is about?
+    pub(super) fn holds_all(&self, waiting: &Waiting, plan: &Plan) -> bool {
+        let session = waiting.session;
+        let holds = |fid: &Fid| {
+            let held = self.holder(session, *fid);
+            held.is_some_and(|holder| holder.right == Right::Exclusive)
+        };
+        let whole = self.sessions.get(&session).is_some_and(|s| !s.broken);
+        whole && plan.fids().iter().all(holds)
+    }
+
+    /// A delegated change that the disk has no room for, or cannot make: its caller believes that
+    /// it is done. Nothing is answered, so that it comes again, and what builds on it waits.
+    pub(super) fn may_come_again(&mut self, waiting: &Waiting, refusal: Refusal) -> bool {
+        if waiting.request.delegated.is_none() {
+            return false;
+        }
+        if !matches!(refusal, Refusal::NoSpace | Refusal::Disk) {
+            self.break_delegation(waiting.session);
+            return false;
+        }
+        if let Some(session) = self.sessions.get_mut(&waiting.session) {
+            session.running.remove(&waiting.request.id);
+        }
+        true
+    }
+
+    /// Has the delegated change before this request been applied? An earlier run of the server may
+    /// have done it.
+    pub(super) fn is_its_turn(
+        &self,
+        step: &Step<'_, impl Disk>,
+        id: SessionId,
+        request: &Request,
+    ) -> bool {
+        let after = request.after;
+        let Some(session) = self.sessions.get(&id) else {
+            return true;
+        };
+        let origin = Origin {
+            session: id,
+            request: after,
+        };
+        let answered = after == 0 || session.answers.contains_key(&after) || after < session.acked;
+        answered || step.disk.answer(origin).is_some()
+    }
+
+    /// Keeps a request that has overtaken others; of too many it comes again.
+    pub(super) fn keep_back(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        (request, bulk): (Request, Bulk),
+    ) {
+        let kept = self.sessions.get_mut(&id).map(|s| &mut s.overtaken);
+        let key = (request.after, request.id);
+        let Some(kept) = kept.filter(|kept| kept.len() < OVERTAKEN && !kept.contains_key(&key))
+        else {
+            return step.discard(bulk);
+        };
+        kept.insert(key, (request, bulk));
+    }
+
+    /// A delegated change is done: what has overtaken it has its turn.
+    pub(super) fn go_on_behind(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        done: RequestId,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if !session.answers.contains_key(&done) || session.overtaken.is_empty() {
+            return;
+        }
+        let behind = session.overtaken.range((done, 0)..=(done, RequestId::MAX));
+        let keys: Vec<_> = behind.map(|(key, _)| *key).collect();
+        for key in keys {
+            let session = self.sessions.get_mut(&id);
+            let kept = session.and_then(|session| session.overtaken.remove(&key));
+            if let Some((request, bulk)) = kept {
+                self.on_new_request(step, id, request, bulk);
+            }
+        }
+    }
+
+    /// From now on nothing delegated is taken from this client.
+    fn break_delegation(&mut self, session: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.broken = true;
+        }
+    }
+
+    /// What a delegated change has made is its maker's alone: nobody else knows of it.
+    pub(super) fn grant_made(
+        &mut self,
+        step: &Step<'_, impl Disk>,
+        session: SessionId,
+        outcome: &Outcome,
+        grants: &mut Vec<Grant>,
+    ) {
+        if let Outcome::Entry(entry) = outcome {
+            self.grant(step.disk, (session, entry.fid), Right::Exclusive, grants);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Names: what a program did with one, and the disk's record of it.
+//!
+//! A change in a delegated directory is recorded when the server hears of it, after its caller was
+//! answered. It may never be: if its machine is lost before, or if what was made has gone again.
+//! Then it counts with what its machine's kernel knew of it; of a machine that is lost everything
+//! from one moment on is, and nothing that came after a change that is lost is left ([`no_hole`]).
+//!
+//! [`no_hole`]: Records::no_hole
+
+use super::linear::Act;
+use super::{Case, Value, Values};
+use crate::disk::Applied;
+use crate::history::{Change, Effect, Fate};
+use crate::wrong::{Wrong, wrong};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use wire::{Fid, Name, Op, Outcome};
+
+/// The disk's record of changes, by what they did and when.
+pub(super) struct Records<'a> {
+    pub(super) case: &'a Case<'a>,
+    used: Vec<bool>,
+    /// What was made according to a program, and never on the disk; and by whom.
+    unmade: BTreeMap<Fid, u32>,
+    /// Of what was made according to a program, what was removed so too.
+    removed: BTreeSet<Fid>,
+    /// Changes that were told later: which records, whose, and when their calls began and ended.
+    late: BTreeMap<usize, (u32, u64, u64)>,
+    /// Changes that are lost: whose, when they were answered, and when that machine was lost.
+    lost: Vec<(u32, u64, u64)>,
+    /// Names that such a change was about.
+    hurt: BTreeSet<(u32, u64, Fid, Name)>,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn of(case: &'a Case<'a>) -> Self {
+        let made = |applied: &Applied| match &applied.outcome {
+            Outcome::Entry(entry) => Some(entry.fid),
+            _ => None,
+        };
+        let made: BTreeSet<Fid> = case.applied.iter().filter_map(made).collect();
+        let changes = case.history.changes.borrow();
+        let done = || changes.iter().filter(|change| change.fate == Fate::Done);
+        let unmade = done().filter_map(|change| match change.effect {
+            Effect::Make { fid: Some(fid), .. } if !made.contains(&fid) => Some((fid, change.host)),
+            _ => None,
+        });
+        let removed = done().filter_map(|change| match change.effect {
+            Effect::Remove { fid, .. } => fid,
+            _ => None,
+        });
+        Self {
+            case,
+            used: vec![false; case.applied.len()],
+            unmade: unmade.collect(),
+            removed: removed.collect(),
+            late: BTreeMap::new(),
+            lost: Vec::new(),
+            hurt: BTreeSet::new(),
+        }
+    }
+
+    /// The record of a change made while its call went on.
+    pub(super) fn find(
+        &mut self,
+        change: &Change,
+        fits: impl Fn(&Applied) -> bool,
+    ) -> Option<usize> {
+        self.find_when(change, |applied| {
+            applied.moment > change.begin && applied.moment < change.end && fits(applied)
+        })
+    }
+
+    fn find_when(&mut self, change: &Change, fits: impl Fn(&Applied) -> bool) -> Option<usize> {
+        let host = |applied: &Applied| {
+            let session = applied.origin.map_or(0, |origin| origin.session);
+            self.case.sessions.get(&session) == Some(&change.host)
+        };
+        let mut all = self.case.applied.iter().enumerate();
+        let found = all.find(|(index, applied)| {
+            let refused = matches!(applied.outcome, Outcome::Refused(_));
+            !self.used[*index] && !refused && host(applied) && fits(applied)
+        });
+        let index = found?.0;
+        self.used[index] = true;
+        Some(index)
+    }
+
+    /// The same of one in a delegated directory: it is told of later, and is about the object that
+    /// the kernel knew.
+    fn find_late(&mut self, change: &Change) -> Option<usize> {
+        let found = self.find_when(change, |applied| {
+            applied.delegated && applied.moment > change.begin && is_record(change, applied, true)
+        })?;
+        let call = (change.host, change.begin, change.end);
+        self.late.insert(found, call);
+        Some(found)
+    }
+
+    /// When its machine was lost next, if it was.
+    fn lost_at(&self, change: &Change) -> Option<u64> {
+        let losses = self.case.history.losses.borrow();
+        let own = losses.iter().filter(|(host, _)| *host == change.host);
+        own.map(|(_, moment)| *moment)
+            .filter(|moment| *moment > change.begin)
+            .min()
+    }
+
+    /// Nothing that a machine did after a change that is lost is left of what was delegated to it.
+    pub(super) fn no_hole(&self) -> Result<(), Wrong> {
+        for (host, answered, moment) in &self.lost {
+            let behind = |(other, begin, _): &&(u32, u64, u64)| {
+                other == host && (*answered..*moment).contains(begin)
+            };
+            if let Some((_, begin, _)) = self.late.values().find(behind) {
+                return Err(wrong!(
+                    "h{host}: what it did at {begin} is left, and not what was answered at \
+                     {answered}: it was lost at {moment}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Was a change of this name by this machine lost?
+    pub(super) fn is_hurt(&self, host: u32, name: &(Fid, Name)) -> bool {
+        let mut hurt = self.hurt.iter();
+        hurt.any(|(of, _, dir, known)| *of == host && (*dir, known) == (name.0, &name.1))
+    }
+
+    /// The disk's records as this machine saw them made: its own that were told late when it made
+    /// them, at the beginning or the end of the call.
+    pub(super) fn as_done(&self, host: u32, at_end: bool) -> Vec<(u64, &'a Applied)> {
+        let when = |(index, applied): (usize, &'a Applied)| match self.late.get(&index) {
+            Some((of, begin, end)) if *of == host => (if at_end { *end } else { *begin }, applied),
+            _ => (applied.moment, applied),
+        };
+        let mut all: Vec<_> = self.case.applied.iter().enumerate().map(when).collect();
+        all.sort_by_key(|(moment, _)| *moment);
+        all
+    }
+
+    /// Names of lost changes may be what they were at any time before.
+    pub(super) fn lost_names(&self, values: &mut Values) {
+        for (host, moment, dir, name) in &self.hurt {
+            let value = Value::Name(*dir, name.clone());
+            let turns = values.turns.get(&value).map_or(&[][..], |turns| turns);
+            let mut before: Vec<u64> = vec![0];
+            before.extend(turns.iter().filter_map(|turn| match turn.act {
+                Act::Put(value) | Act::Make(value) => Some(value),
+                _ => None,
+            }));
+            before.sort_unstable();
+            before.dedup();
+            values.add(
+                value,
+                (*moment, u64::MAX, *host),
+                Act::Maybe(Rc::new(before)),
+            );
+        }
+    }
+
+    /// A change that the disk has never heard of, although its caller was answered.
+    fn unrecorded(&mut self, change: &Change, values: &mut Values) -> Result<(), Wrong> {
+        let never = || {
+            Err(wrong!(
+                "answered, and never applied: h{} {change:?}",
+                change.host
+            ))
+        };
+        let Some((fid, acts)) = known(change) else {
+            return never();
+        };
+        let struck = self.unmade.get(&fid) == Some(&change.host) && self.removed.contains(&fid);
+        let lost = self.lost_at(change);
+        if !struck && lost.is_none() {
+            return never();
+        }
+        let when = (change.begin, change.end, change.host);
+        if let Effect::Make { mode, .. } = change.effect {
+            values.starts.insert(Value::Mode(fid), u64::from(mode));
+        }
+        for (dir, name, act) in acts {
+            if let Some(moment) = lost {
+                self.hurt.insert((change.host, moment, dir, name.clone()));
+            }
+            values.add(Value::Name(dir, name), when, act);
+        }
+        if let Some(moment) = lost.filter(|_| !struck) {
+            self.lost.push((change.host, change.end, moment));
+        }
+        Ok(())
+    }
+}
+
+/// What is done to a name of a directory.
+type NameAct = (Fid, Name, Act);
+
+/// What a change did, and to which object, as its machine's kernel knew it.
+fn known(change: &Change) -> Option<(Fid, Vec<NameAct>)> {
+    Some(match &change.effect {
+        Effect::Make { dir, name, fid, .. } => {
+            let fid = (*fid)?;
+            (fid, vec![(*dir, name.clone(), Act::Make(fid.vnode))])
+        }
+        Effect::Remove { dir, name, fid } => {
+            let fid = (*fid)?;
+            (fid, vec![(*dir, name.clone(), Act::TakeThis(fid.vnode))])
+        }
+        Effect::Rename { from, to, fid } => {
+            let fid = (*fid)?;
+            let taken = (from.0, from.1.clone(), Act::TakeThis(fid.vnode));
+            (fid, vec![taken, (to.0, to.1.clone(), Act::Put(fid.vnode))])
+        }
+        _ => return None,
+    })
+}
+
+/// Does this record say that this change was made? `exact`: of the very object that the kernel
+/// knew.
+fn is_record(change: &Change, applied: &Applied, exact: bool) -> bool {
+    let same = |known: &Option<Fid>, fid: &Fid| known.is_none_or(|known| known == *fid);
+    match (&change.effect, &applied.op, &applied.outcome) {
+        (
+            Effect::Make { dir, name, fid, .. },
+            Op::Make {
+                dir: d, name: n, ..
+            },
+            Outcome::Entry(entry),
+        ) => d == dir && n == name && same(fid, &entry.fid),
+        (
+            Effect::Link { dir, name, .. },
+            Op::Link {
+                dir: d, name: n, ..
+            },
+            _,
+        ) => d == dir && n == name,
+        (
+            Effect::Remove { dir, name, fid },
+            Op::Unlink { dir: d, name: n } | Op::Rmdir { dir: d, name: n },
+            Outcome::Removed { fid: removed, .. },
+        ) => d == dir && n == name && (!exact || same(fid, removed)),
+        (
+            Effect::Rename { from, to, fid },
+            Op::Rename {
+                from: a,
+                name: x,
+                to: b,
+                new: y,
+                ..
+            },
+            Outcome::Renamed { fid: moved, .. },
+        ) => {
+            let names = (*a, x) == (from.0, &from.1) && (*b, y) == (to.0, &to.1);
+            names && (!exact || same(fid, moved))
+        }
+        _ => false,
+    }
+}
+
+/// A change of names has its turn while its call goes on.
+pub(super) fn change(
+    records: &mut Records<'_>,
+    change: &Change,
+    values: &mut Values,
+) -> Result<(), Wrong> {
+    let when = (change.begin, change.end, change.host);
+    let found = records.find(change, |applied| is_record(change, applied, false));
+    let found = match (found, change.fate) {
+        (None, Fate::Done) => records.find_late(change),
+        (found, _) => found,
+    };
+    let Some(found) = found else {
+        return match change.fate {
+            Fate::Done => records.unrecorded(change, values),
+            _ => Ok(()),
+        };
+    };
+    let record = &records.case.applied[found];
+    let mut add = |dir: Fid, name: &Name, act| {
+        values.add(Value::Name(dir, name.clone()), when, act);
+    };
+    match (&change.effect, &record.outcome) {
+        (Effect::Make { dir, name, .. }, Outcome::Entry(entry)) => {
+            add(*dir, name, Act::Make(entry.fid.vnode));
+        }
+        (Effect::Link { dir, name, fid }, _) => add(*dir, name, Act::Make(fid.vnode)),
+        (Effect::Remove { dir, name, .. }, Outcome::Removed { fid, .. }) => {
+            add(*dir, name, Act::TakeThis(fid.vnode));
+        }
+        (Effect::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
+            let same = record.before.0 == record.before.1;
+            let act = if same {
+                Act::See(fid.vnode)
+            } else {
+                Act::TakeThis(fid.vnode)
+            };
+            add(from.0, &from.1, act);
+            let act = if same {
+                Act::See(fid.vnode)
+            } else {
+                Act::Put(fid.vnode)
+            };
+            add(to.0, &to.1, act);
+        }
+        _ => {}
+    }
+    Ok(())
+}
