@@ -60,10 +60,13 @@ pub(crate) fn threads_and_temporary(at: &mut At<'_>) -> io::Result<Vec<f64>> {
         })
     })?;
     fs::remove_dir_all(&dir)?;
-    let path = at.dir.join("temporary");
+    let own = at.dir.join("temporary");
+    fs::create_dir(&own)?;
+    let path = own.join("file");
     let temporary = each(at, count, |_| {
         create(&path)?;
         fs::remove_file(&path)
     })?;
+    fs::remove_dir(&own)?;
     Ok(vec![f64::from(count) / seconds, temporary])
 }

@@ -176,6 +176,10 @@ pub(crate) struct MountArgs {
     /// Age at which changed blocks are written back
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) write_delay: u64,
+    /// Age at which what was made, moved or removed in directories that nobody else uses is told to
+    /// the server; 0: the server is asked about each change first
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub(crate) name_delay: u64,
     /// Where the background process logs [default: beside its control socket, see the output]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,

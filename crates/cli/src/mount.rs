@@ -91,6 +91,7 @@ fn options(args: &MountArgs, point: &Path) -> MountOptions {
         },
         cache_mib: args.cache_mib,
         write_delay_ns: args.write_delay,
+        name_delay_ns: args.name_delay,
         name: format!("{}:{}", host.trim(), point.display()),
     }
 }
@@ -182,24 +183,30 @@ fn end_in_time(mount: &Arc<Mount>) -> Result<(), Failure> {
     let run = move || drop(send.send(ending.end()));
     let spawned = thread::Builder::new().name("ending".into()).spawn(run);
     spawned.map_err(|error| Failure::of("mount", error))?;
-    let mut dirty_blocks = mount.client().figures().dirty;
+    let owed = || {
+        let figures = mount.client().figures();
+        (figures.dirty, figures.untold)
+    };
+    let mut left = owed();
     let mut idle = Duration::ZERO;
     while idle < END_TIME {
         match ended.recv_timeout(END_STEP) {
             Ok(ended) => return ended.map_err(|error| Failure::of("mount", error)),
             Err(_) => idle += END_STEP,
         }
-        let before = std::mem::replace(&mut dirty_blocks, mount.client().figures().dirty);
-        if dirty_blocks < before {
+        let before = std::mem::replace(&mut left, owed());
+        if left < before {
             idle = Duration::ZERO;
         }
     }
     let server = mount.client().server();
+    let (dirty_blocks, untold) = left;
     Err(Failure::of(
         "mount",
         format_args!(
             "told to end while the server at {server} does not answer: {dirty_blocks} changed \
-             blocks are lost; `ariel umount` would have waited for it"
+             blocks and {untold} changes of names and attributes are lost; `ariel umount` would \
+             have waited for it"
         ),
     ))
 }

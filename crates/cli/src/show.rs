@@ -102,6 +102,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "connections": counters.connections,
         "sessions_lost": counters.sessions_lost,
         "lost_bytes": counters.lost_bytes,
+        "lost_changes": counters.lost_changes,
         "refused_write_backs": counters.refused_write_backs,
         "fuse": {
             "connection": mount.connection_id(),
@@ -116,6 +117,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "received": counts(&counters.received),
         "recalls": figures.recalls,
         "outstanding": figures.outstanding,
+        "untold_changes": figures.untold,
         "nodes": figures.nodes,
         "opens": figures.opens,
         "locks": { "held": figures.locks, "waiting": figures.lock_waits },

@@ -109,6 +109,8 @@ pub struct Counters {
     pub sessions_lost: u64,
     /// Changed bytes that could not be written back and are gone.
     pub lost_bytes: u64,
+    /// Changes of names and attributes that the server was not told of and are gone.
+    pub lost_changes: u64,
     /// Write-backs refused, to be tried again.
     pub refused_write_backs: u64,
     /// The last object of which bytes were lost.

@@ -244,7 +244,8 @@ impl Client {
             let _ = send.send(completion.done);
         });
         self.call(Caller::default(), Call::Leave, &[], reply);
-        let mut dirty_blocks = self.figures().dirty;
+        let owed = |figures: &Figures| (figures.dirty, figures.untold);
+        let mut left = owed(&self.figures());
         let step = timeout.min(LEAVE_STEP);
         let mut idle = Duration::ZERO;
         loop {
@@ -255,9 +256,10 @@ impl Client {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let figures = self.figures();
-            let (before, requests) = (dirty_blocks, figures.outstanding);
-            dirty_blocks = figures.dirty;
-            idle = if dirty_blocks < before {
+            let (before, requests) = (left, figures.outstanding);
+            left = owed(&figures);
+            let dirty_blocks = left.0;
+            idle = if left < before {
                 Duration::ZERO
             } else {
                 idle + step

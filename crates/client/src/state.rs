@@ -207,6 +207,7 @@ impl State {
                 tracing::warn!("the session was lost: the server did not hear from this client");
             }
             Event::ChangesLost { count } => {
+                self.counters.lost_changes += count;
                 tracing::error!(
                     count,
                     "changes of names and attributes that the server had not been told of are lost"
@@ -225,9 +226,14 @@ impl State {
     }
 
     fn note_sent(&mut self, now_ns: u64, message: &ToServer, bytes: u64) {
-        if let ToServer::Request(request) = message {
+        let requests = match message {
+            ToServer::Request(request) => std::slice::from_ref(request),
+            ToServer::Requests(requests) => requests,
+            _ => &[],
+        };
+        for request in requests {
             self.asked.entry(request.id).or_insert(Asked {
-                kind: message.kind(),
+                kind: request.op.kind(),
                 at_ns: now_ns,
                 bytes,
             });

@@ -34,11 +34,15 @@ impl Profile {
                 bulk_len,
                 ..
             } => {
+                let requests = match message {
+                    ToServer::Request(request) => std::slice::from_ref(request),
+                    ToServer::Requests(requests) => requests,
+                    _ => &[],
+                };
                 // They go with their answers, or with their connection.
-                if let ToServer::Request(request) = message
-                    && self.waiting.len() < WAITING_MAX
-                {
-                    let waits = (message.kind(), now, u64::from(*bulk_len));
+                let room = WAITING_MAX.saturating_sub(self.waiting.len());
+                for request in requests.iter().take(room) {
+                    let waits = (request.op.kind(), now, u64::from(*bulk_len));
                     self.waiting.entry((*from, request.id)).or_insert(waits);
                 }
                 message.kind()

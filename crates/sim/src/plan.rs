@@ -182,6 +182,7 @@ impl Plan {
             passing_bytes: *rng.pick(&[1024, 8192, u32::MAX]),
             keep_ns: [None, Some(0), Some(5 * MS), Some(300 * MS)]
                 [(lease_ns / MS / 4 % 4) as usize],
+            announced: true,
             part: 1000,
             mutant: None,
         };

@@ -124,6 +124,16 @@ impl Bounded for Lock {
     }
 }
 
+impl Bounded for Request {
+    fn within_bounds(&self) -> bool {
+        let groups = self.caller.groups.as_ref().map_or(0, Vec::len);
+        self.id > self.after
+            && groups <= limits::GROUPS
+            && self.op.within_bounds()
+            && delegated(self)
+    }
+}
+
 impl Bounded for ToServer {
     fn within_bounds(&self) -> bool {
         match self {
@@ -132,12 +142,12 @@ impl Bounded for ToServer {
             Self::Hello { session, name, .. } => {
                 *session != 0 && name.len() <= limits::TARGET_BYTES
             }
-            Self::Request(request) => {
-                let groups = request.caller.groups.as_ref().map_or(0, Vec::len);
-                request.id > request.after
-                    && groups <= limits::GROUPS
-                    && request.op.within_bounds()
-                    && delegated(request)
+            Self::Request(request) => request.within_bounds(),
+            // What writes has bytes of its own beside the message.
+            Self::Requests(requests) => {
+                let delegated = |request: &Request| request.delegated.is_some();
+                requests.len() <= limits::REQUESTS
+                    && requests.iter().all(|r| delegated(r) && r.within_bounds())
             }
             Self::Reassert { part, locks, .. } => {
                 part.0 < part.1 && locks.iter().all(|held| held.lock.within_bounds())

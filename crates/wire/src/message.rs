@@ -183,6 +183,8 @@ pub enum ToServer {
     },
     /// Asks for an operation. Bytes to be written travel beside it.
     Request(Request),
+    /// Asks for delegated changes, in their order.
+    Requests(Vec<Request>),
     /// Answers a recall.
     Returned(Returned),
     /// Gives a token back unasked: valid if the last grant known to the server is this one.
@@ -346,6 +348,7 @@ impl ToServer {
         match self {
             Self::Hello { .. } => "Hello",
             Self::Request(request) => request.op.kind(),
+            Self::Requests(_) => "Requests",
             Self::Returned(_) => "Returned",
             Self::Release { .. } => "Release",
             Self::Opens { .. } => "Opens",

@@ -63,6 +63,9 @@ pub struct MountOptions {
     pub cache_mib: u32,
     /// Age at which changed blocks are written back, ns.
     pub write_delay_ns: u64,
+    /// Age at which changes in directories of its own are told to the server, ns; 0: it is asked
+    /// about each.
+    pub name_delay_ns: u64,
     /// A name for people: host and mount point.
     pub name: String,
 }
@@ -285,6 +288,8 @@ fn client_options(options: &MountOptions) -> ClientOptions {
             slots: options.cache_mib.saturating_mul(slots_per_mib),
             objects: options.cache_mib as usize * OBJECTS_PER_MIB,
             write_delay_ns: options.write_delay_ns,
+            announced: !options.silent_opens,
+            keep_ns: Some(options.name_delay_ns).filter(|ns| *ns > 0),
             scan_ns: (options.write_delay_ns / 2).clamp(SCAN_LEAST_NS, SCAN_NS),
             ..MachineOptions::default()
         },

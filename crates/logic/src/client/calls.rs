@@ -336,7 +336,10 @@ impl Client {
             return;
         };
         let busy = node.sending || node.remote_writes > 0 || node.drain.is_some();
-        let busy = busy || node.delegated > 0 || node.stillborn;
+        if node.stillborn {
+            return self.bury_stillborn(step, fid);
+        }
+        let busy = busy || node.delegated > 0;
         if !node.unlinked || node.hold(0).open || busy {
             return;
         }

@@ -11,16 +11,15 @@
 //! has heard of it leaves no trace.
 
 use super::api::{Done, Event, Output};
+use super::node::Node;
 use super::predict::Prediction;
-use super::session::{Sent, State, Why};
+use super::session::{Sent, Why};
 use super::{Client, Step};
 use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
-    Caller, Delegated, Fid, Grant, Hold, Op, Outcome, Request, RequestId, Right, Set, SetTime,
-    Time, ToServer,
+    Caller, Delegated, Fid, Grant, Hold, Op, Outcome, Request, RequestId, Right, Time, ToServer,
 };
 
 /// So many at most are kept.
@@ -37,13 +36,13 @@ const ASK_AGAIN_NS: Time = 1_000_000_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delegation {
     /// Not sent yet, in their order.
-    kept: BTreeSet<RequestId>,
+    pub(super) kept: BTreeSet<RequestId>,
     /// Directories in which something was made and has gone again, which changed their times.
-    touched: BTreeSet<Fid>,
+    pub(super) touched: BTreeSet<Fid>,
     /// When the oldest was made.
     since: Time,
     /// The last one that was sent.
-    last: RequestId,
+    pub(super) last: RequestId,
     /// Of these the server has not said what became of them.
     pub(super) unanswered: usize,
     /// Numbers that nobody else gets: the first, and how many.
@@ -94,7 +93,7 @@ impl Client {
     }
 
     /// Puts a change behind those that are kept.
-    fn keep(
+    pub(super) fn keep(
         &mut self,
         step: &mut Step<'_>,
         id: RequestId,
@@ -200,7 +199,8 @@ impl Client {
         };
         let used = node.hold(0).open || attr.nlink > 0 || node.sending;
         let own = self.only_about(dir, fid);
-        let Some(own) = own.filter(|_| !used && node.unborn != 0) else {
+        let known = self.options.announced && !used;
+        let Some(own) = own.filter(|_| known && node.unborn != 0) else {
             return false;
         };
         for id in own {
@@ -217,16 +217,26 @@ impl Client {
         node.renew_listing();
         self.delegation.begins(step.now);
         self.delegation.touched.insert(dir);
+        let node = self.node(fid);
+        (node.unlinked, node.stillborn, node.flush) = (true, true, false);
+        self.finish(step, ticket, Done::Nothing);
+        self.bury_stillborn(step, fid);
+        self.retire(step, fid);
+        true
+    }
+
+    /// What has gone before the server has heard of it is never written back. Its bytes go when
+    /// the kernel has let go of it: a descriptor that is no open file can be opened once more.
+    pub(super) fn bury_stillborn(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let used = |node: &Node| node.lookups > 0 || node.hold(0).open;
+        if self.leaving.is_none() && self.nodes.get(&fid).is_none_or(|node| used(node)) {
+            return;
+        }
         let blocks: Vec<u64> = self.cache.blocks(fid, 0).map(|(block, ..)| block).collect();
         for block in blocks {
             self.cache.drop_block(fid, block);
         }
-        let node = self.node(fid);
-        (node.unlinked, node.stillborn, node.flush) = (true, true, false);
-        self.finish(step, ticket, Done::Nothing);
         self.feed_starved(step);
-        self.retire(step, fid);
-        true
     }
 
     /// The changes about this file, if all are kept, begin with its making and are about nothing
@@ -253,75 +263,6 @@ impl Client {
         self.delegation.unanswered -= 1;
         for fid in fids {
             self.node(fid).delegated -= 1;
-        }
-    }
-
-    /// Tells the server of all that is kept.
-    pub(super) fn ship(&mut self, step: &mut Step<'_>) {
-        self.keep_touches(step);
-        for id in core::mem::take(&mut self.delegation.kept) {
-            if let Some(sent) = self.requests.get_mut(&id) {
-                sent.kept = false;
-                sent.request.after = core::mem::replace(&mut self.delegation.last, id);
-            }
-            self.resend_later(step);
-            if self.state == State::Up {
-                self.send_request(step, id);
-            }
-        }
-    }
-
-    /// Directories in which something was made and has gone again have other times now.
-    fn keep_touches(&mut self, step: &mut Step<'_>) {
-        for dir in core::mem::take(&mut self.delegation.touched) {
-            let Some(attr) = self.nodes.get(&dir).and_then(|node| node.sole()) else {
-                continue;
-            };
-            let set = Set {
-                mtime: Some(SetTime::To(attr.mtime)),
-                ..Set::default()
-            };
-            let owner = Caller {
-                uid: attr.uid,
-                gid: attr.gid,
-                groups: Some(Vec::new()),
-            };
-            let prediction = Prediction {
-                outcome: Outcome::Attr(attr.clone()),
-                after: vec![(dir, attr.clone())],
-                vnode: 0,
-                at: attr.ctime,
-            };
-            self.last_request += 1;
-            let id = self.last_request;
-            self.keep(
-                step,
-                id,
-                (&Op::SetAttr { fid: dir, set }, owner),
-                &prediction,
-            );
-        }
-    }
-
-    /// Is there anything about this object that the server does not know of?
-    pub(super) fn owes(&self, fid: Fid) -> bool {
-        let told = self.nodes.get(&fid).is_none_or(|node| node.delegated == 0);
-        !told || self.delegation.touched.contains(&fid)
-    }
-
-    /// Before the server is asked for this: does it build on what it does not know of?
-    pub(super) fn ship_before(&mut self, step: &mut Step<'_>, op: &Op) {
-        if self.delegation.is_empty() {
-            return;
-        }
-        // Of names that it changes it need not be known here what they name.
-        let names = matches!(
-            op,
-            Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
-        );
-        let all = names || matches!(op, Op::Sync { .. });
-        if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
-            self.ship(step);
         }
     }
 
@@ -437,7 +378,7 @@ impl Delegation {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.touched.is_empty()
     }
 
@@ -446,39 +387,5 @@ impl Delegation {
         if self.is_empty() {
             self.since = now;
         }
-    }
-}
-
-/// The objects that an operation names.
-fn about(op: &Op) -> [Option<Fid>; 2] {
-    match op {
-        Op::Lookup { dir, .. }
-        | Op::Make { dir, .. }
-        | Op::MakeNameless { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. }
-        | Op::ReadDir { dir, .. }
-        | Op::Prefetch { dir, .. } => [Some(*dir), None],
-        Op::Link { fid, dir, .. } => [Some(*fid), Some(*dir)],
-        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
-        Op::Copy { from, to, .. } => [Some(*from), Some(*to)],
-        Op::GetAttr { fid }
-        | Op::SetAttr { fid, .. }
-        | Op::ReadLink { fid }
-        | Op::Open { fid, .. }
-        | Op::Read { fid, .. }
-        | Op::Write { fid, .. }
-        | Op::Sync { fid }
-        | Op::GetXattr { fid, .. }
-        | Op::SetXattr { fid, .. }
-        | Op::ListXattr { fid }
-        | Op::RemoveXattr { fid, .. }
-        | Op::Reap { fid }
-        | Op::Lock { fid, .. }
-        | Op::Unlock { fid, .. }
-        | Op::TestLock { fid, .. }
-        | Op::Allocate { fid, .. }
-        | Op::Find { fid, .. } => [Some(*fid), None],
-        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } => [None, None],
     }
 }

@@ -36,6 +36,8 @@ pub struct Figures {
     pub used: u64,
     /// Dirty slots.
     pub dirty: u64,
+    /// Changes in its own directories that the server has not taken yet.
+    pub untold: u64,
     /// Blocks found in the cache.
     pub hits: u64,
     /// Blocks that had to be fetched.

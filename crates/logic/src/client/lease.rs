@@ -120,7 +120,8 @@ impl Client {
             .filter(|(_, _, state)| super::is_dirty(*state))
             .map(|(block, _, _)| block)
             .collect();
-        if !dirty.is_empty() {
+        let stillborn = self.nodes.get(&fid).is_some_and(|node| node.stillborn);
+        if !dirty.is_empty() && !stillborn {
             let bytes = dirty.len() as u64 * u64::from(wire::limits::BLOCK_BYTES);
             step.out.push(Output::Event(Event::DataLost { fid, bytes }));
         }

@@ -33,6 +33,7 @@ mod recall;
 mod replies;
 mod restart;
 mod session;
+mod ship;
 mod sizes;
 mod taken;
 mod walk;
@@ -323,6 +324,7 @@ impl Client {
             slots: self.cache.slots(),
             used: self.cache.used(),
             dirty: self.cache.dirty(),
+            untold: self.delegation.unanswered as u64,
             hits: self.hits,
             misses: self.misses,
             recalls: self.recalls,

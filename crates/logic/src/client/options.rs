@@ -10,6 +10,8 @@ pub struct Options {
     /// Age at which a change in a directory that is this client's own is told to the server, ns;
     /// `None`: each at once, before it is answered.
     pub keep_ns: Option<Time>,
+    /// The kernel announces what it opens and closes.
+    pub announced: bool,
     /// Age at which a dirty block is written back, ns (Nelson, section 3.5: 30 s).
     pub write_delay_ns: Time,
     /// Time between two looks at the ages of dirty blocks, ns (Nelson: 5 s).
@@ -43,6 +45,7 @@ impl Default for Options {
         Self {
             slots: 65_536,
             keep_ns: Some(5_000_000_000),
+            announced: true,
             write_delay_ns: 30_000_000_000,
             scan_ns: 5_000_000_000,
             objects: 524_288,

@@ -162,28 +162,35 @@ impl Client {
         self.calls.get(ticket).map(|running| &running.call)
     }
 
-    pub(super) fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
+    fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
         self.settle_taken(step);
         let acked = self.acked();
-        let Some(sent) = self.requests.get_mut(&id) else {
-            return;
-        };
-        sent.at = step.now;
+        if let Some((request, bulk)) = self.to_send(step.now, id, acked) {
+            let message = ToServer::Request(request);
+            step.out.push(Output::Send { message, bulk });
+        }
+    }
+
+    /// A request as it is now to be sent.
+    pub(super) fn to_send(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        acked: RequestId,
+    ) -> Option<(Request, Vec<Piece>)> {
+        let sent = self.requests.get_mut(&id)?;
+        sent.at = now;
         sent.request.acked = acked;
         sent.request.clock = self.clock.last_shown();
         if let Some(delegated) = &mut sent.request.delegated {
             let unfinished = self.unfinished.values().any(|(other, _)| *other == id);
             delegated.unseen = unfinished || self.taking.holds(id);
         }
-        let message = ToServer::Request(sent.request.clone());
-        step.out.push(Output::Send {
-            message,
-            bulk: sent.bulk.clone(),
-        });
+        Some((sent.request.clone(), sent.bulk.clone()))
     }
 
     /// All requests below this one have been answered to their callers, whose machine shows it.
-    fn acked(&self) -> RequestId {
+    pub(super) fn acked(&self) -> RequestId {
         let unanswered = self.requests.keys().next().copied();
         let unfinished = self.unfinished.values().map(|(id, _)| *id).min();
         let untaken = self.taking.first();

@@ -39,6 +39,9 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
+        if node.stillborn {
+            return self.bury_stillborn(step, fid);
+        }
         if !node.flush || node.sending || node.resizing > 0 || node.timing > 0 {
             return;
         }
@@ -203,6 +206,9 @@ impl Client {
     }
 
     pub(super) fn sync(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
+        if self.node(fid).stillborn {
+            return self.finish(step, ticket, Done::Nothing);
+        }
         if let Some(error) = self.node(fid).error.take() {
             return self.finish(step, ticket, Done::Refused(error));
         }

@@ -251,6 +251,11 @@ impl Server {
             ToServer::Request(request) => {
                 self.on_request(step, (from, session), request, (bulk, bulk_len));
             }
+            ToServer::Requests(requests) => {
+                for request in requests {
+                    self.on_request(step, (from, session), request, (0, 0));
+                }
+            }
             ToServer::Returned(returned) => self.on_returned(step, session, returned),
             ToServer::Release {
                 fid,

@@ -244,6 +244,10 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
     match message {
         ToServer::Hello { .. } => "Hello".into(),
         ToServer::Request(request) => asked(disk, request),
+        ToServer::Requests(requests) => {
+            let all: Vec<String> = requests.iter().map(|one| asked(disk, one)).collect();
+            all.join("; ")
+        }
         ToServer::Returned(returned) => {
             let Returned {
                 epoch, right, upto, ..

@@ -402,6 +402,11 @@ pub fn to_server() -> Vec<ToServer> {
     let (fid, hold) = (fid(9), hold());
     let (sent, acked) = (99, 150);
     let mut all: Vec<ToServer> = requests(acked, hold);
+    let delegated = all.iter().filter_map(|message| match message {
+        ToServer::Request(request) => request.delegated.is_some().then(|| request.clone()),
+        _ => None,
+    });
+    let delegated = delegated.collect();
     let holding = Holding {
         fid,
         right: Right::Transient,
@@ -446,6 +451,7 @@ pub fn to_server() -> Vec<ToServer> {
         },
         ToServer::KeepAlive { sent, acked },
         ToServer::Goodbye,
+        ToServer::Requests(delegated),
     ]);
     all.extend(watching());
     all

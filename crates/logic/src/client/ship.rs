@@ -1,0 +1,154 @@
+//! Telling the server of the changes that are kept: when, in which order, and how many together.
+
+use super::predict::Prediction;
+use super::session::State;
+use super::{Client, Step};
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{Caller, Fid, Op, Outcome, Request, RequestId, Set, SetTime, ToServer};
+
+impl Client {
+    /// Tells the server of all that is kept.
+    pub(super) fn ship(&mut self, step: &mut Step<'_>) {
+        self.keep_touches(step);
+        let ids: Vec<RequestId> = core::mem::take(&mut self.delegation.kept)
+            .into_iter()
+            .collect();
+        for &id in &ids {
+            if let Some(sent) = self.requests.get_mut(&id) {
+                sent.kept = false;
+                sent.request.after = core::mem::replace(&mut self.delegation.last, id);
+            }
+        }
+        if !ids.is_empty() {
+            self.resend_later(step);
+        }
+        if self.state == State::Up {
+            self.send_together(step, &ids);
+        }
+    }
+
+    /// Directories in which something was made and has gone again have other times now.
+    fn keep_touches(&mut self, step: &mut Step<'_>) {
+        for dir in core::mem::take(&mut self.delegation.touched) {
+            let Some(attr) = self.nodes.get(&dir).and_then(|node| node.sole()) else {
+                continue;
+            };
+            let set = Set {
+                mtime: Some(SetTime::To(attr.mtime)),
+                ..Set::default()
+            };
+            let owner = Caller {
+                uid: attr.uid,
+                gid: attr.gid,
+                groups: Some(Vec::new()),
+            };
+            let prediction = Prediction {
+                outcome: Outcome::Attr(attr.clone()),
+                after: vec![(dir, attr.clone())],
+                vnode: 0,
+                at: attr.ctime,
+            };
+            self.last_request += 1;
+            let id = self.last_request;
+            self.keep(
+                step,
+                id,
+                (&Op::SetAttr { fid: dir, set }, owner),
+                &prediction,
+            );
+        }
+    }
+
+    /// Is there anything about this object that the server does not know of?
+    pub(super) fn owes(&self, fid: Fid) -> bool {
+        let told = self.nodes.get(&fid).is_none_or(|node| node.delegated == 0);
+        !told || self.delegation.touched.contains(&fid)
+    }
+
+    /// Before the server is asked for this: does it build on what it does not know of?
+    pub(super) fn ship_before(&mut self, step: &mut Step<'_>, op: &Op) {
+        if self.delegation.is_empty() {
+            return;
+        }
+        // Of names that it changes it need not be known here what they name.
+        let names = matches!(
+            op,
+            Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
+        );
+        let all = names || matches!(op, Op::Sync { .. });
+        if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
+            self.ship(step);
+        }
+    }
+
+    /// Sends delegated changes together.
+    fn send_together(&mut self, step: &mut Step<'_>, ids: &[RequestId]) {
+        self.settle_taken(step);
+        let acked = self.acked();
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        for id in ids {
+            let Some((request, _)) = self.to_send(step.now, *id, acked) else {
+                continue;
+            };
+            bytes += most_bytes(&request);
+            part.push(request);
+            if part.len() == wire::limits::REQUESTS || bytes > wire::limits::BODY_BYTES / 2 {
+                bytes = 0;
+                let message = ToServer::Requests(core::mem::take(&mut part));
+                self.say(step, message);
+            }
+        }
+        if !part.is_empty() {
+            self.say(step, ToServer::Requests(part));
+        }
+    }
+}
+
+/// The objects that an operation names.
+fn about(op: &Op) -> [Option<Fid>; 2] {
+    match op {
+        Op::Lookup { dir, .. }
+        | Op::Make { dir, .. }
+        | Op::MakeNameless { dir, .. }
+        | Op::Unlink { dir, .. }
+        | Op::Rmdir { dir, .. }
+        | Op::ReadDir { dir, .. }
+        | Op::Prefetch { dir, .. } => [Some(*dir), None],
+        Op::Link { fid, dir, .. } => [Some(*fid), Some(*dir)],
+        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        Op::Copy { from, to, .. } => [Some(*from), Some(*to)],
+        Op::GetAttr { fid }
+        | Op::SetAttr { fid, .. }
+        | Op::ReadLink { fid }
+        | Op::Open { fid, .. }
+        | Op::Read { fid, .. }
+        | Op::Write { fid, .. }
+        | Op::Sync { fid }
+        | Op::GetXattr { fid, .. }
+        | Op::SetXattr { fid, .. }
+        | Op::ListXattr { fid }
+        | Op::RemoveXattr { fid, .. }
+        | Op::Reap { fid }
+        | Op::Lock { fid, .. }
+        | Op::Unlock { fid, .. }
+        | Op::TestLock { fid, .. }
+        | Op::Allocate { fid, .. }
+        | Op::Find { fid, .. } => [Some(*fid), None],
+        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } => [None, None],
+    }
+}
+
+/// No request for a delegated change is longer than this, bytes.
+fn most_bytes(request: &Request) -> usize {
+    const OTHERS: usize = 256;
+    let groups = request.caller.groups.as_ref().map_or(0, Vec::len);
+    let names = match &request.op {
+        Op::Make {
+            make: wire::Make::Symlink(target),
+            ..
+        } => target.len() + wire::limits::NAME_BYTES,
+        _ => 2 * wire::limits::NAME_BYTES,
+    };
+    OTHERS + 5 * groups + names
+}
