@@ -92,6 +92,10 @@ rare! {
     StableWrite: "a write was answered when it was on stable storage",
     LookedAhead: "a client looked ahead in a directory that somebody walked through",
     AheadListed: "a listing brought the bytes of files",
+    Delegated: "changes were told that had been answered before",
+    MadeOwn: "an object was made in a delegated directory",
+    Unseen: "such a change was told before its machine was known to show it",
+    ChangesLost: "changes that were not told were lost with the session",
 }
 
 impl Rare {
@@ -170,6 +174,18 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
                 }
                 met
             }
+            ToServer::Requests(requests) => {
+                let mut met = Rare::Delegated.bit();
+                for Request { op, delegated, .. } in requests {
+                    if matches!(op, Op::Make { .. }) {
+                        met |= Rare::MadeOwn.bit();
+                    }
+                    if delegated.is_some_and(|delegated| delegated.unseen) {
+                        met |= Rare::Unseen.bit();
+                    }
+                }
+                met
+            }
             ToServer::Request(Request {
                 op: Op::Prefetch { .. },
                 ..
@@ -191,9 +207,8 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
         client::Output::Hangup => Rare::Hangup.bit(),
         client::Output::Event(event) => match event {
             client::Event::SessionLost => Rare::SessionLost.bit(),
-            client::Event::DataLost { .. } | client::Event::ChangesLost { .. } => {
-                Rare::DataLost.bit()
-            }
+            client::Event::ChangesLost { .. } => Rare::ChangesLost.bit(),
+            client::Event::DataLost { .. } => Rare::DataLost.bit(),
             client::Event::WriteBackRefused { .. } => Rare::BackRefused.bit(),
         },
         client::Output::Invalidate { what, .. } => match what {

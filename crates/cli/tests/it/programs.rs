@@ -99,7 +99,7 @@ fn rsync_copies_nothing_the_second_time() {
     let first = copy(pair.a.path(), "");
     assert!(first.lines().count() > 650, "{first}");
     // What is kept at the one mount is told now.
-    shell_ok(pair.a.path(), "sync -f .");
+    shell_ok(pair.a.path(), "sync .");
     // By names, sizes and times; then by what is in the files.
     for (dir, how) in [
         (pair.b.path(), ""),

@@ -23,6 +23,8 @@ pub enum Mutant {
     ForgetsLocks,
     /// Has the server change, or look into, a range of a file with dirty blocks of it still here.
     LeavesRanges,
+    /// Gives a token back before the server has taken the changes that were made under it.
+    ReturnsBeforeTelling,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
 }

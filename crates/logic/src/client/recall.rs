@@ -242,11 +242,13 @@ impl Client {
             }
             Phase::Dropping(..) => {}
             Phase::Flushing => {
+                let sending = node.sending;
                 let dirty = self
                     .cache
                     .blocks(fid, 0)
                     .any(|(_, _, s)| super::is_dirty(s));
-                if skip != 2 && (dirty || node.sending || node.delegated > 0) {
+                let told = node.delegated == 0 || !self.owes(fid);
+                if skip != 2 && (dirty || sending || !told) {
                     return;
                 }
                 match self.given_since(fid) {

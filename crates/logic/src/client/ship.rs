@@ -1,5 +1,6 @@
 //! Telling the server of the changes that are kept: when, in which order, and how many together.
 
+use super::mutant::Mutant;
 use super::predict::Prediction;
 use super::session::State;
 use super::{Client, Step};
@@ -62,6 +63,9 @@ impl Client {
 
     /// Is there anything about this object that the server does not know of?
     pub(super) fn owes(&self, fid: Fid) -> bool {
+        if self.options.mutant == Some(Mutant::ReturnsBeforeTelling) {
+            return false;
+        }
         let told = self.nodes.get(&fid).is_none_or(|node| node.delegated == 0);
         !told || self.delegation.touched.contains(&fid)
     }

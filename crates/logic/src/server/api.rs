@@ -81,6 +81,8 @@ pub enum Mutant {
     IgnoresDeadlocks,
     /// Does not tell who watches what is removed.
     ForgetsWatches,
+    /// Does delegated changes, and what builds on them, in the order in which they come.
+    DoesOutOfTurn,
 }
 
 /// For whom a change is made.

@@ -7,7 +7,7 @@
 
 use super::Server;
 use super::Step;
-use super::api::{Bulk, Disk};
+use super::api::{Bulk, Disk, Mutant};
 use super::needs::Plan;
 use super::table::Waiting;
 use alloc::vec::Vec;
@@ -60,7 +60,9 @@ impl Server {
             session: id,
             request: after,
         };
-        let answered = after == 0 || session.answers.contains_key(&after) || after < session.acked;
+        let any = self.options.mutant == Some(Mutant::DoesOutOfTurn);
+        let answered =
+            any || after == 0 || session.answers.contains_key(&after) || after < session.acked;
         answered || step.disk.answer(origin).is_some()
     }
 
