@@ -68,6 +68,9 @@ impl Client {
         id: WatchId,
         (fid, recursive): (Fid, bool),
     ) {
+        if self.owes(fid) {
+            self.ship(step); // it may be to be made yet
+        }
         let watch = Watch {
             fid,
             recursive,
