@@ -87,10 +87,6 @@ impl Disk for StoreDisk<'_> {
         self.store.place(fid)
     }
 
-    fn plain(&self, dir: Fid) -> bool {
-        self.store.plain(dir)
-    }
-
     fn orphans(&self) -> Vec<Fid> {
         self.store.orphans()
     }

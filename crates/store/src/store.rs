@@ -374,12 +374,6 @@ impl Store {
         Ok(entry.map_err(trouble)?.map(|entry| entry.fid))
     }
 
-    /// Is it a directory without anything that is inherited by what is made there?
-    pub fn plain(&self, dir: Fid) -> bool {
-        let object = self.core.object(dir);
-        object.is_ok_and(|object| object.attr.kind == Kind::Directory && object.xattrs == 0)
-    }
-
     /// A directory that has a name of an object, and the name: of several names one of them; `None`
     /// if none is known, or it is the root, or it is gone. Refused if the disk cannot say.
     pub fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {

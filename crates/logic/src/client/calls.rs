@@ -154,7 +154,6 @@ impl Client {
                     node.fills += 1;
                 }
             }
-            Op::SetXattr { fid, .. } => self.node(*fid).lists = true,
             Op::Open { fid, access } => self.node(*fid).opening.push(*access),
             Op::SetXattr { fid, .. } => self.node(*fid).bare = false,
             Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => self.note_edit(*fid),

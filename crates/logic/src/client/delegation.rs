@@ -150,7 +150,7 @@ impl Client {
                 node.version = attr.version;
                 node.directory = attr.kind == wire::Kind::Directory;
                 node.whole = node.directory;
-                node.unborn = id;
+                (node.unborn, node.bare) = (id, true);
             }
             node.attr = Some(attr.clone());
             node.changed = last;

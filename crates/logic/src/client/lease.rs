@@ -136,7 +136,7 @@ impl Client {
         // A link whose answer is lost may have given it a name: what is written to it now counts.
         (node.private, node.unlinked) = (false, false);
         node.names.clear();
-        (node.whole, node.lists, node.tell) = (false, false, None);
+        (node.whole, node.tell) = (false, None);
         (node.delegated, node.unborn, node.stillborn) = (0, 0, false);
         node.own = Vec::new();
         node.sending = false;

@@ -143,8 +143,6 @@ pub(super) struct Node {
     pub(super) stillborn: bool,
     /// The server wants to know its attributes, once it knows what has changed them.
     pub(super) tell: Option<Epoch>,
-    /// Of a directory: what is made there may inherit lists.
-    pub(super) lists: bool,
     /// Of a directory: a name that is not known does not exist.
     pub(super) whole: bool,
     /// Of a directory: names known, present and absent.
@@ -206,7 +204,6 @@ impl Node {
             own: Vec::new(),
             stillborn: false,
             tell: None,
-            lists: false,
             whole: false,
             names: BTreeMap::new(),
             generation: 1,

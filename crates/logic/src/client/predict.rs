@@ -53,7 +53,7 @@ impl Client {
     fn own_dir(&self, dir: Fid, caller: &Caller) -> Option<&Node> {
         let node: &Node = self.nodes.get(&dir)?;
         let attr = node.sole()?;
-        let usable = node.directory && node.busy == 0 && !node.lists && attr.nlink > 0;
+        let usable = node.directory && node.busy == 0 && node.bare && attr.nlink > 0;
         (usable && may_change(attr, caller)).then_some(node)
     }
 

@@ -123,9 +123,6 @@ pub trait Disk {
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
-    /// May it be delegated? Not so what is no directory, nor one with lists that are inherited: a
-    /// client could not say what becomes of what it makes there.
-    fn plain(&self, dir: Fid) -> bool;
     /// Objects without a name.
     fn orphans(&self) -> Vec<Fid>;
     /// Remembers a session over restarts.

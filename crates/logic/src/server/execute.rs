@@ -8,8 +8,8 @@ use super::table::{Unconfirmed, Waiting};
 use super::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, Request, RequestId, Right,
-    SessionId, Time,
+    Access, Attr, Fid, Grant, Hold, Kind, Name, Op, Outcome, Refusal, Reply, Request, RequestId,
+    Right, SessionId, Time,
 };
 use wire::{What, WriteMode};
 
@@ -456,7 +456,9 @@ fn delegable(disk: &impl Disk, waiting: &Waiting, outcome: &Outcome) -> Option<R
     let Outcome::Entry(entry) = outcome else {
         return None;
     };
-    let own = waiting.request.keeps && disk.plain(entry.fid);
+    // What is made in it must inherit nothing that a client does not know of.
+    let directory = entry.attr.kind == Kind::Directory && disk.bare(entry.fid);
+    let own = waiting.request.keeps && directory;
     own.then_some(Right::Exclusive)
 }
 

@@ -629,11 +629,6 @@ impl Disk for MemoryDisk {
         Ok(found.map(|(dir, name, _)| (dir, name.clone())))
     }
 
-    fn plain(&self, dir: Fid) -> bool {
-        let attr = self.attr(dir).ok().flatten();
-        attr.is_some_and(|attr| attr.kind == Kind::Directory)
-    }
-
     fn orphans(&self) -> Vec<Fid> {
         let orphan = |(_, object): &(&Fid, &Object)| object.attr.nlink == 0;
         self.objects

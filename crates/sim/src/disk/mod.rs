@@ -446,11 +446,6 @@ impl Disk for DiskRoom {
         self.volume.place(fid)
     }
 
-    fn plain(&self, dir: Fid) -> bool {
-        let attr = self.volume.attr(dir).ok().flatten();
-        attr.is_some_and(|attr| attr.kind == wire::Kind::Directory)
-    }
-
     fn orphans(&self) -> Vec<Fid> {
         self.volume.orphans()
     }

@@ -231,11 +231,6 @@ impl Disk for TinyDisk {
         Ok(None)
     }
 
-    fn plain(&self, dir: Fid) -> bool {
-        let attr = self.attr(dir).ok().flatten();
-        attr.is_some_and(|attr| attr.kind == Kind::Directory)
-    }
-
     fn orphans(&self) -> Vec<Fid> {
         let orphan = |(_, object): &(&Fid, &Object)| object.attr.nlink == 0;
         let all = self.objects.iter().filter(orphan);
