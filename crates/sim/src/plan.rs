@@ -157,6 +157,11 @@ impl Plan {
         }
     }
 
+    /// How long changes in delegated directories are kept: not drawn either.
+    fn keep_ns(lease_ns: u64) -> Option<u64> {
+        [None, Some(0), Some(5 * MS), Some(300 * MS)][(lease_ns / MS / 4 % 4) as usize]
+    }
+
     fn draw_usual(rng: &mut Rng, small: bool) -> Self {
         let of = |small_one: u64, large_one: u64| if small { small_one } else { large_one };
         let clients = rng.between(2, of(3, 4)) as u32;
@@ -180,11 +185,8 @@ impl Plan {
             walk_misses: 1,
             walk_pause_ns: MS,
             passing_bytes: *rng.pick(&[1024, 8192, u32::MAX]),
-            keep_ns: [None, Some(0), Some(5 * MS), Some(300 * MS)]
-                [(lease_ns / MS / 4 % 4) as usize],
-            announced: true,
-            part: 1000,
-            mutant: None,
+            keep_ns: Self::keep_ns(lease_ns),
+            ..logic::client::Options::default()
         };
         let server = logic::server::Options {
             lease_ns,

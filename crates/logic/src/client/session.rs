@@ -165,14 +165,14 @@ impl Client {
     fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
         self.settle_taken(step);
         let acked = self.acked();
-        if let Some((request, bulk)) = self.to_send(step.now, id, acked) {
+        if let Some((request, bulk)) = self.ready_to_send(step.now, id, acked) {
             let message = ToServer::Request(request);
             step.out.push(Output::Send { message, bulk });
         }
     }
 
     /// A request as it is now to be sent.
-    pub(super) fn to_send(
+    pub(super) fn ready_to_send(
         &mut self,
         now: Time,
         id: RequestId,

@@ -92,7 +92,7 @@ impl Client {
         let acked = self.acked();
         let (mut part, mut bytes) = (Vec::new(), 0);
         for id in ids {
-            let Some((request, _)) = self.to_send(step.now, *id, acked) else {
+            let Some((request, _)) = self.ready_to_send(step.now, *id, acked) else {
                 continue;
             };
             bytes += most_bytes(&request);

@@ -7,7 +7,7 @@
 
 use super::Server;
 use super::Step;
-use super::api::{Bulk, Disk, Mutant};
+use super::api::{Bulk, Conn, Disk, Mutant};
 use super::needs::Plan;
 use super::table::Waiting;
 use alloc::vec::Vec;
@@ -17,6 +17,18 @@ use wire::{Fid, Grant, Origin, Outcome, Refusal, Request, RequestId, Right, Sess
 const OVERTAKEN: usize = 1024;
 
 impl Server {
+    /// Delegated changes that came together.
+    pub(super) fn on_requests(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        from: (Conn, SessionId),
+        requests: Vec<Request>,
+    ) {
+        for request in requests {
+            self.on_request(step, from, request, (0, 0));
+        }
+    }
+
     /// Does the client hold Exclusive all that its delegated change is about?
     pub(super) fn holds_all(&self, waiting: &Waiting, plan: &Plan) -> bool {
         let session = waiting.session;

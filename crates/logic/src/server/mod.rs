@@ -251,20 +251,14 @@ impl Server {
             ToServer::Request(request) => {
                 self.on_request(step, (from, session), request, (bulk, bulk_len));
             }
-            ToServer::Requests(requests) => {
-                for request in requests {
-                    self.on_request(step, (from, session), request, (0, 0));
-                }
-            }
+            ToServer::Requests(requests) => self.on_requests(step, (from, session), requests),
             ToServer::Returned(returned) => self.on_returned(step, session, returned),
             ToServer::Release {
                 fid,
                 epoch,
                 right,
                 hold,
-            } => {
-                self.on_release(step, session, (fid, epoch), (right, hold));
-            }
+            } => self.on_release(step, session, (fid, epoch), (right, hold)),
             ToServer::Opens { fid, hold } => self.on_opens(step, session, fid, hold),
             ToServer::Confirmed { request } => self.on_confirmed(step, session, request),
             ToServer::Reassert {

@@ -415,18 +415,20 @@ fn op(world: &World, words: &[&str]) -> Op {
             let (dir, name) = place(world, path);
             Op::Rmdir { dir, name }
         }
-        ["rename", old, new] => {
-            let ((from, name), (to, new)) = (place(world, old), place(world, new));
-            Op::Rename {
-                from,
-                name,
-                to,
-                new,
-                no_replace: false,
-                exchange: false,
-            }
-        }
+        ["rename", old, new] => rename(world, old, new),
         _ => range_op(world, words),
+    }
+}
+
+fn rename(world: &World, old: &str, new: &str) -> Op {
+    let ((from, name), (to, new)) = (place(world, old), place(world, new));
+    Op::Rename {
+        from,
+        name,
+        to,
+        new,
+        no_replace: false,
+        exchange: false,
     }
 }
 
