@@ -352,6 +352,29 @@ fn range_op(world: &World, words: &[&str]) -> Op {
     }
 }
 
+fn xattr_op(world: &World, words: &[&str]) -> Op {
+    match words {
+        ["getxattr", file, name] => Op::GetXattr {
+            fid: fid(world, file),
+            name: bytes(name),
+        },
+        ["listxattr", file] => Op::ListXattr {
+            fid: fid(world, file),
+        },
+        ["removexattr", file, name] => Op::RemoveXattr {
+            fid: fid(world, file),
+            name: bytes(name),
+        },
+        ["setxattr", file, name, value] => Op::SetXattr {
+            fid: fid(world, file),
+            name: bytes(name),
+            value: bytes(value),
+            mode: wire::XattrMode::Any,
+        },
+        other => panic!("unknown command: {}", other.join(" ")),
+    }
+}
+
 fn op(world: &World, words: &[&str]) -> Op {
     let make = |path: &str, make: Make, mode: u32, open: Option<Access>| {
         let (dir, name) = place(world, path);
@@ -371,23 +394,7 @@ fn op(world: &World, words: &[&str]) -> Op {
         ["stat", file] => Op::GetAttr {
             fid: fid(world, file),
         },
-        ["getxattr", file, name] => Op::GetXattr {
-            fid: fid(world, file),
-            name: bytes(name),
-        },
-        ["listxattr", file] => Op::ListXattr {
-            fid: fid(world, file),
-        },
-        ["removexattr", file, name] => Op::RemoveXattr {
-            fid: fid(world, file),
-            name: bytes(name),
-        },
-        ["setxattr", file, name, value] => Op::SetXattr {
-            fid: fid(world, file),
-            name: bytes(name),
-            value: bytes(value),
-            mode: wire::XattrMode::Any,
-        },
+        ["getxattr" | "listxattr" | "removexattr" | "setxattr", ..] => xattr_op(world, words),
         ["truncate" | "chmod" | "utime", file, value] => Op::SetAttr {
             fid: fid(world, file),
             set: set(words[0], value),
