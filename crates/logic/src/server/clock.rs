@@ -2,9 +2,9 @@
 //!
 //! Guarantees: it never runs backwards, over restarts neither; it is never behind a time that a
 //! client has shown its programs (and that the server has been told of), so that what is changed
-//! after it is not stamped with an earlier one. It goes by the wall clock of the server's machine.
-//! If that is set back, it runs a sixteenth slower until the two agree again; if it is set forward,
-//! it follows at once.
+//! after it is not stamped with an earlier one; no two changes are stamped alike. It goes by the
+//! wall clock of the server's machine. If that is set back, it runs a sixteenth slower until the two
+//! agree again; if it is set forward, it follows at once.
 
 use wire::Time;
 
@@ -19,8 +19,9 @@ pub(super) struct VolumeClock {
     shown: Time,
     /// ...when the machine's steady clock showed this.
     at: Time,
-    /// A client has shown this.
-    heard: Time,
+    /// What comes next is stamped with this at least: a client has shown what is right before it,
+    /// or a change was stamped so.
+    next: Time,
 }
 
 impl VolumeClock {
@@ -29,24 +30,38 @@ impl VolumeClock {
         Self {
             shown: newest,
             at: now,
-            heard: 0,
+            next: 0,
         }
     }
 
-    /// What it shows.
+    /// What it shows to whom it is told: nothing has a later time.
     pub(super) fn shows(&mut self, now: Time, wall: Time) -> Time {
+        self.goes(now, wall).max(self.next.saturating_sub(1))
+    }
+
+    /// What a change is stamped with: later than everything before it. While a client's clock is
+    /// ahead of this one, it is only just later.
+    pub(super) fn stamps(&mut self, now: Time, wall: Time) -> Time {
+        let stamp = self.goes(now, wall).max(self.next);
+        self.next = stamp.saturating_add(1);
+        stamp
+    }
+
+    /// What it shows by itself, whatever clients have shown. By this they put theirs right: else
+    /// none would ever come back that is ahead.
+    pub(super) fn goes(&mut self, now: Time, wall: Time) -> Time {
         let passed = now.saturating_sub(self.at);
         let own = self.shown.saturating_add(passed - passed / 16);
         (self.shown, self.at) = (own.max(wall), self.at.max(now));
-        self.shown.max(self.heard)
+        self.shown
     }
 
     /// A client has shown this time: from now on it shows a later one. What cannot be true is not
     /// believed at all, or who lies would put the clock as far ahead as is believed.
     pub(super) fn hear(&mut self, now: Time, wall: Time, shown: Time) {
-        self.shows(now, wall);
-        if shown <= self.shown.saturating_add(AHEAD_NS) {
-            self.heard = self.heard.max(shown.saturating_add(1));
+        let own = self.goes(now, wall);
+        if shown <= own.saturating_add(AHEAD_NS) {
+            self.next = self.next.max(shown.saturating_add(1));
         }
     }
 }
@@ -84,12 +99,27 @@ mod tests {
     fn it_is_not_behind_what_was_shown_and_believes_no_nonsense() {
         let mut clock = VolumeClock::new(0, 0);
         clock.hear(1, HOUR, HOUR + 7);
-        assert_eq!(clock.shows(2, HOUR + 1), HOUR + 8);
+        assert_eq!(clock.shows(2, HOUR + 1), HOUR + 7);
         for lie in [u64::MAX, 2 * HOUR, HOUR + 3 + AHEAD_NS] {
             clock.hear(3, HOUR + 2, lie);
-            assert_eq!(clock.shows(3, HOUR + 2), HOUR + 8);
+            assert_eq!(clock.shows(3, HOUR + 2), HOUR + 7);
         }
         clock.hear(3, HOUR + 2, HOUR + 2 + AHEAD_NS);
-        assert_eq!(clock.shows(3, HOUR + 2), HOUR + 3 + AHEAD_NS);
+        assert_eq!(clock.stamps(3, HOUR + 2), HOUR + 3 + AHEAD_NS);
+    }
+
+    #[test]
+    fn no_two_changes_have_one_time_and_who_is_ahead_is_told() {
+        let mut clock = VolumeClock::new(0, 0);
+        clock.hear(0, HOUR, HOUR + SECOND);
+        for change in 1..100 {
+            // As much as a client is ahead, the clock seems to stand: but not to the nanosecond.
+            assert_eq!(clock.stamps(change, HOUR + change), HOUR + SECOND + change);
+            assert_eq!(clock.shows(change, HOUR + change), HOUR + SECOND + change);
+            assert_eq!(clock.goes(change, HOUR + change), HOUR + change);
+        }
+        let later = HOUR + 2 * SECOND;
+        assert_eq!(clock.stamps(2 * SECOND, later), later);
+        assert_eq!(clock.stamps(2 * SECOND, later), later + 1);
     }
 }

@@ -149,7 +149,7 @@ impl Server {
         if delegated.is_some() && !self.holds_all(waiting, plan) {
             return (Outcome::Refused(Refusal::SessionLost), false);
         }
-        let now = self.time(step);
+        let now = self.stamp(step);
         // What its machine has shown is no later than this: see `hear_time`.
         let now = delegated.map_or(now, |delegated| delegated.at.min(now));
         let by = By {

@@ -290,7 +290,7 @@ impl Server {
     }
 
     fn say_alive(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, sent: Time) {
-        let clock = self.time(step);
+        let clock = self.clock.goes(step.now, step.disk.wall());
         self.send(step, session, ToClient::Alive { sent, clock });
     }
 
@@ -302,6 +302,11 @@ impl Server {
     /// What the volume's clock shows.
     fn time(&mut self, step: &Step<'_, impl Disk>) -> Time {
         self.clock.shows(step.now, step.disk.wall())
+    }
+
+    /// What a change is stamped with now.
+    fn stamp(&mut self, step: &Step<'_, impl Disk>) -> Time {
+        self.clock.stamps(step.now, step.disk.wall())
     }
 
     fn next_epoch(&mut self) -> Epoch {

@@ -339,7 +339,7 @@ impl Server {
         }
         file.orphan = None;
         let nobody = wire::Caller::default();
-        let now = self.time(step);
+        let now = self.stamp(step);
         let reap = Op::Reap { fid };
         let by = By {
             caller: &nobody,

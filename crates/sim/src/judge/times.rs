@@ -1,9 +1,10 @@
 //! Times of objects: that of the last modification and that of the last change, as programs are
 //! shown them, do not go back, and are those of the server's clock, however wrong the clocks of the
-//! machines are. (Programs of these worlds set no times.)
+//! machines are; what has changed has another time of change. (Programs of these worlds set no
+//! times.)
 
 use super::Case;
-use crate::history::{Effect, Seen, Sight};
+use crate::history::{Change, Effect, Seen, Sight};
 use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use wire::{Fid, Time};
@@ -12,16 +13,23 @@ use wire::{Fid, Time};
 /// and far less than their clocks are wrong.
 const NEAR_NS: Time = 60_000_000_000;
 
-/// What was shown, and its times.
-type Shown<'a> = (&'a Sight, [Time; 2]);
+/// What was shown, its times, and its size and mode.
+type Shown<'a> = (&'a Sight, [Time; 2], (u64, u16));
 
 pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
     let all = case.history.sights.borrow();
     let mut sights: BTreeMap<Fid, Vec<Shown<'_>>> = BTreeMap::new();
     for sight in all.iter() {
-        if let Seen::Attr { fid, times, .. } = sight.seen {
+        if let Seen::Attr {
+            fid,
+            units,
+            mode,
+            times,
+        } = sight.seen
+        {
             near_the_servers(case, sight, times)?;
-            sights.entry(fid).or_default().push((sight, times));
+            let shown = (sight, times, (units, mode));
+            sights.entry(fid).or_default().push(shown);
         }
     }
     for (fid, of_one) in sights {
@@ -37,6 +45,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
         }
         for sights in between.into_values() {
             never_back(fid, &sights)?;
+            never_alike(fid, &calm(case, fid, &sights))?;
         }
     }
     Ok(())
@@ -60,17 +69,56 @@ fn near_the_servers(case: &Case<'_>, sight: &Sight, times: [Time; 2]) -> Result<
 
 fn never_back(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
     let (mut begun, mut ended): (Vec<_>, Vec<_>) = (sights.to_vec(), sights.to_vec());
-    begun.sort_by_key(|(sight, _)| sight.begin);
-    ended.sort_by_key(|(sight, _)| sight.end);
+    begun.sort_by_key(|(sight, ..)| sight.begin);
+    ended.sort_by_key(|(sight, ..)| sight.end);
     let (mut latest, mut ended) = ([0; 2], ended.into_iter().peekable());
-    for (sight, times) in begun {
-        while let Some((_, shown)) = ended.next_if(|(other, _)| other.end < sight.begin) {
+    for (sight, times, _) in begun {
+        while let Some((_, shown, _)) = ended.next_if(|(other, ..)| other.end < sight.begin) {
             latest = [latest[0].max(shown[0]), latest[1].max(shown[1])];
         }
         if times[0] < latest[0] || times[1] < latest[1] {
             return Err(wrong!(
                 "the times of {fid} go back: h{} was shown {times:?} after {latest:?}",
                 sight.host
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// What was shown while nobody changed the size or the mode: while that is done, what is shown of
+/// it may be partly so already.
+fn calm<'a>(case: &Case<'_>, fid: Fid, sights: &[Shown<'a>]) -> Vec<Shown<'a>> {
+    let changes = case.history.changes.borrow();
+    let of_this = |effect: &Effect| match effect {
+        Effect::Write { fid: of, .. }
+        | Effect::Append { fid: of, .. }
+        | Effect::Size { fid: of, .. }
+        | Effect::Mode { fid: of, .. }
+        | Effect::Zero { fid: of, .. }
+        | Effect::Copy { to: (of, _), .. } => *of == fid,
+        _ => false,
+    };
+    let changes: Vec<_> = changes.iter().filter(|c| of_this(&c.effect)).collect();
+    let calm = |(sight, ..): &&Shown<'_>| {
+        let meets = |c: &&Change| c.begin <= sight.end && sight.begin <= c.end;
+        !changes.iter().any(meets)
+    };
+    sights.iter().filter(calm).copied().collect()
+}
+
+/// What has another size or mode has another time of change.
+fn never_alike(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
+    let mut by_time: BTreeMap<Time, &Shown<'_>> = BTreeMap::new();
+    for shown in sights {
+        let other = *by_time.entry(shown.1[1]).or_insert(shown);
+        if other.2 != shown.2 {
+            return Err(wrong!(
+                "{fid} was changed, and its time of change was not: h{} was shown {:?}, h{} {:?}",
+                other.0.host,
+                other.0.seen,
+                shown.0.host,
+                shown.0.seen
             ));
         }
     }
