@@ -6,8 +6,11 @@
 //! not be taken is named, with the reason. The clock is an argument.
 #![forbid(unsafe_code)]
 
+mod apply;
+mod archive;
 mod bulk;
 mod cold;
+mod generated;
 mod idle;
 mod measure;
 mod names;
@@ -15,9 +18,10 @@ mod place;
 mod programs;
 mod report;
 mod run;
+mod sources;
 mod tree;
 mod warm;
 
-pub use place::{Clock, Fresh, Usage, Uses};
+pub use place::{Clock, Fresh, Tells, Told, Usage, Uses};
 pub use report::{Figure, Report};
 pub use run::{Mounted, Options, Outside, Progress, names, run};

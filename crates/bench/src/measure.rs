@@ -1,7 +1,7 @@
 //! What is measured, in which unit, and what is wished for.
 
 use crate::place::At;
-use crate::{bulk, cold, idle, names, programs, warm};
+use crate::{apply, archive, bulk, cold, idle, names, programs, sources, warm};
 use std::io;
 
 /// A figure's unit; it says too which way is better.
@@ -19,6 +19,8 @@ pub(crate) enum Unit {
     Percent,
     /// Mebibytes of memory.
     Mebibytes,
+    /// So many for each 100 files.
+    PerHundred,
 }
 
 impl Unit {
@@ -30,6 +32,7 @@ impl Unit {
             Self::Seconds => "s",
             Self::Percent => "%",
             Self::Mebibytes => "MiB",
+            Self::PerHundred => "/100",
         }
     }
 
@@ -97,11 +100,11 @@ const fn both(lines: &'static [Line], take: fn(&mut At<'_>) -> io::Result<Vec<f6
     }
 }
 
-use Unit::{Mebibytes, Megabytes, Microseconds, PerSecond, Percent, Seconds};
+use Unit::{Mebibytes, Megabytes, Microseconds, PerHundred, PerSecond, Percent, Seconds};
 use Wish::{Ratio, Value, ValueOrLocal};
 
 /// All of them, in the order of the table.
-pub(crate) const MEASURES: [Measure; 17] = [
+pub(crate) const MEASURES: [Measure; 23] = [
     both(
         &[line("stat", "stat, warm", PerSecond, Ratio(0.85, 0.95))],
         warm::stat,
@@ -254,6 +257,78 @@ pub(crate) const MEASURES: [Measure; 17] = [
         ],
         names::threads_and_temporary,
     ),
+    both(
+        &[
+            line(
+                "extract",
+                "extract a tar of many files",
+                Seconds,
+                Ratio(1.3, 1.0),
+            ),
+            line("remove-tree", "rm -rf of it", Seconds, Ratio(1.3, 1.0)),
+        ],
+        archive::extract_and_remove,
+    ),
+    Measure {
+        lines: &[line(
+            "messages",
+            "of the client for such files, beside bytes",
+            PerHundred,
+            Value(1.0, 1.0),
+        )],
+        side: Side::Served,
+        take: archive::messages,
+    },
+    Measure {
+        lines: &[line(
+            "list-other",
+            "ls -lR on another mount after it",
+            Seconds,
+            Value(1.5, 0.5),
+        )],
+        side: Side::Mount,
+        take: archive::list_elsewhere,
+    },
+    both(
+        &[
+            line("git-clone", "git clone, local", Seconds, Ratio(1.15, 1.0)),
+            line("git-status", "git status after", Seconds, Ratio(1.3, 1.0)),
+            line(
+                "git-status-2",
+                "git status once more",
+                Seconds,
+                Ratio(1.3, 1.0),
+            ),
+        ],
+        sources::clone_and_status,
+    ),
+    both(
+        &[line(
+            "build",
+            "build of a C project, objects here",
+            Seconds,
+            Ratio(1.08, 1.02),
+        )],
+        sources::build,
+    ),
+    Measure {
+        lines: &[
+            line(
+                "apply",
+                "the server applies creates told later",
+                PerSecond,
+                Value(50_000.0, 150_000.0),
+            ),
+            line(
+                "apply-server",
+                "processor time of the server for each",
+                Microseconds,
+                Value(20.0, 6.7),
+            ),
+        ],
+        side: Side::Served,
+        take: apply::apply,
+    },
     both(
         &[line(
             "sort",

@@ -1,7 +1,7 @@
 //! Where a measure is taken: a directory of one side, and how to make its caches forget.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Nanoseconds of a monotonic clock.
 pub type Clock = fn() -> u64;
@@ -23,6 +23,18 @@ pub struct Usage {
 /// Tells what is used for the mount at a directory.
 pub type Uses<'a> = dyn Fn(&Path) -> io::Result<Usage> + 'a;
 
+/// What the client behind a mount has told its server so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Messages; not those that carry what is in files, nor those that depend on time alone.
+    pub messages: u64,
+    /// Changes that it has answered by itself, of which the server has not said that it has them.
+    pub untold: u64,
+}
+
+/// Tells what the client behind the mount at a directory has told.
+pub type Tells<'a> = dyn Fn(&Path) -> io::Result<Told> + 'a;
+
 /// A measure goes on until it has taken this long.
 const LEAST_NS: u64 = 250_000_000;
 
@@ -30,11 +42,17 @@ const LEAST_NS: u64 = 250_000_000;
 pub(crate) struct At<'a> {
     /// A directory of its own, kept between the measures.
     pub(crate) dir: &'a Path,
+    /// The same on the local side, for what both sides use or are compared with.
+    pub(crate) local: &'a Path,
+    /// The same directory through another mount; `None`: there is none, or it is a local one.
+    pub(crate) other: Option<PathBuf>,
     pub(crate) clock: Clock,
     /// Writes everything back and, on a mount, makes this machine forget all of it.
     pub(crate) fresh: &'a mut dyn FnMut() -> io::Result<()>,
     /// What is used behind it; `None`: that is not known, or it is a local directory.
     pub(crate) uses: Option<&'a dyn Fn() -> io::Result<Usage>>,
+    /// What its client has told; `None`: that is not known, or it is a local directory.
+    pub(crate) told: Option<&'a dyn Fn() -> io::Result<Told>>,
     pub(crate) sizes: Sizes,
 }
 
@@ -46,7 +64,7 @@ pub(crate) struct Sizes {
     /// Bytes of the large file.
     pub(crate) large_bytes: u64,
     /// A tree of C sources and how it is built.
-    pub(crate) project: Option<(std::path::PathBuf, String)>,
+    pub(crate) project: Option<(PathBuf, String)>,
 }
 
 impl At<'_> {
@@ -61,6 +79,12 @@ impl At<'_> {
     pub(crate) fn usage(&self) -> io::Result<Usage> {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "nobody says what is used");
         self.uses.ok_or_else(unknown)?()
+    }
+
+    /// What the client behind it has told its server so far.
+    pub(crate) fn told(&self) -> io::Result<Told> {
+        let unknown = || io::Error::new(io::ErrorKind::Unsupported, "nobody says what is told");
+        self.told.ok_or_else(unknown)?()
     }
 
     /// How many per second, when each pass does so many: passes until it has taken long enough.

@@ -11,11 +11,46 @@ use std::process::{Command, Stdio};
 const LINES: u64 = 4_000_000;
 
 /// Runs a program that must succeed; what it says is not looked at.
-fn run(command: &mut Command) -> io::Result<()> {
-    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
-    let output = quiet.stderr(Stdio::piped()).output()?;
+pub(crate) fn run(command: &mut Command) -> io::Result<()> {
+    finish(command.stdout(Stdio::null())).map(drop)
+}
+
+/// Runs a program that must succeed; what it says.
+pub(crate) fn output(command: &mut Command) -> io::Result<String> {
+    let said = finish(command.stdout(Stdio::piped()))?;
+    String::from_utf8(said).map_err(|_| io::Error::other(format!("{command:?}: says no UTF-8")))
+}
+
+/// A program must be there, which is called by others.
+pub(crate) fn needed(program: &str) -> io::Result<()> {
+    run(Command::new(program).arg("--version"))
+}
+
+/// The package of Debian that has a program.
+fn package(program: &str) -> &str {
+    match program {
+        "cc" => "gcc",
+        "ls" | "rm" | "sort" => "coreutils",
+        "sh" => "dash",
+        _ => program,
+    }
+}
+
+fn finish(command: &mut Command) -> io::Result<Vec<u8>> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = output.map_err(|error| {
+        // Also told of a directory to run in that is not there.
+        let there = command.get_current_dir().is_none_or(Path::is_dir);
+        if error.kind() != io::ErrorKind::NotFound || !there {
+            return io::Error::new(error.kind(), format!("{command:?}: {error}"));
+        }
+        let program = command.get_program().to_string_lossy();
+        let package = package(&program);
+        let cure = format!("{program} is not on this machine: apt-get install {package}");
+        io::Error::new(io::ErrorKind::NotFound, cure)
+    })?;
     if output.status.success() {
-        return Ok(());
+        return Ok(output.stdout);
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().last().unwrap_or("it said nothing").to_owned();
@@ -54,10 +89,6 @@ pub(crate) fn andrew(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     };
     let source = at.made("source", |source| copy_tree(&project, source))?;
     (at.fresh)()?;
-    let read = |path: &Path| match path.is_file() {
-        true => fs::read(path).map(drop),
-        false => Ok(()),
-    };
     for _ in 0..2 {
         walk(&source, &read)?;
     }
@@ -79,8 +110,16 @@ pub(crate) fn andrew(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     Ok(figures)
 }
 
+/// Reads what is a file.
+pub(crate) fn read(path: &Path) -> io::Result<()> {
+    match path.is_file() {
+        true => fs::read(path).map(drop),
+        false => Ok(()),
+    }
+}
+
 /// Does something to everything below a directory.
-fn walk(dir: &Path, act: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn walk(dir: &Path, act: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let path = entry.path();
@@ -92,7 +131,7 @@ fn walk(dir: &Path, act: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     Ok(())
 }
 
-fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -106,4 +145,21 @@ fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_named_with_its_cure() {
+        let told = |command: &mut Command| run(command).map_err(|error| error.to_string());
+        let missing = told(&mut Command::new("no-such-program"));
+        let cure = "no-such-program is not on this machine: apt-get install no-such-program";
+        assert_eq!(missing, Err(cure.to_owned()));
+        let elsewhere = told(Command::new("ls").current_dir("/nowhere-at-all"));
+        assert!(elsewhere.is_err_and(|error| !error.contains("apt-get")));
+        assert_eq!(package("cc"), "gcc");
+        assert_eq!(needed("ls").map_err(|error| error.to_string()), Ok(()));
+    }
 }

@@ -1,7 +1,7 @@
 //! Takes the measures, round by round, and collects the figures.
 
 use crate::measure::{MEASURES, Measure, Side};
-use crate::place::{At, Clock, Fresh, Sizes, Uses};
+use crate::place::{At, Clock, Fresh, Sizes, Tells, Uses};
 use crate::report::{Figure, Report};
 use rustix::fs::{Mode, OFlags, open, syncfs};
 use std::fs;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Mounted {
     /// One to which opens are announced.
     pub announced: PathBuf,
-    /// One to which they are not.
+    /// One to which they are not; also the one that looks at what is done on the first.
     pub silent: Option<PathBuf>,
 }
 
@@ -53,6 +53,8 @@ pub struct Outside<'a> {
     pub fresh: Option<&'a mut Fresh<'a>>,
     /// Tells what the processes behind a mount use; `None`: that is not known.
     pub uses: Option<&'a Uses<'a>>,
+    /// Tells what the client behind a mount has told its server; `None`: that is not known.
+    pub told: Option<&'a Tells<'a>>,
     /// Is told how far it is; false ends the run.
     pub progress: &'a mut dyn FnMut(&Progress) -> bool,
 }
@@ -177,7 +179,7 @@ fn take(
         (Side::Cold, _) if outside.fresh.is_none() => {
             return cannot("it needs a mount that can be made anew: let the bench start its own");
         }
-        (Side::Served, _) if outside.uses.is_none() => {
+        (Side::Served, _) if outside.uses.is_none() || outside.told.is_none() => {
             return cannot(
                 "it needs a mount whose processes are known: let the bench start its own",
             );
@@ -195,7 +197,7 @@ fn take(
         sides.reverse();
     }
     for (dir, mount) in sides.into_iter().flatten() {
-        let values = take_on(options, (&dir, mount), measure, outside)?;
+        let values = take_on(options, (&dir, mount), (places, measure), outside)?;
         for (figure, value) in figures.iter_mut().zip(values) {
             let side = match mount {
                 Some(_) => &mut figure.mount,
@@ -210,7 +212,7 @@ fn take(
 fn take_on(
     options: &Options,
     (dir, mount): (&Path, Option<&Path>),
-    measure: &Measure,
+    (places, measure): (Places<'_>, &Measure),
     outside: &mut Outside<'_>,
 ) -> io::Result<Vec<f64>> {
     let mut fresh: Box<dyn FnMut() -> io::Result<()> + '_> =
@@ -218,11 +220,17 @@ fn take_on(
             (Some(again), Some(mount)) => Box::new(move || again(mount)),
             _ => Box::new(|| sync(dir)),
         };
-    let told = outside.uses.zip(mount);
-    let uses = told.map(|(uses, mount)| move || uses(mount));
+    let uses = outside.uses.zip(mount);
+    let uses = uses.map(|(uses, mount)| move || uses(mount));
+    let told = outside.told.zip(mount);
+    let told = told.map(|(told, mount)| move || told(mount));
+    let silent = options.mounted.silent.as_deref();
     let at = &mut At {
         dir,
+        local: places.local,
+        other: mount.and(silent).map(|silent| silent.join(places.own)),
         uses: uses.as_ref().map(|uses| uses as &dyn Fn() -> _),
+        told: told.as_ref().map(|told| told as &dyn Fn() -> _),
         clock: outside.clock,
         fresh: &mut *fresh,
         sizes: Sizes {

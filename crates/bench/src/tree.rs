@@ -3,7 +3,7 @@
 use crate::place::At;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Directories that the small files are spread over.
 const SPREAD: u32 = 10;
@@ -24,6 +24,23 @@ impl At<'_> {
             make(&path)?;
             File::create(mark)?;
             (self.fresh)()?;
+        }
+        Ok(path)
+    }
+
+    /// The same on the local disk, for both sides.
+    pub(crate) fn made_locally(
+        &self,
+        name: &str,
+        make: impl FnOnce(&PathBuf) -> io::Result<()>,
+    ) -> io::Result<PathBuf> {
+        let (path, mark) = (
+            self.local.join(name),
+            self.local.join(format!("{name}.made")),
+        );
+        if !mark.exists() {
+            make(&path)?;
+            File::create(mark)?;
         }
         Ok(path)
     }
@@ -59,6 +76,11 @@ impl At<'_> {
         })?;
         Ok((path, bytes))
     }
+}
+
+/// What was done to names in a directory is on the disk.
+pub(crate) fn stable(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
 }
 
 /// Writes so many bytes, so many at once.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use ariel_bench::{Mounted, Options, Outside, Report, Usage, names, run};
+use ariel_bench::{Mounted, Options, Outside, Report, Told, Usage, names, run};
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
@@ -49,10 +49,19 @@ fn measured(options: &Options, mounts: bool) -> (io::Result<Report>, u32) {
             client_bytes: 3 << 20,
         })
     };
+    let said = Cell::new(0);
+    let told = |_: &Path| {
+        said.set(said.get() + 1);
+        Ok(Told {
+            messages: said.get(),
+            untold: u64::from(options.files),
+        })
+    };
     let outside = Outside {
         clock,
         fresh: mounts.then_some(&mut fresh),
         uses: mounts.then_some(&uses),
+        told: mounts.then_some(&told),
         progress: &mut |_| true,
     };
     let report = run(options, outside);
@@ -89,6 +98,9 @@ fn each_round_gives_a_figure_on_both_sides_and_nothing_stays() {
             "first-touch",
             "cold-read",
             "andrew-server",
+            "messages",
+            "apply",
+            "apply-server",
         ];
         let alone = alone.contains(&figure.name);
         assert_eq!(figure.local.len(), if alone { 0 } else { 3 }, "{figure:?}");
@@ -99,8 +111,38 @@ fn each_round_gives_a_figure_on_both_sides_and_nothing_stays() {
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    assert_eq!(missing, ["open-silent"]);
+    assert_eq!(missing, ["open-silent", "list-other"]);
     assert_eq!(report.figures.len() + missing.len(), only.len());
+    assert!(is_empty(&options.local) && is_empty(&options.mounted.announced));
+}
+
+#[test]
+fn another_mount_must_list_what_the_local_disk_extracts() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = options(dir.path(), &["list-other"]);
+    options.mounted.silent = Some(options.mounted.announced.clone());
+    let report = measured(&options, true).0.unwrap();
+    assert_eq!(report.figures[0].mount.len(), 3, "{report:?}");
+    // One that shows a file and nothing of what was extracted.
+    let other = dir.path().join("other");
+    let shown = other.join(format!("bench-{}/extracted", std::process::id()));
+    std::fs::create_dir_all(&shown).unwrap();
+    std::fs::write(shown.join("file"), b"x").unwrap();
+    options.mounted.silent = Some(other);
+    let report = measured(&options, true).0.unwrap();
+    let (name, why) = &report.not_taken[0];
+    assert_eq!(name, "list-other");
+    assert!(why.contains("is not that of the local disk"), "{why}");
+    assert!(is_empty(&options.local) && is_empty(&options.mounted.announced));
+}
+
+#[test]
+fn without_a_project_one_is_made_and_built() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path(), &["build"]);
+    let report = measured(&options, true).0.unwrap();
+    assert!(report.not_taken.is_empty(), "{report:?}");
+    assert_eq!(report.figures[0].local.len(), 3, "{report:?}");
     assert!(is_empty(&options.local) && is_empty(&options.mounted.announced));
 }
 
@@ -125,6 +167,7 @@ fn both_sides_are_equally_deep() {
         clock,
         fresh: None,
         uses: None,
+        told: None,
         progress: &mut |progress| {
             if progress.taken.0 == 1 {
                 let deepest = |dir: &Path| {
@@ -176,6 +219,7 @@ fn who_tells_it_to_end_gets_no_report_and_nothing_stays() {
         clock,
         fresh: None,
         uses: None,
+        told: None,
         progress: &mut |_| false,
     };
     let error = run(&options, outside).unwrap_err();

@@ -4,8 +4,9 @@ use crate::args::BenchArgs;
 use crate::cell::{self, Cell};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
-use crate::{signals, usage};
-use bench::{Fresh, Mounted, Options, Outside, Progress, Report, Usage, Uses};
+use crate::{control, runtime, signals, usage};
+use bench::{Fresh, Mounted, Options, Outside, Progress, Report, Tells, Told, Usage, Uses};
+use serde_json::Value;
 use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
                 announced: existing(mount)?,
                 silent: args.silent.as_deref().map(existing).transpose()?,
             };
-            measure(args, &local, mounted, (None, None))?
+            measure(args, &local, mounted, (None, None, None))?
         }
         None => on_own_cell(args, &local)?,
     };
@@ -66,7 +67,8 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
         mounted.map_err(io::Error::other)
     };
     let uses = |point: &Path| usage(&cell.borrow(), point);
-    let report = measure(args, local, mounted, (Some(&mut fresh), Some(&uses)));
+    let known = (Some(&mut fresh as _), Some(&uses as _), Some(&told as _));
+    let report = measure(args, local, mounted, known);
     let mut faults = cell.into_inner().end();
     if let Err(error) = cell::remove(&dir) {
         faults.push(format!("{}: {error}", dir.display()));
@@ -90,15 +92,39 @@ fn usage(cell: &Cell, point: &Path) -> io::Result<Usage> {
     })
 }
 
+/// What the client behind a mount has told the server.
+fn told(point: &Path) -> io::Result<Told> {
+    let name = runtime::of_mount(point);
+    let answer = control::ask(&name, "status", Some(control::ANSWER_TIMEOUT));
+    let status = answer.map_err(|error| io::Error::other(format!("{error:#}")))?;
+    let status = status.ok_or_else(|| io::Error::other("nobody answers for the mount"))?;
+    read_told(&status).ok_or_else(|| io::Error::other("the mount does not say what it has sent"))
+}
+
+fn read_told(status: &Value) -> Option<Told> {
+    // Contents of files, and what depends on time alone.
+    let left_out = ["Write", "KeepAlive"];
+    let sent = status["sent"].as_object()?.iter();
+    let counted = sent.filter(|(kind, _)| !left_out.contains(&kind.as_str()));
+    Some(Told {
+        messages: counted.filter_map(|(_, count)| count.as_u64()).sum(),
+        untold: status["untold_changes"].as_u64()?,
+    })
+}
+
 fn measure(
     args: &BenchArgs,
     local: &Path,
     mounted: Mounted,
-    (fresh, uses): (Option<&mut Fresh<'_>>, Option<&Uses<'_>>),
+    (fresh, uses, told): (
+        Option<&mut Fresh<'_>>,
+        Option<&Uses<'_>>,
+        Option<&Tells<'_>>,
+    ),
 ) -> Result<Report, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
-    signals::on_end(move || told.store(true, Ordering::Release)).map_err(could_not)?;
+    let end = Arc::clone(&stop);
+    signals::on_end(move || end.store(true, Ordering::Release)).map_err(could_not)?;
     let terminal = io::stderr().is_terminal();
     let project = args.project.as_deref().map(existing).transpose()?;
     let options = Options {
@@ -115,6 +141,7 @@ fn measure(
         // The same, for as long as the rest is there.
         fresh: fresh.map(|fresh| fresh as &mut Fresh<'_>),
         uses: uses.map(|uses| uses as &Uses<'_>),
+        told: told.map(|told| told as &Tells<'_>),
         progress: &mut |progress| {
             if terminal {
                 show(progress);
@@ -146,4 +173,22 @@ fn existing(dir: &Path) -> Result<PathBuf, Failure> {
         "{}: not a directory",
         dir.display()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn bytes_and_signs_of_life_are_not_counted() {
+        let sent = json!({ "Write": 500, "KeepAlive": 3, "Requests": 2, "Reserve": 1 });
+        let told = read_told(&json!({ "sent": sent, "untold_changes": 7 }));
+        let expected = Told {
+            messages: 3,
+            untold: 7,
+        };
+        assert_eq!(told, Some(expected));
+        assert_eq!(read_told(&json!({ "sent": {} })), None);
+    }
 }

@@ -9,6 +9,7 @@ Examples:
   ariel bench                                      a server and mounts of it, beside $TMPDIR
   ariel bench --local /var/tmp --rounds 7 --json figures.json
   ariel bench --only stat --only open              these measures only
+  ariel bench --only extract --only git-clone --only build   with tar, git and make
   ariel bench --project ~/lua --build 'make -j2'   with a build of a C project
   ariel bench --mount /mnt/a                       a mount that is there, of any file system
 Each measure is taken on the mount and in the local directory in turn; the table has the medians,
@@ -23,7 +24,7 @@ pub(crate) struct BenchArgs {
     /// left out
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: Option<PathBuf>,
-    /// The same tree, mounted with `--opens silent`
+    /// The same tree, mounted with `--opens silent`; it also looks at what is done on the first
     #[arg(long, value_name = "DIR", requires = "mount")]
     pub(crate) silent: Option<PathBuf>,
     /// How the kernel's requests come to the bench's own mounts: see `ariel mount --help`
@@ -36,7 +37,7 @@ pub(crate) struct BenchArgs {
     /// Only this measure, by its name in the table; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Vec<String>,
-    /// Small files, and names
+    /// Small files, and names; as many are extracted, and half as many cloned
     #[arg(long, value_name = "N", default_value_t = 5000,
           value_parser = clap::value_parser!(u32).range(40..=1_000_000))]
     pub(crate) files: u32,
@@ -44,7 +45,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
     pub(crate) large_mib: u32,
-    /// C sources to be copied and built
+    /// C sources to be copied and built; `build` makes some itself if there are none
     #[arg(long, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
     /// How they are built, in the copy

@@ -35,6 +35,12 @@ fn a_bench_measures_its_own_cell_and_leaves_nothing() {
         "create",
         "andrew",
         "idle",
+        "extract",
+        "messages",
+        "list-other",
+        "git-clone",
+        "build",
+        "apply",
     ] {
         command.args(["--only", name]);
     }
@@ -48,9 +54,10 @@ fn a_bench_measures_its_own_cell_and_leaves_nothing() {
         figures["not_taken"].as_array().unwrap().is_empty(),
         "{figures}"
     );
-    // `getattr`, `andrew` and `idle` have two figures and `create` five.
+    // `create` has five figures, `git-clone` three; `getattr`, `andrew`, `idle`, `extract` and
+    // `apply` two.
     let lines = figures["figures"].as_array().unwrap();
-    assert_eq!(lines.len(), 4 + 3 * 2 + 5, "{figures}");
+    assert_eq!(lines.len(), 7 + 5 * 2 + 3 + 5, "{figures}");
     for line in lines {
         let values = line["mount"].as_array().unwrap();
         assert_eq!(values.len(), 2, "{line}");

@@ -1,0 +1,93 @@
+//! Programs that work on sources: git, make and a compiler.
+
+use crate::generated;
+use crate::place::At;
+use crate::programs::{copy_tree, needed, output, read, run, walk};
+use crate::tree::stable;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Of a generated project, one source for so many small files.
+const FILES_PER_SOURCE: u32 = 100;
+
+/// git, by nobody's settings but these: it writes the same objects on every machine.
+fn git(dir: &Path, arguments: &[&str]) -> Command {
+    let mut git = Command::new("git");
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        git.env_remove(name);
+    }
+    for who in ["AUTHOR", "COMMITTER"] {
+        git.env(format!("GIT_{who}_NAME"), "bench");
+        git.env(format!("GIT_{who}_EMAIL"), "bench@localhost");
+        git.env(format!("GIT_{who}_DATE"), "2020-02-02T02:02:02Z");
+    }
+    git.env("GIT_CONFIG_NOSYSTEM", "1");
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null");
+    git.args(["-c", "init.defaultBranch=main", "-c", "gc.auto=0"]);
+    git.current_dir(dir).args(arguments);
+    git
+}
+
+/// The time to clone a repository that lies on the same side and has been read there, of half as
+/// many files as are measured with, and of `git status` after, twice: it must find no change. The
+/// first one reads again what was written in the second in which the clone ended, since git keeps
+/// times in whole seconds; so it asks more where the clone was faster.
+pub(crate) fn clone_and_status(at: &mut At<'_>) -> io::Result<Vec<f64>> {
+    let files = at.sizes.files / 2;
+    let repository = at.made("repository", |path| {
+        generated::tree(path, files)?;
+        run(&mut git(path, &["init", "-q"]))?;
+        run(&mut git(path, &["add", "-A"]))?;
+        run(&mut git(path, &["commit", "-q", "-m", "all"]))?;
+        run(&mut git(path, &["repack", "-a", "-d", "-q"]))
+    })?;
+    (at.fresh)()?;
+    walk(&repository.join(".git"), &read)?;
+    let clone = at.dir.join("clone");
+    let cloned = at.seconds(|| run(&mut git(at.dir, &["clone", "-q", "repository", "clone"])))?;
+    let [first, again] = [status(at, &clone)?, status(at, &clone)?];
+    fs::remove_dir_all(clone)?;
+    stable(at.dir)?;
+    Ok(vec![cloned, first, again])
+}
+
+/// The time of a `git status` that finds no change.
+fn status(at: &At<'_>, dir: &Path) -> io::Result<f64> {
+    let mut changes = String::new();
+    let seconds = at.seconds(|| {
+        changes = output(&mut git(dir, &["status", "--porcelain"]))?;
+        Ok(())
+    })?;
+    match changes.lines().next() {
+        None => Ok(seconds),
+        Some(change) => Err(io::Error::other(format!(
+            "git status finds a change right after the clone: {change}"
+        ))),
+    }
+}
+
+/// The time to build a project whose sources were copied to where its objects go, and read there.
+pub(crate) fn build(at: &mut At<'_>) -> io::Result<Vec<f64>> {
+    let (source, build) = match at.sizes.project.clone() {
+        Some((project, build)) => (at.made("source", |dir| copy_tree(&project, dir))?, build),
+        None => {
+            needed("make")?;
+            needed("cc")?;
+            let sources = at.sizes.files.div_ceil(FILES_PER_SOURCE);
+            let make = |dir: &PathBuf| generated::project(dir, sources);
+            (at.made("generated", make)?, "make -j2".to_owned())
+        }
+    };
+    (at.fresh)()?;
+    let copy = at.dir.join("built");
+    copy_tree(&source, &copy)?;
+    stable(&copy)?;
+    walk(&copy, &read)?;
+    let seconds =
+        at.seconds(|| run(Command::new("sh").arg("-c").arg(&build).current_dir(&copy)))?;
+    fs::remove_dir_all(copy)?;
+    stable(at.dir)?;
+    Ok(vec![seconds])
+}
