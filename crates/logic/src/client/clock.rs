@@ -27,6 +27,13 @@ impl VolumeClock {
         self.shown
     }
 
+    /// The same, and later than this, which something has been stamped with: the server's clock may
+    /// have been ahead of itself then, for a client whose clock is.
+    pub(super) fn shows_after(&mut self, now: Time, stamped: Time) -> Time {
+        self.shown = self.shown.max(stamped);
+        self.shows(now)
+    }
+
     /// What it showed last, if anybody has looked at it.
     pub(super) fn last_shown(&self) -> Time {
         self.shown
@@ -93,5 +100,16 @@ mod tests {
         clock.hear(62, 100);
         assert_eq!(clock.shows(62), 9_001, "a message that comes late");
         assert_eq!(clock.shows(62), 9_002, "the next one is later");
+    }
+
+    #[test]
+    fn what_is_changed_again_is_stamped_later() {
+        let mut clock = VolumeClock::default();
+        clock.hear(50, 7_000);
+        // The server's clock was ahead of itself.
+        clock.hear_within(60, 5_000, 55);
+        assert_eq!(clock.shows_after(61, 7_000), 7_001);
+        assert_eq!(clock.last_shown(), 7_001, "the server is told");
+        assert_eq!(clock.shows_after(5_060, 7_000), 10_005);
     }
 }

@@ -11,7 +11,6 @@
 //! has heard of it leaves no trace.
 
 use super::api::{Done, Event, Output};
-use super::node::Node;
 use super::predict::Prediction;
 use super::session::{Sent, Why};
 use super::{Client, Step};
@@ -29,7 +28,7 @@ const UNANSWERED: usize = 16_384;
 /// Numbers for what is made: how many are asked for, the first time and later.
 const FIRST_NUMBERS: u32 = 4096;
 const MORE_NUMBERS: u32 = wire::limits::NUMBERS;
-/// How long after there were none.
+/// How long after there were none they are asked for again.
 const ASK_AGAIN_NS: Time = 1_000_000_000;
 
 /// The changes that the server does not know of, and numbers for what is made.
@@ -47,10 +46,11 @@ pub(super) struct Delegation {
     pub(super) unanswered: usize,
     /// Numbers that nobody else gets: the first, and how many.
     numbers: VecDeque<(u64, u32)>,
+    /// A question for more is on its way.
     asked: bool,
-    /// Some were asked for in this session.
-    numbered: bool,
-    /// Not before that, when there were none.
+    /// So many are asked for next; 0: there has been no directory to make anything in.
+    count: u32,
+    /// They are not asked for before that: the server had no room for what they are for.
     ask_again: Time,
 }
 
@@ -69,7 +69,7 @@ impl Client {
             return false;
         };
         let Some(prediction) = self.predict(step.now, op, &caller) else {
-            if self.delegation.numbered && step.now >= self.delegation.ask_again {
+            if self.delegation.count > 0 {
                 self.reserve_if_low(step);
             }
             return false;
@@ -228,8 +228,9 @@ impl Client {
     /// What has gone before the server has heard of it is never written back. Its bytes go when
     /// the kernel has let go of it: a descriptor that is no open file can be opened once more.
     pub(super) fn bury_stillborn(&mut self, step: &mut Step<'_>, fid: Fid) {
-        let used = |node: &Node| node.lookups > 0 || node.hold(0).open;
-        if self.leaving.is_none() && self.nodes.get(&fid).is_none_or(|node| used(node)) {
+        let node = self.nodes.get(&fid);
+        let used = node.is_none_or(|node| node.lookups > 0 || node.hold(0).open);
+        if used && self.leaving.is_none() {
             return;
         }
         let blocks: Vec<u64> = self.cache.blocks(fid, 0).map(|(block, ..)| block).collect();
@@ -317,29 +318,31 @@ impl Client {
     /// Asks for numbers if few are left, once there is a directory to make something in.
     pub(super) fn reserve_if_low(&mut self, step: &mut Step<'_>) {
         let left: u32 = self.delegation.numbers.iter().map(|(_, left)| left).sum();
-        if left >= FIRST_NUMBERS / 2 || self.delegation.asked || self.options.keep_ns.is_none() {
+        let delegation = &mut self.delegation;
+        let free = !delegation.asked && step.now >= delegation.ask_again;
+        if left >= FIRST_NUMBERS / 2 || !free || self.options.keep_ns.is_none() {
             return;
         }
-        let count = if self.delegation.numbered {
-            MORE_NUMBERS
-        } else {
-            FIRST_NUMBERS
-        };
-        let delegation = &mut self.delegation;
-        (delegation.asked, delegation.numbered) = (true, true);
-        delegation.ask_again = step.now + ASK_AGAIN_NS;
+        let count = delegation.count.max(FIRST_NUMBERS);
+        (delegation.asked, delegation.count) = (true, count);
         let (op, caller) = (Op::Reserve { count }, Caller::default());
         let asked = (op, caller, Hold::default());
         self.request(step, asked, Vec::new(), Why::Numbers);
     }
 
-    /// Numbers have come, or none.
-    pub(super) fn on_numbers(&mut self, outcome: &Outcome) {
-        self.delegation.asked = false;
-        if let Outcome::Numbers { first, count } = *outcome
-            && count > 0
-        {
-            self.delegation.numbers.push_back((first, count));
+    /// Numbers have come, or none: there may be room for fewer.
+    pub(super) fn on_numbers(&mut self, now: Time, outcome: &Outcome) {
+        let delegation = &mut self.delegation;
+        delegation.asked = false;
+        match *outcome {
+            Outcome::Numbers { first, count } if count > 0 => {
+                delegation.numbers.push_back((first, count));
+                delegation.count = MORE_NUMBERS;
+            }
+            _ => {
+                delegation.count = FIRST_NUMBERS;
+                delegation.ask_again = now + ASK_AGAIN_NS;
+            }
         }
     }
 

@@ -225,10 +225,22 @@ impl Node {
         self.attr.as_ref().filter(|_| known)
     }
 
-    /// Its attributes, if nobody else has anything of it, and nothing is being given back.
+    /// Its attributes, if nobody else has anything of it.
+    pub(super) fn own(&self) -> Option<&Attr> {
+        self.held().filter(|_| self.right == Right::Exclusive)
+    }
+
+    /// The same, if nobody waits for it either: who goes on changing it by himself would never have
+    /// told of all that he has changed.
     pub(super) fn sole(&self) -> Option<&Attr> {
-        let sole = self.right == Right::Exclusive && self.drain.is_none();
-        self.held().filter(|_| sole)
+        let wanted = self.drain.is_some() || self.tell.is_some();
+        self.own().filter(|_| !wanted)
+    }
+
+    /// Is nothing about it on its way to the server or back? What comes back would else be older
+    /// than what is changed here meanwhile, and newer too.
+    pub(super) fn quiet(&self) -> bool {
+        self.asking + self.resizing + self.remote_writes + self.busy == 0
     }
 
     /// Of a directory: is there no name in it?

@@ -49,12 +49,12 @@ impl Client {
         }
     }
 
-    /// A directory that is delegated to this client, and about whose names nothing is on its way.
+    /// A directory that is delegated to this client, and about which nothing is on its way.
     fn own_dir(&self, dir: Fid, caller: &Caller) -> Option<&Node> {
         let node: &Node = self.nodes.get(&dir)?;
         let attr = node.sole()?;
-        let usable = node.directory && node.busy == 0 && node.bare && attr.nlink > 0;
-        (usable && may_change(attr, caller)).then_some(node)
+        let usable = node.directory && node.bare && attr.nlink > 0;
+        (usable && node.quiet() && may_change(attr, caller)).then_some(node)
     }
 
     /// What a name in it names: `None` if that is not known.
@@ -90,9 +90,9 @@ impl Client {
             } => *kind,
             _ => return None,
         };
-        let vnode = self.take_number()?;
-        let at = self.clock.shows(now);
         let mut attr = new_attr(&parent, kind, *mode, caller)?;
+        let vnode = self.take_number()?;
+        let at = self.clock.shows_after(now, parent.ctime);
         (attr.atime, attr.mtime, attr.ctime) = (at, at, at);
         if let Make::Symlink(target) = make {
             attr.size = target.len() as u64;
@@ -126,11 +126,11 @@ impl Client {
         let uid = remover.caller.uid;
         let owner = uid == 0 || uid == remover.dir.uid || uid == attr.uid;
         let fits = (attr.kind == Kind::Directory) == directory;
-        let empty = !directory || (node.is_empty() && node.busy == 0);
+        let empty = !directory || node.is_empty();
         let allowed = remover.dir.mode & STICKY == 0 || owner;
         // Else the other names may be changing.
-        let quiet = node.remote_writes + node.resizing == 0 && (directory || attr.nlink == 1);
-        (fits && empty && allowed && quiet).then_some(attr)
+        let only = directory || attr.nlink == 1;
+        (fits && empty && allowed && only && node.quiet()).then_some(attr)
     }
 
     fn predict_removal(
@@ -148,7 +148,7 @@ impl Client {
             caller,
         };
         let mut attr = self.victim(fid, &remover, directory)?;
-        let at = self.clock.shows(now);
+        let at = self.clock.shows_after(now, parent.ctime.max(attr.ctime));
         drop_link(&mut attr, at);
         touch(&mut parent, at);
         parent.size = parent.size.saturating_sub(name.entry_bytes());
@@ -201,11 +201,11 @@ impl Client {
             Some(victim) => Some((victim, self.victim(victim, &remover, directory)?)),
             None => None,
         };
-        let at = self.clock.shows(now);
+        let newest = newest([&old, &parent, &attr], gone.as_ref());
+        let at = self.clock.shows_after(now, newest);
         attr.ctime = at;
-        let less = name.entry_bytes();
         touch(&mut old, at);
-        old.size = old.size.saturating_sub(less);
+        old.size = old.size.saturating_sub(name.entry_bytes());
         if from == to {
             parent = old.clone();
         }
@@ -239,10 +239,12 @@ impl Client {
 
     /// An object that gets another name: its attributes, if it is this client's alone.
     fn movable(&self, fid: Fid, remover: &Remover<'_>) -> Option<Attr> {
-        let attr = self.nodes.get(&fid)?.sole()?.clone();
+        let node: &Node = self.nodes.get(&fid)?;
+        let attr = node.sole()?.clone();
         let uid = remover.caller.uid;
         let owner = uid == 0 || uid == remover.dir.uid || uid == attr.uid;
-        (remover.dir.mode & STICKY == 0 || owner).then_some(attr)
+        let allowed = remover.dir.mode & STICKY == 0 || owner;
+        (allowed && node.quiet()).then_some(attr)
     }
 
     fn predict_set(
@@ -254,7 +256,7 @@ impl Client {
     ) -> Option<Prediction> {
         let node: &Node = self.nodes.get(&fid)?;
         let mut attr = node.sole()?.clone();
-        let quiet = node.asking + node.resizing + node.remote_writes == 0 && !node.sending;
+        let quiet = node.quiet() && !node.sending;
         let root = caller.uid == 0;
         let given = set.uid.is_some() || set.gid.is_some();
         let foreign = !root && (given || set.mode.is_some_and(|mode| mode & SET_GID != 0));
@@ -263,7 +265,7 @@ impl Client {
         if !quiet || !allowed || link || set.size.is_some() || *set == Set::default() {
             return None;
         }
-        let at = self.clock.shows(now);
+        let at = self.clock.shows_after(now, attr.ctime);
         if (given || set.kill_set_id) && attr.kind != Kind::Directory {
             attr.mode &= !SET_UID;
             if attr.mode & GROUP_EXECUTE != 0 {
@@ -291,6 +293,12 @@ fn time(set: Option<SetTime>, old: Time, now: Time) -> Time {
         Some(SetTime::Now) => now,
         Some(SetTime::To(time)) => time,
     }
+}
+
+/// When any of these was changed last.
+fn newest(all: [&Attr; 3], gone: Option<&(Fid, Attr)>) -> Time {
+    let all = all.into_iter().chain(gone.map(|(_, attr)| attr));
+    all.map(|attr| attr.ctime).max().unwrap_or(0)
 }
 
 fn touch(dir: &mut Attr, at: Time) {

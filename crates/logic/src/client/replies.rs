@@ -57,7 +57,7 @@ impl Client {
             Why::Walk => {
                 self.on_prefetched(step, &request, reply, bulk_len);
             }
-            Why::Numbers => self.on_numbers(&reply.outcome),
+            Why::Numbers => self.on_numbers(step.now, &reply.outcome),
             Why::Delegated { fids } => {
                 let refused = matches!(reply.outcome, Outcome::Refused(_));
                 self.on_shipped(step, &fids, (refused, &reply.grants));
@@ -242,8 +242,9 @@ impl Client {
             return;
         }
         // Names of a directory change here only while the server is not asked about any: what it
-        // says of it then is the news.
-        let known = node.attr.is_some() && !(node.directory && node.delegated == 0);
+        // says of it then is the news, if it was told before of what was changed here.
+        let told = node.delegated == 0 || self.answering > node.told_by;
+        let known = node.attr.is_some() && !(node.directory && told);
         if node.right == Right::Exclusive && known {
             return;
         }
@@ -270,8 +271,8 @@ impl Client {
             // What the server said before it had heard of a change made here is overtaken.
             if self.answering >= node.told_by {
                 (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
+                (own.nlink, own.atime) = (attr.nlink, attr.atime);
             }
-            (own.nlink, own.atime) = (attr.nlink, attr.atime);
             own.ctime = own.ctime.max(attr.ctime);
         } else {
             self.learn(fid, attr, vouched);

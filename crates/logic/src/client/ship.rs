@@ -32,7 +32,7 @@ impl Client {
     /// Directories in which something was made and has gone again have other times now.
     fn keep_touches(&mut self, step: &mut Step<'_>) {
         for dir in core::mem::take(&mut self.delegation.touched) {
-            let Some(attr) = self.nodes.get(&dir).and_then(|node| node.sole()) else {
+            let Some(attr) = self.nodes.get(&dir).and_then(|node| node.own()) else {
                 continue;
             };
             let set = Set {

@@ -46,7 +46,8 @@ fn attr(attr: &Attr) -> String {
     ) {
         text += &format!(" mode {:o}", attr.mode);
     }
-    if attr.kind != Kind::Directory && attr.nlink != 1 {
+    let links = if attr.kind == Kind::Directory { 2 } else { 1 };
+    if attr.nlink != links {
         text += &format!(" nlink {}", attr.nlink);
     }
     text
