@@ -2,8 +2,9 @@
 //!
 //! A grant is given only where nothing is in its way at that moment: no other client's right or
 //! open that conflicts, no waiting request that is about to change the object, no recall under way
-//! to the same client. A right that the client has already is granted again with a new epoch: the
-//! epoch vouches for what the reply says.
+//! to the same client. What the client has already is granted again with a new epoch, which vouches
+//! for what the reply says; but no more than the request is for: who gives Exclusive back while
+//! such a grant is on its way has given it back.
 
 use super::Server;
 use super::api::Disk;
@@ -34,7 +35,7 @@ impl Server {
         if right == Right::Exclusive {
             self.look_at(fid);
         }
-        self.enter(session, fid, right.max(held), grants);
+        self.enter((session, fid), right, right.max(held), grants);
     }
 
     /// The bytes of a read may stay in the client's kernel until they are asked for; or a name that
@@ -43,15 +44,26 @@ impl Server {
         let held = self
             .holder(session, fid)
             .map_or(Right::None, |holder| holder.right);
-        self.enter(session, fid, held.max(Right::Transient), grants);
+        let right = held.max(Right::Transient);
+        self.enter((session, fid), right, right, grants);
     }
 
-    fn enter(&mut self, session: SessionId, fid: Fid, right: Right, grants: &mut Vec<Grant>) {
+    /// Grants a right to who holds this one from then on.
+    fn enter(
+        &mut self,
+        (session, fid): (SessionId, Fid),
+        right: Right,
+        held: Right,
+        grants: &mut Vec<Grant>,
+    ) {
         let epoch: Epoch = self.next_epoch();
         let holder = self.files.entry(fid).or_default().holders.of(session);
-        holder.right = right;
+        holder.right = held;
         holder.epoch = epoch;
-        holder.known = holder.known && right < Right::Shared;
+        if right == Right::Exclusive {
+            holder.exclusive = epoch;
+        }
+        holder.known = holder.known && held < Right::Shared;
         if let Some(state) = self.sessions.get_mut(&session) {
             state.fids.insert(fid);
         }
@@ -68,7 +80,7 @@ impl Server {
         self.files.get(&fid)?.holders.get(&session)
     }
 
-    fn exclusive_fits(&self, session: SessionId, fid: Fid) -> bool {
+    pub(super) fn exclusive_fits(&self, session: SessionId, fid: Fid) -> bool {
         let Some(file) = self.files.get(&fid) else {
             return true;
         };

@@ -347,5 +347,8 @@ fn lower(holder: &mut Holder, upto: Epoch, right: Right, hold: Hold) {
         holder.declare(hold);
         // Opens under a token are not told: what was said is true only of that moment.
         holder.known = holder.right < Right::Shared;
+    } else if holder.exclusive <= upto {
+        // What it has been granted since was Shared at most.
+        holder.right = holder.right.min(right.max(Right::Shared));
     }
 }

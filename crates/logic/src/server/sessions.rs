@@ -286,6 +286,7 @@ impl Server {
         *file.holders.of(id) = Holder {
             right: holding.right,
             epoch: self.boot,
+            exclusive: self.boot,
             hold: holding.hold,
             known,
             ..Holder::default()

@@ -35,8 +35,9 @@ pub(super) struct Ask {
 #[derive(Clone, Debug)]
 pub(super) struct Holder {
     pub(super) right: Right,
-    /// Epoch of the last grant.
+    /// Epoch of the last grant, and of the last one of Exclusive.
     pub(super) epoch: Epoch,
+    pub(super) exclusive: Epoch,
     /// What it has open, when `known`.
     pub(super) hold: Hold,
     pub(super) known: bool,
@@ -52,6 +53,7 @@ impl Default for Holder {
         Self {
             right: Right::None,
             epoch: 0,
+            exclusive: 0,
             hold,
             known: true,
             told: 0,
