@@ -62,19 +62,7 @@ impl Cell {
     }
 
     fn asks(&mut self, now: Time, session: SessionId, (id, op): (u64, Op)) -> Vec<Output> {
-        let request = Request {
-            id,
-            acked: 0,
-            op,
-            caller: Caller::default(),
-            hold: Hold::default(),
-            keeps: false,
-            ahead: 0,
-            clock: 0,
-            delegated: None,
-            after: 0,
-        };
-        self.says(now, session, ToServer::Request(request))
+        self.says(now, session, ToServer::Request(request(id, op)))
     }
 
     /// It greets, and says that it holds this right on the root.
@@ -113,6 +101,21 @@ impl Cell {
             locks: vec![],
         };
         self.says(now, session, message)
+    }
+}
+
+fn request(id: u64, op: Op) -> Request {
+    Request {
+        id,
+        acked: 0,
+        op,
+        caller: Caller::default(),
+        hold: Hold::default(),
+        keeps: false,
+        ahead: 0,
+        clock: 0,
+        delegated: None,
+        after: 0,
     }
 }
 
@@ -434,4 +437,26 @@ fn bytes_beside_what_has_no_use_for_them_are_let_go() {
         let out = cell.input(SECOND, input);
         assert!(out.contains(&Output::Discard { bulk }), "{out:?}");
     }
+}
+
+#[test]
+fn a_thousand_changes_in_the_wrong_order_are_done_one_after_the_other() {
+    let in_order = || {
+        let mut cell = Cell::knows(vec![]);
+        cell.comes(0, FIRST, &[]);
+        for id in (1..=1024_u64).rev() {
+            let request = Request {
+                after: id - 1,
+                ..request(id, make_file(Fid::root(1), &id.to_string(), None))
+            };
+            let out = cell.says(1, FIRST, ToServer::Request(request));
+            let answers = out
+                .iter()
+                .filter(|output| matches!(output, Output::Send { .. }));
+            assert_eq!(answers.count(), if id == 1 { 1024 } else { 0 });
+        }
+    };
+    // As much as nobody would miss.
+    let thread = std::thread::Builder::new().stack_size(256 << 10);
+    thread.spawn(in_order).unwrap().join().unwrap();
 }

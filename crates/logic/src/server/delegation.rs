@@ -101,12 +101,29 @@ impl Server {
         id: SessionId,
         done: RequestId,
     ) {
-        let Some(session) = self.sessions.get_mut(&id) else {
+        let Some(session) = self.sessions.get(&id) else {
             return;
         };
         if !session.answers.contains_key(&done) || session.overtaken.is_empty() {
             return;
         }
+        // A thousand may have come in the wrong order. Each is done when the one before it is over,
+        // not as a part of that.
+        self.done.push_back((id, done));
+        if self.done.len() > 1 {
+            return;
+        }
+        while let Some(&(id, done)) = self.done.front() {
+            self.begin_behind(step, id, done);
+            self.done.pop_front();
+        }
+    }
+
+    /// Begins what has overtaken this request.
+    fn begin_behind(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, done: RequestId) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
         let behind = session.overtaken.range((done, 0)..=(done, RequestId::MAX));
         let keys: Vec<_> = behind.map(|(key, _)| *key).collect();
         for key in keys {
@@ -125,7 +142,8 @@ impl Server {
         }
     }
 
-    /// What a delegated change has made is its maker's alone: nobody else knows of it.
+    /// What a delegated change has made is its maker's alone: nobody else knows of it. Is anything
+    /// known of it all the same, its maker has lied: it holds what it cannot be granted.
     pub(super) fn grant_made(
         &mut self,
         step: &Step<'_, impl Disk>,
@@ -133,8 +151,13 @@ impl Server {
         outcome: &Outcome,
         grants: &mut Vec<Grant>,
     ) {
-        if let Outcome::Entry(entry) = outcome {
+        let Outcome::Entry(entry) = outcome else {
+            return;
+        };
+        if self.exclusive_fits(session, entry.fid) {
             self.grant(step.disk, (session, entry.fid), Right::Exclusive, grants);
+        } else {
+            self.break_delegation(session);
         }
     }
 }

@@ -58,6 +58,8 @@ pub struct Server {
     last_sync: u64,
     /// After a restart: until when sessions may say what they hold.
     grace_until: Option<Time>,
+    /// Delegated changes that are done, and behind which others may be waiting for their turn.
+    done: VecDeque<(SessionId, RequestId)>,
     /// Requests that came during that time.
     held: VecDeque<(SessionId, Request, Bulk)>,
     /// When it looks next for who is silent and what was lost; no time while it waits for nobody.
@@ -120,6 +122,7 @@ impl Server {
             syncs: BTreeMap::new(),
             last_sync: 0,
             grace_until,
+            done: VecDeque::new(),
             held: VecDeque::new(),
             asked: BTreeSet::new(),
             lingering: BTreeSet::new(),
