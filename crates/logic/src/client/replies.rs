@@ -22,10 +22,10 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         id: RequestId,
-        reply: Reply,
+        mut reply: Reply,
         bulk_len: u32,
     ) {
-        self.note_grants(&reply.grants);
+        self.note_grants(&mut reply.grants);
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
             return;
         };
@@ -90,13 +90,14 @@ impl Client {
     }
 
     /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
-    /// latest grant that the server may count.
-    fn note_grants(&mut self, grants: &[Grant]) {
-        for grant in grants {
+    /// latest grant that the server may count. Of a repeated reply that is all that they are for.
+    fn note_grants(&mut self, grants: &mut Vec<Grant>) {
+        for grant in &*grants {
             if let Some(node) = self.nodes.get_mut(&grant.fid) {
                 node.seen = node.seen.max(grant.epoch);
             }
         }
+        grants.retain(|grant| grant.right > Right::None);
     }
 
     /// Reads and writes that wait for blocks which cannot be had.

@@ -11,7 +11,8 @@ use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{
-    Fid, Op, Origin, Outcome, Refusal, Reply, Request, RequestId, SessionId, ToClient, Violation,
+    Fid, Op, Origin, Outcome, Refusal, Reply, Request, RequestId, Right, SessionId, ToClient,
+    Violation,
 };
 
 impl Server {
@@ -40,13 +41,9 @@ impl Server {
         let Some(session) = self.sessions.get_mut(&id) else {
             return step.discard(bulk);
         };
-        if let Some(reply) = session.answers.get(&request.id) {
-            // What it granted then may have been taken back since.
-            let reply = Reply {
-                outcome: reply.outcome.clone(),
-                grants: Vec::new(),
-            };
+        if let Some(reply) = session.answers.get(&request.id).cloned() {
             step.discard(bulk);
+            let reply = self.again(id, reply);
             return self.reply(step, (id, request.id), reply, 0);
         }
         if let Some(outcome) = session.lock_answers.get(&request.id).cloned() {
@@ -59,6 +56,22 @@ impl Server {
             return self.keep_back(step, id, (request, bulk));
         }
         self.on_new_request(step, id, request, bulk);
+    }
+
+    /// An answer that is given again. What it granted may have been taken back since, so it grants
+    /// nothing; but it says up to where the client was granted something, who could else never give
+    /// that back if the first answer was lost.
+    fn again(&self, id: SessionId, mut reply: Reply) -> Reply {
+        reply.grants.retain_mut(|grant| {
+            let held = self
+                .holder(id, grant.fid)
+                .filter(|held| held.right > Right::None);
+            grant.right = Right::None;
+            grant.bare = false;
+            grant.epoch = held.map_or(0, |held| held.epoch);
+            held.is_some()
+        });
+        reply
     }
 
     /// One that comes for the first time, as far as is known, and at its turn.
