@@ -98,7 +98,8 @@ pub struct Request {
     /// What the client has open of the file that the operation names, this open included.
     pub hold: Hold,
     /// The bytes of a read may stay in the kernel's page cache, outside the client's sight; or a
-    /// directory that is made may be delegated to the client.
+    /// directory that is made, or in which names are changed, may be delegated to the client; or a
+    /// listing is wanted with attributes, and tokens for them.
     pub keeps: bool,
     /// A look-up, or a listing with attributes, may bring the bytes of files that are no longer
     /// than this.

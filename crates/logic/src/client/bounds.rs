@@ -116,13 +116,14 @@ impl Client {
             names.retain(|_, child| child.is_some_and(|fid| self.nodes.contains_key(&fid)));
             left += names.len();
             let node = self.node(dir);
+            node.not_whole();
             (node.names, node.whole) = (names, whole);
         }
         if left > self.options.objects / 2 * 3 {
             // Many names of the same objects.
             for node in self.nodes.values_mut() {
                 node.names.clear();
-                node.whole = false;
+                node.not_whole();
             }
             left = 0;
         }

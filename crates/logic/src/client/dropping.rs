@@ -62,7 +62,8 @@ impl Client {
             for name in &names {
                 node.names.remove(name);
             }
-            (node.attr, node.whole) = (None, false);
+            node.attr = None;
+            node.not_whole();
         }
         node.renew_listing();
         if self.dropping_names.contains_key(&(dir, epoch)) {

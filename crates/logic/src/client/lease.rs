@@ -136,7 +136,8 @@ impl Client {
         // A link whose answer is lost may have given it a name: what is written to it now counts.
         (node.private, node.unlinked) = (false, false);
         node.names.clear();
-        (node.whole, node.tell) = (false, None);
+        node.not_whole();
+        node.tell = None;
         (node.delegated, node.unborn, node.stillborn) = (0, 0, false);
         node.own = Vec::new();
         node.sending = false;
@@ -177,7 +178,7 @@ impl Client {
                     }
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
-                Why::Walk => self.unsend(&sent.request.op),
+                Why::Walk | Why::Names => self.unsend(&sent.request.op),
                 Why::Back { .. } | Why::Lock | Why::Numbers | Why::Delegated { .. } => {}
             }
         }

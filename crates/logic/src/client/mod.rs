@@ -38,6 +38,7 @@ mod sizes;
 mod taken;
 mod walk;
 mod watches;
+mod whole;
 mod writeback;
 
 pub use api::{Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Output, Piece, Slot};

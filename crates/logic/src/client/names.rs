@@ -18,13 +18,14 @@ impl Client {
         (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
     ) {
         let came = ahead::came(op, (&outcome, &granted), bytes);
-        let walks = match (op, &outcome) {
-            (Op::Lookup { dir, .. }, Outcome::Entry(_)) => self
+        let looked_up = match op {
+            Op::Lookup { dir, .. } => self
                 .calls
                 .get(&ticket)
                 .map(|running| (*dir, running.caller.clone())),
             _ => None,
         };
+        let found = matches!(outcome, Outcome::Entry(_));
         let done = match (op, outcome) {
             (Op::Lookup { .. }, Outcome::Entry(entry))
                 if !granted.contains(&entry.fid)
@@ -67,11 +68,20 @@ impl Client {
             _ => Done::Refused(Refusal::Invalid),
         };
         self.finish(step, ticket, done);
+        let own = |dir: Fid| {
+            let node = self.nodes.get(&dir);
+            node.is_some_and(|node| node.right == Right::Exclusive)
+        };
+        if super::calls::dirs(op).into_iter().flatten().any(own) {
+            self.reserve_if_low(step);
+        }
         if let Some(brought) = came {
             self.bytes_came(step, brought);
         }
-        if let Some((dir, caller)) = walks {
-            self.walk_missed(step, dir, &caller);
+        match looked_up {
+            Some((dir, caller)) if found => self.walk_missed(step, dir, &caller),
+            Some((dir, caller)) => self.missed_name(step, dir, &caller),
+            None => {}
         }
     }
 
@@ -157,7 +167,7 @@ impl Client {
             node.names.insert(name.clone(), child);
         } else {
             node.names.remove(name);
-            node.whole = false;
+            node.not_whole();
         }
         let lasting = vouched && node.lasting();
         if let Some(node) = child.and_then(|child| self.nodes.get_mut(&child)) {
@@ -280,7 +290,7 @@ impl Client {
             self.learn(*from, from_attr, vouched);
             let node = self.node(*from);
             node.names.remove(name);
-            node.whole = false;
+            node.not_whole();
             vouched
         } else {
             self.name_is((*from, name), left, from_attr, &granted)

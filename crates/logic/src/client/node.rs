@@ -145,6 +145,12 @@ pub(super) struct Node {
     pub(super) tell: Option<Epoch>,
     /// Of a directory: a name that is not known does not exist.
     pub(super) whole: bool,
+    /// The request that asks for the next names of it; 0: none, or what comes is not whole.
+    pub(super) gathering: RequestId,
+    /// So many names were asked for that do not exist, since all were asked for, and how often all
+    /// were.
+    pub(super) missed: u32,
+    pub(super) gathers: u32,
     /// Of a directory: names known, present and absent.
     pub(super) names: BTreeMap<Name, Option<Fid>>,
     /// Generation of its listing.
@@ -205,6 +211,9 @@ impl Node {
             stillborn: false,
             tell: None,
             whole: false,
+            gathering: 0,
+            missed: 0,
+            gathers: 0,
             names: BTreeMap::new(),
             generation: 1,
             begun: VecDeque::new(),
@@ -241,6 +250,11 @@ impl Node {
     /// than what is changed here meanwhile, and newer too.
     pub(super) fn quiet(&self) -> bool {
         self.asking + self.resizing + self.remote_writes + self.busy == 0
+    }
+
+    /// Of a directory: there may be names that are not known.
+    pub(super) fn not_whole(&mut self) {
+        (self.whole, self.gathering) = (false, 0);
     }
 
     /// Of a directory: is there no name in it?

@@ -347,7 +347,7 @@ impl Client {
             node.recalled = last;
             node.sizes.dropped(0);
             node.names.clear();
-            node.whole = false;
+            node.not_whole();
             node.renew_listing();
         }
         self.answer_recall(step, fid, drain.epoch, None);

@@ -57,6 +57,7 @@ impl Client {
             Why::Walk => {
                 self.on_prefetched(step, &request, reply, bulk_len);
             }
+            Why::Names => self.on_gathered(step, &request, reply),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
             Why::Delegated { fids } => {
                 let refused = matches!(reply.outcome, Outcome::Refused(_));
@@ -129,14 +130,9 @@ impl Client {
         if let Outcome::Refused(refusal) = reply.outcome {
             return self.on_refused(step, ticket, op, refusal);
         }
-        let plain = matches!(
-            self.calls.get(&ticket).map(|running| &running.call),
-            Some(Call::List { plus: false, .. })
-        );
         let granted: Vec<Fid> = reply
             .grants
             .iter()
-            .filter(|grant| !plain || super::calls::dirs(op)[0] == Some(grant.fid))
             .filter_map(|grant| self.vouches(*grant, id).then_some(grant.fid))
             .collect();
         match (op, reply.outcome) {
@@ -236,6 +232,7 @@ impl Client {
     /// Keeps attributes that a grant vouches for. Blocks of another version go.
     pub(super) fn learn(&mut self, fid: Fid, attr: Attr, vouched: bool) {
         let trusting = self.options.mutant == Some(Mutant::IgnoresVersions);
+        let touched = self.delegation.touched.contains(&fid);
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
@@ -244,7 +241,7 @@ impl Client {
         }
         // Names of a directory change here only while the server is not asked about any: what it
         // says of it then is the news, if it was told before of what was changed here.
-        let told = node.delegated == 0 || self.answering > node.told_by;
+        let told = (node.delegated == 0 || self.answering > node.told_by) && !touched;
         let known = node.attr.is_some() && !(node.directory && told);
         if node.right == Right::Exclusive && known {
             return;

@@ -79,6 +79,7 @@ impl Client {
                 | Why::Back { .. }
                 | Why::Lock
                 | Why::Walk
+                | Why::Names
                 | Why::Numbers
                 | Why::Delegated { .. } => None,
             });

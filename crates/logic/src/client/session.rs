@@ -33,6 +33,8 @@ pub(super) enum Why {
     },
     /// To know what follows in a directory, ahead of its use.
     Walk,
+    /// To know all names of a directory.
+    Names,
     /// About locks, and for no call.
     Lock,
     /// To write blocks back: which file, first block, how many.
@@ -112,14 +114,8 @@ impl Client {
         let keeps = matches!(call, Some(super::Call::Read { pages: true, .. }));
         let plus = matches!(call, Some(super::Call::List { plus: true, .. }));
         let walked = plus && self.walks.pay(step.now, self.options.walk_pause_ns);
-        let makes_dir = matches!(
-            &op,
-            Op::Make {
-                make: wire::Make::Directory,
-                ..
-            }
-        );
-        let keeps = keeps || (makes_dir && self.options.keep_ns.is_some());
+        let delegable = self.options.keep_ns.is_some() && op.may_be_delegated();
+        let keeps = keeps || plus || delegable;
         let ahead = self.ahead.wanted(&op, self.options.ahead_bytes, walked);
         let request = Request {
             id,

@@ -142,6 +142,38 @@ impl Server {
         }
     }
 
+    /// Notes who uses which directories. Those that a client changes alone may be delegated to it:
+    /// none in which something is inherited that a client does not know of.
+    pub(super) fn note_users(
+        &mut self,
+        disk: &impl Disk,
+        waiting: &Waiting,
+        plan: &Plan,
+    ) -> Vec<Fid> {
+        let (session, request) = (waiting.session, &waiting.request);
+        for dir in plan.looks.iter().filter(|dir| !plan.names_in(**dir)) {
+            self.alone.looked(*dir, session);
+        }
+        let mut alone = Vec::new();
+        for (dir, _) in &plan.names {
+            if request.delegated.is_some() {
+                self.alone.changed_there(*dir);
+            } else if self.alone.changed(*dir, session) && request.keeps && disk.bare(*dir) {
+                alone.push(*dir);
+            }
+        }
+        alone
+    }
+
+    /// These were to be delegated: some have been.
+    pub(super) fn note_delegated(&mut self, alone: &[Fid], grants: &[Grant]) {
+        for grant in grants {
+            if grant.right == Right::Exclusive && alone.contains(&grant.fid) {
+                self.alone.delegated(grant.fid);
+            }
+        }
+    }
+
     /// What a delegated change has made is its maker's alone: nobody else knows of it. Is anything
     /// known of it all the same, its maker has lied: it holds what it cannot be granted.
     pub(super) fn grant_made(

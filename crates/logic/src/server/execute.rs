@@ -56,6 +56,7 @@ impl Server {
     fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) {
         let (session, op) = (waiting.session, &waiting.request.op);
         let (mut outcome, repeated) = self.apply_once(step, waiting, plan);
+        let mut delegated = Vec::new();
         if let Outcome::Refused(refusal) = outcome
             && self.may_come_again(waiting, refusal)
         {
@@ -68,17 +69,19 @@ impl Server {
                     self.note_changes(waiting, plan);
                 }
                 self.outdate_said(waiting, plan);
+                delegated = self.note_users(&*step.disk, waiting, plan);
                 self.tell_change(step, waiting, &outcome);
             }
         }
         show_held(waiting, &mut outcome);
-        self.withhold(session, &mut outcome);
+        self.withhold(waiting, &mut outcome);
         let mut grants = Vec::new();
         match waiting.request.delegated {
             _ if repeated => {}
             Some(_) => self.grant_made(step, session, &outcome, &mut grants),
-            None => self.grant_for(step, waiting, &outcome, &mut grants),
+            None => self.grant_for(step, (waiting, &outcome), &delegated, &mut grants),
         }
+        self.note_delegated(&delegated, &grants);
         if let (Op::MakeNameless { .. }, Outcome::Entry(entry)) = (op, &outcome)
             && entry.attr.nlink == 0
         {
@@ -289,23 +292,27 @@ impl Server {
     fn grant_for(
         &mut self,
         step: &mut Step<'_, impl Disk>,
-        waiting: &Waiting,
-        outcome: &Outcome,
+        (waiting, outcome): (&Waiting, &Outcome),
+        delegated: &[Fid],
         grants: &mut Vec<Grant>,
     ) {
         let session = waiting.session;
         let disk = &*step.disk;
-        let mut give = |server: &mut Self, fid: Fid, right: Right| {
-            server.grant(disk, (session, fid), right, grants);
-        };
         // Who holds a file Exclusive knows more of it than the store: what the store says must not
         // count as news when the answer arrives after the token was given back.
         let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
         let own = delegable(disk, waiting, outcome);
+        let in_dir = |dir: &Fid| match delegated.contains(dir) {
+            true => Right::Exclusive,
+            false => Right::Shared,
+        };
+        let mut give = |server: &mut Self, fid: Fid, right: Right| {
+            server.grant(disk, (session, fid), right, grants);
+        };
         match (&waiting.request.op, outcome) {
             (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
-                give(self, *dir, Right::Shared);
+                give(self, *dir, in_dir(dir));
                 if shown(&entry.fid) {
                     give(self, entry.fid, Right::Shared);
                 }
@@ -320,16 +327,16 @@ impl Server {
                 give(self, entry.fid, wanted(Some(*open)));
             }
             (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
-                give(self, *dir, Right::Shared);
+                give(self, *dir, in_dir(dir));
                 give(self, entry.fid, own.unwrap_or(wanted(*open)));
             }
             (Op::Unlink { dir, .. } | Op::Rmdir { dir, .. }, Outcome::Removed { .. }) => {
-                give(self, *dir, Right::Shared);
+                give(self, *dir, in_dir(dir));
             }
             (Op::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
-                give(self, *from, Right::Shared);
+                give(self, *from, in_dir(from));
                 if from != to {
-                    give(self, *to, Right::Shared);
+                    give(self, *to, in_dir(to));
                 }
                 if shown(fid) {
                     give(self, *fid, Right::Shared);
@@ -367,17 +374,20 @@ impl Server {
         (holder.right == Right::Exclusive).then_some(fid)
     }
 
-    /// Leaves attributes out of a listing that the server cannot vouch for without asking.
-    fn withhold(&self, session: SessionId, outcome: &mut Outcome) {
+    /// Leaves attributes out of a listing that the server cannot vouch for without asking, or that
+    /// nobody wants: no tokens go with them.
+    fn withhold(&self, waiting: &Waiting, outcome: &mut Outcome) {
         let Outcome::Dir { entries, .. } = outcome else {
             return;
         };
+        let (session, request) = (waiting.session, &waiting.request);
+        let names = matches!(request.op, Op::ReadDir { .. }) && !request.keeps;
         for entry in entries {
             let exclusive = self
                 .files
                 .get(&entry.fid)
                 .is_some_and(|file| file.holders.values().any(|h| h.right == Right::Exclusive));
-            if exclusive || self.changed_by_others(session, entry.fid) {
+            if names || exclusive || self.changed_by_others(session, entry.fid) {
                 entry.attr = None;
             }
         }
@@ -415,7 +425,8 @@ impl Server {
 }
 
 /// Says of the objects that a request is about whether they have extended attributes: kernels ask
-/// for that again and again. Entries of a listing say it themselves, and directories are not asked.
+/// for that again and again. Entries of a listing say it themselves; directories are not asked,
+/// but to whom one is delegated must know whether what he makes there inherits anything.
 fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
     let dirs = match op {
         Op::ReadDir { .. } | Op::Prefetch { .. } => return,
@@ -425,7 +436,8 @@ fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
         _ => [None, None],
     };
     for grant in grants {
-        let asked = grant.right >= Right::Shared && !dirs.contains(&Some(grant.fid));
+        let dir = dirs.contains(&Some(grant.fid));
+        let asked = grant.right >= Right::Shared && (!dir || grant.right == Right::Exclusive);
         grant.bare = asked && disk.bare(grant.fid);
     }
 }

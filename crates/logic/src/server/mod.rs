@@ -12,6 +12,7 @@
 //! outlive the open.
 
 mod ahead;
+mod alone;
 mod api;
 mod clock;
 mod delegation;
@@ -78,6 +79,7 @@ pub struct Server {
     watches: watches::Watches,
     looks: looks::Looks,
     clock: VolumeClock,
+    alone: alone::Alone,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -133,6 +135,7 @@ impl Server {
             watches: watches::Watches::default(),
             looks: looks::Looks::default(),
             clock: VolumeClock::new(now, newest),
+            alone: alone::Alone::default(),
         }
     }
 

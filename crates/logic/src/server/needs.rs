@@ -87,9 +87,14 @@ impl Plan {
         fids
     }
 
+    /// Does it change names in this directory?
+    pub(super) fn names_in(&self, dir: Fid) -> bool {
+        self.names.iter().any(|(changed, _)| *changed == dir)
+    }
+
     /// Does it change this object, or want it for itself?
     pub(super) fn disturbs(&self, fid: Fid) -> bool {
-        self.names.iter().any(|(dir, _)| *dir == fid)
+        self.names_in(fid)
             || self.changes.iter().any(|(changed, _)| *changed == fid)
             || self
                 .uses

@@ -9,8 +9,8 @@ use super::{Server, Step};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
-    Epoch, Fid, HeldLock, Holding, Op, Origin, Outcome, Right, SessionId, Time, ToClient, Unseen,
-    VERSION, Violation, Welcome,
+    Epoch, Fid, HeldLock, Holding, Kind, Op, Origin, Outcome, Right, SessionId, Time, ToClient,
+    Unseen, VERSION, Violation, Welcome,
 };
 
 /// Looks at who is silent and what was lost in the time of one, at most.
@@ -206,7 +206,9 @@ impl Server {
         }
         let awaited = self.grace_until.is_some() && !session.reasserted && !session.refused;
         if awaited && session.parts.insert(part) {
-            let contradicts = holdings.iter().any(|holding| self.contradicts(id, holding));
+            let disk = &*step.disk;
+            let contradicts = |holding: &Holding| self.contradicts(disk, id, holding);
+            let contradicts = holdings.iter().any(contradicts);
             if contradicts || self.contradicts_locks(id, &locks) {
                 // Its lease is not renewed before it is told `Reasserted`, and so is over when this
                 // time ends and it is fenced.
@@ -268,11 +270,18 @@ impl Server {
     }
 
     /// Does it exclude what another session has said to hold? Both were never granted: who came
-    /// first is believed, the other one is as lost as if it had not come.
-    fn contradicts(&self, id: SessionId, holding: &Holding) -> bool {
+    /// first is believed, the other one is as lost as if it had not come. (Of a directory a client
+    /// does not know what its kernel has in hand, and says that it has something: who holds it
+    /// Exclusive was granted that when others had nothing.)
+    fn contradicts(&self, disk: &impl Disk, id: SessionId, holding: &Holding) -> bool {
+        let kind = disk.attr(holding.fid).ok().flatten().map(|attr| attr.kind);
+        let unsure = match kind {
+            Some(Kind::Directory) => Right::Transient,
+            _ => Right::None,
+        };
         let excludes = |other: Right| {
             let (weaker, stronger) = (other.min(holding.right), other.max(holding.right));
-            stronger == Right::Exclusive && weaker > Right::None
+            stronger == Right::Exclusive && weaker > unsure
         };
         self.files.get(&holding.fid).is_some_and(|file| {
             let mut others = file.holders.iter().filter(|(session, _)| **session != id);

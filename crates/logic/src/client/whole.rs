@@ -1,0 +1,107 @@
+//! Whole directories: which names there are not.
+//!
+//! Under a token of a directory what is known of a name stays true, but of a name that nobody has
+//! asked for nothing is known. Who asks for such names one after the other (a compiler that looks
+//! for headers in many places, a program that makes files) would wait for the server each time. So
+//! after some that did not exist the client asks for all names of the directory, without attributes
+//! and tokens. Once the last of them has come, a name that is not known does not exist
+//! ([`super::node::Node::whole`]), until somebody else changes one.
+//!
+//! Guarantees: it is whole only if no name of it was taken back, forgotten or doubted between the
+//! first question and the last answer; what an own change has said meanwhile of a name counts more
+//! than the listing. Long directories are not asked for, and one that is not left alone each time
+//! after twice as many questions in vain.
+
+use super::session::Why;
+use super::{Client, Step};
+use alloc::vec::Vec;
+use wire::{Caller, DirEntry, Fid, Hold, Op, Outcome, Reply, Request, Right};
+
+/// Names that did not exist, before all are asked for: of a directory that is this client's own,
+/// and of others.
+const OF_OWN: u32 = 2;
+const OF_OTHERS: u32 = 8;
+/// So often at most the number is doubled.
+const DOUBLED: u32 = 10;
+/// Directories whose names take more bytes are not asked for.
+const LONGEST_BYTES: u64 = 512 << 10;
+
+impl Client {
+    /// The server had to be asked for a name, and there is none.
+    pub(super) fn missed_name(&mut self, step: &mut Step<'_>, dir: Fid, caller: &Caller) {
+        let Some(node) = self.nodes.get_mut(&dir) else {
+            return;
+        };
+        let own = node.right == Right::Exclusive;
+        node.missed += 1;
+        let patience = if own { OF_OWN } else { OF_OTHERS } << node.gathers.min(DOUBLED);
+        let short = node
+            .attr
+            .as_ref()
+            .is_some_and(|attr| attr.size <= LONGEST_BYTES);
+        let free = !node.whole && node.gathering == 0;
+        if node.missed < patience || !short || !free || !node.lasting() {
+            return;
+        }
+        (node.missed, node.gathers) = (0, node.gathers + 1);
+        self.ask_for_names(step, (dir, 0), caller.clone());
+    }
+
+    fn ask_for_names(&mut self, step: &mut Step<'_>, (dir, after): (Fid, u64), caller: Caller) {
+        let max = wire::limits::DIR_ENTRIES as u32;
+        let op = Op::ReadDir { dir, after, max };
+        self.note_sent(&op);
+        let id = self.request(step, (op, caller, Hold::default()), Vec::new(), Why::Names);
+        self.node(dir).gathering = id;
+    }
+
+    /// Names of a directory have come, or cannot.
+    pub(super) fn on_gathered(&mut self, step: &mut Step<'_>, request: &Request, reply: Reply) {
+        self.unsend(&request.op);
+        let Op::ReadDir { dir, .. } = request.op else {
+            return;
+        };
+        let Reply { outcome, grants } = reply;
+        let mut vouched = false;
+        for grant in grants.iter().filter(|grant| grant.fid == dir) {
+            vouched = self.vouches(*grant, request.id);
+        }
+        let node = self.node(dir);
+        let undisturbed = node.gathering == request.id && node.lasting();
+        node.gathering = 0;
+        if let Outcome::Dir {
+            entries,
+            end,
+            dir: attr,
+            ..
+        } = outcome
+            && vouched
+            && undisturbed
+        {
+            self.learn(dir, attr, true);
+            self.take_names(step, (dir, &request.caller), entries, end);
+        }
+        self.retire(step, dir);
+    }
+
+    fn take_names(
+        &mut self,
+        step: &mut Step<'_>,
+        (dir, caller): (Fid, &Caller),
+        entries: Vec<DirEntry>,
+        end: bool,
+    ) {
+        let last = entries.last().map(|entry| entry.position);
+        for entry in entries {
+            self.node(dir)
+                .names
+                .entry(entry.name)
+                .or_insert(Some(entry.fid));
+            self.count_name();
+        }
+        match last {
+            Some(last) if !end => self.ask_for_names(step, (dir, last), caller.clone()),
+            _ => self.node(dir).whole = true,
+        }
+    }
+}

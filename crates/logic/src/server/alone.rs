@@ -1,0 +1,150 @@
+//! Directories that one client alone changes: they are delegated to it, as new ones are.
+//!
+//! Guarantees: a directory that was there before is delegated only to who has changed it several
+//! times in a row, with nobody else looking at it or changing it in between; and where that does
+//! not pay, because somebody else looks before the holder has made as many changes by itself, it
+//! takes twice as many in a row the next time, up to [`MOST`]. So clients that use a directory in
+//! turn come to plain operation after a few exchanges, and to delegation again once one is alone.
+//! What is remembered is a hint, and bounded: of too many directories all is forgotten.
+
+use alloc::collections::BTreeMap;
+use wire::{Fid, SessionId};
+
+/// Changes in a row that it takes at first, and at most.
+const LEAST: u32 = 2;
+const MOST: u32 = 256;
+/// Of most so many directories it is remembered who has changed them.
+const REMEMBERED: usize = 4096;
+
+/// Who has used a directory last.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    session: SessionId,
+    /// So often in a row it has changed names in it, and it takes so many.
+    changes: u32,
+    needed: u32,
+    /// It was delegated; so many changes have been made under that.
+    delegated: bool,
+    own: u32,
+}
+
+/// Who uses which directories alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alone {
+    runs: BTreeMap<Fid, Run>,
+}
+
+impl Alone {
+    /// A client is shown a directory, or a name in it.
+    pub(super) fn looked(&mut self, dir: Fid, session: SessionId) {
+        if let Some(run) = self.runs.get_mut(&dir) {
+            run.used_by(session);
+        }
+    }
+
+    /// A client has asked for a change of names in it. Does it change it alone?
+    pub(super) fn changed(&mut self, dir: Fid, session: SessionId) -> bool {
+        if self.runs.len() >= REMEMBERED && !self.runs.contains_key(&dir) {
+            self.runs.retain(|_, run| run.needed > LEAST);
+            if self.runs.len() >= REMEMBERED {
+                self.runs.clear();
+            }
+        }
+        let run = self.runs.entry(dir).or_insert(Run {
+            session,
+            changes: 0,
+            needed: LEAST,
+            delegated: false,
+            own: 0,
+        });
+        run.used_by(session);
+        run.changes = run.changes.saturating_add(1);
+        run.changes >= run.needed
+    }
+
+    /// It has been delegated to who uses it alone.
+    pub(super) fn delegated(&mut self, dir: Fid) {
+        if let Some(run) = self.runs.get_mut(&dir) {
+            run.delegated = true;
+        }
+    }
+
+    /// Its holder has changed it without asking.
+    pub(super) fn changed_there(&mut self, dir: Fid) {
+        if let Some(run) = self.runs.get_mut(&dir) {
+            run.own = run.own.saturating_add(1);
+        }
+    }
+}
+
+impl Run {
+    fn used_by(&mut self, session: SessionId) {
+        if self.session == session {
+            return;
+        }
+        if self.delegated {
+            self.needed = if self.own < self.needed {
+                (self.needed * 2).min(MOST)
+            } else {
+                (self.needed / 2).max(LEAST)
+            };
+        }
+        (self.session, self.changes) = (session, 0);
+        (self.delegated, self.own) = (false, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dir(vnode: u64) -> Fid {
+        Fid {
+            volume: 1,
+            vnode,
+            uniq: 1,
+        }
+    }
+
+    /// Changes in a row until it is delegated.
+    fn until_delegated(alone: &mut Alone, session: SessionId) -> u32 {
+        let count = 1 + (1..).find(|_| alone.changed(dir(1), session)).unwrap_or(0);
+        alone.delegated(dir(1));
+        count - 1
+    }
+
+    #[test]
+    fn who_fights_over_a_directory_comes_to_plain_operation_and_who_is_alone_back() {
+        let (mut alone, ours, theirs) = (Alone::default(), 7, 9);
+        assert_eq!(until_delegated(&mut alone, ours), LEAST);
+        let mut last = LEAST;
+        for round in 0..20 {
+            let session = if round % 2 == 0 { theirs } else { ours };
+            let needed = until_delegated(&mut alone, session);
+            assert_eq!(needed, (2 * last).min(MOST));
+            last = needed;
+        }
+        for round in 0..20 {
+            for _ in 0..MOST {
+                alone.changed_there(dir(1));
+            }
+            let session = if round % 2 == 0 { theirs } else { ours };
+            last = until_delegated(&mut alone, session);
+        }
+        assert_eq!(last, LEAST);
+    }
+
+    #[test]
+    fn a_look_of_another_ends_the_run_and_what_is_remembered_is_bounded() {
+        let (mut alone, ours, theirs) = (Alone::default(), 7, 9);
+        for _ in 0..10 {
+            assert!(!alone.changed(dir(1), ours));
+            alone.looked(dir(1), theirs);
+            alone.looked(dir(1), ours);
+        }
+        for vnode in 0..3 * REMEMBERED as u64 {
+            alone.changed(dir(vnode), ours);
+            assert!(alone.runs.len() <= REMEMBERED);
+        }
+    }
+}
