@@ -26,6 +26,8 @@ const SECOND_ONE: SessionId = 2;
 struct Cell {
     server: Server,
     disk: MemoryDisk,
+    /// What both say they hold.
+    held: Fid,
 }
 
 impl Cell {
@@ -39,7 +41,17 @@ impl Cell {
         Self {
             server: Server::new(options, 0, (BOOT, Fid::root(1)), (known, 0)),
             disk: MemoryDisk::new(),
+            held: Fid::root(1),
         }
+    }
+
+    /// The same, where both say that they hold a file.
+    fn with_file() -> Self {
+        let mut cell = Self::new();
+        let name = Name::new(b"f").unwrap();
+        cell.disk.put(0, (Fid::root(1), &name), vec![]);
+        cell.held = cell.disk.labelled("f").unwrap();
+        cell
     }
 
     fn input(&mut self, now: Time, input: Input) -> Vec<Output> {
@@ -65,7 +77,7 @@ impl Cell {
         self.says(now, session, ToServer::Request(request(id, op)))
     }
 
-    /// It greets, and says that it holds this right on the root.
+    /// It greets, and says that it holds this right.
     fn comes(&mut self, now: Time, session: SessionId, rights: &[Right]) -> Vec<Output> {
         let name = b"host".to_vec();
         let hello = ToServer::Hello {
@@ -88,7 +100,7 @@ impl Cell {
         part: (u32, u32),
     ) -> Vec<Output> {
         let holding = Holding {
-            fid: Fid::root(1),
+            fid: self.held,
             right,
             hold: Hold::default(),
         };
@@ -163,7 +175,7 @@ fn who_reasserts_first_is_believed_and_the_other_one_is_fenced_when_its_lease_is
         (Right::Exclusive, Right::Exclusive),
         (Right::Transient, Right::Exclusive),
     ] {
-        let mut cell = Cell::new();
+        let mut cell = Cell::with_file();
         assert!(is_believed(&cell.comes(SECOND, FIRST, &[one])));
         let out = cell.comes(2 * SECOND, SECOND_ONE, &[other]);
         assert!(!is_believed(&out), "{one:?} {other:?}");
@@ -184,6 +196,9 @@ fn rights_that_go_together_are_both_believed() {
         (Right::Shared, Right::Shared),
         (Right::Shared, Right::Transient),
         (Right::Exclusive, Right::None),
+        // Of a directory: a client does not know what its kernel has in hand.
+        (Right::Transient, Right::Exclusive),
+        (Right::Exclusive, Right::Transient),
     ] {
         let mut cell = Cell::new();
         assert!(is_believed(&cell.comes(SECOND, FIRST, &[one])));
