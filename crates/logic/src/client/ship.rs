@@ -80,7 +80,7 @@ impl Client {
             op,
             Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
         );
-        let all = names || matches!(op, Op::Sync { .. });
+        let all = names || matches!(op, Op::Sync { .. } | Op::StatFs);
         if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
             self.ship(step);
         }
