@@ -29,6 +29,7 @@ rare! {
     RecallShared: "an Exclusive token was asked back but for Shared",
     RecallNames: "names were asked to be dropped",
     RecallAttr: "an Exclusive holder was asked for attributes",
+    Listed: "an Exclusive holder was told that somebody lists its file",
     Confirm: "a change had to be confirmed before others were shown it",
     Fenced: "a session was fenced",
     SessionLost: "a client heard that its session is over",
@@ -113,6 +114,7 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
                 What::Keep(_) => Rare::RecallShared.bit(),
                 What::Names(_) => Rare::RecallNames.bit(),
                 What::Attr => Rare::RecallAttr.bit(),
+                What::Listed => Rare::Listed.bit(),
             },
             ToClient::Confirm { .. } => Rare::Confirm.bit(),
             ToClient::Reply { reply, .. } => {

@@ -123,6 +123,9 @@ pub enum What {
     Names(Vec<Name>),
     /// Which size and times does the file have? The holder may also step down to Shared.
     Attr,
+    /// Somebody lists it, and may look at it next: unless it is open for writing, what is changed
+    /// is written back, and the holder steps down to Shared when that is done. It answers at once.
+    Listed,
 }
 
 /// A callback: a request from the server to a client about what it caches.

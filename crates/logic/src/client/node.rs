@@ -121,6 +121,8 @@ pub(super) struct Node {
     pub(super) sending: bool,
     /// Everything dirty goes to the server, whatever its age.
     pub(super) flush: bool,
+    /// Somebody else lists it: once it is written back, Shared is enough.
+    pub(super) listed: bool,
     /// Calls that wait until what was dirty when they came is written back.
     pub(super) syncing: Vec<(Ticket, Time)>,
     /// Why the last write-back failed.
@@ -199,6 +201,7 @@ impl Node {
             parked: Vec::new(),
             sending: false,
             flush: false,
+            listed: false,
             syncing: Vec::new(),
             error: None,
             private: false,

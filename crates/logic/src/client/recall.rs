@@ -37,12 +37,13 @@ impl Client {
         };
         node.void = node.void.max(epoch);
         node.private = false;
-        if !matches!(what, What::Attr) {
+        if !matches!(what, What::Attr | What::Listed) {
             self.bar_walks(step.now, fid);
         }
         match what {
             What::Names(names) => self.drop_names(step, fid, epoch, names),
             What::Attr => self.tell_attr(step, fid, epoch),
+            What::Listed => self.is_listed(step, fid, epoch),
             What::Keep(keep) => self.give_back(step, fid, epoch, keep),
         }
     }
@@ -143,6 +144,37 @@ impl Client {
             return self.give_back(step, fid, epoch, Right::None);
         }
         self.answer_recall(step, fid, epoch, attr);
+    }
+
+    /// Somebody lists it, and may look at it next.
+    fn is_listed(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
+        let node = self.node(fid);
+        if let Some(drain) = node.drain.as_mut() {
+            drain.epoch = drain.epoch.max(epoch);
+            return;
+        }
+        let unused = !node.directory && !node.unlinked && !node.hold(0).write;
+        node.listed = unused && node.right == Right::Exclusive;
+        self.answer_recall(step, fid, epoch, None);
+        if self.node(fid).listed {
+            self.flush(step, fid);
+        }
+    }
+
+    /// All is written back of a file that somebody lists: Shared is enough for who does not write,
+    /// and lets others have it too.
+    pub(super) fn step_down_listed(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        if !core::mem::take(&mut node.listed) {
+            return;
+        }
+        let changing = node.hold(0).write || node.resizing + node.remote_writes > 0;
+        let held = node.right == Right::Exclusive && node.drain.is_none() && !node.unlinked;
+        if held && !changing && !self.owes(fid) {
+            self.release(step, fid, Right::Shared);
+        }
     }
 
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {

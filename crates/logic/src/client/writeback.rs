@@ -200,6 +200,7 @@ impl Client {
     fn cleaned(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.go_on_syncing(step, fid);
         self.go_on_draining(step, fid);
+        self.step_down_listed(step, fid);
         self.bury_if_unused(step, fid);
         self.retire(step, fid);
         self.leave_if_clean(step);

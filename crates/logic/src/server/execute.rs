@@ -74,7 +74,7 @@ impl Server {
             }
         }
         show_held(waiting, &mut outcome);
-        self.withhold(waiting, &mut outcome);
+        let held = self.withhold(waiting, &mut outcome);
         let mut grants = Vec::new();
         match waiting.request.delegated {
             _ if repeated => {}
@@ -104,6 +104,11 @@ impl Server {
         let bulk = bytes_ahead(step, &waiting.request, (&mut outcome, &grants));
         let reply = Reply { outcome, grants };
         self.answer(step, (session, &waiting.request), reply, bulk);
+        // Who lists looks at what he has listed: when he does, they may have stepped down.
+        for need in held {
+            let granted = self.holder(need.session, need.fid).map_or(0, |h| h.epoch);
+            self.ask(step, need, (granted, step.now));
+        }
     }
 
     /// Was it applied by an earlier run of the server? Then nothing stands in its way, and what its
@@ -375,22 +380,36 @@ impl Server {
     }
 
     /// Leaves attributes out of a listing that the server cannot vouch for without asking, or that
-    /// nobody wants: no tokens go with them.
-    fn withhold(&self, waiting: &Waiting, outcome: &mut Outcome) {
+    /// nobody wants: no tokens go with them. Of the first, who is to be asked.
+    fn withhold(&self, waiting: &Waiting, outcome: &mut Outcome) -> Vec<Need> {
+        let mut held = Vec::new();
         let Outcome::Dir { entries, .. } = outcome else {
-            return;
+            return held;
         };
         let (session, request) = (waiting.session, &waiting.request);
-        let names = matches!(request.op, Op::ReadDir { .. }) && !request.keeps;
+        if matches!(request.op, Op::ReadDir { .. }) && !request.keeps {
+            entries.iter_mut().for_each(|entry| entry.attr = None);
+            return held;
+        }
         for entry in entries {
-            let exclusive = self
+            let fid = entry.fid;
+            let holders = self
                 .files
-                .get(&entry.fid)
-                .is_some_and(|file| file.holders.values().any(|h| h.right == Right::Exclusive));
-            if names || exclusive || self.changed_by_others(session, entry.fid) {
+                .get(&fid)
+                .into_iter()
+                .flat_map(|f| f.holders.iter());
+            let exclusive = holders.filter(|(_, h)| h.right == Right::Exclusive);
+            let holder = exclusive.map(|(id, _)| *id).next();
+            let other = holder.filter(|id| *id != session && entry.kind != Kind::Directory);
+            if let Some(session) = other {
+                let what = What::Listed;
+                held.push(Need { session, fid, what });
+            }
+            if holder.is_some() || self.changed_by_others(session, fid) {
                 entry.attr = None;
             }
         }
+        held
     }
 
     /// After a write that could not wait: others drop what they cache as soon as may be.

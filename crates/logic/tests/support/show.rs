@@ -396,6 +396,7 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
                 What::Keep(right) => format!("keep {right:?}"),
                 What::Names(names) => format!("drop names {names:?}"),
                 What::Attr => "which attributes?".into(),
+                What::Listed => "is listed".into(),
             };
             format!("Recall {} @{epoch}: {what}", name(disk, *fid))
         }

@@ -516,6 +516,7 @@ pub fn to_client() -> Vec<ToClient> {
         recall(What::Keep(Right::Shared)),
         recall(What::Names(vec![name("a"), name("b")])),
         recall(What::Attr),
+        recall(What::Listed),
         ToClient::Confirm { request: 12 },
         ToClient::Alive {
             sent: 99,
