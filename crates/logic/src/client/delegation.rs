@@ -315,6 +315,17 @@ impl Client {
         Some(number)
     }
 
+    /// Asks for numbers if a directory that this is about is this client's own.
+    pub(super) fn reserve_for(&mut self, step: &mut Step<'_>, op: &Op) {
+        let own = |dir: Fid| {
+            let node = self.nodes.get(&dir);
+            node.is_some_and(|node| node.right == Right::Exclusive)
+        };
+        if super::calls::dirs(op).into_iter().flatten().any(own) {
+            self.reserve_if_low(step);
+        }
+    }
+
     /// Asks for numbers if few are left, once there is a directory to make something in.
     pub(super) fn reserve_if_low(&mut self, step: &mut Step<'_>) {
         let left: u32 = self.delegation.numbers.iter().map(|(_, left)| left).sum();

@@ -68,13 +68,7 @@ impl Client {
             _ => Done::Refused(Refusal::Invalid),
         };
         self.finish(step, ticket, done);
-        let own = |dir: Fid| {
-            let node = self.nodes.get(&dir);
-            node.is_some_and(|node| node.right == Right::Exclusive)
-        };
-        if super::calls::dirs(op).into_iter().flatten().any(own) {
-            self.reserve_if_low(step);
-        }
+        self.reserve_for(step, op);
         if let Some(brought) = came {
             self.bytes_came(step, brought);
         }

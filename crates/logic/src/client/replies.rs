@@ -54,9 +54,7 @@ impl Client {
                 };
                 self.on_written_back(step, (fid, first, count), result);
             }
-            Why::Walk => {
-                self.on_prefetched(step, &request, reply, bulk_len);
-            }
+            Why::Walk => self.on_prefetched(step, &request, reply, bulk_len),
             Why::Names => self.on_gathered(step, &request, reply),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
             Why::Delegated { fids } => {

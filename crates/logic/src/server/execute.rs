@@ -3,13 +3,14 @@
 
 use super::ahead::bytes_ahead;
 use super::api::{By, Disk, Mutant};
+use super::grants::{delegable, note_bare};
 use super::needs::{Need, Plan};
 use super::table::{Unconfirmed, Waiting};
 use super::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Kind, Name, Op, Outcome, Refusal, Reply, Request, RequestId,
-    Right, SessionId, Time,
+    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, Request, RequestId, Right,
+    SessionId, Time,
 };
 use wire::{What, WriteMode};
 
@@ -104,11 +105,7 @@ impl Server {
         let bulk = bytes_ahead(step, &waiting.request, (&mut outcome, &grants));
         let reply = Reply { outcome, grants };
         self.answer(step, (session, &waiting.request), reply, bulk);
-        // Who lists looks at what he has listed: when he does, they may have stepped down.
-        for need in held {
-            let granted = self.holder(need.session, need.fid).map_or(0, |h| h.epoch);
-            self.ask(step, need, (granted, step.now));
-        }
+        self.say_listed(step, held);
     }
 
     /// Was it applied by an earlier run of the server? Then nothing stands in its way, and what its
@@ -350,10 +347,8 @@ impl Server {
             (Op::Open { fid, access }, Outcome::Opened(_)) => {
                 give(self, *fid, wanted(Some(*access)));
             }
-            (Op::Write { fid, mode, .. }, Outcome::Written { .. }) if !is_back(mode) => {
-                give(self, *fid, Right::Exclusive);
-            }
-            (Op::Allocate { fid, .. }, Outcome::Written { .. })
+            (Op::Write { mode, .. }, Outcome::Written { .. }) if is_back(mode) => {}
+            (Op::Write { fid, .. } | Op::Allocate { fid, .. }, Outcome::Written { .. })
             | (Op::Copy { to: fid, .. }, Outcome::Copied { .. }) => {
                 give(self, *fid, Right::Exclusive);
             }
@@ -377,39 +372,6 @@ impl Server {
         };
         let holder = self.files.get(&fid)?.holders.get(&session)?;
         (holder.right == Right::Exclusive).then_some(fid)
-    }
-
-    /// Leaves attributes out of a listing that the server cannot vouch for without asking, or that
-    /// nobody wants: no tokens go with them. Of the first, who is to be asked.
-    fn withhold(&self, waiting: &Waiting, outcome: &mut Outcome) -> Vec<Need> {
-        let mut held = Vec::new();
-        let Outcome::Dir { entries, .. } = outcome else {
-            return held;
-        };
-        let (session, request) = (waiting.session, &waiting.request);
-        if matches!(request.op, Op::ReadDir { .. }) && !request.keeps {
-            entries.iter_mut().for_each(|entry| entry.attr = None);
-            return held;
-        }
-        for entry in entries {
-            let fid = entry.fid;
-            let holders = self
-                .files
-                .get(&fid)
-                .into_iter()
-                .flat_map(|f| f.holders.iter());
-            let exclusive = holders.filter(|(_, h)| h.right == Right::Exclusive);
-            let holder = exclusive.map(|(id, _)| *id).next();
-            let other = holder.filter(|id| *id != session && entry.kind != Kind::Directory);
-            if let Some(session) = other {
-                let what = What::Listed;
-                held.push(Need { session, fid, what });
-            }
-            if holder.is_some() || self.changed_by_others(session, fid) {
-                entry.attr = None;
-            }
-        }
-        held
     }
 
     /// After a write that could not wait: others drop what they cache as soon as may be.
@@ -443,24 +405,6 @@ impl Server {
     }
 }
 
-/// Says of the objects that a request is about whether they have extended attributes: kernels ask
-/// for that again and again. Entries of a listing say it themselves; directories are not asked,
-/// but to whom one is delegated must know whether what he makes there inherits anything.
-fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
-    let dirs = match op {
-        Op::ReadDir { .. } | Op::Prefetch { .. } => return,
-        Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. } => [Some(*dir), None],
-        Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } => [Some(*dir), None],
-        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
-        _ => [None, None],
-    };
-    for grant in grants {
-        let dir = dirs.contains(&Some(grant.fid));
-        let asked = grant.right >= Right::Shared && (!dir || grant.right == Right::Exclusive);
-        grant.bare = asked && disk.bare(grant.fid);
-    }
-}
-
 /// The object whose attributes are the answer to this.
 fn answered_by_attr(op: &Op) -> Option<Fid> {
     match op {
@@ -480,17 +424,6 @@ fn is_back(mode: &WriteMode) -> bool {
 /// client says so.
 fn shows_before(request: &Request) -> bool {
     request.delegated.is_none_or(|delegated| delegated.unseen)
-}
-
-/// A new directory is its maker's, until somebody else looks.
-fn delegable(disk: &impl Disk, waiting: &Waiting, outcome: &Outcome) -> Option<Right> {
-    let Outcome::Entry(entry) = outcome else {
-        return None;
-    };
-    // What is made in it must inherit nothing that a client does not know of.
-    let directory = entry.attr.kind == Kind::Directory && disk.bare(entry.fid);
-    let own = waiting.request.keeps && directory;
-    own.then_some(Right::Exclusive)
 }
 
 /// The right that goes with an open.

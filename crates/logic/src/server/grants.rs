@@ -8,9 +8,9 @@
 
 use super::Server;
 use super::api::Disk;
-use super::table::{File, Holder};
+use super::table::{File, Holder, Waiting};
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Grant, Right, SessionId, What};
+use wire::{Epoch, Fid, Grant, Kind, Op, Outcome, Right, SessionId, What};
 
 impl Server {
     /// Grants the client what may be granted of a file, at most `wanted`.
@@ -126,4 +126,33 @@ fn asked(file: &File, session: SessionId) -> bool {
             .any(|ask| matches!(ask.what, What::Keep(_)))
     };
     file.holders.get(&session).is_some_and(keep)
+}
+
+/// Says of the objects that a request is about whether they have extended attributes: kernels ask
+/// for that again and again. Entries of a listing say it themselves; directories are not asked,
+/// but to whom one is delegated must know whether what he makes there inherits anything.
+pub(super) fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
+    let dirs = match op {
+        Op::ReadDir { .. } | Op::Prefetch { .. } => return,
+        Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. } => [Some(*dir), None],
+        Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } => [Some(*dir), None],
+        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        _ => [None, None],
+    };
+    for grant in grants {
+        let dir = dirs.contains(&Some(grant.fid));
+        let asked = grant.right >= Right::Shared && (!dir || grant.right == Right::Exclusive);
+        grant.bare = asked && disk.bare(grant.fid);
+    }
+}
+
+/// A new directory is its maker's, until somebody else looks.
+pub(super) fn delegable(disk: &impl Disk, waiting: &Waiting, outcome: &Outcome) -> Option<Right> {
+    let Outcome::Entry(entry) = outcome else {
+        return None;
+    };
+    // What is made in it must inherit nothing that a client does not know of.
+    let directory = entry.attr.kind == Kind::Directory && disk.bare(entry.fid);
+    let own = waiting.request.keeps && directory;
+    own.then_some(Right::Exclusive)
 }

@@ -19,6 +19,7 @@ mod delegation;
 mod execute;
 mod grants;
 mod holders;
+mod listings;
 mod locking;
 mod locks;
 mod looks;
