@@ -475,3 +475,33 @@ fn a_thousand_changes_in_the_wrong_order_are_done_one_after_the_other() {
     let thread = std::thread::Builder::new().stack_size(256 << 10);
     thread.spawn(in_order).unwrap().join().unwrap();
 }
+
+#[test]
+fn of_bytes_that_have_overtaken_what_never_comes_only_some_are_kept() {
+    let mut cell = Cell::knows(vec![]);
+    cell.comes(0, FIRST, &[]);
+    let (fid, len) = (Fid::root(1), 1 << 20);
+    let mut discarded = 0;
+    for id in 2..=1000_u64 {
+        let (offset, mode) = (0, wire::WriteMode::At);
+        let op = Op::Write {
+            fid,
+            offset,
+            len,
+            mode,
+        };
+        let write = Request {
+            after: 1,
+            ..request(id, op)
+        };
+        let input = Input::Message {
+            from: FIRST,
+            message: ToServer::Request(write),
+            bulk: id,
+            bulk_len: len,
+        };
+        let out = cell.input(1, input);
+        discarded += usize::from(out.contains(&Output::Discard { bulk: id }));
+    }
+    assert_eq!(discarded, 999 - 64);
+}

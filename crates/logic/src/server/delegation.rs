@@ -10,11 +10,14 @@ use super::Step;
 use super::api::{Bulk, Conn, Disk, Mutant};
 use super::needs::Plan;
 use super::table::Waiting;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wire::{Fid, Grant, Origin, Outcome, Refusal, Request, RequestId, Right, SessionId};
 
 /// Most requests of a client that are kept because they have overtaken others.
 const OVERTAKEN: usize = 1024;
+/// Of those with bytes beside them, which may be a MiB each.
+const OVERTAKEN_BULKS: usize = 64;
 
 impl Server {
     /// Delegated changes that came together.
@@ -85,13 +88,16 @@ impl Server {
         id: SessionId,
         (request, bulk): (Request, Bulk),
     ) {
-        let kept = self.sessions.get_mut(&id).map(|s| &mut s.overtaken);
         let key = (request.after, request.id);
-        let Some(kept) = kept.filter(|kept| kept.len() < OVERTAKEN && !kept.contains_key(&key))
-        else {
-            return step.discard(bulk);
+        let room = |kept: &BTreeMap<_, (Request, Bulk)>| {
+            let bulks = kept.values().filter(|(_, bulk)| *bulk != 0).count();
+            kept.len() < OVERTAKEN && (bulk == 0 || bulks < OVERTAKEN_BULKS)
         };
-        kept.insert(key, (request, bulk));
+        let kept = self.sessions.get_mut(&id).map(|s| &mut s.overtaken);
+        match kept.filter(|kept| room(kept) && !kept.contains_key(&key)) {
+            Some(kept) => drop(kept.insert(key, (request, bulk))),
+            None => step.discard(bulk),
+        }
     }
 
     /// A delegated change is done: what has overtaken it has its turn.
