@@ -37,7 +37,7 @@ impl Disk for StoreDisk<'_> {
             now,
             origin,
             data: &data,
-            vnode: delegated.unwrap_or(0),
+            delegated,
         });
         net::spare::give(data);
         outcome

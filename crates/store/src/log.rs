@@ -56,7 +56,8 @@ pub(crate) enum Use {
     Change,
     /// It makes room when it is done: it may take most of what is kept.
     Clean,
-    /// It makes room, sooner or later: it may take half of what is spared.
+    /// It makes room, sooner or later, or what does so waits behind it: it may take half of what is
+    /// spared.
     Removal,
     /// It cannot be refused: it may take all of it.
     Note,

@@ -38,8 +38,10 @@ pub struct Apply<'a> {
     pub origin: Option<Origin>,
     /// The bytes of a write; empty for anything else.
     pub data: &'a [u8],
-    /// The number of what is made, of those that were reserved; 0: the next one.
-    pub vnode: u64,
+    /// It is done already, as far as its caller knows: the number of what it makes, of those that
+    /// were reserved, or 0 if it makes nothing. On a full disk it may take room that is kept for
+    /// removals: these come behind it.
+    pub delegated: Option<u64>,
 }
 
 /// Numbers for people.
@@ -132,7 +134,7 @@ impl Store {
                 ..end
             },
             inline_bytes: self.core.inline_bytes,
-            vnode: apply.vnode,
+            vnode: apply.delegated.unwrap_or(0),
         }
     }
 
@@ -195,14 +197,14 @@ impl Store {
             caller: apply.caller,
             now: apply.now,
             origin: apply.origin,
-            vnode: match apply.vnode {
+            vnode: match apply.delegated.unwrap_or(0) {
                 0 => self.core.index.counters.next_vnode,
                 reserved => reserved,
             },
             checks: &checks,
         });
         let bytes = record::record_bytes(apply.data.len(), meta.len());
-        self.room_for(bytes as u64, purpose(apply.op))
+        self.room_for(bytes as u64, purpose(apply))
             .map_err(trouble)?;
         let context = self.context(apply, &checks);
         let (outcome, changes) = self.core.plan(context, apply.op)?;
@@ -420,8 +422,9 @@ impl Store {
 }
 
 /// Does this make room, or not?
-fn purpose(op: &Op) -> Use {
-    match op {
+fn purpose(apply: &Apply<'_>) -> Use {
+    match apply.op {
+        _ if apply.delegated.is_some() => Use::Removal,
         Op::Unlink { .. } | Op::Rmdir { .. } | Op::Reap { .. } | Op::RemoveXattr { .. } => {
             Use::Removal
         }

@@ -64,8 +64,8 @@ struct Change<'a> {
     caller: &'a Caller,
     origin: Option<Origin>,
     data: &'a [u64],
-    /// The number of what is made; 0: the next one.
-    vnode: u64,
+    /// It is done already: the number of what it makes, 0 if nothing.
+    delegated: Option<u64>,
 }
 
 /// A volume: two of them follow the same rules.
@@ -362,7 +362,7 @@ impl Disk for DiskRoom {
             caller,
             origin,
             data: &data,
-            vnode: delegated.unwrap_or(0),
+            delegated,
         });
         // The cleaner may have added records of its own, before that of the change or behind it.
         let position = self.volume.changed();

@@ -92,7 +92,7 @@ impl DiskRoom {
                 caller: &Caller::default(),
                 origin: None,
                 data: &change.data,
-                vnode: 0,
+                delegated: None,
             });
         }
         volume

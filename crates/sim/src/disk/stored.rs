@@ -104,7 +104,7 @@ impl Stored {
             now: 0,
             origin: None,
             data: &[],
-            vnode: 0,
+            delegated: None,
         };
         self.store.borrow_mut().apply(apply)
     }
@@ -140,7 +140,7 @@ impl Volume for Stored {
             now,
             origin,
             data: &data,
-            vnode: change.vnode,
+            delegated: change.delegated,
         })
     }
 

@@ -19,7 +19,7 @@ fn append(store: &mut Store, fid: Fid, request: RequestId) -> Outcome {
         now: 20 + request,
         origin: Some(origin(request)),
         data: b"line\n",
-        vnode: 0,
+        delegated: None,
     })
 }
 
@@ -66,7 +66,7 @@ fn refusals_are_not_kept() {
         now: 1,
         origin: Some(origin(1)),
         data: &[],
-        vnode: 0,
+        delegated: None,
     });
     assert_eq!(outcome, Outcome::Refused(Refusal::NotFound));
     assert_eq!(store.answer(origin(1)), None);

@@ -297,7 +297,7 @@ fn an_operation_of_which_the_record_is_torn_did_not_happen() {
         now: 9,
         origin: None,
         data: &data,
-        vnode: 0,
+        delegated: None,
     });
     store.write_out().unwrap();
     drop(store);

@@ -175,7 +175,7 @@ fn the_same_operations_make_the_same_outcomes_everywhere() {
                     request: i,
                 }),
                 data: &[],
-                vnode: 0,
+                delegated: None,
             })
         });
         assert_eq!(outcomes[0], outcomes[1]);

@@ -1,7 +1,7 @@
 //! Calls to the disk that fail, and full disks: nothing is half applied, and work goes on.
 
 use crate::world::*;
-use ariel_store::{Failure, Fault, Keep, MemoryDisk, Options, Store, StoreError, Verb};
+use ariel_store::{Apply, Failure, Fault, Keep, MemoryDisk, Options, Store, StoreError, Verb};
 use std::sync::{Arc, Barrier};
 use wire::*;
 
@@ -165,6 +165,29 @@ fn a_full_disk_takes_removals_and_sessions() {
         assert!(refused, "never full");
     };
     full(&mut store);
+    // What a client has told its programs that it is done, what it removes next comes behind.
+    let reserved = run(&mut store, &Op::Reserve { count: 1 });
+    assert_eq!(reserved, Outcome::Refused(Refusal::NoSpace));
+    let chmod = Op::SetAttr {
+        fid: fids[0],
+        set: Set {
+            mode: Some(0o600),
+            ..Set::default()
+        },
+    };
+    let root_caller = Caller::default();
+    let delegated = |delegated| Apply {
+        op: &chmod,
+        caller: &root_caller,
+        now: 9,
+        origin: None,
+        data: &[],
+        delegated,
+    };
+    let refused = Outcome::Refused(Refusal::NoSpace);
+    let full = (0..1_000).any(|_| store.apply(delegated(None)) == refused);
+    assert!(full, "never full for small changes");
+    assert!(matches!(store.apply(delegated(Some(0))), Outcome::Attr(_)));
     store.open_session(7, 1);
     for text in ["a", "b"] {
         let (dir, name) = (root(), name(text));

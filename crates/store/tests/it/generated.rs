@@ -86,7 +86,7 @@ impl Both {
             now: self.now,
             origin: None,
             data,
-            vnode: 0,
+            delegated: None,
         };
         let outcome = self.store.as_mut().unwrap().apply(apply);
         let made = match (&outcome, op) {

@@ -45,7 +45,7 @@ pub fn run_as(store: &mut Store, caller: &Caller, op: &Op, data: &[u8]) -> Outco
         now: 7,
         origin: None,
         data,
-        vnode: 0,
+        delegated: None,
     })
 }
 

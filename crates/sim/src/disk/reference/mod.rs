@@ -322,11 +322,11 @@ impl Volume for Reference {
             op,
             origin,
             data,
-            vnode,
+            delegated,
             ..
         } = change;
         self.changes += 1;
-        self.vnode = vnode;
+        self.vnode = delegated.unwrap_or(0);
         self.newest = self.newest.max(now);
         let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
         if let (true, Some(origin)) = (op.changes(), origin) {

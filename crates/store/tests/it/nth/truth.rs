@@ -42,7 +42,7 @@ pub fn apply(store: &mut Store, step: &Step) -> Option<Outcome> {
                 now: 7,
                 origin: *origin,
                 data,
-                vnode: 0,
+                delegated: None,
             };
             return Some(store.apply(apply));
         }
