@@ -162,12 +162,14 @@ impl Server {
             Err(refusal) if self.may_come_again(&waiting, refusal) => return,
             Err(refusal) => return self.refuse(step, &waiting, refusal),
         };
+        // What is delegated nobody else can be in the way of.
+        let delegated = waiting.request.delegated.is_some();
+        if delegated || self.applied_before(step.disk, &waiting) {
+            return self.execute(step, waiting, &plan);
+        }
         let needs = self.needs(&waiting, &plan);
         let free = needs.0.is_empty() && needs.1.is_empty();
-        let free = free && !self.put_off(step, &waiting, &plan);
-        // What is delegated nobody else can be in the way of.
-        let free = free || waiting.request.delegated.is_some();
-        if free || self.applied_before(step.disk, &waiting) {
+        if free && !self.put_off(step, &waiting, &plan) {
             return self.execute(step, waiting, &plan);
         }
         if matches!(waiting.request.op, Op::Prefetch { .. }) {
