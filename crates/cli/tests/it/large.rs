@@ -1,4 +1,4 @@
-//! A directory with very many entries: 25,000, or a million where long forms are asked for.
+//! A directory with very many entries: 12,000, or a million where long forms are asked for.
 //!
 //! What is judged: a listing has each name that is there all the time once, in an order that does
 //! not change; a position that a program has noted (telldir) goes on behind the entry that it was
@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 type Listed = (String, u64);
 
 fn size() -> usize {
-    if long() { 1_000_000 } else { 25_000 }
+    if long() { 1_000_000 } else { 12_000 }
 }
 
 /// Of the mounts: small, or as it is by default.
 fn cache_mib() -> u64 {
-    if long() { 256 } else { 8 }
+    if long() { 256 } else { 4 }
 }
 
 /// So many objects a mount knows that nobody uses.
@@ -145,7 +145,7 @@ fn memory(pair: &Pair, when: &str) {
 fn a_directory_of_very_many_entries() {
     let options = CellOptions {
         alone: long(),
-        limit: Duration::from_secs(if long() { 3600 } else { 240 }),
+        limit: Duration::from_secs(if long() { 3600 } else { 480 }),
         ..CellOptions::default()
     };
     let Some(pair) = Pair::start_with("large", options, &["--cache-mib", &cache_mib().to_string()])
