@@ -25,7 +25,7 @@ pub fn apply(store: &mut Store, op: &Op, data: &[u8]) -> Outcome {
         now: 7,
         origin: None,
         data,
-        vnode: 0,
+        delegated: None,
     })
 }
 
