@@ -131,6 +131,16 @@ fn request(id: u64, op: Op) -> Request {
     }
 }
 
+/// The first bytes of a file.
+fn write(fid: Fid, len: u32) -> Op {
+    Op::Write {
+        fid,
+        offset: 0,
+        len,
+        mode: wire::WriteMode::At,
+    }
+}
+
 fn is_believed(out: &[Output]) -> bool {
     let told = |output: &Output| {
         let Output::Send { message, .. } = output else {
@@ -413,26 +423,7 @@ fn recalls(out: &[Output]) -> Vec<Recall> {
 #[test]
 fn bytes_beside_what_has_no_use_for_them_are_let_go() {
     let fid = Fid::root(1);
-    let (offset, len) = (0, 512);
-    let mode = wire::WriteMode::At;
-    let op = Op::Write {
-        fid,
-        offset,
-        len,
-        mode,
-    };
-    let write = ToServer::Request(Request {
-        id: 1,
-        acked: 0,
-        op,
-        caller: Caller::default(),
-        hold: Hold::default(),
-        keeps: false,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-    });
+    let write = ToServer::Request(request(1, write(fid, 512)));
     let hold = Hold::default();
     let (greeted, stranger) = (FIRST, 99);
     for (from, message) in [
@@ -442,7 +433,7 @@ fn bytes_beside_what_has_no_use_for_them_are_let_go() {
     ] {
         let mut cell = Cell::knows(vec![]);
         cell.comes(SECOND, greeted, &[]);
-        let (bulk, bulk_len) = (5, len);
+        let (bulk, bulk_len) = (5, 512);
         let input = Input::Message {
             from,
             message,
@@ -483,16 +474,9 @@ fn of_bytes_that_have_overtaken_what_never_comes_only_some_are_kept() {
     let (fid, len) = (Fid::root(1), 1 << 20);
     let mut discarded = 0;
     for id in 2..=1000_u64 {
-        let (offset, mode) = (0, wire::WriteMode::At);
-        let op = Op::Write {
-            fid,
-            offset,
-            len,
-            mode,
-        };
         let write = Request {
             after: 1,
-            ..request(id, op)
+            ..request(id, write(fid, len))
         };
         let input = Input::Message {
             from: FIRST,

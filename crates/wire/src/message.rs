@@ -168,7 +168,7 @@ pub struct Welcome {
     pub resumed: bool,
     /// How long a silent client keeps its tokens, ns.
     pub lease_ns: Time,
-    /// What the volume's clock shows.
+    /// What the server's own clock shows.
     pub clock: Time,
 }
 
@@ -278,7 +278,7 @@ pub enum ToClient {
         id: RequestId,
         /// The answer.
         reply: Reply,
-        /// What the volume's clock shows when it leaves.
+        /// Nothing at the server has a later time when it leaves.
         clock: Time,
     },
     /// A callback.
@@ -292,7 +292,7 @@ pub enum ToClient {
     Alive {
         /// As it was sent.
         sent: Time,
-        /// What the volume's clock shows.
+        /// What the server's own clock shows.
         clock: Time,
     },
     /// Answers `Opens` and `Release`, which are repeated until this comes.

@@ -212,6 +212,28 @@ fn what_is_written_is_told_while_the_file_is_open() {
     );
 }
 
+/// What a machine does to names in a directory of its own stays there, but for whoever watches.
+#[test]
+fn names_of_a_delegated_directory_are_told_while_it_is() {
+    let Some(pair) = start("watch-delegated") else {
+        return;
+    };
+    fs::create_dir(pair.a.join("own")).unwrap();
+    fs::write(pair.a.join("own/before"), b"x").unwrap();
+    let mut watch = Watch::start(&pair, pair.b.path(), &["--recursive"]);
+    let begun = Instant::now();
+    for round in 0..4 {
+        let name = format!("own/{round}");
+        fs::write(pair.a.join(&name), b"news").unwrap();
+        let path = format!("own/to-{round}");
+        fs::rename(pair.a.join(&name), pair.a.join(&path)).unwrap();
+        watch.until(&path);
+    }
+    // By itself each would stay on that machine for five seconds.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(15), "told after {took:?}");
+}
+
 #[test]
 fn what_was_missed_over_a_restart_is_said() {
     let Some(mut pair) = start("watch-restart") else {

@@ -4,8 +4,9 @@
 //!
 //! Guarantees: it never runs backwards; it is never behind what the server has said, so that what a
 //! program changes after it has seen somebody else's change is not stamped with an earlier time; of
-//! the server's clock it is behind by no more than a message takes, and ahead by no more than two
-//! clocks can part between two answers to `KeepAlive`.
+//! the server's clock it is behind by no more than a message takes, and ahead by no more than that,
+//! each with what two clocks can part between two answers to `KeepAlive`. A client that is ahead
+//! comes back, even if answers with its own times in them never cease.
 
 use wire::Time;
 
@@ -43,8 +44,14 @@ impl VolumeClock {
         self.said.saturating_add(now.saturating_sub(self.at))
     }
 
-    /// The server has said what it shows: it shows that at least.
-    pub(super) fn hear(&mut self, now: Time, said: Time) {
+    /// The server has answered when nothing had a later time: nothing gets an earlier one now. It may
+    /// be a time of this client's, so it says nothing of how late it is.
+    pub(super) fn not_before(&mut self, said: Time) {
+        self.shown = self.shown.max(said);
+    }
+
+    /// The server has said what its own clock shows: it shows that at least.
+    fn hear(&mut self, now: Time, said: Time) {
         if said > self.reckon(now) {
             (self.said, self.at) = (said, now);
         }
@@ -100,6 +107,37 @@ mod tests {
         clock.hear(62, 100);
         assert_eq!(clock.shows(62), 9_001, "a message that comes late");
         assert_eq!(clock.shows(62), 9_002, "the next one is later");
+    }
+
+    #[test]
+    fn who_is_ahead_comes_back_while_answers_bring_its_own_times() {
+        let mut clock = VolumeClock::default();
+        clock.hear(0, 9_000);
+        assert_eq!(clock.shows(0), 9_000);
+        // The server's clock shows a thousand at that time, but nothing later than the client's.
+        for now in (10..8_000).step_by(10) {
+            clock.hear_within(now, 1_000 + now, now);
+            let shown = clock.shows(now);
+            assert!((9_000..10_000).contains(&shown), "{shown} at {now}");
+            clock.not_before(shown);
+        }
+        clock.hear_within(9_500, 10_500, 9_500);
+        assert_eq!(clock.shows(9_500), 10_500);
+    }
+
+    #[test]
+    fn an_answer_says_what_nothing_is_before() {
+        let mut clock = VolumeClock::default();
+        clock.hear(0, 1_000);
+        clock.not_before(5_000);
+        assert_eq!(clock.shows(10), 5_001);
+        assert_eq!(
+            clock.shows(20),
+            5_002,
+            "it stands until the server's comes up to it"
+        );
+        clock.not_before(3_000);
+        assert_eq!(clock.shows(4_500), 5_500);
     }
 
     #[test]

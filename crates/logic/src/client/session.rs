@@ -202,7 +202,7 @@ impl Client {
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
             ToClient::Reply { id, reply, clock } => {
-                self.clock.hear(step.now, clock);
+                self.clock.not_before(clock);
                 self.on_reply(step, id, reply, bulk_len);
             }
             ToClient::Recall(recall) => self.on_recall(step, recall),
@@ -250,7 +250,8 @@ impl Client {
         if self.state != State::Greeting {
             return; // repeated
         }
-        self.clock.hear(step.now, welcome.clock);
+        self.clock
+            .hear_within(step.now, welcome.clock, self.greeted);
         let known = self.root.is_some();
         self.root = Some(welcome.root);
         self.node(welcome.root).directory = true;

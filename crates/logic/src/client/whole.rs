@@ -100,8 +100,10 @@ impl Client {
             self.count_name();
         }
         match last {
-            Some(last) if !end => self.ask_for_names(step, (dir, last), caller.clone()),
-            _ => self.node(dir).whole = true,
+            _ if end => self.node(dir).whole = true,
+            Some(last) => self.ask_for_names(step, (dir, last), caller.clone()),
+            // No names, and not the end of them: a server that lies.
+            None => {}
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! Guarantees: it never runs backwards, over restarts neither; it is never behind a time that a
 //! client has shown its programs (and that the server has been told of), so that what is changed
-//! after it is not stamped with an earlier one; no two changes are stamped alike. It goes by the
-//! wall clock of the server's machine. If that is set back, it runs a sixteenth slower until both
-//! agree again; if it is set forward, it follows at once.
+//! after it is not stamped with an earlier one; no two changes that the server makes are stamped
+//! alike (what a client stamps on its own may coincide with a change of something else). It goes by
+//! the wall clock of the server's machine. If that is set back, it runs a sixteenth slower until
+//! both agree again; if it is set forward, it follows at once.
 
 use wire::Time;
 
