@@ -44,8 +44,8 @@ impl VolumeClock {
         self.said.saturating_add(now.saturating_sub(self.at))
     }
 
-    /// The server has answered when nothing had a later time: nothing gets an earlier one now. It may
-    /// be a time of this client's, so it says nothing of how late it is.
+    /// The server has answered when nothing had a later time: nothing gets an earlier one now. It
+    /// may be a time of this client's, so it says nothing of how late it is.
     pub(super) fn not_before(&mut self, said: Time) {
         self.shown = self.shown.max(said);
     }
