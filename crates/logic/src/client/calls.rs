@@ -334,11 +334,15 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        let busy = node.sending || node.remote_writes > 0 || node.drain.is_some();
         if node.stillborn {
             return self.bury_stillborn(step, fid);
         }
-        let busy = busy || node.delegated > 0;
+        let own = node.delegated > 0;
+        if own && self.strikes_out(step, fid) {
+            return;
+        }
+        let node = self.node(fid);
+        let busy = own || node.sending || node.remote_writes > 0 || node.drain.is_some();
         if !node.unlinked || node.hold(0).open || busy {
             return;
         }

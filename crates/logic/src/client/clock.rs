@@ -19,12 +19,15 @@ pub(super) struct VolumeClock {
     at: Time,
     /// It has been seen to show this here.
     shown: Time,
+    /// The server has answered when nothing had a later time than this.
+    least: Time,
 }
 
 impl VolumeClock {
     /// What it shows: each time something later.
     pub(super) fn shows(&mut self, now: Time) -> Time {
-        self.shown = self.reckon(now).max(self.shown.saturating_add(1));
+        let newest = self.shown.max(self.least);
+        self.shown = self.reckon(now).max(newest.saturating_add(1));
         self.shown
     }
 
@@ -47,7 +50,13 @@ impl VolumeClock {
     /// The server has answered when nothing had a later time: nothing gets an earlier one now. It
     /// may be a time of this client's, so it says nothing of how late it is.
     pub(super) fn not_before(&mut self, said: Time) {
-        self.shown = self.shown.max(said);
+        self.least = self.least.max(said);
+    }
+
+    /// The server may have begun anew: what it has said before, and did not have on its disk, is no
+    /// more.
+    pub(super) fn begin_anew(&mut self) {
+        self.least = 0;
     }
 
     /// The server has said what its own clock shows: it shows that at least.
@@ -138,6 +147,9 @@ mod tests {
         );
         clock.not_before(3_000);
         assert_eq!(clock.shows(4_500), 5_500);
+        clock.not_before(90_000);
+        clock.begin_anew();
+        assert_eq!(clock.shows(4_600), 5_600);
     }
 
     #[test]

@@ -36,8 +36,9 @@ const ASK_AGAIN_NS: Time = 1_000_000_000;
 pub(super) struct Delegation {
     /// Not sent yet, in their order.
     pub(super) kept: BTreeSet<RequestId>,
-    /// Directories in which something was made and has gone again, which changed their times.
-    pub(super) touched: BTreeSet<Fid>,
+    /// Directories in which something was made and has gone again, which changed their times: by
+    /// which change of names that is kept no more.
+    pub(super) touched: BTreeMap<Fid, RequestId>,
     /// When the oldest was made.
     since: Time,
     /// The last one that was sent.
@@ -74,9 +75,6 @@ impl Client {
             }
             return false;
         };
-        if self.strikes_out(step, ticket, op, &prediction) {
-            return true;
-        }
         self.last_request += 1;
         let id = self.last_request;
         self.keep(step, id, (op, caller), &prediction);
@@ -179,49 +177,35 @@ impl Client {
         }
     }
 
-    /// A file that the server has not heard of goes again, and nobody has it open: what is kept
-    /// about it is struck out, and only the directory's times have changed.
-    fn strikes_out(
-        &mut self,
-        step: &mut Step<'_>,
-        ticket: Ticket,
-        op: &Op,
-        prediction: &Prediction,
-    ) -> bool {
-        let (Op::Unlink { dir, name }, Outcome::Removed { fid, attr, .. }) =
-            (op, &prediction.outcome)
-        else {
-            return false;
-        };
-        let (dir, fid) = (*dir, *fid);
+    /// A file has gone, with its last name and its last descriptor, of which the server has not
+    /// heard: what is kept about it is struck out, and only the times of directories have changed.
+    pub(super) fn strikes_out(&mut self, step: &mut Step<'_>, fid: Fid) -> bool {
         let Some(node) = self.nodes.get(&fid) else {
             return false;
         };
-        let used = node.hold(0).open || attr.nlink > 0 || node.sending;
-        let own = self.only_about(dir, fid);
-        let known = self.options.announced && !used;
-        let Some(own) = own.filter(|_| known && node.unborn != 0) else {
+        let used = !node.unlinked || node.hold(0).open || node.sending || !self.options.announced;
+        if used || node.unborn == 0 {
+            return false;
+        }
+        let Some(own) = self.only_about(fid) else {
             return false;
         };
-        for id in own {
-            self.strike(id);
+        for (id, dirs) in own {
+            match dirs {
+                Some(dirs) => {
+                    for dir in dirs {
+                        let touched = self.delegation.touched.entry(dir).or_default();
+                        *touched = id.max(*touched);
+                    }
+                    self.strike(id);
+                }
+                None => self.was_not_there(id, fid),
+            }
         }
-        for (fid, attr) in &prediction.after {
-            self.node(*fid).attr = Some(attr.clone());
-        }
-        let node = self.node(dir);
-        node.names.remove(name);
-        if !node.whole {
-            node.names.insert(name.clone(), None);
-        }
-        node.renew_listing();
-        self.delegation.begins(step.now);
-        self.delegation.touched.insert(dir);
         let node = self.node(fid);
-        (node.unlinked, node.stillborn, node.flush) = (true, true, false);
-        self.finish(step, ticket, Done::Nothing);
+        (node.stillborn, node.flush) = (true, false);
+        node.own = Vec::new();
         self.bury_stillborn(step, fid);
-        self.retire(step, fid);
         true
     }
 
@@ -240,20 +224,39 @@ impl Client {
         self.feed_starved(step);
     }
 
-    /// The changes about this file, if all are kept, begin with its making and are about nothing
-    /// else but the directory.
-    fn only_about(&self, dir: Fid, fid: Fid) -> Option<Vec<RequestId>> {
+    /// The changes about this file, if all are kept, and the directories that each of them is about
+    /// too; `None`: it gives the file's name to another one. There is none that needs this file.
+    fn only_about(&self, fid: Fid) -> Option<Vec<(RequestId, Option<Vec<Fid>>)>> {
         let node = self.nodes.get(&fid)?;
-        let own = |id: &RequestId| {
-            let sent = self.requests.get(id).filter(|sent| sent.kept);
-            let about = |of: &Fid| *of == fid || *of == dir;
-            sent.is_some_and(|sent| match &sent.why {
-                Why::Delegated { fids } => fids.iter().all(about),
-                _ => false,
-            })
+        if node.own.len() != node.delegated as usize {
+            return None;
+        }
+        let about = |id: &RequestId| {
+            let sent = self.requests.get(id).filter(|sent| sent.kept)?;
+            let Why::Delegated { fids } = &sent.why else {
+                return None;
+            };
+            let dirs: Vec<Fid> = super::calls::dirs(&sent.request.op)
+                .into_iter()
+                .flatten()
+                .collect();
+            if fids.iter().all(|of| *of == fid || dirs.contains(of)) {
+                return Some((*id, Some(dirs)));
+            }
+            // Whose name is taken is the last of them.
+            (fids.last() == Some(&fid)).then_some((*id, None))
         };
-        let all = node.own.len() == node.delegated as usize && node.own.iter().all(own);
-        all.then(|| node.own.clone())
+        node.own.iter().map(about).collect()
+    }
+
+    /// The server will find nothing in the place of the file whose name another one has taken.
+    fn was_not_there(&mut self, id: RequestId, fid: Fid) {
+        if let Some(sent) = self.requests.get_mut(&id)
+            && let Why::Delegated { fids } = &mut sent.why
+        {
+            fids.retain(|of| *of != fid);
+            self.node(fid).delegated -= 1;
+        }
     }
 
     fn strike(&mut self, id: RequestId) {

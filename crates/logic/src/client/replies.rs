@@ -230,7 +230,7 @@ impl Client {
     /// Keeps attributes that a grant vouches for. Blocks of another version go.
     pub(super) fn learn(&mut self, fid: Fid, attr: Attr, vouched: bool) {
         let trusting = self.options.mutant == Some(Mutant::IgnoresVersions);
-        let touched = self.delegation.touched.contains(&fid);
+        let touched = self.delegation.touched.contains_key(&fid);
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };

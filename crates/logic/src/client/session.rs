@@ -250,6 +250,9 @@ impl Client {
         if self.state != State::Greeting {
             return; // repeated
         }
+        if welcome.boot != self.boot {
+            self.clock.begin_anew();
+        }
         self.clock
             .hear_within(step.now, welcome.clock, self.greeted);
         let known = self.root.is_some();

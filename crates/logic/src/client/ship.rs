@@ -1,5 +1,6 @@
 //! Telling the server of the changes that are kept: when, in which order, and how many together.
 
+use super::calls::dirs;
 use super::mutant::Mutant;
 use super::predict::Prediction;
 use super::session::State;
@@ -31,8 +32,12 @@ impl Client {
 
     /// Directories in which something was made and has gone again have other times now.
     fn keep_touches(&mut self, step: &mut Step<'_>) {
-        for dir in core::mem::take(&mut self.delegation.touched) {
-            let Some(attr) = self.nodes.get(&dir).and_then(|node| node.own()) else {
+        for (dir, last) in core::mem::take(&mut self.delegation.touched) {
+            let Some(node) = self.nodes.get(&dir) else {
+                continue;
+            };
+            let touched_since = node.told_by > last && self.is_kept(node.told_by, dir);
+            let Some(attr) = node.own().filter(|_| !touched_since) else {
                 continue;
             };
             let set = Set {
@@ -61,13 +66,19 @@ impl Client {
         }
     }
 
+    /// Is this a change of names in this directory that the server will be told of?
+    fn is_kept(&self, id: RequestId, dir: Fid) -> bool {
+        let sent = self.requests.get(&id).filter(|sent| sent.kept);
+        sent.is_some_and(|sent| dirs(&sent.request.op).contains(&Some(dir)))
+    }
+
     /// Is there anything about this object that the server does not know of?
     pub(super) fn owes(&self, fid: Fid) -> bool {
         if self.options.mutant == Some(Mutant::ReturnsBeforeTelling) {
             return false;
         }
         let told = self.nodes.get(&fid).is_none_or(|node| node.delegated == 0);
-        !told || self.delegation.touched.contains(&fid)
+        !told || self.delegation.touched.contains_key(&fid)
     }
 
     /// Before the server is asked for this: does it build on what it does not know of?

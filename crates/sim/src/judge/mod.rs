@@ -74,6 +74,16 @@ impl Values {
             host,
         });
     }
+
+    /// An object begins as it was made; the first letter of its first name says how it is judged.
+    fn begin(&mut self, fid: Fid, name: &Name, mode: u32) {
+        self.starts.insert(Value::Mode(fid), u64::from(mode));
+        match name.as_bytes()[0] {
+            LOG => self.logs.insert(fid),
+            b'd' => self.directories.insert(fid),
+            _ => false,
+        };
+    }
 }
 
 /// Values that were looked at.
@@ -130,7 +140,7 @@ fn applied_once(applied: &[Applied]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Files begin as they were made; the first letter of their first name says how they are judged.
+/// Files begin as they were made.
 fn made(case: &Case<'_>, values: &mut Values) {
     for applied in case.applied {
         if let (Op::MakeNameless { mode, .. }, Outcome::Entry(entry)) =
@@ -142,14 +152,7 @@ fn made(case: &Case<'_>, values: &mut Values) {
         if let (Op::Make { name, mode, .. }, Outcome::Entry(entry)) =
             (&applied.op, &applied.outcome)
         {
-            values
-                .starts
-                .insert(Value::Mode(entry.fid), u64::from(*mode));
-            match name.as_bytes()[0] {
-                LOG => values.logs.insert(entry.fid),
-                b'd' => values.directories.insert(entry.fid),
-                _ => false,
-            };
+            values.begin(entry.fid, name, *mode);
         }
     }
 }

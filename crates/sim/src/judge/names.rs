@@ -22,7 +22,8 @@ pub(super) struct Records<'a> {
     used: Vec<bool>,
     /// What was made according to a program, and never on the disk; and by whom.
     unmade: BTreeMap<Fid, u32>,
-    /// Of what was made according to a program, what was removed so too.
+    /// Of what was made according to a program, what was removed so too, or lost its name to
+    /// another object.
     removed: BTreeSet<Fid>,
     /// Changes that were told later: which records, whose, and when their calls began and ended.
     late: BTreeMap<usize, (u32, u64, u64)>,
@@ -53,7 +54,7 @@ impl<'a> Records<'a> {
             case,
             used: vec![false; case.applied.len()],
             unmade: unmade.collect(),
-            removed: removed.collect(),
+            removed: removed.chain(replaced(&changes)).collect(),
             late: BTreeMap::new(),
             lost: Vec::new(),
             hurt: BTreeSet::new(),
@@ -177,8 +178,8 @@ impl<'a> Records<'a> {
             return never();
         }
         let when = (change.begin, change.end, change.host);
-        if let Effect::Make { mode, .. } = change.effect {
-            values.starts.insert(Value::Mode(fid), u64::from(mode));
+        if let Effect::Make { name, mode, .. } = &change.effect {
+            values.begin(fid, name, u32::from(*mode));
         }
         for (dir, name, act) in acts {
             if let Some(moment) = lost {
@@ -195,6 +196,29 @@ impl<'a> Records<'a> {
 
 /// What is done to a name of a directory.
 type NameAct = (Fid, Name, Act);
+
+/// What had a name that its own machine has given to another object later.
+fn replaced(changes: &[Change]) -> Vec<Fid> {
+    let done = || changes.iter().filter(|change| change.fate == Fate::Done);
+    let named = |change: &Change| match &change.effect {
+        Effect::Make { dir, name, fid, .. } => Some(((*dir, name.clone()), *fid)),
+        Effect::Rename { to, fid, .. } => Some((to.clone(), *fid)),
+        _ => None,
+    };
+    let renames = done().filter(|change| matches!(change.effect, Effect::Rename { .. }));
+    let replaced_by = |rename: &Change| {
+        let (place, mover) = named(rename)?;
+        let before = done().filter(|change| {
+            change.host == rename.host && change.begin < rename.end && change.begin != rename.begin
+        });
+        let had = before.filter_map(named).filter(|(at, _)| *at == place);
+        let others = had
+            .filter_map(|(_, fid)| fid)
+            .filter(|fid| Some(*fid) != mover);
+        Some(others.collect::<Vec<Fid>>())
+    };
+    renames.filter_map(replaced_by).flatten().collect()
+}
 
 /// What a change did, and to which object, as its machine's kernel knew it.
 fn known(change: &Change) -> Option<(Fid, Vec<NameAct>)> {
