@@ -21,6 +21,8 @@ pub(crate) enum Unit {
     Mebibytes,
     /// So many for each 100 files.
     PerHundred,
+    /// Messages in all.
+    Messages,
 }
 
 impl Unit {
@@ -33,6 +35,7 @@ impl Unit {
             Self::Percent => "%",
             Self::Mebibytes => "MiB",
             Self::PerHundred => "/100",
+            Self::Messages => "msgs",
         }
     }
 
@@ -100,11 +103,11 @@ const fn both(lines: &'static [Line], take: fn(&mut At<'_>) -> io::Result<Vec<f6
     }
 }
 
-use Unit::{Mebibytes, Megabytes, Microseconds, PerHundred, PerSecond, Percent, Seconds};
+use Unit::{Mebibytes, Megabytes, Messages, Microseconds, PerHundred, PerSecond, Percent, Seconds};
 use Wish::{Ratio, Value, ValueOrLocal};
 
 /// All of them, in the order of the table.
-pub(crate) const MEASURES: [Measure; 23] = [
+pub(crate) const MEASURES: [Measure; 24] = [
     both(
         &[line("stat", "stat, warm", PerSecond, Ratio(0.85, 0.95))],
         warm::stat,
@@ -257,6 +260,16 @@ pub(crate) const MEASURES: [Measure; 23] = [
         ],
         names::threads_and_temporary,
     ),
+    Measure {
+        lines: &[line(
+            "temporary-told",
+            "of the client for 10,000 of them",
+            Messages,
+            Value(0.0, 0.0),
+        )],
+        side: Side::Served,
+        take: names::temporary_told,
+    },
     both(
         &[
             line(

@@ -1,12 +1,15 @@
 //! Names made, moved and removed.
 
 use crate::place::At;
+use crate::tree::stable;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
 /// Threads that make files in directories of their own.
 const THREADS: u32 = 4;
+/// Temporary files of which the server should be told nothing.
+const TEMPORARY: u32 = 10_000;
 
 /// A new file with a kibibyte in it.
 fn create(path: &Path) -> io::Result<()> {
@@ -37,6 +40,32 @@ pub(crate) fn one_thread(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     Ok(rates)
 }
 
+/// A file that is there for a moment only.
+fn pass(path: &Path) -> io::Result<()> {
+    create(path)?;
+    fs::remove_file(path)
+}
+
+/// What the client says to the server while that many temporary files come and go in a directory
+/// that is there.
+pub(crate) fn temporary_told(at: &mut At<'_>) -> io::Result<Vec<f64>> {
+    (at.fresh)()?;
+    let dir = at.dir.join("passing");
+    fs::create_dir(&dir)?;
+    let path = dir.join("file");
+    let mut said = 0.0;
+    for wanted in [false, true] {
+        let before = at.told()?.messages;
+        (0..TEMPORARY).try_for_each(|_| pass(&path))?;
+        if wanted {
+            said = at.told()?.messages.saturating_sub(before) as f64;
+        }
+        stable(&dir)?;
+    }
+    fs::remove_dir(dir)?;
+    Ok(vec![said])
+}
+
 pub(crate) fn threads_and_temporary(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     (at.fresh)()?;
     let (dir, count) = (at.dir.join("crowd"), at.sizes.files);
@@ -63,10 +92,7 @@ pub(crate) fn threads_and_temporary(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     let own = at.dir.join("temporary");
     fs::create_dir(&own)?;
     let path = own.join("file");
-    let temporary = each(at, count, |_| {
-        create(&path)?;
-        fs::remove_file(&path)
-    })?;
+    let temporary = each(at, count, |_| pass(&path))?;
     fs::remove_dir(&own)?;
     Ok(vec![f64::from(count) / seconds, temporary])
 }

@@ -99,6 +99,7 @@ fn each_round_gives_a_figure_on_both_sides_and_nothing_stays() {
             "cold-read",
             "andrew-server",
             "messages",
+            "temporary-told",
             "apply",
             "apply-server",
         ];

@@ -3,10 +3,10 @@
 //! do as if the kernel did not have some of it.
 
 use crate::harness::process::text;
+use crate::harness::rerun::Rerun;
 use crate::harness::status::status;
-use crate::harness::{Cell, ariel, local, long, real_system, run, say};
+use crate::harness::{Cell, ariel, local, long, real_system, run};
 use fuse::Feature;
-use std::process::{Command, Stdio};
 
 /// What is run in each case.
 const ALWAYS: [&str; 3] = ["exact::", "exact_names::", "append::"];
@@ -33,38 +33,14 @@ fn about(without: &str) -> &'static [&'static str] {
     }
 }
 
-/// Runs these tests on mounts without some features; what was said, and whether all was right.
-fn rerun(without: &str, tests: &[&str]) -> (String, bool) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(tests).args(["--test-threads", "2"]);
-    for skipped in about(without) {
-        command.args(["--skip", skipped]);
-    }
-    command
-        .env("ARIEL_IT_WITHOUT", without)
-        .env_remove("ARIEL_IT_TRANSPORT")
-        .env_remove("ARIEL_LONG")
-        .stdin(Stdio::null());
-    let output = command.output().unwrap();
-    (text(&output), output.status.success())
-}
-
-/// How many tests passed, as the runner of tests says it.
-fn passed(said: &str) -> u32 {
-    let words = said.lines().find(|line| line.starts_with("test result:"));
-    let number = words.and_then(|line| line.split_whitespace().nth(3));
-    number.and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 fn assert_exact(without: &str, tests: &[&str], least: u32) {
-    let (said, right) = rerun(without, tests);
-    assert!(right, "without {without}:\n{said}");
-    let passed = passed(&said);
-    assert!(
-        passed >= least,
-        "{passed} tests passed without {without}:\n{said}"
-    );
-    say(&format!("without {without}: {passed} tests passed"));
+    let rerun = Rerun {
+        variable: "ARIEL_IT_WITHOUT",
+        value: without,
+        tests,
+        but: about(without),
+    };
+    rerun.assert_passes(least);
 }
 
 #[test]

@@ -11,7 +11,8 @@
 //! that compares two mounts must fail then.
 //!
 //! With `ARIEL_IT_TRANSPORT=uring` (or `dev`) all mounts of the tests take the kernel's requests
-//! that way; where the kernel's switch for it is off, the tests hold it on while they mount.
+//! that way; where the kernel's switch for it is off, the tests hold it on while they mount. With
+//! `ARIEL_IT_WITHOUT` and `ARIEL_IT_NAME_DELAY` they are given these options of `ariel mount`.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -24,6 +25,7 @@ mod cli_daemons;
 mod clocks;
 mod contention;
 mod damage;
+mod delegation;
 mod exact;
 mod exact_names;
 mod excl;

@@ -375,8 +375,10 @@ fn whoever_follows_knows_the_tree() {
             });
         }
     });
-    // What the other machine has changed in directories of its own is told before this returns.
-    File::open(pair.b.path()).unwrap().sync_all().unwrap();
+    // What each machine has changed in directories of its own is told before this returns.
+    for root in [pair.a.path(), pair.b.path()] {
+        File::open(root).unwrap().sync_all().unwrap();
+    }
     fs::create_dir(pair.a.join("the-end")).unwrap();
     let events = watch.until("the-end");
     assert!(events.len() > 100, "something happened: {}", events.len());

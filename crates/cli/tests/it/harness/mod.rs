@@ -7,6 +7,7 @@ pub mod mount;
 pub mod permits;
 pub mod process;
 pub mod record;
+pub mod rerun;
 pub mod scratch;
 pub mod status;
 #[path = "../../../../fuse/tests/support/switch.rs"]
@@ -66,15 +67,17 @@ pub fn can_mount(test: &str) -> bool {
     true
 }
 
-/// How the kernel's requests are to come to all mounts, if it is said.
-pub fn transport() -> Option<String> {
-    let said = std::env::var("ARIEL_IT_TRANSPORT").ok();
-    said.filter(|said| !said.is_empty())
-}
+/// What all mounts are to be started with, where the environment says so: the variable, and the
+/// option.
+const OF_ALL_MOUNTS: [(&str, &str); 3] = [
+    ("ARIEL_IT_TRANSPORT", "--transport"),
+    ("ARIEL_IT_WITHOUT", "--without"),
+    ("ARIEL_IT_NAME_DELAY", "--name-delay"),
+];
 
-/// What of the kernel is not to be used by any mount, if it is said.
-pub fn without() -> Option<String> {
-    let said = std::env::var("ARIEL_IT_WITHOUT").ok();
+/// What a variable of the environment says, if it says anything.
+fn said(variable: &str) -> Option<String> {
+    let said = std::env::var(variable).ok();
     said.filter(|said| !said.is_empty())
 }
 

@@ -3,7 +3,7 @@
 
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
-use super::{local, scratch, switch, transport, without};
+use super::{OF_ALL_MOUNTS, local, said, scratch, switch};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -55,13 +55,11 @@ impl Mount {
         let log = cell.scratch().join(&format!("{name}.log"));
         let mut words = vec!["mount", cell.addr(), point.to_str().unwrap(), "-f"];
         words.extend(args);
-        let said = transport();
-        if let Some(transport) = said.as_ref().filter(|_| !args.contains(&"--transport")) {
-            words.extend(["--transport", transport]);
-        }
-        let masked = without();
-        if let Some(without) = masked.as_ref().filter(|_| !args.contains(&"--without")) {
-            words.extend(["--without", without]);
+        let said = OF_ALL_MOUNTS.map(|(variable, option)| (option, said(variable)));
+        for (option, value) in &said {
+            if let Some(value) = value.as_ref().filter(|_| !args.contains(option)) {
+                words.extend([option, &**value]);
+            }
         }
         // Needed until it is agreed.
         let _switch = words

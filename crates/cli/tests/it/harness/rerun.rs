@@ -1,0 +1,46 @@
+//! Tests that are run once more, in a process of their own, with all mounts started another way.
+
+use super::process::text;
+use super::{OF_ALL_MOUNTS, say};
+use std::process::{Command, Stdio};
+
+/// Which tests, and on which mounts.
+pub struct Rerun<'a> {
+    /// What says it to the tests: see [`OF_ALL_MOUNTS`].
+    pub variable: &'static str,
+    pub value: &'a str,
+    pub tests: &'a [&'a str],
+    /// Tests that can't be right on such mounts.
+    pub but: &'a [&'a str],
+}
+
+impl Rerun<'_> {
+    /// All of them pass, and there are at least so many.
+    pub fn assert_passes(&self, least: u32) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(self.tests).args(["--test-threads", "2"]);
+        for test in self.but {
+            command.args(["--skip", test]);
+        }
+        for (variable, _) in OF_ALL_MOUNTS {
+            command.env_remove(variable);
+        }
+        command
+            .env(self.variable, self.value)
+            .env_remove("ARIEL_LONG")
+            .stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let (how, said) = (format!("{}={}", self.variable, self.value), text(&output));
+        assert!(output.status.success(), "{how}:\n{said}");
+        let passed = passed(&said);
+        assert!(passed >= least, "{passed} tests passed, {how}:\n{said}");
+        say(&format!("{how}: {passed} tests passed"));
+    }
+}
+
+/// How many tests passed, as the runner of tests says it.
+fn passed(said: &str) -> u32 {
+    let words = said.lines().find(|line| line.starts_with("test result:"));
+    let number = words.and_then(|line| line.split_whitespace().nth(3));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
