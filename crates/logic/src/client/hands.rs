@@ -16,20 +16,20 @@ use super::api::{Call, Done, Invalidate};
 use super::dropping::locks;
 use super::{After, Client, Step};
 use crate::Ticket;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use wire::{Fid, Name, Op, Refusal, Time};
 
-/// How long a look-up in a barred directory waits.
+/// How long a look-up in a barred directory waits, each of them: on a machine that is kept from
+/// running the kernel may take that long to get at the lock, and who is refused twice tells his
+/// program.
 const PATIENCE_NS: Time = 100_000_000;
 
 /// The directories that are barred.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bars {
-    /// Each with its notification, and the look-ups that wait.
-    dirs: BTreeMap<Fid, (u64, Vec<Ticket>)>,
-    /// From then on nobody waits.
-    until: Time,
+    /// Each with its notification, and the look-ups that wait: until when.
+    dirs: BTreeMap<Fid, (u64, VecDeque<(Time, Ticket)>)>,
 }
 
 impl Bars {
@@ -50,11 +50,15 @@ impl Client {
     }
 
     fn bar(&mut self, step: &mut Step<'_>, dir: Fid) {
-        self.bars.until = step.now + PATIENCE_NS;
         // Whichever name: the kernel looks for it under the directory's lock.
         let name = Name::new(b"-").expect("it is a name");
         let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));
         self.bars.dirs.entry(dir).or_default().0 = id;
+    }
+
+    /// Does a change that waits for us hold this directory's lock?
+    fn is_held(&self, dir: Fid) -> bool {
+        self.calls.values().any(|running| locks(&running.call, dir))
     }
 
     /// The answer of a call, unless it was begun before its directory was barred: it may be the
@@ -63,8 +67,7 @@ impl Client {
         let Call::Op(Op::Lookup { dir, .. }) = call else {
             return done;
         };
-        let locks = |running: &super::Running| locks(&running.call, *dir);
-        if !self.bars.dirs.contains_key(dir) || self.calls.values().any(locks) {
+        if !self.bars.holds(*dir) || self.is_held(*dir) {
             return done;
         }
         if let Done::Entry { fid, .. } = done {
@@ -75,17 +78,13 @@ impl Client {
 
     /// A look-up begins: is it held back, or refused?
     pub(super) fn is_barred(&mut self, step: &mut Step<'_>, ticket: Ticket, dir: Fid) -> bool {
+        if !self.bars.holds(dir) || self.is_held(dir) {
+            return false;
+        }
         let Some((_, waiting)) = self.bars.dirs.get_mut(&dir) else {
             return false;
         };
-        if self.calls.values().any(|running| locks(&running.call, dir)) {
-            return false;
-        }
-        if step.now < self.bars.until {
-            waiting.push(ticket);
-        } else {
-            self.finish(step, ticket, Done::Refused(Refusal::Stale));
-        }
+        waiting.push_back((step.now + PATIENCE_NS, ticket));
         true
     }
 
@@ -95,24 +94,32 @@ impl Client {
             return; // barred again since
         }
         let bar = self.bars.dirs.remove(&dir);
-        for ticket in bar.into_iter().flat_map(|bar| bar.1) {
+        for (_, ticket) in bar.into_iter().flat_map(|bar| bar.1) {
             self.start(step, ticket);
         }
     }
 
     pub(super) fn tick_bars(&mut self, step: &mut Step<'_>) {
-        if step.now < self.bars.until {
-            return;
+        let mut late = Vec::new();
+        for (dir, (_, waiting)) in &mut self.bars.dirs {
+            while let Some((until, ticket)) = waiting.front()
+                && *until <= step.now
+            {
+                late.push((*dir, *ticket));
+                waiting.pop_front();
+            }
         }
-        let bars = self.bars.dirs.values_mut();
-        let waiting: Vec<Ticket> = bars.flat_map(|bar| core::mem::take(&mut bar.1)).collect();
-        for ticket in waiting {
-            self.start(step, ticket);
+        for (dir, ticket) in late {
+            if self.is_held(dir) {
+                self.start(step, ticket);
+            } else {
+                self.finish(step, ticket, Done::Refused(Refusal::Stale));
+            }
         }
     }
 
     pub(super) fn bars_due(&self) -> Option<Time> {
-        let waits = self.bars.dirs.values().any(|bar| !bar.1.is_empty());
-        waits.then_some(self.bars.until)
+        let waiting = self.bars.dirs.values().filter_map(|bar| bar.1.front());
+        waiting.map(|(until, _)| *until).min()
     }
 }
