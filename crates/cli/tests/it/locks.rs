@@ -283,6 +283,9 @@ fn two_threads_with_two_descriptors_exclude_each_other() {
     }
 }
 
+/// A machine may be kept from running for a while; who is not interrupted waits for ever.
+const SOON: Duration = Duration::from_secs(10);
+
 #[test]
 fn a_signal_interrupts_who_waits() {
     let Some(pair) = pair("locks-signal") else {
@@ -294,11 +297,7 @@ fn a_signal_interrupts_who_waits() {
         let wait = command(take, "ex", "wait");
         let begin = Instant::now();
         other.fails(&format!("alarm 0.1 {wait}"), "EINTR");
-        assert!(
-            begin.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            begin.elapsed()
-        );
+        assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
         // Begun again after the handler, it waits on.
         other.tell(&format!("restart 0.1 {wait}"));
         assert!(other.hear_within(Duration::from_millis(400)).is_none());
@@ -307,11 +306,7 @@ fn a_signal_interrupts_who_waits() {
         wait_for_waiters(&pair, 2);
         let begin = Instant::now();
         third.kill9();
-        assert!(
-            begin.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            begin.elapsed()
-        );
+        assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
         one.done(give_up);
         assert_eq!(other.hear().what, "ok", "{take}");
         other.done(give_up);
