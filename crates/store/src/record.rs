@@ -84,9 +84,12 @@ impl Happened {
     }
 }
 
+/// Most records' descriptions are no longer than this, bytes.
+const USUAL_BYTES: usize = 256;
+
 /// Encodes what happened.
 pub(crate) fn encode(happening: &Happening<'_>) -> Vec<u8> {
-    postcard::to_allocvec(happening).expect("plain data always encodes into memory")
+    wire::encode_about(happening, USUAL_BYTES)
 }
 
 /// Bytes of a whole record.

@@ -181,7 +181,8 @@ pub(crate) fn checks(bytes: &[u8]) -> Vec<u32> {
 
 /// A value as it lies in the index.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_allocvec(value).expect("plain data always encodes into memory")
+    // Numbers mostly take fewer bytes than in memory, names more.
+    wire::encode_about(value, size_of::<T>())
 }
 
 /// A value from the index; `None`: not one.

@@ -43,9 +43,19 @@ pub trait Bounded {
     fn within_bounds(&self) -> bool;
 }
 
+/// Most messages are no longer than this, bytes.
+const USUAL_BYTES: usize = 256;
+
 /// Encodes a message.
 pub fn encode<M: Serialize>(message: &M) -> Vec<u8> {
-    postcard::to_allocvec(message).expect("plain data always encodes into memory")
+    encode_about(message, USUAL_BYTES)
+}
+
+/// Encodes plain data that takes about so many bytes: one allocation instead of one each time that
+/// it comes to twice as many.
+pub fn encode_about<T: Serialize + ?Sized>(data: &T, about_bytes: usize) -> Vec<u8> {
+    let bytes = Vec::with_capacity(about_bytes);
+    postcard::to_extend(data, bytes).expect("plain data always encodes into memory")
 }
 
 /// Decodes a message and checks its bounds.

@@ -23,7 +23,7 @@ mod seed;
 mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
-pub use codec::{Bounded, DecodeError, VERSION, decode, encode};
+pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
