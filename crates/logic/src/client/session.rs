@@ -17,6 +17,15 @@ pub(super) enum State {
     Down,
     Greeting,
     Up,
+    /// It has said goodbye: what was on its way then is about a session that is over.
+    Left,
+}
+
+impl State {
+    /// Is anything said to the server again that it has not answered?
+    pub(super) fn talks(self) -> bool {
+        matches!(self, Self::Greeting | Self::Up)
+    }
 }
 
 /// Why a request was sent.
@@ -198,6 +207,9 @@ impl Client {
     }
 
     pub(super) fn on_message(&mut self, step: &mut Step<'_>, message: ToClient, bulk_len: u32) {
+        if self.state == State::Left {
+            return;
+        }
         self.begun |= !matches!(message, ToClient::Welcome(_));
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
@@ -390,7 +402,7 @@ impl Client {
             let acked = self.acked();
             self.say(step, ToServer::KeepAlive { sent: now, acked });
         }
-        if now >= self.next_resend && self.state != State::Down {
+        if now >= self.next_resend && self.state.talks() {
             match self.state {
                 State::Greeting => self.on_connected(step),
                 _ => self.repeat(step, false),
@@ -420,7 +432,7 @@ impl Client {
             || !self.reasserting.is_empty()
             || self.watches.unanswered() > 0
             || self.state == State::Greeting;
-        if self.state != State::Down && unanswered {
+        if self.state.talks() && unanswered {
             deadline = deadline.min(self.next_resend);
         }
         if self.root.is_some() && !self.suspended {
@@ -456,6 +468,7 @@ impl Client {
         if let Some(ticket) = self.leaving.filter(|_| clean) {
             self.leaving = None;
             self.say(step, ToServer::Goodbye);
+            self.state = State::Left;
             self.finish(step, ticket, super::Done::Nothing);
         }
     }
