@@ -197,7 +197,8 @@ impl<'a> Records<'a> {
 /// What is done to a name of a directory.
 type NameAct = (Fid, Name, Act);
 
-/// What had a name that its own machine has given to another object later.
+/// What had a name when its own machine gave that to another object, or may have had it: it was not
+/// moved away from there before.
 fn replaced(changes: &[Change]) -> Vec<Fid> {
     let done = || changes.iter().filter(|change| change.fate == Fate::Done);
     let named = |change: &Change| match &change.effect {
@@ -211,7 +212,19 @@ fn replaced(changes: &[Change]) -> Vec<Fid> {
         let before = done().filter(|change| {
             change.host == rename.host && change.begin < rename.end && change.begin != rename.begin
         });
-        let had = before.filter_map(named).filter(|(at, _)| *at == place);
+        let moved_away = |begin: u64, fid: Option<Fid>| {
+            done().any(|change| match &change.effect {
+                Effect::Rename { from, fid: of, .. } => {
+                    let here = *of == fid && *from == place && change.host == rename.host;
+                    here && change.end > begin && change.end < rename.begin
+                }
+                _ => false,
+            })
+        };
+        let had = before.filter_map(|change| {
+            let (at, fid) = named(change)?;
+            (at == place && !moved_away(change.begin, fid)).then_some((at, fid))
+        });
         let others = had
             .filter_map(|(_, fid)| fid)
             .filter(|fid| Some(*fid) != mover);
