@@ -121,6 +121,15 @@ pub(crate) struct Sight {
     pub(crate) seen: Seen,
 }
 
+/// An entry of a listing, as its client said it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) dir: Fid,
+    pub(crate) name: Name,
+    pub(crate) fid: Fid,
+    pub(crate) position: u64,
+}
+
 /// A call under way.
 #[derive(Clone, Debug)]
 struct Running {
@@ -137,6 +146,7 @@ pub(crate) type Synced = (u32, Fid, (u64, u64));
 pub(crate) struct History {
     pub(crate) changes: RefCell<Vec<Change>>,
     pub(crate) sights: RefCell<Vec<Sight>>,
+    pub(crate) listed: RefCell<Vec<Entry>>,
     /// Hosts that may have lost what they had not written back, and when.
     pub(crate) losses: RefCell<Vec<(u32, u64)>>,
     /// Files made stable.

@@ -95,6 +95,8 @@ rare! {
     AheadListed: "a listing brought the bytes of files",
     Delegated: "changes were told that had been answered before",
     MadeOwn: "an object was made in a delegated directory",
+    LinkedOwn: "a file got another name in a delegated directory",
+    ListedHere: "a listing was answered without the server",
     Unseen: "such a change was told before its machine was known to show it",
     ChangesLost: "changes that were not told were lost with the session",
 }
@@ -162,6 +164,17 @@ fn of_reply(reply: &wire::Reply) -> u128 {
     met
 }
 
+/// What the answer to a listing shows that came at once.
+pub(crate) fn of_listing(output: &client::Output) -> u128 {
+    match output {
+        client::Output::Done {
+            done: client::Done::Listing { entries, .. },
+            ..
+        } if !entries.is_empty() => Rare::ListedHere.bit(),
+        _ => 0,
+    }
+}
+
 /// What an output of a client shows.
 pub(crate) fn of_client(output: &client::Output) -> u128 {
     match output {
@@ -181,6 +194,9 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
                 for Request { op, delegated, .. } in requests {
                     if matches!(op, Op::Make { .. }) {
                         met |= Rare::MadeOwn.bit();
+                    }
+                    if matches!(op, Op::Link { .. }) {
+                        met |= Rare::LinkedOwn.bit();
                     }
                     if delegated.is_some_and(|delegated| delegated.unseen) {
                         met |= Rare::Unseen.bit();

@@ -148,8 +148,18 @@ impl Room {
         world.trace(|| format!("h{} < {}", self.host, brief(&input)));
         let now = self.clock.shows(world.sched.now());
         let mut outputs = self.outputs.take();
+        let lists = matches!(
+            input,
+            Input::Call {
+                call: Call::List { .. },
+                ..
+            }
+        );
         self.machine.borrow_mut().handle(now, input, &mut outputs);
         for output in outputs.drain(..) {
+            if lists {
+                world.meet(rare::of_listing(&output));
+            }
             self.output(world, output, &beside);
         }
         self.outputs.replace(outputs);

@@ -22,7 +22,7 @@ use crate::store::Store;
 use crate::txn::Context;
 use crate::value::{self, Borrower, Extent};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{Caller, Fid, Kind, Op, Refusal, WriteMode};
+use wire::{Caller, Chosen, Fid, Kind, Op, Refusal, WriteMode};
 
 /// Where the cleaner stands: first it goes through the records of a segment, then through those who
 /// have bytes of it by copies.
@@ -398,7 +398,7 @@ impl Store {
                 ..end
             },
             inline_bytes: 0,
-            vnode: 0,
+            chosen: Chosen::default(),
         };
         let planned = self.core.plan_move(context, fid, begin);
         let changes = planned.map_err(|refusal| self.uncleaned(fid, refusal))?;

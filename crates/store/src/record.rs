@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Caller, Fid, Op, Origin, SessionId, Time, limits};
 
 /// The format that this program reads and writes.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 /// Bytes of a record's header: file bytes begin here.
 pub(crate) const HEADER_BYTES: usize = 40;
 /// Bytes of a segment's header: records begin here.
@@ -42,6 +42,8 @@ pub(crate) enum Entry<O, C, V> {
         origin: Option<Origin>,
         /// The vnode number that a new object gets: replay must come to the same.
         vnode: u64,
+        /// The position that was chosen for the name that is made; 0: none was.
+        position: u64,
         /// The checksums of the file bytes.
         checks: V,
     },
@@ -325,6 +327,7 @@ mod tests {
             now: 9,
             origin: None,
             vnode: 2,
+            position: 0,
             checks: &checks,
         });
         let stamp = Stamp {

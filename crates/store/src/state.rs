@@ -10,7 +10,7 @@ use crate::options::Mutant;
 use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record};
 use crate::txn::{Context, Txn, trouble};
 use crate::value::Object;
-use wire::{Attr, Caller, Fid, Kind, Name, Op, Outcome, Refusal, Time};
+use wire::{Attr, Caller, Chosen, Fid, Kind, Name, Op, Outcome, Refusal, Time};
 
 /// The state that operations work on.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl Core {
             },
             // Damaged bytes must not get a new checksum by moving into the index.
             inline_bytes: if sound { self.inline_bytes } else { 0 },
-            vnode: 0,
+            chosen: Chosen::default(),
         };
         match &record.happened {
             Happened::Apply {
@@ -128,6 +128,7 @@ impl Core {
                 now,
                 origin,
                 vnode,
+                position,
                 ..
             } => {
                 let next = self.index.counters.next_vnode;
@@ -136,8 +137,9 @@ impl Core {
                     if *vnode > next || !matches!(op, Op::Make { .. }) {
                         return Err(diverges("its object has another number"));
                     }
-                    context.vnode = *vnode;
+                    context.chosen.vnode = *vnode;
                 }
+                context.chosen.position = *position;
                 context.caller = caller;
                 context.now = *now;
                 self.index.newest = self.index.newest.max(*now);

@@ -21,8 +21,8 @@ use crate::sync::Syncer;
 use crate::txn::{Context, trouble};
 use crate::value;
 use wire::{
-    Attr, Caller, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId,
-    Time,
+    Attr, Caller, Chosen, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
+    SessionId, Time,
 };
 
 /// An operation to be applied.
@@ -38,10 +38,10 @@ pub struct Apply<'a> {
     pub origin: Option<Origin>,
     /// The bytes of a write; empty for anything else.
     pub data: &'a [u8],
-    /// It is done already, as far as its caller knows: the number of what it makes, of those that
-    /// were reserved, or 0 if it makes nothing. On a full disk it may take room that is kept for
-    /// removals: these come behind it.
-    pub delegated: Option<u64>,
+    /// It is done already, as far as its caller knows, with these numbers; what it makes gets one
+    /// of those that were reserved. On a full disk it may take room that is kept for removals:
+    /// these come behind it.
+    pub delegated: Option<Chosen>,
 }
 
 /// Numbers for people.
@@ -134,7 +134,7 @@ impl Store {
                 ..end
             },
             inline_bytes: self.core.inline_bytes,
-            vnode: apply.delegated.unwrap_or(0),
+            chosen: apply.delegated.unwrap_or_default(),
         }
     }
 
@@ -192,15 +192,17 @@ impl Store {
         self.has_room(apply.op)?;
         self.pace(apply.now)?;
         let checks = value::checks(apply.data);
+        let chosen = apply.delegated.unwrap_or_default();
         let meta = record::encode(&Entry::Apply {
             op: apply.op,
             caller: apply.caller,
             now: apply.now,
             origin: apply.origin,
-            vnode: match apply.delegated.unwrap_or(0) {
+            vnode: match chosen.vnode {
                 0 => self.core.index.counters.next_vnode,
                 reserved => reserved,
             },
+            position: chosen.position,
             checks: &checks,
         });
         let bytes = record::record_bytes(apply.data.len(), meta.len());

@@ -9,7 +9,7 @@ use crate::key::{self, Key};
 use crate::log::Place;
 use crate::permission::{self, Want};
 use crate::value::{self, Borrower, Extent, Named, Object, Placed};
-use wire::{Attr, Caller, Fid, Kind, Name, Refusal, Time};
+use wire::{Attr, Caller, Chosen, Fid, Kind, Name, Refusal, Time};
 
 /// Most names of an object.
 pub(crate) const LINKS_MAX: u32 = 65_000;
@@ -27,8 +27,8 @@ pub(crate) struct Context<'a> {
     pub(crate) place: Place,
     /// Files up to this size lie in the index.
     pub(crate) inline_bytes: u32,
-    /// The number of what is made; 0: the next one.
-    pub(crate) vnode: u64,
+    /// Of what is made and of its name, where these were chosen already.
+    pub(crate) chosen: Chosen,
 }
 
 /// An operation being applied.
@@ -64,7 +64,7 @@ impl<'a> Txn<'a> {
 
     /// The number of a new object.
     pub(crate) fn number(&mut self) -> Result<u64, Refusal> {
-        let (next, reserved) = (self.index.counters.next_vnode, self.context.vnode);
+        let (next, reserved) = (self.index.counters.next_vnode, self.context.chosen.vnode);
         if reserved == 0 {
             self.changes.made += 1;
             return Ok(next);
@@ -80,6 +80,17 @@ impl<'a> Txn<'a> {
         } else {
             Ok(reserved)
         }
+    }
+
+    /// The position of a new name in a directory: behind all others, or the one that was chosen if
+    /// no name has it.
+    pub(crate) fn new_position(&self, fid: Fid, dir: &Object) -> Result<u64, Refusal> {
+        let (next, chosen) = (dir.next_position, self.context.chosen.position);
+        if chosen == 0 || chosen >= wire::limits::POSITIONS {
+            return Ok(next);
+        }
+        let taken = chosen < next && self.get(&key::position(fid, chosen))?.is_some();
+        Ok(if taken { next } else { chosen })
     }
 
     /// An object as it is for this operation.

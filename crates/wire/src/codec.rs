@@ -3,7 +3,7 @@
 
 use crate::limits;
 use crate::lock::{Lock, LockOwner};
-use crate::message::{Delegated, Request, ToClient, ToServer};
+use crate::message::{Chosen, Delegated, Request, ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
 use crate::watch::{Change, Deed};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,12 @@ impl Bounded for Op {
 /// Is this said of an operation of which it may be said?
 fn delegated(request: &Request) -> bool {
     let makes = matches!(request.op, Op::Make { .. });
-    let fits = |of: Delegated| request.op.may_be_delegated() && (of.vnode != 0) == makes;
+    let names = makes || matches!(request.op, Op::Rename { .. } | Op::Link { .. });
+    let fits = |of: Delegated| {
+        let Chosen { vnode, position } = of.chosen;
+        let placed = position == 0 || (names && position < limits::POSITIONS);
+        request.op.may_be_delegated() && (vnode != 0) == makes && placed
+    };
     request.delegated.is_none_or(fits)
 }
 

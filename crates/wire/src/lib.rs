@@ -27,8 +27,8 @@ pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
-    Delegated, Hold, Holding, Origin, Recall, Request, Returned, Right, ToClient, ToServer, Unseen,
-    Violation, Welcome, What,
+    Chosen, Delegated, Hold, Holding, Origin, Recall, Request, Returned, Right, ToClient, ToServer,
+    Unseen, Violation, Welcome, What,
 };
 pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};

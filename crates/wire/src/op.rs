@@ -273,7 +273,9 @@ impl Op {
         match self {
             Self::SetAttr { set, .. } => set.size.is_none(),
             Self::Rename { exchange, .. } => !exchange,
-            Self::Make { .. } | Self::Unlink { .. } | Self::Rmdir { .. } => true,
+            Self::Make { .. } | Self::Link { .. } | Self::Unlink { .. } | Self::Rmdir { .. } => {
+                true
+            }
             _ => false,
         }
     }

@@ -133,13 +133,16 @@ proptest! {
         groups in proptest::option::of(proptest::collection::vec(any::<u32>(), 0..40)),
         hold in any_hold(),
         (keeps, ahead, clock) in any::<(bool, u32, u64)>(),
-        (at, vnode, unseen) in any::<(u64, u64, bool)>(),
+        (at, vnode, position, unseen) in any::<(u64, u64, u64, bool)>(),
         before in 0..u64::MAX,
     ) {
         let caller = Caller { uid: 1, gid: 2, groups };
         let after = before.min(id - 1);
         let vnode = u64::from(matches!(op, Op::Make { .. })) * vnode.max(1);
-        let delegated = op.may_be_delegated().then_some(Delegated { at, vnode, unseen });
+        let names = vnode != 0 || matches!(op, Op::Rename { .. } | Op::Link { .. });
+        let position = u64::from(names) * (position % limits::POSITIONS);
+        let chosen = Chosen { vnode, position };
+        let delegated = op.may_be_delegated().then_some(Delegated { at, chosen, unseen });
         let request = Request {
             id, acked, op, caller, hold, keeps, ahead, clock, delegated, after,
         };

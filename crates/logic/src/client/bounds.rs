@@ -11,6 +11,7 @@
 
 use super::api::Invalidate;
 use super::node::Node;
+use super::positions::Named;
 use super::{After, Client, Step};
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -110,14 +111,16 @@ impl Client {
         let mut left = 0;
         for dir in dirs {
             let mut names = core::mem::take(&mut self.node(dir).names);
-            let known = |child: &Option<Fid>| child.is_none_or(|fid| self.nodes.contains_key(&fid));
+            let here = |named: &Named| self.nodes.contains_key(&named.fid);
+            let known = |named: &Option<Named>| named.as_ref().is_none_or(here);
             let whole = self.nodes.get(&dir).is_some_and(|node| node.whole);
             let whole = whole && names.values().all(known);
-            names.retain(|_, child| child.is_some_and(|fid| self.nodes.contains_key(&fid)));
+            names.retain(|_, named| named.as_ref().is_some_and(here));
             left += names.len();
             let node = self.node(dir);
+            let last = node.last.filter(|_| whole);
             node.not_whole();
-            (node.names, node.whole) = (names, whole);
+            (node.names, node.whole, node.last) = (names, whole, last);
         }
         if left > self.options.objects / 2 * 3 {
             // Many names of the same objects.

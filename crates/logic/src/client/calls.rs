@@ -138,6 +138,7 @@ impl Client {
 
     /// Counts that an operation is under way where others look at that.
     pub(super) fn note_sent(&mut self, op: &Op) {
+        self.naming += u32::from(changes_links(op));
         for dir in dirs(op).into_iter().flatten() {
             let node = self.node(dir);
             node.busy += 1;
@@ -168,6 +169,7 @@ impl Client {
 
     /// The opposite of `note_sent`.
     pub(super) fn unsend(&mut self, op: &Op) {
+        self.naming -= u32::from(changes_links(op));
         for dir in dirs(op).into_iter().flatten() {
             let node = self.node(dir);
             node.busy = node.busy.saturating_sub(1);
@@ -208,7 +210,8 @@ impl Client {
             return None;
         }
         let name_lifetime = Self::lifetime(parent.lasting());
-        let named = parent.names.get(name).copied();
+        let named = parent.names.get(name);
+        let named = named.map(|named| named.map(|named| named.fid));
         match named.or_else(|| parent.whole.then_some(None))? {
             None => Some(Done::Absent {
                 lifetime: name_lifetime,
@@ -373,6 +376,11 @@ impl Client {
         self.release(step, fid, Right::None);
         self.feed_starved(step);
     }
+}
+
+/// Does an object that was there before get or lose a name by it?
+fn changes_links(op: &Op) -> bool {
+    matches!(op, Op::Link { .. } | Op::Unlink { .. } | Op::Rename { .. })
 }
 
 /// The directories whose names an operation is about.

@@ -11,6 +11,7 @@
 //! has heard of it leaves no trace.
 
 use super::api::{Done, Event, Output};
+use super::mutant::Mutant;
 use super::predict::Prediction;
 use super::session::{Sent, Why};
 use super::{Client, Step};
@@ -98,6 +99,10 @@ impl Client {
         (op, caller): (&Op, Caller),
         prediction: &Prediction,
     ) {
+        let mut chosen = prediction.chosen;
+        if self.options.mutant == Some(Mutant::TellsOtherPositions) {
+            chosen.position += u64::from(chosen.position != 0);
+        }
         let stamp = self.stamp();
         let access = op.makes_open();
         let hold = Hold {
@@ -116,7 +121,7 @@ impl Client {
             clock: 0,
             delegated: Some(Delegated {
                 at: prediction.at,
-                vnode: prediction.vnode,
+                chosen,
                 unseen: true,
             }),
             after: 0,
@@ -126,7 +131,7 @@ impl Client {
         for &fid in &fids {
             let node = self.node(fid);
             (node.delegated, node.told_by) = (node.delegated + 1, id);
-            if prediction.vnode == fid.vnode || (node.unborn != 0 && !node.directory) {
+            if prediction.chosen.vnode == fid.vnode || (node.unborn != 0 && !node.directory) {
                 node.own.push(id);
             }
         }
@@ -141,13 +146,14 @@ impl Client {
     fn take_over(&mut self, id: RequestId, prediction: &Prediction) {
         let last = self.last_request;
         for (fid, attr) in &prediction.after {
-            let made = prediction.vnode == fid.vnode;
+            let made = prediction.chosen.vnode == fid.vnode;
             let node = self.node(*fid);
             if made {
                 node.right = Right::Exclusive;
                 node.version = attr.version;
                 node.directory = attr.kind == wire::Kind::Directory;
                 node.whole = node.directory;
+                node.last = node.directory.then_some(0);
                 (node.unborn, node.bare) = (id, true);
             }
             node.attr = Some(attr.clone());
@@ -163,6 +169,7 @@ impl Client {
         prediction: Prediction,
     ) {
         let granted: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
+        let position = prediction.chosen.position;
         if let (Op::SetAttr { fid, .. }, Outcome::Attr(attr)) = (op, &prediction.outcome) {
             let (attr, lifetime) = self.to_say(*fid, attr.clone());
             self.node(*fid).asked = step.now;
@@ -170,10 +177,15 @@ impl Client {
         } else {
             self.on_names(step, (ticket, id), op, (prediction.outcome, granted, 0));
         }
-        if let Op::Unlink { dir, name } | Op::Rmdir { dir, name } = op
-            && self.node(*dir).whole
-        {
-            self.node(*dir).names.remove(name);
+        match op {
+            Op::Make { dir, name, .. } | Op::Link { dir, name, .. } => {
+                self.node(*dir).placed(name, position);
+            }
+            Op::Rename { to, new, .. } => self.node(*to).placed(new, position),
+            Op::Unlink { dir, name } | Op::Rmdir { dir, name } if self.node(*dir).whole => {
+                self.node(*dir).names.remove(name);
+            }
+            _ => {}
         }
     }
 

@@ -18,9 +18,20 @@ use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use wire::{DirEntry, Fid, Hold, Op};
+use wire::{DirEntry, Fid, Hold, Op, Right};
 
-const POSITION: u64 = (1 << GENERATION_SHIFT) - 1;
+pub(super) const POSITION: u64 = (1 << GENERATION_SHIFT) - 1;
+
+/// A part of a listing.
+pub(super) struct Part {
+    pub(super) entries: Vec<DirEntry>,
+    /// Nothing follows.
+    pub(super) end: bool,
+    /// The last position of the directory.
+    pub(super) last: u64,
+    /// It is known under a token.
+    pub(super) vouched: bool,
+}
 
 impl Client {
     pub(super) fn list(&mut self, step: &mut Step<'_>, ticket: Ticket, running: Running) {
@@ -35,7 +46,14 @@ impl Client {
         if after != 0 && (over || node.end == Some(after)) {
             return self.end_listing(step, ticket, (dir, after));
         }
+        if self.list_here(step, ticket, &running) {
+            return;
+        }
+        if after == 0 && self.node(dir).right == Right::Exclusive {
+            self.missed_name(step, dir, &running.caller);
+        }
         let max = max.clamp(1, wire::limits::DIR_ENTRIES as u32);
+        let node = self.node(dir);
         let op = Op::ReadDir {
             dir,
             after: after & POSITION,
@@ -74,14 +92,43 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         ticket: Ticket,
-        (mut entries, end, last): (Vec<DirEntry>, bool, u64),
-        (vouched, granted, bytes): (bool, BTreeSet<Fid>, u32),
+        part: Part,
+        (granted, bytes): (&BTreeSet<Fid>, u32),
     ) {
+        let Some(Call::List { dir, after, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+            return;
+        };
+        let (dir, after) = (*dir, *after & POSITION);
+        let mut brought = ahead::listed(&part.entries, bytes);
+        let reach = ahead::reach(&part.entries, part.end);
+        let vouched = part.vouched;
+        let known = |fid: Fid| vouched && granted.contains(&fid);
+        if self.answer_listing(step, ticket, part, &known) {
+            brought.retain(|brought| known(brought.fid));
+            self.listed_bytes(step, (dir, after), brought, reach);
+        }
+    }
+
+    /// Answers with a part of a listing. Attributes of what is `known` go with it. False if that
+    /// was the end.
+    pub(super) fn answer_listing(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        part: Part,
+        known: &dyn Fn(Fid) -> bool,
+    ) -> bool {
+        let Part {
+            mut entries,
+            end,
+            last,
+            vouched,
+        } = part;
         let Some(Call::List {
             dir, after, plus, ..
         }) = self.calls.get(&ticket).map(|r| &r.call)
         else {
-            return;
+            return false;
         };
         let (dir, after, plus) = (*dir, *after, *plus);
         let node = self.node(dir);
@@ -104,14 +151,13 @@ impl Client {
         }
         let bound = node.last_of(generation);
         let all = entries.len();
-        let mut brought = ahead::listed(&entries, bytes);
-        let reach = ahead::reach(&entries, end);
         entries.retain(|entry| entry.position <= bound);
         let end = end || entries.len() < all;
         let position = |at: u64| (generation << GENERATION_SHIFT) | at;
         let start = position(0);
         if entries.is_empty() && after != 0 {
-            return self.end_listing(step, ticket, (dir, after));
+            self.end_listing(step, ticket, (dir, after));
+            return false;
         }
         if end && generation == node.generation {
             node.end = Some(entries.last().map_or(start, |last| position(last.position)));
@@ -120,8 +166,7 @@ impl Client {
             .into_iter()
             .map(|entry| {
                 let position = position(entry.position);
-                let known = plus && vouched && granted.contains(&entry.fid);
-                if known {
+                if plus && known(entry.fid) {
                     self.known_entry(step, dir, entry, position)
                 } else {
                     bare(entry, position)
@@ -130,8 +175,7 @@ impl Client {
             .collect();
         let entries = listed;
         self.finish(step, ticket, Done::Listing { start, entries });
-        brought.retain(|brought| vouched && granted.contains(&brought.fid));
-        self.listed_bytes(step, (dir, after & POSITION), brought, reach);
+        true
     }
 
     fn known_entry(
@@ -152,7 +196,9 @@ impl Client {
         node.told = step.now;
         node.bare |= entry.bare;
         node.parent = Some(dir);
-        self.node(dir).names.insert(entry.name.clone(), Some(fid));
+        let node = self.node(dir);
+        node.set_name(&entry.name, Some((fid, entry.kind)));
+        node.stands(&entry);
         self.count_name();
         Listed {
             name: entry.name,

@@ -200,7 +200,7 @@ impl Client {
     fn locks_file(&self, call: &Call, fid: Fid) -> bool {
         let names = |dir: &Fid, name: &Name| {
             let known = self.nodes.get(dir).and_then(|node| node.names.get(name));
-            known == Some(&Some(fid))
+            known.is_some_and(|known| known.is_some_and(|known| known.fid == fid))
         };
         match call {
             Call::Op(Op::Link { fid: of, .. }) => *of == fid,

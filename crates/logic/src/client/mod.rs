@@ -27,6 +27,7 @@ mod names;
 mod node;
 mod options;
 mod order;
+mod positions;
 mod predict;
 mod ranges;
 mod recall;
@@ -158,6 +159,8 @@ pub struct Client {
     bounds: bounds::Bounds,
     ahead: ahead::Ahead,
     walks: walk::Walks,
+    /// Own changes of names of what was there before, of which the server has not said what became.
+    naming: u32,
     /// When a look-up was answered last, while names were being dropped.
     looked: Time,
     /// Objects that are being given back, as far as that waits for a moment.
@@ -236,6 +239,7 @@ impl Client {
             bounds: bounds::Bounds::default(),
             ahead,
             walks: walk::Walks::default(),
+            naming: 0,
             looked: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),
@@ -257,7 +261,7 @@ impl Client {
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Output>) {
         let step = &mut Step { now, out };
         match input {
-            Input::Connected | Input::Gone if self.state == State::Left => {}
+            Input::Gone if self.state == State::Left => {}
             Input::Connected => self.on_connected(step),
             Input::Gone => self.state = State::Down,
             Input::Message { message, bulk_len } => self.on_message(step, message, bulk_len),

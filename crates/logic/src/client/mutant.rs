@@ -25,6 +25,10 @@ pub enum Mutant {
     LeavesRanges,
     /// Gives a token back before the server has taken the changes that were made under it.
     ReturnsBeforeTelling,
+    /// Lists the names that it knows of a directory as if there were no others.
+    ListsKnownNames,
+    /// Tells the server other positions of the names that it made than its own programs.
+    TellsOtherPositions,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
 }

@@ -6,7 +6,7 @@ use super::mutant::Mutant;
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
-use wire::{Access, Attr, Entry, Epoch, Fid, Name, Op, Outcome, Refusal, RequestId, Right};
+use wire::{Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right};
 
 impl Client {
     /// A reply to an operation on names has come, with these grants that count.
@@ -95,7 +95,9 @@ impl Client {
         }
         if node.private && node.directory {
             // Nobody else has made anything in it.
-            node.whole |= node.names.is_empty();
+            if node.names.is_empty() {
+                (node.whole, node.last) = (true, Some(0));
+            }
             self.reserve_if_low(step);
         }
         done
@@ -150,7 +152,7 @@ impl Client {
     fn name_is(
         &mut self,
         (dir, name): (Fid, &Name),
-        child: Option<Fid>,
+        means: Option<(Fid, Kind)>,
         attr: Attr,
         granted: &[Fid],
     ) -> bool {
@@ -158,13 +160,13 @@ impl Client {
         self.learn(dir, attr, vouched);
         let node = self.node(dir);
         if vouched && node.right >= Right::Shared {
-            node.names.insert(name.clone(), child);
+            node.set_name(name, means);
         } else {
             node.names.remove(name);
             node.not_whole();
         }
         let lasting = vouched && node.lasting();
-        if let Some(node) = child.and_then(|child| self.nodes.get_mut(&child)) {
+        if let Some(node) = means.and_then(|(fid, _)| self.nodes.get_mut(&fid)) {
             node.parent = Some(dir);
         }
         self.count_name();
@@ -186,7 +188,7 @@ impl Client {
         if changes {
             self.node(dir).renew_listing();
         }
-        let kept = self.name_is((dir, name), Some(fid), dir_attr, granted);
+        let kept = self.name_is((dir, name), Some((fid, attr.kind)), dir_attr, granted);
         if changes {
             self.changed(fid, attr.clone(), granted.contains(&fid));
         } else if granted.contains(&fid) {
@@ -195,7 +197,7 @@ impl Client {
         let (attr, attr_lifetime) = self.to_say(fid, attr);
         let node = self.node(fid);
         node.lookups += 1;
-        node.directory |= attr.kind == wire::Kind::Directory;
+        node.directory |= attr.kind == Kind::Directory;
         node.told = step.now;
         let name_lifetime = self.name_lifetime(kept);
         Done::Entry {
@@ -276,9 +278,10 @@ impl Client {
         self.node(*to).renew_listing();
         let victim_fid = victim.as_ref().map(|(fid, _)| *fid);
         // Both names may have been names of one object: then nothing was moved, and nobody says so.
-        let several = attr.kind != wire::Kind::Directory && attr.nlink > 1;
+        let several = attr.kind != Kind::Directory && attr.nlink > 1;
         let unsure = victim_fid.is_none() && several;
-        let left = if *exchange { victim_fid } else { None };
+        let left = victim.as_ref().filter(|_| *exchange);
+        let left = left.map(|(fid, attr)| (*fid, attr.kind));
         let mut kept = if unsure {
             let vouched = granted.contains(from);
             self.learn(*from, from_attr, vouched);
@@ -289,7 +292,7 @@ impl Client {
         } else {
             self.name_is((*from, name), left, from_attr, &granted)
         };
-        kept &= self.name_is((*to, new), Some(fid), to_attr, &granted);
+        kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
         self.changed(fid, attr, granted.contains(&fid));
         if let Some((victim, attr)) = victim {
             if *exchange {

@@ -8,6 +8,7 @@
 //! it.
 
 use super::api::Listed;
+use super::positions::{Named, Order};
 use super::sizes::{Reading, Sizes};
 use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -154,7 +155,11 @@ pub(super) struct Node {
     pub(super) missed: u32,
     pub(super) gathers: u32,
     /// Of a directory: names known, present and absent.
-    pub(super) names: BTreeMap<Name, Option<Fid>>,
+    pub(super) names: BTreeMap<Name, Option<Named>>,
+    /// The position behind which this client makes the next name of it, where it knows that.
+    pub(super) last: Option<u64>,
+    /// Its names in order, from one part of a listing to the next.
+    pub(super) order: Option<Order>,
     /// Generation of its listing.
     pub(super) generation: u64,
     /// Generations of listings begun, oldest first, and the last position that belongs to each.
@@ -218,6 +223,8 @@ impl Node {
             missed: 0,
             gathers: 0,
             names: BTreeMap::new(),
+            last: None,
+            order: None,
             generation: 1,
             begun: VecDeque::new(),
             end: None,
@@ -258,6 +265,7 @@ impl Node {
     /// Of a directory: there may be names that are not known.
     pub(super) fn not_whole(&mut self) {
         (self.whole, self.gathering) = (false, 0);
+        (self.last, self.order) = (None, None);
     }
 
     /// Of a directory: is there no name in it?

@@ -7,9 +7,10 @@
 
 use super::Client;
 use super::node::Node;
+use super::positions::Named;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Attr, Caller, Entry, Fid, Kind, Make, Name, Op, Outcome, Set, SetTime, Time};
+use wire::{Attr, Caller, Chosen, Entry, Fid, Kind, Make, Name, Op, Outcome, Set, SetTime, Time};
 
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
@@ -24,8 +25,8 @@ pub(super) struct Prediction {
     pub(super) outcome: Outcome,
     /// What is so afterwards.
     pub(super) after: Vec<(Fid, Attr)>,
-    /// The number of what is made; 0: nothing is.
-    pub(super) vnode: u64,
+    /// The numbers that it gets.
+    pub(super) chosen: Chosen,
     /// When.
     pub(super) at: Time,
 }
@@ -41,9 +42,20 @@ impl Client {
     pub(super) fn predict(&mut self, now: Time, op: &Op, caller: &Caller) -> Option<Prediction> {
         match op {
             Op::Make { dir, name, .. } => self.predict_make(now, (*dir, name), op, caller),
+            Op::Link { fid, dir, name } => self.predict_link(now, *fid, (*dir, name), caller),
             Op::Unlink { dir, name } => self.predict_removal(now, (*dir, name), caller, false),
             Op::Rmdir { dir, name } => self.predict_removal(now, (*dir, name), caller, true),
-            Op::Rename { .. } => self.predict_rename(now, op, caller),
+            Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                no_replace,
+                ..
+            } => {
+                let places = ((*from, name), (*to, new));
+                self.predict_rename(now, places, *no_replace, caller)
+            }
             Op::SetAttr { fid, set } => self.predict_set(now, *fid, set, caller),
             _ => None,
         }
@@ -58,7 +70,7 @@ impl Client {
     }
 
     /// What a name in it names: `None` if that is not known.
-    fn named(node: &Node, name: &Name) -> Option<Option<Fid>> {
+    fn named(node: &Node, name: &Name) -> Option<Option<Named>> {
         match node.names.get(name) {
             Some(named) => Some(*named),
             None => node.whole.then_some(None),
@@ -79,7 +91,7 @@ impl Client {
         if Self::named(node, name)?.is_some() {
             return None;
         }
-        let mut parent = node.sole()?.clone();
+        let (mut parent, position) = (node.sole()?.clone(), node.next_position());
         let kind = match make {
             Make::File => Kind::File,
             Make::Directory if parent.nlink < LINKS_MAX => Kind::Directory,
@@ -114,7 +126,43 @@ impl Client {
         Some(Prediction {
             outcome: Outcome::Entry(entry),
             after: vec![(dir, parent), (fid, attr)],
-            vnode,
+            chosen: Chosen { vnode, position },
+            at,
+        })
+    }
+
+    fn predict_link(
+        &mut self,
+        now: Time,
+        fid: Fid,
+        (dir, name): (Fid, &Name),
+        caller: &Caller,
+    ) -> Option<Prediction> {
+        let node = self.own_dir(dir, caller)?;
+        if Self::named(node, name)?.is_some() || fid.volume != dir.volume {
+            return None;
+        }
+        let (mut parent, position) = (node.sole()?.clone(), node.next_position());
+        let node: &Node = self.nodes.get(&fid)?;
+        let mut attr = node.sole()?.clone();
+        let counted = (1..LINKS_MAX).contains(&attr.nlink) && self.naming == 0;
+        if attr.kind == Kind::Directory || !counted || !node.quiet() {
+            return None;
+        }
+        let at = self.clock.shows_after(now, parent.ctime.max(attr.ctime));
+        attr.nlink += 1;
+        attr.ctime = at;
+        touch(&mut parent, at);
+        parent.size += name.entry_bytes();
+        let entry = Entry {
+            fid,
+            attr: attr.clone(),
+            dir: parent.clone(),
+        };
+        Some(Prediction {
+            outcome: Outcome::Entry(entry),
+            after: vec![(dir, parent), (fid, attr)],
+            chosen: Chosen { vnode: 0, position },
             at,
         })
     }
@@ -128,9 +176,9 @@ impl Client {
         let fits = (attr.kind == Kind::Directory) == directory;
         let empty = !directory || node.is_empty();
         let allowed = remover.dir.mode & STICKY == 0 || owner;
-        // Else the other names may be changing.
-        let only = directory || attr.nlink == 1;
-        (fits && empty && allowed && only && node.quiet()).then_some(attr)
+        // Of several names another one may be about to go, or a new one to come.
+        let counted = directory || attr.nlink == 1 || self.naming == 0;
+        (fits && empty && allowed && counted && node.quiet()).then_some(attr)
     }
 
     fn predict_removal(
@@ -141,7 +189,7 @@ impl Client {
         directory: bool,
     ) -> Option<Prediction> {
         let node = self.own_dir(dir, caller)?;
-        let fid = Self::named(node, name)??;
+        let fid = Self::named(node, name)??.fid;
         let mut parent = node.sole()?.clone();
         let remover = Remover {
             dir: &parent,
@@ -161,27 +209,24 @@ impl Client {
         Some(Prediction {
             outcome,
             after: vec![(dir, parent), (fid, attr)],
-            vnode: 0,
+            chosen: Chosen::default(),
             at,
         })
     }
 
-    fn predict_rename(&mut self, now: Time, op: &Op, caller: &Caller) -> Option<Prediction> {
-        let Op::Rename {
-            from,
-            name,
-            to,
-            new,
-            no_replace,
-            ..
-        } = op
-        else {
-            return None;
-        };
-        let (source, target) = (self.own_dir(*from, caller)?, self.own_dir(*to, caller)?);
-        let fid = Self::named(source, name)??;
-        let victim = Self::named(target, new)?;
-        if victim == Some(fid) || (*no_replace && victim.is_some()) {
+    fn predict_rename(
+        &mut self,
+        now: Time,
+        ((from, name), (to, new)): ((Fid, &Name), (Fid, &Name)),
+        no_replace: bool,
+        caller: &Caller,
+    ) -> Option<Prediction> {
+        let (source, target) = (self.own_dir(from, caller)?, self.own_dir(to, caller)?);
+        let fid = Self::named(source, name)??.fid;
+        let taken = Self::named(target, new)?;
+        let victim = taken.map(|taken| taken.fid);
+        let position = taken.map_or_else(|| target.next_position(), |taken| taken.position);
+        if victim == Some(fid) || (no_replace && victim.is_some()) {
             return None;
         }
         let mut old = source.sole()?.clone();
@@ -207,7 +252,7 @@ impl Client {
         touch(&mut old, at);
         old.size = old.size.saturating_sub(name.entry_bytes());
         if from == to {
-            parent = old.clone();
+            parent.clone_from(&old);
         }
         touch(&mut parent, at);
         if let Some((_, attr)) = &mut gone {
@@ -219,8 +264,8 @@ impl Client {
         if from == to {
             old = parent.clone();
         }
-        let mut after = vec![(*from, old.clone()), (*to, parent.clone())];
-        after.push((fid, attr.clone()));
+        let (one, other) = ((from, old.clone()), (to, parent.clone()));
+        let mut after = vec![one, other, (fid, attr.clone())];
         after.extend(gone.clone());
         let outcome = Outcome::Renamed {
             fid,
@@ -232,7 +277,7 @@ impl Client {
         Some(Prediction {
             outcome,
             after,
-            vnode: 0,
+            chosen: Chosen { vnode: 0, position },
             at,
         })
     }
@@ -281,7 +326,7 @@ impl Client {
         Some(Prediction {
             outcome: Outcome::Attr(attr.clone()),
             after: vec![(fid, attr)],
-            vnode: 0,
+            chosen: Chosen::default(),
             at,
         })
     }

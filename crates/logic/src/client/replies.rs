@@ -5,6 +5,7 @@
 //! server does.
 
 use super::api::{Call, Done, Lifetime, Output, Piece};
+use super::listing::Part;
 use super::mutant::Mutant;
 use super::session::{Sent, Why};
 use super::{Client, Step};
@@ -166,8 +167,14 @@ impl Client {
                         self.learn(entry.fid, attr, true);
                     }
                 }
-                let listed = (vouched, counts, bulk_len);
-                self.on_listed(step, ticket, (entries, end, last), listed);
+                let part = Part {
+                    entries,
+                    end,
+                    last,
+                    vouched,
+                };
+                self.learn_positions((*dir, id), &part);
+                self.on_listed(step, ticket, part, (&counts, bulk_len));
             }
             (op, outcome) => self.on_rest(step, (ticket, id), op, (outcome, granted, bulk_len)),
         }
@@ -203,7 +210,10 @@ impl Client {
                 self.finish(step, ticket, Done::Filesystem(numbers));
             }
             (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
-            (op, outcome) => self.on_names(step, (ticket, id), op, (outcome, granted, bytes)),
+            (op, outcome) => {
+                self.numbered_there(op);
+                self.on_names(step, (ticket, id), op, (outcome, granted, bytes));
+            }
         }
     }
 

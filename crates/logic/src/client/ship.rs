@@ -7,7 +7,7 @@ use super::session::State;
 use super::{Client, Step};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Caller, Fid, Op, Outcome, Request, RequestId, Set, SetTime, ToServer};
+use wire::{Caller, Chosen, Fid, Op, Outcome, Request, RequestId, Set, SetTime, ToServer};
 
 impl Client {
     /// Tells the server of all that is kept.
@@ -52,7 +52,7 @@ impl Client {
             let prediction = Prediction {
                 outcome: Outcome::Attr(attr.clone()),
                 after: vec![(dir, attr.clone())],
-                vnode: 0,
+                chosen: Chosen::default(),
                 at: attr.ctime,
             };
             self.last_request += 1;

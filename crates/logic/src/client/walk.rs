@@ -267,7 +267,7 @@ impl Client {
         entry: DirEntry,
         brought: Option<Brought>,
     ) -> bool {
-        let Some(attr) = entry.attr else {
+        let Some(attr) = entry.attr.clone() else {
             return false;
         };
         let fid = entry.fid;
@@ -281,7 +281,9 @@ impl Client {
         node.bare |= entry.bare;
         node.parent = Some(dir);
         node.directory |= entry.kind == wire::Kind::Directory;
-        self.node(dir).names.insert(entry.name, Some(fid));
+        let node = self.node(dir);
+        node.set_name(&entry.name, Some((fid, entry.kind)));
+        node.stands(&entry);
         self.count_name();
         let filled = brought.is_some_and(|brought| self.bytes_came(step, brought));
         (unknown || filled) && self.keep_foreseen(step.now, dir, fid)

@@ -12,10 +12,11 @@
 //! than the listing. Long directories are not asked for, and one that is not left alone each time
 //! after twice as many questions in vain.
 
+use super::listing::Part;
 use super::session::Why;
 use super::{Client, Step};
 use alloc::vec::Vec;
-use wire::{Caller, DirEntry, Fid, Hold, Op, Outcome, Reply, Request, Right};
+use wire::{Caller, Fid, Hold, Op, Outcome, Reply, Request, Right};
 
 /// Names that did not exist, before all are asked for: of a directory that is this client's own,
 /// and of others.
@@ -39,7 +40,7 @@ impl Client {
             .attr
             .as_ref()
             .is_some_and(|attr| attr.size <= LONGEST_BYTES);
-        let free = !node.whole && node.gathering == 0;
+        let free = (!node.whole || node.last.is_none()) && node.gathering == 0;
         if node.missed < patience || !short || !free || !node.lasting() {
             return;
         }
@@ -72,36 +73,38 @@ impl Client {
         if let Outcome::Dir {
             entries,
             end,
+            last,
             dir: attr,
-            ..
         } = outcome
             && vouched
             && undisturbed
         {
             self.learn(dir, attr, true);
-            self.take_names(step, (dir, &request.caller), entries, end);
+            let part = Part {
+                entries,
+                end,
+                last,
+                vouched,
+            };
+            self.take_names(step, (dir, request), part);
         }
         self.retire(step, dir);
     }
 
-    fn take_names(
-        &mut self,
-        step: &mut Step<'_>,
-        (dir, caller): (Fid, &Caller),
-        entries: Vec<DirEntry>,
-        end: bool,
-    ) {
-        let last = entries.last().map(|entry| entry.position);
-        for entry in entries {
-            self.node(dir)
-                .names
-                .entry(entry.name)
-                .or_insert(Some(entry.fid));
+    fn take_names(&mut self, step: &mut Step<'_>, (dir, request): (Fid, &Request), part: Part) {
+        for entry in &part.entries {
+            let node = self.node(dir);
+            if !node.names.contains_key(&entry.name) {
+                node.set_name(&entry.name, Some((entry.fid, entry.kind)));
+            }
             self.count_name();
         }
-        match last {
-            _ if end => self.node(dir).whole = true,
-            Some(last) => self.ask_for_names(step, (dir, last), caller.clone()),
+        self.learn_positions((dir, request.id), &part);
+        match part.entries.last() {
+            _ if part.end => self.node(dir).whole = true,
+            Some(last) => {
+                self.ask_for_names(step, (dir, last.position), request.caller.clone());
+            }
             // No names, and not the end of them: a server that lies.
             None => {}
         }

@@ -3,8 +3,8 @@
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
-    Attr, Caller, Epoch, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
-    Time, ToClient, ToServer, Violation,
+    Attr, Caller, Chosen, Epoch, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right,
+    SessionId, Time, ToClient, ToServer, Violation,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -92,9 +92,9 @@ pub struct By<'a> {
     pub caller: &'a Caller,
     /// With an origin the outcome is kept with the change.
     pub origin: Option<Origin>,
-    /// Of a delegated change the number of what is made, of those that were reserved; 0: nothing
-    /// is.
-    pub delegated: Option<u64>,
+    /// Of a delegated change what the client has chosen: the number of what is made is one of those
+    /// that were reserved.
+    pub delegated: Option<Chosen>,
 }
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.

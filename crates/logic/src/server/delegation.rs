@@ -12,7 +12,7 @@ use super::needs::Plan;
 use super::table::Waiting;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Fid, Grant, Origin, Outcome, Refusal, Request, RequestId, Right, SessionId};
+use wire::{Fid, Grant, Op, Origin, Outcome, Refusal, Request, RequestId, Right, SessionId};
 
 /// Most requests of a client that are kept because they have overtaken others.
 const OVERTAKEN: usize = 1024;
@@ -186,10 +186,10 @@ impl Server {
         &mut self,
         step: &Step<'_, impl Disk>,
         session: SessionId,
-        outcome: &Outcome,
+        (op, outcome): (&Op, &Outcome),
         grants: &mut Vec<Grant>,
     ) {
-        let Outcome::Entry(entry) = outcome else {
+        let (Op::Make { .. }, Outcome::Entry(entry)) = (op, outcome) else {
             return;
         };
         if self.exclusive_fits(session, entry.fid) {

@@ -79,7 +79,7 @@ impl Server {
         let mut grants = Vec::new();
         match waiting.request.delegated {
             _ if repeated => {}
-            Some(_) => self.grant_made(step, session, &outcome, &mut grants),
+            Some(_) => self.grant_made(step, session, (op, &outcome), &mut grants),
             None => self.grant_for(step, (waiting, &outcome), &delegated, &mut grants),
         }
         self.note_delegated(&delegated, &grants);
@@ -160,7 +160,7 @@ impl Server {
         let by = By {
             caller: &request.caller,
             origin,
-            delegated: delegated.map(|delegated| delegated.vnode),
+            delegated: delegated.map(|delegated| delegated.chosen),
         };
         let outcome = match request.op {
             Op::Prefetch { dir, after, max } => {

@@ -12,7 +12,7 @@ use logic::server::{Bulk, By, Disk};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
-    Attr, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
+    Attr, Chosen, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
     RequestId, SessionId, Set, SetTime, Time, WriteMode,
 };
 
@@ -41,8 +41,8 @@ pub struct MemoryDisk {
     /// It says what a name names so often, and then so often cannot.
     pub blind: Cell<(u32, u32)>,
     last: u64,
-    /// The number of what is made next; 0: the one behind the last.
-    vnode: u64,
+    /// The numbers of what is made next, and of its name; 0: those behind the last.
+    chosen: Chosen,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -75,7 +75,7 @@ impl MemoryDisk {
             labels: BTreeMap::new(),
             blind: Cell::new((0, 0)),
             last: 1,
-            vnode: 0,
+            chosen: Chosen::default(),
         };
         let root = Fid::root(1);
         disk.labels.insert(root, "/".into());
@@ -157,8 +157,12 @@ impl MemoryDisk {
     }
 
     fn put_name(&mut self, now: Time, dir: Fid, name: &Name, child: Fid) -> Result<Attr> {
-        let next = self.number();
+        let (next, chosen) = (self.number(), self.chosen.position);
         let object = self.change(dir)?;
+        let next = match chosen {
+            0 => next.max(object.last + 1),
+            chosen => chosen,
+        };
         // A name that comes to mean something else keeps its place.
         let place = object.names.get(name).map(|(_, position)| *position);
         object
@@ -201,7 +205,7 @@ impl MemoryDisk {
         }
         let fid = Fid {
             volume: 1,
-            vnode: match core::mem::take(&mut self.vnode) {
+            vnode: match core::mem::take(&mut self.chosen.vnode) {
                 0 => self.number(),
                 reserved => reserved,
             },
@@ -566,7 +570,7 @@ impl Disk for MemoryDisk {
     }
 
     fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome {
-        self.vnode = by.delegated.unwrap_or(0);
+        self.chosen = by.delegated.unwrap_or_default();
         let outcome = self.run(now, op, bulk).unwrap_or_else(Outcome::Refused);
         if let Some(origin) = by.origin {
             self.answers.insert(origin, outcome.clone());

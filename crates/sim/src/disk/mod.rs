@@ -23,7 +23,9 @@ use std::rc::Rc;
 use store::Keep;
 use stored::Stored;
 pub(crate) use trouble::{Trouble, Troubles};
-use wire::{Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
+use wire::{
+    Attr, Caller, Chosen, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
+};
 
 /// Bytes of a unit.
 pub(crate) const UNIT: u64 = 512;
@@ -64,8 +66,8 @@ struct Change<'a> {
     caller: &'a Caller,
     origin: Option<Origin>,
     data: &'a [u64],
-    /// It is done already: the number of what it makes, 0 if nothing.
-    delegated: Option<u64>,
+    /// It is done already, with these numbers.
+    delegated: Option<Chosen>,
 }
 
 /// A volume: two of them follow the same rules.

@@ -5,12 +5,13 @@
 //! Files that are only appended to are judged by their records ([`logs`]). Which object a rename
 //! moved is taken from the disk's record of changes, since a program is not told; so is whether two
 //! names named one object at one moment, as a rename says that had nothing to do ([`twins`]). Times
-//! of objects must not go back ([`times`]).
+//! of objects must not go back ([`times`]), and names keep their positions ([`positions`]).
 
 mod explain;
 mod linear;
 mod logs;
 mod names;
+mod positions;
 mod times;
 mod twins;
 mod watches;
@@ -100,6 +101,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     applied_once(case.applied)?;
     watches::judge(case)?;
     times::judge(case)?;
+    positions::judge(case)?;
     let mut values = Values::default();
     made(case, &mut values);
     changes(case, &mut values)?;

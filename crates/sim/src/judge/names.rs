@@ -240,6 +240,7 @@ fn known(change: &Change) -> Option<(Fid, Vec<NameAct>)> {
             let fid = (*fid)?;
             (fid, vec![(*dir, name.clone(), Act::Make(fid.vnode))])
         }
+        Effect::Link { dir, name, fid } => (*fid, vec![(*dir, name.clone(), Act::Put(fid.vnode))]),
         Effect::Remove { dir, name, fid } => {
             let fid = (*fid)?;
             (fid, vec![(*dir, name.clone(), Act::TakeThis(fid.vnode))])
@@ -266,12 +267,14 @@ fn is_record(change: &Change, applied: &Applied, exact: bool) -> bool {
             Outcome::Entry(entry),
         ) => d == dir && n == name && same(fid, &entry.fid),
         (
-            Effect::Link { dir, name, .. },
+            Effect::Link { dir, name, fid },
             Op::Link {
-                dir: d, name: n, ..
+                fid: f,
+                dir: d,
+                name: n,
             },
             _,
-        ) => d == dir && n == name,
+        ) => d == dir && n == name && f == fid,
         (
             Effect::Remove { dir, name, fid },
             Op::Unlink { dir: d, name: n } | Op::Rmdir { dir: d, name: n },

@@ -9,6 +9,7 @@
 use super::attrs::Began;
 use super::{Kernel, Pin, Result, refused};
 use crate::disk::Units;
+use crate::history::Entry;
 use crate::wrong::wrong;
 use logic::client::{Call, Done, Lifetime, Listed};
 use std::rc::Rc;
@@ -101,6 +102,12 @@ impl Kernel {
         }
         for entry in entries {
             let named = (entry.name.clone(), entry.fid);
+            self.world.history.listed.borrow_mut().push(Entry {
+                dir: dir.fid(),
+                name: entry.name.clone(),
+                fid: entry.fid,
+                position: entry.position,
+            });
             rdc().add(at, entry.position, Some(named.clone()));
             at = entry.position;
             part.push((Some(named), at));

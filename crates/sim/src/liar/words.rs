@@ -2,8 +2,8 @@
 
 use super::{MOST, OTHER, RIGHTS, State};
 use wire::{
-    Access, Attr, Caller, Delegated, Epoch, Fid, Hold, Holding, Make, Name, Op, Request, Returned,
-    Set, ToServer, Unseen, VERSION, WriteMode, limits,
+    Access, Attr, Caller, Chosen, Delegated, Epoch, Fid, Hold, Holding, Make, Name, Op, Request,
+    Returned, Set, ToServer, Unseen, VERSION, WriteMode, limits,
 };
 
 impl State {
@@ -127,9 +127,11 @@ impl State {
         // Without the tokens: it is refused.
         let delegates = op.may_be_delegated() && self.rng.chance(500);
         let vnode = u64::from(matches!(op, Op::Make { .. })) * self.rng.between(1, 100);
+        let names = vnode != 0 || matches!(op, Op::Rename { .. } | Op::Link { .. });
+        let position = u64::from(names) * *self.rng.pick(&[0, 1, 7, limits::POSITIONS - 1]);
         let delegated = delegates.then_some(Delegated {
             at: u64::MAX,
-            vnode,
+            chosen: Chosen { vnode, position },
             unseen: true,
         });
         ToServer::Request(Request {

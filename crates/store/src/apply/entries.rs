@@ -59,11 +59,9 @@ pub(super) fn may_remove(
     Ok(())
 }
 
-/// The next position in a directory.
-pub(super) fn take_position(dir: &mut Object) -> u64 {
-    let position = dir.next_position;
-    dir.next_position += 1;
-    position
+/// A name has this position from now on.
+pub(super) fn take_position(dir: &mut Object, position: u64) {
+    dir.next_position = dir.next_position.max(position + 1);
 }
 
 pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
@@ -216,10 +214,10 @@ fn add_entry(
     name: &Name,
     (fid, mut object): (Fid, Object),
 ) -> Result<Attr, Refusal> {
-    let mut position = 0;
+    let position = txn.new_position(dir, &txn.dir(dir)?)?;
     let kind = object.attr.kind;
     let attr = txn.touch_dir(dir, |dir| {
-        position = take_position(dir);
+        take_position(dir, position);
         dir.entries += 1;
         dir.attr.size += name.entry_bytes();
         if kind == Kind::Directory {

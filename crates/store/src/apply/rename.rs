@@ -191,15 +191,15 @@ fn shift(txn: &mut Txn<'_>, it: &Move<'_>) -> Applied {
         Some(target) => Some((target.fid, drop_link(txn, target.fid)?)),
         None => None,
     };
-    let mut position = 0;
+    // A name that stays keeps its place.
+    let position = match &it.target {
+        Some(target) => target.position,
+        None => txn.new_position(it.to, &txn.dir(it.to)?)?,
+    };
     let to = txn.touch_dir(it.to, |dir| {
         match &it.target {
-            // The name stays, and so does its place.
-            Some(target) => {
-                position = target.position;
-                forget_entry(dir, it.new, target.kind);
-            }
-            None => position = take_position(dir),
+            Some(target) => forget_entry(dir, it.new, target.kind),
+            None => take_position(dir, position),
         }
         dir.entries += 1;
         dir.attr.size += it.new.entry_bytes();

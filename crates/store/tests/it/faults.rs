@@ -187,7 +187,10 @@ fn a_full_disk_takes_removals_and_sessions() {
     let refused = Outcome::Refused(Refusal::NoSpace);
     let full = (0..1_000).any(|_| store.apply(delegated(None)) == refused);
     assert!(full, "never full for small changes");
-    assert!(matches!(store.apply(delegated(Some(0))), Outcome::Attr(_)));
+    assert!(matches!(
+        store.apply(delegated(Some(Chosen::default()))),
+        Outcome::Attr(_)
+    ));
     store.open_session(7, 1);
     for text in ["a", "b"] {
         let (dir, name) = (root(), name(text));

@@ -12,6 +12,7 @@ mod generated;
 mod lists;
 mod model;
 mod nth;
+mod positions;
 mod rules;
 mod shared;
 mod speed;

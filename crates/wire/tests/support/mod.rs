@@ -378,7 +378,10 @@ fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
         let makes = matches!(op, Op::Make { .. });
         let delegated = op.may_be_delegated().then_some(Delegated {
             at: 1 << 60,
-            vnode: u64::from(makes),
+            chosen: Chosen {
+                vnode: u64::from(makes),
+                position: if makes { 5 } else { 0 },
+            },
             unseen: true,
         });
         ToServer::Request(Request {

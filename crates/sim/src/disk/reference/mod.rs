@@ -12,8 +12,8 @@ use super::{Change, Closed, Trouble, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use store::Keep;
 use wire::{
-    Attr, DirEntry, Entry, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
-    SessionId, Set, SetTime, Time, WriteMode,
+    Attr, Chosen, DirEntry, Entry, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal,
+    RequestId, SessionId, Set, SetTime, Time, WriteMode,
 };
 
 struct Object {
@@ -30,8 +30,8 @@ struct Object {
 pub(super) struct Reference {
     objects: BTreeMap<Fid, Object>,
     last_vnode: u64,
-    /// The number of what is made next; 0: the one behind the last.
-    vnode: u64,
+    /// The numbers of what is made next, and of its name; 0: those behind the last.
+    chosen: Chosen,
     changes: u64,
     newest: Time,
     answers: BTreeMap<Origin, Outcome>,
@@ -93,7 +93,7 @@ impl Reference {
         Self {
             objects: BTreeMap::from([(Fid::root(1), root)]),
             last_vnode: 1,
-            vnode: 0,
+            chosen: Chosen::default(),
             changes: 0,
             newest: 0,
             answers: BTreeMap::new(),
@@ -326,7 +326,7 @@ impl Volume for Reference {
             ..
         } = change;
         self.changes += 1;
-        self.vnode = delegated.unwrap_or(0);
+        self.chosen = delegated.unwrap_or_default();
         self.newest = self.newest.max(now);
         let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
         if let (true, Some(origin)) = (op.changes(), origin) {

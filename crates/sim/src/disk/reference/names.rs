@@ -5,10 +5,19 @@ use wire::{Fid, Kind, Make, Name, Outcome, Refusal, Time};
 
 impl Reference {
     fn enter(&mut self, now: Time, (dir, name): (Fid, &Name), fid: Fid) -> Result<()> {
+        let chosen = self.chosen.position;
         let dir = self.dir(dir)?;
+        let free = dir
+            .entries
+            .values()
+            .all(|(_, position)| *position != chosen);
+        let new = match chosen {
+            1.. if free => chosen,
+            _ => dir.last_position + 1,
+        };
         // A name that comes to mean something else keeps its place.
         let place = dir.entries.get(name).map(|(_, position)| *position);
-        let position = place.unwrap_or(dir.last_position + 1);
+        let position = place.unwrap_or(new);
         dir.last_position = dir.last_position.max(position);
         dir.entries.insert(name.clone(), (fid, position));
         dir.changed(now);
@@ -54,7 +63,7 @@ impl Reference {
     }
 
     fn add(&mut self, object: super::Object) -> Fid {
-        let reserved = std::mem::take(&mut self.vnode);
+        let reserved = std::mem::take(&mut self.chosen.vnode);
         self.last_vnode += u64::from(reserved == 0);
         let fid = Fid {
             volume: 1,
