@@ -7,6 +7,7 @@ use crate::harness::status::{Counts, counts, since, status};
 use crate::harness::{Cell, Mount, local, long, real_system, say};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -165,4 +166,71 @@ fn two_in_turn_pay_at_most_a_round_trip_more_for_each_change() {
             "{turn} in turn: {with}, not {without}"
         );
     }
+}
+
+/// Everything below a directory: paths, and how many names each object has.
+fn tree(dir: &Path) -> Vec<(PathBuf, u64)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            all.extend(tree(&path));
+        }
+        let nlink = fs::symlink_metadata(&path).unwrap().nlink();
+        all.push((path, nlink));
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn own_directories_are_listed_and_files_linked_in_them_without_the_server() {
+    if !real_system("listings of own directories") {
+        return;
+    }
+    let Some(cell) = Cell::start("listed") else {
+        return;
+    };
+    let (mount, other) = (cell.mount(), cell.mount());
+    let own = mount.join("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("first"), "").unwrap(); // there are numbers for more from now on
+    let top = own.join("top");
+    fs::create_dir(&top).unwrap();
+    let before = said(&mount);
+    for n in 0..20 {
+        let dir = top.join(format!("dir-{n}"));
+        fs::create_dir(&dir).unwrap();
+        // As git makes its objects: nobody sees half of one.
+        for n in 0..10 {
+            let unfinished = dir.join("unfinished");
+            fs::write(&unfinished, format!("object {n}")).unwrap();
+            fs::hard_link(&unfinished, dir.join(format!("object-{n}"))).unwrap();
+            fs::remove_file(unfinished).unwrap();
+        }
+        fs::hard_link(dir.join("object-1"), dir.join("again")).unwrap();
+        assert_eq!(tree(&dir).len(), 11);
+    }
+    let own = tree(&top);
+    assert_eq!(own.len(), 20 * 12);
+    fs::remove_dir_all(top.join("dir-0")).unwrap();
+    assert_eq!(tree(&top).len(), own.len() - 12);
+    let told = said_since(&mount, &before);
+    let asked: Vec<_> = told
+        .iter()
+        .filter(|(kind, _)| !["Requests", "Write", "Release", "Reserve"].contains(&kind.as_str()))
+        .collect();
+    assert!(asked.is_empty(), "the server was asked: {asked:?}");
+    // What it is told then is what was seen here.
+    let there = tree(&other.join("own/top"));
+    let plain = |dir: &Path, tree: Vec<(PathBuf, u64)>| -> Vec<(PathBuf, u64)> {
+        let plain = |(path, n): (PathBuf, u64)| (path.strip_prefix(dir).unwrap().into(), n);
+        tree.into_iter().map(plain).collect()
+    };
+    assert_eq!(
+        plain(other.path(), there),
+        plain(mount.path(), tree(&top)),
+        "both mounts show the same tree"
+    );
 }
