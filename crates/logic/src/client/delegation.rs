@@ -76,6 +76,9 @@ impl Client {
             }
             return false;
         };
+        if self.set_stillborn(step, ticket, (op, &prediction)) {
+            return true;
+        }
         self.last_request += 1;
         let id = self.last_request;
         self.keep(step, id, (op, caller), &prediction);
@@ -88,6 +91,26 @@ impl Client {
             self.ship(step);
         }
         self.reserve_if_low(step);
+        true
+    }
+
+    /// Attributes of what has gone before the server has heard of it change here alone.
+    fn set_stillborn(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        (op, prediction): (&Op, &Prediction),
+    ) -> bool {
+        let (&Op::SetAttr { fid, .. }, Outcome::Attr(attr)) = (op, &prediction.outcome) else {
+            return false;
+        };
+        let node = self.node(fid);
+        if !node.stillborn {
+            return false;
+        }
+        node.attr = Some(attr.clone());
+        let (attr, lifetime) = self.to_say(fid, attr.clone());
+        self.finish(step, ticket, Done::Attr { attr, lifetime });
         true
     }
 
@@ -128,10 +151,12 @@ impl Client {
         };
         let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
         fids.dedup();
+        let in_them = super::calls::dirs(op);
         for &fid in &fids {
             let node = self.node(fid);
             (node.delegated, node.told_by) = (node.delegated + 1, id);
-            if prediction.chosen.vnode == fid.vnode || (node.unborn != 0 && !node.directory) {
+            let made = prediction.chosen.vnode == fid.vnode;
+            if made || (node.unborn != 0 && !in_them.contains(&Some(fid))) {
                 node.own.push(id);
             }
         }
@@ -189,8 +214,9 @@ impl Client {
         }
     }
 
-    /// A file has gone, with its last name and its last descriptor, of which the server has not
-    /// heard: what is kept about it is struck out, and only the times of directories have changed.
+    /// A file has gone, with its last name and its last descriptor, or a directory with all that was
+    /// in it, of which the server has not heard: what is kept about it is struck out, and only the
+    /// times of directories have changed.
     pub(super) fn strikes_out(&mut self, step: &mut Step<'_>, fid: Fid) -> bool {
         let Some(node) = self.nodes.get(&fid) else {
             return false;
@@ -214,6 +240,7 @@ impl Client {
                 None => self.was_not_there(id, fid),
             }
         }
+        self.delegation.touched.remove(&fid);
         let node = self.node(fid);
         (node.stillborn, node.flush) = (true, false);
         node.own = Vec::new();
@@ -236,8 +263,9 @@ impl Client {
         self.feed_starved(step);
     }
 
-    /// The changes about this file, if all are kept, and the directories that each of them is about
-    /// too; `None`: it gives the file's name to another one. There is none that needs this file.
+    /// The changes about this object, if all are kept, and the directories that each of them is about
+    /// too; `None`: it gives the object's name to another one. There is none that needs this object:
+    /// names in a directory are not about it alone.
     fn only_about(&self, fid: Fid) -> Option<Vec<(RequestId, Option<Vec<Fid>>)>> {
         let node = self.nodes.get(&fid)?;
         if node.own.len() != node.delegated as usize {
