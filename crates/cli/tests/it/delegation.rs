@@ -70,18 +70,19 @@ fn of_temporary_files_the_server_is_told_nothing() {
     let temporary = |n: u32| {
         let path = dir.join(format!("temporary-{}", n % 7));
         // One in two lies in a directory that is as short-lived.
+        let scratch = n.is_multiple_of(2).then_some(&path);
         let inner = path.join("inner");
-        let path = if n % 2 == 0 { &inner } else { &path };
-        if n % 2 == 0 {
-            fs::create_dir(path.parent().unwrap()).unwrap();
+        if let Some(scratch) = scratch {
+            fs::create_dir(scratch).unwrap();
         }
+        let path = if scratch.is_some() { &inner } else { &path };
         let mut file = File::create_new(path).unwrap();
         file.write_all(&[7; 1024]).unwrap();
         drop(file);
         assert_eq!(fs::read(path).unwrap().len(), 1024);
         fs::remove_file(path).unwrap();
-        if n % 2 == 0 {
-            fs::remove_dir(path.parent().unwrap()).unwrap();
+        if let Some(scratch) = scratch {
+            fs::remove_dir(scratch).unwrap();
         }
     };
     // The directory is told of, and so are the times of what has come and gone; numbers for more

@@ -214,9 +214,9 @@ impl Client {
         }
     }
 
-    /// A file has gone, with its last name and its last descriptor, or a directory with all that was
-    /// in it, of which the server has not heard: what is kept about it is struck out, and only the
-    /// times of directories have changed.
+    /// A file has gone, with its last name and its last descriptor, or a directory with all that
+    /// was in it, of which the server has not heard: what is kept about it is struck out, and only
+    /// the times of directories have changed.
     pub(super) fn strikes_out(&mut self, step: &mut Step<'_>, fid: Fid) -> bool {
         let Some(node) = self.nodes.get(&fid) else {
             return false;
@@ -263,9 +263,9 @@ impl Client {
         self.feed_starved(step);
     }
 
-    /// The changes about this object, if all are kept, and the directories that each of them is about
-    /// too; `None`: it gives the object's name to another one. There is none that needs this object:
-    /// names in a directory are not about it alone.
+    /// The changes about this object, if all are kept, and the directories that each of them is
+    /// about too; `None`: it gives the object's name to another one. There is none that needs this
+    /// object: names in a directory are not about it alone.
     fn only_about(&self, fid: Fid) -> Option<Vec<(RequestId, Option<Vec<Fid>>)>> {
         let node = self.nodes.get(&fid)?;
         if node.own.len() != node.delegated as usize {

@@ -197,9 +197,12 @@ impl Client {
         node.bare |= entry.bare;
         node.parent = Some(dir);
         let node = self.node(dir);
+        let news = !node.names.contains_key(&entry.name);
         node.set_name(&entry.name, Some((fid, entry.kind)));
         node.stands(&entry);
-        self.count_name();
+        if news {
+            self.count_name();
+        }
         Listed {
             name: entry.name,
             fid,

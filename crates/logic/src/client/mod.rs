@@ -261,7 +261,7 @@ impl Client {
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Output>) {
         let step = &mut Step { now, out };
         match input {
-            Input::Gone if self.state == State::Left => {}
+            Input::Connected | Input::Gone if self.state == State::Left => {}
             Input::Connected => self.on_connected(step),
             Input::Gone => self.state = State::Down,
             Input::Message { message, bulk_len } => self.on_message(step, message, bulk_len),

@@ -63,7 +63,7 @@ impl Client {
                 Done::Nothing
             }
             (Op::Rename { .. }, outcome @ Outcome::Renamed { .. }) => {
-                return self.renamed(step, ticket, op, (outcome, granted));
+                return self.renamed(step, (ticket, id), op, (outcome, granted));
             }
             _ => Done::Refused(Refusal::Invalid),
         };
@@ -249,7 +249,7 @@ impl Client {
     fn renamed(
         &mut self,
         step: &mut Step<'_>,
-        ticket: Ticket,
+        (ticket, id): (Ticket, RequestId),
         op: &Op,
         (outcome, granted): (Outcome, Vec<Fid>),
     ) {
@@ -278,8 +278,9 @@ impl Client {
         self.node(*to).renew_listing();
         let victim_fid = victim.as_ref().map(|(fid, _)| *fid);
         // Both names may have been names of one object: then nothing was moved, and nobody says so.
+        // What was done here is known.
         let several = attr.kind != Kind::Directory && attr.nlink > 1;
-        let unsure = victim_fid.is_none() && several;
+        let unsure = victim_fid.is_none() && several && !self.requests.contains_key(&id);
         let left = victim.as_ref().filter(|_| *exchange);
         let left = left.map(|(fid, attr)| (*fid, attr.kind));
         let mut kept = if unsure {

@@ -320,7 +320,7 @@ impl Node {
         if self.generation == GENERATIONS {
             self.generation = 1;
         }
-        self.end = None;
+        (self.end, self.order) = (None, None);
     }
 
     /// A listing begins: what is added behind this position is not part of it.

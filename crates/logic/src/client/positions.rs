@@ -91,14 +91,16 @@ impl Node {
             return true;
         }
         self.order = None;
-        let mut names = Vec::with_capacity(self.names.len());
-        for (name, named) in &self.names {
-            match named {
-                Some(Named { position: 0, .. }) => return false,
-                Some(named) => names.push((named.position, name.clone())),
-                None => {}
-            }
+        let present = || {
+            self.names
+                .iter()
+                .filter_map(|(name, named)| Some((name, (*named)?)))
+        };
+        if present().any(|(_, named)| named.position == 0) {
+            return false;
         }
+        let place = |(name, named): (&Name, Named)| (named.position, name.clone());
+        let mut names: Vec<(u64, Name)> = present().map(place).collect();
         names.sort_unstable_by_key(|(position, _)| *position);
         self.order = Some(Order { generation, names });
         true
@@ -186,18 +188,19 @@ impl Client {
         let last = node.order.as_ref().and_then(|order| order.names.last());
         let last = last.map_or(0, |(position, _)| *position);
         let (entries, end) = node.behind(after & POSITION, max as usize);
+        // Of what is being given back no attributes may be said that are believed later.
         let known = |entry: &DirEntry| {
-            self.nodes
-                .get(&entry.fid)
-                .is_some_and(|n| n.held().is_some())
+            let node = self.nodes.get(&entry.fid);
+            node.is_some_and(|node| node.lasting() && node.held().is_some())
         };
-        if plus && !entries.iter().all(known) {
-            return false;
-        }
+        let answers = !plus || entries.iter().all(known);
         let node = self.node(dir);
         node.directory = true;
-        if end {
+        if end || !answers {
             node.order = None;
+        }
+        if !answers {
+            return false;
         }
         let part = Part {
             entries,
@@ -207,5 +210,49 @@ impl Client {
         };
         self.answer_listing(step, ticket, part, &|_| true);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn may(mode: u16, bare: bool, uid: u32) -> bool {
+        let attr = Attr {
+            kind: Kind::Directory,
+            mode,
+            uid: 7,
+            gid: 7,
+            nlink: 2,
+            size: 0,
+            used_bytes: 0,
+            rdev: 0,
+            atime: 0,
+            mtime: 0,
+            ctime: 0,
+            version: 1,
+        };
+        let mut node = Node::new(0, 0, 0);
+        node.bare = bare;
+        let caller = Caller {
+            uid,
+            gid: 7,
+            groups: None,
+        };
+        may_list(&node, &attr, &caller)
+    }
+
+    #[test]
+    fn who_may_list_without_doubt() {
+        for mode in [0o700, 0o711, 0o750, 0o755, 0] {
+            // Whoever owns it may have opened it before he took the right from himself.
+            assert!(may(mode, false, 0) && may(mode, false, 7), "{mode:o}");
+        }
+        let others: Vec<bool> = [0o755, 0o775, 0o750, 0o705, 0o711, 0o700]
+            .map(|mode| may(mode, true, 8))
+            .to_vec();
+        assert_eq!(others, [true, true, false, false, false, false]);
+        // What a list says is the server's to know.
+        assert!(!may(0o755, false, 8));
     }
 }

@@ -167,6 +167,13 @@ impl Client {
         })
     }
 
+    /// Is the number of its names what the server will find? Of several names another one may be
+    /// about to go, or a new one to come; while one is changed at the server that is the only one,
+    /// the kernel has the object locked.
+    fn counts(&self, attr: &Attr) -> bool {
+        attr.kind == Kind::Directory || attr.nlink == 1 || self.naming == 0
+    }
+
     /// An object that is to lose a name: its attributes, if it is this client's alone.
     fn victim(&self, fid: Fid, remover: &Remover<'_>, directory: bool) -> Option<Attr> {
         let node: &Node = self.nodes.get(&fid)?;
@@ -176,8 +183,7 @@ impl Client {
         let fits = (attr.kind == Kind::Directory) == directory;
         let empty = !directory || node.is_empty();
         let allowed = remover.dir.mode & STICKY == 0 || owner;
-        // Of several names another one may be about to go, or a new one to come.
-        let counted = directory || attr.nlink == 1 || self.naming == 0;
+        let counted = self.counts(&attr);
         (fits && empty && allowed && counted && node.quiet()).then_some(attr)
     }
 
@@ -289,7 +295,7 @@ impl Client {
         let uid = remover.caller.uid;
         let owner = uid == 0 || uid == remover.dir.uid || uid == attr.uid;
         let allowed = remover.dir.mode & STICKY == 0 || owner;
-        (allowed && node.quiet()).then_some(attr)
+        (allowed && self.counts(&attr) && node.quiet()).then_some(attr)
     }
 
     fn predict_set(
@@ -301,7 +307,7 @@ impl Client {
     ) -> Option<Prediction> {
         let node: &Node = self.nodes.get(&fid)?;
         let mut attr = node.sole()?.clone();
-        let quiet = node.quiet() && !node.sending;
+        let quiet = node.quiet() && !node.sending && self.counts(&attr);
         let root = caller.uid == 0;
         let given = set.uid.is_some() || set.gid.is_some();
         let foreign = !root && (given || set.mode.is_some_and(|mode| mode & SET_GID != 0));

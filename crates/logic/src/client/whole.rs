@@ -4,7 +4,8 @@
 //! asked for nothing is known. Who asks for such names one after the other (a compiler that looks
 //! for headers in many places, a program that makes files) would wait for the server each time. So
 //! after some that did not exist the client asks for all names of the directory, without attributes
-//! and tokens. Once the last of them has come, a name that is not known does not exist
+//! and tokens. A listing of an own directory that could not be answered here counts as one of them:
+//! the next one then can. Once the last of them has come, a name that is not known does not exist
 //! ([`super::node::Node::whole`]), until somebody else changes one.
 //!
 //! Guarantees: it is whole only if no name of it was taken back, forgotten or doubted between the

@@ -14,6 +14,8 @@ pub struct Machine {
     pub conn: Option<u64>,
     /// It may dial.
     pub plugged: bool,
+    /// It has said goodbye: who connects next is another process.
+    pub left: bool,
     /// Its kernel drops things only when told to.
     pub slow: bool,
     /// Of the program that calls.
@@ -33,6 +35,7 @@ impl Machine {
             client,
             conn: None,
             plugged: true,
+            left: false,
             slow: false,
             thread: 1,
             dropping: VecDeque::new(),

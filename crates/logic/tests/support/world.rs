@@ -57,6 +57,8 @@ pub struct World {
     pub earlier: u64,
     boot: u64,
     last: u64,
+    /// Of all clients.
+    options: client::Options,
 }
 
 /// In how large parts a restarted server is told, how long a file may be whose bytes come with its
@@ -96,9 +98,7 @@ impl World {
             earlier: 0,
             boot,
             last: 0,
-        };
-        for (at, name) in names.iter().enumerate() {
-            let options = client::Options {
+            options: client::Options {
                 slots: SLOTS,
                 ahead_bytes,
                 walk_entries,
@@ -106,16 +106,22 @@ impl World {
                 part,
                 keep_ns,
                 ..Default::default()
-            };
-            let client = Client::new(options, at as u64 + 1, name.to_string().as_bytes());
-            world
-                .machines
-                .insert(*name, Machine::new(client, SLOTS as usize));
+            },
+        };
+        for (at, name) in names.iter().enumerate() {
+            world.start(*name, at as u64 + 1);
             world.connect(*name);
         }
         world.settle();
         world.quiet = false;
         world
+    }
+
+    /// A client process begins.
+    fn start(&mut self, name: char, session: u64) {
+        let client = Client::new(self.options.clone(), session, name.to_string().as_bytes());
+        let machine = Machine::new(client, SLOTS as usize);
+        self.machines.insert(name, machine);
     }
 
     fn say(&mut self, line: String) {
@@ -140,6 +146,9 @@ impl World {
 
     pub fn connect(&mut self, name: char) {
         let conn = self.number();
+        if self.machines.get(&name).is_some_and(|machine| machine.left) {
+            self.start(name, conn);
+        }
         let machine = self
             .machines
             .get_mut(&name)
@@ -481,6 +490,7 @@ impl World {
             .calls
             .remove(&ticket)
             .expect("a call is answered once");
+        machine.left |= label == "leave";
         if let Done::Entry { fid, .. } = done {
             // Made in a directory that is delegated to it, and not known to the store.
             let path = label.split(' ').nth(1).unwrap_or_default().to_owned();
