@@ -13,7 +13,6 @@
 //! that, it is done once in a while only.
 
 use super::api::{Call, Invalidate};
-use super::data::young;
 use super::mutant::Mutant;
 use super::{After, Client, Step};
 use wire::{Epoch, Fid, Right, Time};
@@ -49,10 +48,7 @@ impl Client {
     /// The server asks for a directory if it is not used here.
     pub(super) fn on_unused(&mut self, step: &mut Step<'_>, dir: Fid, epoch: Epoch) {
         self.answer_recall(step, dir, epoch, None);
-        if self.unused.now.is_some()
-            || step.now < self.unused.next
-            || !self.is_unused(step.now, dir)
-        {
+        if self.unused.now.is_some() || step.now < self.unused.next || !self.is_unused(dir) {
             return;
         }
         if self.options.mutant == Some(Mutant::GivesUpAtOnce) {
@@ -68,17 +64,15 @@ impl Client {
         });
     }
 
-    /// Is nothing of this directory under way here? What was told of it a moment ago the kernel may
-    /// not have taken in yet.
-    fn is_unused(&self, now: Time, dir: Fid) -> bool {
+    /// Is nothing of this directory under way here?
+    fn is_unused(&self, dir: Fid) -> bool {
         let Some(node) = self.nodes.get(&dir) else {
             return false;
         };
         let held = matches!(node.right, Right::Transient | Right::Shared);
         let calls = || self.calls.values().any(|running| uses(&running.call, dir));
         let still = node.quiet() && node.drain.is_none() && node.delegated == 0;
-        let young = young(node.told, now) || young(node.asked, now);
-        node.directory && held && still && !young && !calls()
+        node.directory && held && still && !calls()
     }
 
     /// A call has come: what it uses is used.
@@ -95,8 +89,7 @@ impl Client {
         };
         self.unused.now = None;
         let told = self.nodes.get(&dir).map(|node| node.told.max(node.asked));
-        let untouched = told.is_some_and(|told| told < giving.since);
-        if !untouched || !self.is_unused(step.now, dir) {
+        if !self.is_unused(dir) || told.is_none_or(|told| told >= giving.since) {
             return;
         }
         let (what, stage) = match giving.stage {

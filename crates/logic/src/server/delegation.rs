@@ -182,7 +182,8 @@ impl Server {
         alone: &[Fid],
     ) {
         for &fid in alone {
-            let idle = |holder: &Holder| matches!(holder.right, Right::Transient | Right::Shared);
+            let idle =
+                |holder: &Holder| matches!(holder.right, Right::Transient | Right::Shared);
             let file = self.files.get(&fid);
             let holders = file.into_iter().flat_map(|file| file.holders.iter());
             let others = holders.filter(|(id, holder)| **id != session && idle(holder));
