@@ -37,7 +37,6 @@ mod session;
 mod ship;
 mod sizes;
 mod taken;
-mod unused;
 mod walk;
 mod watches;
 mod whole;
@@ -91,8 +90,6 @@ enum After {
     Look(RequestId),
     /// The call is answered.
     Answer(Ticket, Done),
-    /// This directory is being given up.
-    Unused(Fid),
     /// The kernel was asked to let go of what it does not use.
     LetGo,
     /// Nothing.
@@ -162,7 +159,6 @@ pub struct Client {
     bounds: bounds::Bounds,
     ahead: ahead::Ahead,
     walks: walk::Walks,
-    unused: unused::Unused,
     /// Own changes of names of what was there before, of which the server has not said what became.
     naming: u32,
     /// When a look-up was answered last, while names were being dropped.
@@ -243,7 +239,6 @@ impl Client {
             bounds: bounds::Bounds::default(),
             ahead,
             walks: walk::Walks::default(),
-            unused: unused::Unused::default(),
             naming: 0,
             looked: 0,
             draining: BTreeSet::new(),
@@ -277,7 +272,6 @@ impl Client {
                 call,
             } => {
                 self.loose.proved(thread, &call);
-                self.note_use(&call);
                 self.on_next_call(step, thread, &call);
                 let running = Running {
                     caller,
@@ -426,7 +420,6 @@ impl Client {
             After::Turn(id) => self.on_taken(step, id),
             After::Look(id) => self.on_look(step, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
-            After::Unused(dir) => self.on_unused_step(step, dir, id),
             After::LetGo => self.on_let_go(step),
             After::Nothing => {}
         }

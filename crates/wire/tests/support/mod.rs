@@ -520,7 +520,6 @@ pub fn to_client() -> Vec<ToClient> {
         recall(What::Names(vec![name("a"), name("b")])),
         recall(What::Attr),
         recall(What::Listed),
-        recall(What::Unused),
         ToClient::Confirm { request: 12 },
         ToClient::Alive {
             sent: 99,
