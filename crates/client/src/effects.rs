@@ -58,19 +58,26 @@ impl Effects {
             std::mem::swap(&mut queue.waiting, &mut batch);
         }
         loop {
-            carry_out(&mut batch, front);
-            let mut queue = self.0.lock();
-            if queue.waiting.is_empty() {
-                queue.running = false;
+            let unwritten = carry_out(&mut batch, front);
+            let is_over = {
+                let mut queue = self.0.lock();
+                queue.running = !queue.waiting.is_empty();
+                std::mem::swap(&mut queue.waiting, &mut batch);
+                !queue.running
+            };
+            // What was said has its place on the wire already: nobody's answer waits for this.
+            if let Some(link) = unwritten {
+                link.flush();
+            }
+            if is_over {
                 return;
             }
-            std::mem::swap(&mut queue.waiting, &mut batch);
         }
     }
 }
 
-/// Carries out a batch. Messages next to each other are written together.
-fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) {
+/// Carries out a batch, but for writing the last messages: to this link.
+fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link>> {
     let mut unwritten: Option<Arc<Link>> = None;
     for effect in batch.drain(..) {
         match effect {
@@ -94,9 +101,7 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) {
             }
         }
     }
-    if let Some(link) = unwritten {
-        link.flush();
-    }
+    unwritten
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ const VERSION: u8 = 1;
 const FIRST_STEP_BYTES: usize = 256 << 10;
 /// Read ahead: a message without bulk comes with one system call. More would be copied twice.
 const READ_AHEAD_BYTES: usize = 16 << 10;
+/// A message of no more is short: it is handled at once.
+const SHORT_BYTES: usize = 512;
 /// A body buffer larger than this is not kept for the next frame.
 const KEPT_BODY_BYTES: usize = 64 << 10;
 
@@ -196,6 +198,8 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
     /// The file data.
     pub bulk: Vec<u8>,
+    /// A short message follows, which is here in full already: reading it waits for nobody.
+    pub short_follows: bool,
 }
 
 /// Takes frames from a stream.
@@ -234,9 +238,19 @@ impl<R: Read> FrameReader<R> {
         read_announced(&mut self.stream, header.bulk_bytes(), &mut bulk)?;
         Ok(Some(Frame {
             kind: header.kind,
+            short_follows: self.is_short_here(),
             body: &self.body,
             bulk,
         }))
+    }
+
+    fn is_short_here(&self) -> bool {
+        let Some((header, rest)) = self.stream.buffer().split_first_chunk() else {
+            return false;
+        };
+        Header::decode(header).is_ok_and(|header| {
+            header.bulk_bytes() == 0 && header.body_bytes() <= SHORT_BYTES.min(rest.len())
+        })
     }
 
     /// Fills the header; false when the stream ended before its first byte.

@@ -21,6 +21,7 @@ use crate::clock;
 use crate::frame::{FrameError, Kind};
 use crate::identity::Identity;
 use crate::queue::{Bulk, Outgoing, SLICES, Unsent};
+use crate::receive;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -226,8 +227,12 @@ impl Link {
         out.queue.push_back(frame);
     }
 
-    /// Writes what is queued, unless somebody is writing already (they will write this too).
+    /// Writes what is queued, unless somebody is writing already (they will write this too). The
+    /// reading thread, while more short frames are there already, does so behind the last of them.
     pub fn flush(self: &Arc<Self>) {
+        if receive::is_held(self.id) {
+            return;
+        }
         {
             let mut out = self.out.lock();
             if out.writing || out.queue.is_empty() {

@@ -6,7 +6,8 @@
 
 use crate::Events;
 use crate::frame::{FrameError, FrameReader, Kind};
-use crate::link::{CloseReason, Link};
+use crate::link::{CloseReason, Link, LinkId};
+use std::cell::Cell;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 /// How long a peer may take to introduce itself.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// So many frames at most are delivered before what was said to them is written.
+const HELD_FRAMES_MAX: usize = 32;
 
 /// What the reader found.
 struct End {
@@ -99,8 +102,36 @@ fn greet(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>) -> Result<(), E
     link.socket().set_read_timeout(None).map_err(failed)
 }
 
+thread_local! {
+    /// The link whose frames are short and follow each other on this thread: what the events say
+    /// to them is written together.
+    static HELD: Cell<Option<LinkId>> = const { Cell::new(None) };
+}
+
+/// While it is there, the calling thread writes nothing to the link.
+struct Held;
+
+impl Held {
+    fn new(link: LinkId) -> Held {
+        HELD.set(Some(link));
+        Held
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.set(None);
+    }
+}
+
+/// Does the calling thread deliver a link's frames, and write when it is done with some more?
+pub(crate) fn is_held(link: LinkId) -> bool {
+    HELD.get() == Some(link)
+}
+
 /// Delivers messages until the stream or the link ends.
 fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn Events) -> End {
+    let mut held = 0;
     loop {
         let next = frames.next_frame();
         if link.is_discarding() {
@@ -112,7 +143,16 @@ fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn 
         }
         match next {
             Ok(Some(frame)) if frame.kind == Kind::Message => {
-                events.frame(link, frame.body, frame.bulk);
+                // A call of the system costs as much as a short frame and what is said to it.
+                let hold = frame.short_follows && held < HELD_FRAMES_MAX;
+                held = if hold { held + 1 } else { 0 };
+                {
+                    let _held = hold.then(|| Held::new(link.id()));
+                    events.frame(link, frame.body, frame.bulk);
+                }
+                if !hold {
+                    link.flush();
+                }
             }
             Ok(Some(frame)) => return failing(FrameError::OutOfTurn(frame.kind)),
             Ok(None) => {

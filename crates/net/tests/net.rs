@@ -469,6 +469,23 @@ fn replies_to_a_peer_that_said_all_still_leave() {
     assert!(matches!(seen.closed(), (_, CloseReason::Peer)));
 }
 
+/// What is said to short frames that came together leaves together, and before the reading thread
+/// waits for a frame of which only a part is there.
+#[test]
+fn replies_to_frames_that_came_together_leave_together() {
+    let (_listener, _seen, _link, mut raw) = raw_peer();
+    let (echo, reply) = (message(b"echo", b""), message(b"reply", b""));
+    let mut burst = echo.repeat(5);
+    burst.extend_from_slice(&echo[..echo.len() - 1]);
+    raw.write_all(&burst).unwrap();
+    let mut came = vec![0; 10 * reply.len()];
+    let len = raw.read(&mut came).unwrap();
+    assert_eq!(came[..len], reply.repeat(5));
+    raw.write_all(&echo[echo.len() - 1..]).unwrap();
+    let len = raw.read(&mut came).unwrap();
+    assert_eq!(came[..len], reply);
+}
+
 #[test]
 fn an_overrun_closes_the_link_and_leaves_no_gap() {
     let (_listener, seen, link, raw) = raw_peer();
