@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use client::front::now_ns;
 use parking_lot::Mutex;
@@ -279,6 +280,11 @@ fn agree(offer: &InitIn, options: &Options) -> Result<(Step, Option<Rings>), Ses
     Ok((init::negotiate(offer, &options)?, rings))
 }
 
+/// Where requests come over io_uring, nobody waits for what comes by the device: forgotten nodes,
+/// and now and then an interruption. So it is left there for a moment. The kernel hands over many
+/// forgotten nodes at once then, and whoever removes names need not wake this thread for each.
+const GATHERING: Duration = Duration::from_millis(2);
+
 /// What one thread that reads the device needs.
 struct Worker {
     device: Arc<Device>,
@@ -296,6 +302,9 @@ impl Worker {
                 Ok(Incoming::Request(len)) => {
                     let way = Way::Device(Arc::clone(&self.device));
                     self.server.serve(&buffer[..len], way);
+                    if self.lanes.get().is_some() {
+                        std::thread::sleep(GATHERING);
+                    }
                 }
                 Ok(Incoming::Over) => {
                     debug!("FUSE connection over");
