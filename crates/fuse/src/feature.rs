@@ -12,6 +12,8 @@ use crate::abi::init;
 pub enum Feature {
     /// All names can be expired at once, without a lock.
     Epoch,
+    /// Programs are woken on the processor on which they were answered.
+    Handover,
     /// The kernel says with a write whether set-id bits are to go.
     Killpriv,
     /// Files opened past the page cache can be mapped shared.
@@ -32,8 +34,9 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 9] = [
+    pub const ALL: [Feature; 10] = [
         Feature::Epoch,
+        Feature::Handover,
         Feature::Killpriv,
         Feature::Mmap,
         Feature::NoFlush,
@@ -49,6 +52,7 @@ impl Feature {
     pub const fn word(self) -> &'static str {
         match self {
             Feature::Epoch => "epoch",
+            Feature::Handover => "handover",
             Feature::Killpriv => "killpriv",
             Feature::Mmap => "mmap",
             Feature::NoFlush => "noflush",
@@ -64,7 +68,7 @@ impl Feature {
     #[must_use]
     pub const fn flags(self) -> u64 {
         match self {
-            Feature::Epoch | Feature::NoFlush | Feature::Prune => 0,
+            Feature::Epoch | Feature::Handover | Feature::NoFlush | Feature::Prune => 0,
             Feature::Killpriv => init::HANDLE_KILLPRIV_V2,
             Feature::Mmap => init::DIRECT_IO_ALLOW_MMAP,
             Feature::Readdirplus => init::DO_READDIRPLUS,

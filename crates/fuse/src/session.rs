@@ -20,11 +20,12 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, InitIn, Opcode};
 use crate::counters::Counters;
 use crate::device::{self, Device, Incoming};
+use crate::feature::Feature;
 use crate::init::{self, InitError, Negotiated, Options, Step, Transport};
 use crate::notify::Notifier;
 use crate::reply::{self, Reply, Watch, Way};
 use crate::request::{Dialect, Operation, ParseError, Request};
-use crate::uring::{How, MaybeLanes, Rings, Unavailable};
+use crate::uring::{How, Lanes, MaybeLanes, Rings, Unavailable};
 
 /// Room for what comes with the data of the largest request; names and attributes fit as well.
 const HEAD_ROOM: usize = 16 << 10;
@@ -112,6 +113,12 @@ impl Session {
         }
     }
 
+    /// Do lanes hand their processors over to programs?
+    #[must_use]
+    pub fn hands_over(&self) -> bool {
+        self.lanes.get().is_some_and(Lanes::hand_over)
+    }
+
     /// What was agreed with the kernel.
     #[must_use]
     pub fn negotiated(&self) -> &Negotiated {
@@ -174,6 +181,7 @@ impl Session {
             payload_len: (self.negotiated.max_write as usize).max(abi::READ_BUFFER_LEAST),
             message_len: self.message_len(),
             root: self.options.root.clone(),
+            hands_over: !self.options.without.has(Feature::Handover),
         };
         let (lanes, threads) = rings.run(&self.device, &how, &(serve as _))?;
         // There were none: this is called once.

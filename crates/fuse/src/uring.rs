@@ -7,6 +7,7 @@
 //! ([`Rings::prepare`]). If it then does not take the seats, requests come by the device after all.
 
 mod ask;
+mod handover;
 mod lane;
 mod memory;
 mod processors;
@@ -22,6 +23,7 @@ use std::thread::JoinHandle;
 use rustix::io::Errno;
 
 use crate::device::{self, Device};
+use handover::{Guard, Handover};
 use lane::{Came, Commit, Lane};
 use processors::Processors;
 use ring::Ring;
@@ -76,6 +78,8 @@ pub(crate) struct How {
     pub(crate) message_len: usize,
     /// Where the tree is mounted.
     pub(crate) root: Option<PathBuf>,
+    /// Lanes may hand their processors over.
+    pub(crate) hands_over: bool,
 }
 
 /// Rings that wait for the kernel's consent.
@@ -109,6 +113,10 @@ impl Rings {
         let mut lanes = Lanes::default();
         let (begun, beginnings) = mpsc::channel();
         let mut threads = Vec::new();
+        if let Some((guard, thread)) = how.hands_over.then(Guard::start).flatten() {
+            lanes.guard = Some(guard);
+            threads.push(thread);
+        }
         for (queues, ring) in self.rings {
             let lane = Arc::new(Lane::new(ring.alarm(), Arc::clone(&lanes.under_way)));
             lanes.lanes.push(Arc::clone(&lane));
@@ -118,6 +126,7 @@ impl Rings {
                 queues,
                 how: how.clone(),
                 serve: Arc::clone(serve),
+                guard: lanes.guard.clone(),
             };
             let begun = begun.clone();
             let name = format!("ariel-lane-{}", lane.queues[0]);
@@ -140,9 +149,15 @@ impl Rings {
 pub(crate) struct Lanes {
     lanes: Vec<Arc<Lane>>,
     under_way: Arc<AtomicUsize>,
+    guard: Option<Arc<Guard>>,
 }
 
 impl Lanes {
+    /// Do they hand their processors over?
+    pub(crate) fn hand_over(&self) -> bool {
+        self.guard.is_some()
+    }
+
     /// Returns when every answer given so far has been taken.
     pub(crate) fn settle(&self) {
         lane::settle(&self.lanes, &self.under_way);
@@ -152,6 +167,9 @@ impl Lanes {
     pub(crate) fn end(&self) {
         for lane in &self.lanes {
             lane.end();
+        }
+        if let Some(guard) = &self.guard {
+            guard.end();
         }
     }
 
@@ -187,6 +205,7 @@ struct LaneThread {
     queues: Vec<u16>,
     how: How,
     serve: Serve,
+    guard: Option<Arc<Guard>>,
 }
 
 impl LaneThread {
@@ -195,12 +214,9 @@ impl LaneThread {
         let _ending = Ending(&self.lane);
         let begin = || {
             processors::stay_on(self.queues[0])?;
-            let (own, root) = (
-                (Arc::clone(&self.lane), &*self.device, ring),
-                &self.how.root,
-            );
-            lane::begin(own, &self.queues, self.how.payload_len, root.clone())
-                .map_err(Unavailable::Refused)
+            let own = (Arc::clone(&self.lane), &*self.device, ring);
+            let handover = self.guard.as_ref().map(Handover::new);
+            lane::begin(own, &self.queues, &self.how, handover).map_err(Unavailable::Refused)
         };
         let beginning = begin();
         let works = beginning.is_ok();

@@ -9,6 +9,8 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const WAYS: [&str; 2] = ["dev", "uring"];
 
@@ -109,6 +111,51 @@ fn a_mount_over_io_uring_ends_as_others_do() {
     again.forget();
     drop(kept);
     assert_eq!(fs::read(b.join("last")).unwrap(), b"last");
+}
+
+/// Lanes hand their processors over to programs, and run when nobody else wants to. When somebody
+/// does, they are served all the same.
+#[test]
+fn a_mount_over_io_uring_is_served_when_every_processor_is_wanted() {
+    if !real_system("transport busy") || !has_uring("transport busy") {
+        return;
+    }
+    let Some(cell) = Cell::start("transport-busy") else {
+        return;
+    };
+    let mount = cell.mount_with(&["--transport", "uring"]);
+    let features = &status(mount.path())["fuse"]["features"];
+    let hands_over = |word: &serde_json::Value| word == "handover";
+    assert!(
+        features.as_array().unwrap().iter().any(hands_over),
+        "{features}"
+    );
+    let ask = |count: u32| {
+        let began = Instant::now();
+        for number in 0..count {
+            let at = mount.join(&format!("absent-{number}"));
+            fs::write(&at, b"some").unwrap();
+            fs::remove_file(at).unwrap();
+        }
+        began.elapsed()
+    };
+    let calm = ask(1000);
+    let over = AtomicBool::new(false);
+    let busy = std::thread::scope(|scope| {
+        for _ in 0..2 * std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // The first of them find lanes that have handed over.
+        let busy = ask(1000);
+        over.store(true, Ordering::Relaxed);
+        busy
+    });
+    println!("1,000 temporary files: {calm:?}, with every processor wanted {busy:?}");
+    assert!(busy < Duration::from_secs(60), "{busy:?}");
 }
 
 #[test]

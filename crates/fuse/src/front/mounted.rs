@@ -240,6 +240,7 @@ impl Mount {
         let negotiated = self.session.negotiated();
         let used = Feature::ALL.into_iter().filter(|f| match f {
             Feature::Uring => self.transport() == Transport::Uring,
+            Feature::Handover => self.session.hands_over(),
             other => negotiated.uses(*other),
         });
         used.map(Feature::word).collect()

@@ -24,7 +24,9 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
+use super::How;
 use super::ask::ask;
+use super::handover::Handover;
 use super::memory::{Seats, Taken};
 use super::ring::{Alarm, Ring};
 use crate::device::Device;
@@ -204,6 +206,7 @@ struct Own {
     ring: Ring,
     payload_len: usize,
     root: Option<PathBuf>,
+    handover: Option<Handover>,
     /// The seat of which an answer was committed last, after there was none left: another request
     /// there at once has lain in the kernel.
     probe: Option<u64>,
@@ -228,15 +231,16 @@ pub(super) struct Came {
 pub(super) fn begin(
     (lane, device, mut ring): (Arc<Lane>, &Device, Ring),
     queues: &[u16],
-    payload_len: usize,
-    root: Option<PathBuf>,
+    how: &How,
+    handover: Option<Handover>,
 ) -> io::Result<()> {
     ring.enable(device)?;
     let mut own = Own {
         lane,
         ring,
-        payload_len,
-        root,
+        payload_len: how.payload_len,
+        root: how.root.clone(),
+        handover,
         probe: None,
         places: Vec::new(),
         groups: Vec::new(),
@@ -355,6 +359,9 @@ impl Own {
         }
         lane.asleep.store(false, Ordering::SeqCst);
         self.receive(tokens);
+        if let Some(handover) = &mut self.handover {
+            handover.moved(tokens.len());
+        }
         self.look_for_more(tokens, waits);
         for queue in 0..self.queues.len() {
             self.tend(queue);
@@ -431,9 +438,8 @@ impl Own {
 
     fn take(&mut self, token: u64, message: &mut [u8]) -> Option<Came> {
         let place = &self.places[token as usize];
-        let taken = place.seats.take(place.seat, message);
         let (seats, seat) = (Arc::clone(&place.seats), place.seat);
-        let taken = match taken {
+        let taken = match seats.take(seat, message) {
             Ok(taken) => taken,
             Err(commit_id) => {
                 tracing::error!("malformed request from the kernel");

@@ -1,0 +1,394 @@
+//! Handing the processor over. A lane answers a program that waits on the lane's own processor; but
+//! there the lane still runs, so that the scheduler looks for another processor to wake the
+//! program on, and finds one asleep. To wake that takes longer than all else that a request needs
+//! (15 us to 4 in the same virtual machine), and both caches are cold. A processor on which only
+//! threads of the policy `SCHED_IDLE` run counts as idle. So a lane to which requests come one
+//! behind the other takes this policy: programs are woken where they slept, at once, and the lane
+//! runs on when they wait for it again.
+//!
+//! Whoever is of that policy runs when nobody else wants to. So there is a guard: a lane that did
+//! not move from one of its looks to the next gets its old policy back ([`TICK`]). That costs it
+//! one call if it had nothing to do. If it was kept from running while a request waited, the policy
+//! did harm: the lane goes without it for a while, for longer each time ([`Pause`]). And a lane
+//! takes it only if there is not more to run than processors at that moment. So a machine that is
+//! busy is served as if there was none of this, but for a few milliseconds now and then.
+//!
+//! The way back is not open to everyone (`CAP_SYS_NICE`, or a limit `RLIMIT_NICE`): it is tried
+//! first, and whoever cannot take it does without.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use client::front::now_ns;
+use parking_lot::{Condvar, Mutex};
+use rustix::thread::{Pid, gettid};
+use tracing::debug;
+
+/// From one look of the guard to the next.
+const TICK: Duration = Duration::from_millis(1);
+/// So many requests within so long come one behind the other.
+const DENSE: u32 = 8;
+const DENSE_NS: u64 = 1_000_000;
+/// A request that comes so soon after the guard helped has waited for that.
+const SUSPECT_NS: u64 = 3_000_000;
+/// What went on for so long was worth it.
+const WORTH_NS: u64 = 50_000_000;
+/// How long a lane does without, at least and at most.
+const PAUSE_LEAST_NS: u64 = 50_000_000;
+const PAUSE_MOST_NS: u64 = 2_000_000_000;
+/// A lane that finds more to run than processors looks again after this.
+const CROWDED_NS: u64 = 10_000_000;
+
+/// Takes a policy for a thread of this process, or for the calling one.
+fn take_policy(thread: Option<Pid>, policy: libc::c_int) -> io::Result<()> {
+    // A thread of the ordinary policies keeps its nice value; they have no other parameter.
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: it reads what the pointer points to, which outlives the call.
+    let taken =
+        unsafe { libc::sched_setscheduler(Pid::as_raw(thread), policy, &raw const parameters) };
+    if taken < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// May this process do so? Tried out on a thread of its own, which may be unable to come back.
+fn is_possible() -> bool {
+    let attempt = || -> io::Result<()> {
+        // SAFETY: it takes no pointer.
+        if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
+            return Err(io::Error::other("the process has a policy of its own"));
+        }
+        take_policy(None, libc::SCHED_IDLE)?;
+        take_policy(None, libc::SCHED_OTHER)
+    };
+    let thread = std::thread::Builder::new().name("ariel-policy".to_owned());
+    let tried = thread.spawn(attempt).and_then(|thread| {
+        let panicked = |_| Err(io::Error::other("a panic"));
+        thread.join().unwrap_or_else(panicked)
+    });
+    match tried {
+        Ok(()) => true,
+        Err(error) => {
+            debug!(%error, "lanes do not hand their processors over");
+            false
+        }
+    }
+}
+
+/// Where the kernel says how many threads run or want to: in the fourth word, before a slash.
+const LOAD: &str = "/proc/loadavg";
+
+/// Does each thread that runs or wants to, the asking one too, have a processor to itself? Yes
+/// where that cannot be known: the guard finds out.
+fn is_calm(processors: usize) -> bool {
+    let load = std::fs::read_to_string(LOAD).unwrap_or_default();
+    wanting(&load).is_none_or(|threads| threads <= processors)
+}
+
+fn wanting(load: &str) -> Option<usize> {
+    let (threads, _) = load.split_whitespace().nth(3)?.split_once('/')?;
+    threads.parse().ok()
+}
+
+/// A lane's policy.
+struct Policy {
+    /// None: the lane has ended.
+    thread: Option<Pid>,
+    /// When the guard gave the old one back.
+    restored_ns: u64,
+}
+
+/// A lane as the guard has it.
+struct Stand {
+    /// Changes whenever the lane moves.
+    beat: AtomicU64,
+    /// The policy is `SCHED_IDLE`. Changed under the lock.
+    idle: AtomicBool,
+    policy: Mutex<Policy>,
+}
+
+impl Stand {
+    /// Is the lane still to be looked after? `seen`: its beat at the last look.
+    fn look(&self, seen: &mut u64) -> bool {
+        if !self.idle.load(Ordering::Acquire) {
+            return false;
+        }
+        let before = std::mem::replace(seen, self.beat.load(Ordering::Relaxed));
+        if *seen == before {
+            self.restore();
+        }
+        *seen != before
+    }
+
+    fn restore(&self) {
+        let mut policy = self.policy.lock();
+        if let Some(thread) = policy.thread
+            && let Err(error) = take_policy(Some(thread), libc::SCHED_OTHER)
+        {
+            // It was possible before; a lane that is too slow is better than none.
+            tracing::warn!(%error, "a lane keeps the policy SCHED_IDLE");
+        }
+        policy.restored_ns = now_ns();
+        self.idle.store(false, Ordering::Release);
+    }
+}
+
+#[derive(Default)]
+struct Watch {
+    /// Lanes of that policy may be there.
+    wanted: bool,
+    over: bool,
+}
+
+/// Looks after the lanes of one connection.
+#[derive(Default)]
+pub(super) struct Guard {
+    stands: Mutex<Vec<Arc<Stand>>>,
+    watch: Mutex<Watch>,
+    changed: Condvar,
+}
+
+impl Guard {
+    /// A guard and its thread. `None`: lanes cannot hand over here.
+    pub(super) fn start() -> Option<(Arc<Guard>, JoinHandle<()>)> {
+        if !is_possible() {
+            return None;
+        }
+        let guard = Arc::new(Guard::default());
+        let thread = std::thread::Builder::new().name("ariel-guard".to_owned());
+        let run = Arc::clone(&guard);
+        let thread = thread.spawn(move || run.run()).ok()?;
+        Some((guard, thread))
+    }
+
+    /// The connection is over.
+    pub(super) fn end(&self) {
+        self.watch.lock().over = true;
+        self.changed.notify_all();
+    }
+
+    fn want(&self) {
+        if !std::mem::replace(&mut self.watch.lock().wanted, true) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Until the connection is over and every lane has ended.
+    fn run(&self) {
+        let mut seen = Vec::new();
+        let mut watch = self.watch.lock();
+        while !watch.over || self.has_lanes() {
+            if watch.wanted {
+                self.changed.wait_for(&mut watch, TICK);
+            } else {
+                self.changed.wait(&mut watch);
+            }
+            let stands = self.stands.lock();
+            seen.resize(stands.len(), 0);
+            let looks = stands.iter().zip(&mut seen);
+            // All are looked at, and a lane that begins meanwhile waits to say so.
+            watch.wanted = looks.fold(false, |wanted, (stand, seen)| stand.look(seen) || wanted);
+        }
+    }
+
+    fn has_lanes(&self) -> bool {
+        let stands = self.stands.lock();
+        stands
+            .iter()
+            .any(|stand| stand.policy.lock().thread.is_some())
+    }
+}
+
+/// How long a lane does without after the policy did harm.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Pause {
+    len_ns: u64,
+    until_ns: u64,
+}
+
+impl Pause {
+    fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.until_ns
+    }
+
+    /// The policy was taken at `began`, and given back by the guard at `restored`, which is known
+    /// now; `waits`: there is a request already.
+    fn learn(&mut self, (began_ns, restored_ns): (u64, u64), now_ns: u64, waits: bool) {
+        if restored_ns.saturating_sub(began_ns) >= WORTH_NS {
+            self.len_ns = 0;
+        }
+        if waits && now_ns.saturating_sub(restored_ns) < SUSPECT_NS {
+            self.len_ns = (self.len_ns * 2).clamp(PAUSE_LEAST_NS, PAUSE_MOST_NS);
+            self.until_ns = now_ns + self.len_ns;
+        }
+    }
+}
+
+/// A lane's own part.
+pub(super) struct Handover {
+    guard: Arc<Guard>,
+    stand: Arc<Stand>,
+    /// The lane took the policy, as far as it knows.
+    taken: bool,
+    began_ns: u64,
+    pause: Pause,
+    /// Requests since then.
+    came: u32,
+    since_ns: u64,
+}
+
+impl Handover {
+    /// Of the calling thread.
+    pub(super) fn new(guard: &Arc<Guard>) -> Handover {
+        let stand = Arc::new(Stand {
+            beat: AtomicU64::new(1),
+            idle: AtomicBool::new(false),
+            policy: Mutex::new(Policy {
+                thread: Some(gettid()),
+                restored_ns: 0,
+            }),
+        });
+        guard.stands.lock().push(Arc::clone(&stand));
+        Handover {
+            guard: Arc::clone(guard),
+            stand,
+            taken: false,
+            began_ns: 0,
+            pause: Pause::default(),
+            came: 0,
+            since_ns: 0,
+        }
+    }
+
+    /// The lane has waited, and so many requests came.
+    pub(super) fn moved(&mut self, requests: usize) {
+        let beat = self.stand.beat.load(Ordering::Relaxed);
+        self.stand.beat.store(beat + 1, Ordering::Relaxed);
+        if self.taken && !self.stand.idle.load(Ordering::Acquire) {
+            self.taken = false;
+            let times = (self.began_ns, self.stand.policy.lock().restored_ns);
+            self.pause.learn(times, now_ns(), requests > 0);
+        }
+        self.came += requests as u32;
+        if self.came >= DENSE {
+            let now_ns = now_ns();
+            let dense = now_ns - self.since_ns <= DENSE_NS;
+            (self.came, self.since_ns) = (0, now_ns);
+            if dense && !self.taken && self.pause.is_over(now_ns) {
+                self.take(now_ns);
+            }
+        }
+    }
+
+    fn take(&mut self, now_ns: u64) {
+        let processors = self.guard.stands.lock().len();
+        if !is_calm(processors) {
+            self.pause.until_ns = now_ns + CROWDED_NS;
+            return;
+        }
+        self.take_now(now_ns);
+    }
+
+    fn take_now(&mut self, now_ns: u64) {
+        let policy = self.stand.policy.lock();
+        if take_policy(None, libc::SCHED_IDLE).is_err() {
+            return;
+        }
+        self.stand.idle.store(true, Ordering::Release);
+        drop(policy);
+        (self.taken, self.began_ns) = (true, now_ns);
+        self.guard.want();
+    }
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        // The thread's number may be another one's soon.
+        self.stand.policy.lock().thread = None;
+        self.stand.idle.store(false, Ordering::Release);
+        let _watch = self.guard.watch.lock();
+        self.guard.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    fn policy_of(thread: Pid) -> libc::c_int {
+        // SAFETY: it takes no pointer.
+        unsafe { libc::sched_getscheduler(Pid::as_raw(Some(thread))) }
+    }
+
+    #[test]
+    fn a_lane_that_does_not_move_gets_its_policy_back() {
+        let Some((guard, thread)) = Guard::start() else {
+            eprintln!("NOT TESTED: this process cannot leave SCHED_IDLE again (run as root)");
+            assert!(std::env::var_os("CI").is_none(), "CI must be able to");
+            return;
+        };
+        let (began, lane) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let run = Arc::clone(&guard);
+        let lane_thread = std::thread::spawn(move || {
+            let mut handover = Handover::new(&run);
+            handover.take_now(now_ns());
+            assert!(handover.taken);
+            began.send((gettid(), Arc::clone(&handover.stand))).unwrap();
+            ended.recv().unwrap();
+            handover.moved(1);
+            assert!(!handover.taken && handover.pause.len_ns <= PAUSE_LEAST_NS);
+        });
+        let (tid, stand) = lane.recv().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while stand.idle.load(Ordering::Acquire) {
+            assert!(Instant::now() < until, "nobody looked after the lane");
+            std::thread::yield_now();
+        }
+        assert_eq!(policy_of(tid), libc::SCHED_OTHER);
+        // The guard's thread outlives the connection for as long as there is a lane.
+        guard.end();
+        end.send(()).unwrap();
+        lane_thread.join().unwrap();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_did_harm_is_left_for_longer_each_time() {
+        let mut pause = Pause::default();
+        let short = |at: u64| (at, at + 2_000_000);
+        let mut lengths = Vec::new();
+        let mut now = 1_000_000_000;
+        for _ in 0..8 {
+            pause.learn(short(now), now + 2_100_000, true);
+            lengths.push(pause.len_ns / 1_000_000);
+            assert!(!pause.is_over(now + 2_100_000 + pause.len_ns - 1));
+            now += 2_100_000 + pause.len_ns;
+            assert!(pause.is_over(now));
+        }
+        assert_eq!(lengths, [50, 100, 200, 400, 800, 1600, 2000, 2000]);
+        // Nothing waited, or it came long after: no harm.
+        pause.learn(short(now), now + 2_100_000, false);
+        pause.learn(short(now), now + 500_000_000, true);
+        assert!(pause.is_over(now));
+        // What went on for long before was worth it.
+        pause.learn((now, now + WORTH_NS), now + WORTH_NS + 1_000_000, true);
+        assert_eq!(pause.len_ns, PAUSE_LEAST_NS);
+    }
+
+    #[test]
+    fn the_kernel_s_load_is_read() {
+        assert_eq!(wanting("0.30 1.70 2.36 3/105 25739\n"), Some(3));
+        for strange in ["", "0.30 1.70 2.36", "a b c d e", "1 2 3 4 5"] {
+            assert_eq!(wanting(strange), None, "{strange}");
+        }
+        assert!(wanting(&std::fs::read_to_string(LOAD).unwrap()).is_some_and(|now| now > 0));
+    }
+}
