@@ -1,41 +1,89 @@
 //! The memory that holds cached blocks: numbered slots of one block each.
 //!
-//! Guarantees: a slot reads as what was last put there; a slot never used costs no memory, since
-//! fresh pages of the operating system are zero already. The machine alone decides what a slot
-//! holds; a number or range outside of a slot would be its bug and ends the process.
+//! Guarantees: a slot reads as what was last put there; a slot never used costs no memory. What was
+//! shared stays as it was: whoever sends or answers it need not copy it, and whoever puts something
+//! there meanwhile puts it into a copy. The machine alone decides what a slot holds; a number or
+//! range outside of a slot would be its bug and ends the process.
 
 use logic::client::Slot;
+use std::hint::black_box;
+use std::iter::{repeat_n, repeat_with};
+use std::ops::Range;
+use std::sync::Arc;
 use wire::limits::BLOCK_BYTES;
 
 /// Bytes of a slot.
 const SLOT_BYTES: usize = BLOCK_BYTES as usize;
+/// Blocks that are made at once: as many as the allocator puts into a heap.
+const FRESH: usize = 28;
 
 /// All slots.
-pub(crate) struct Arena(Vec<u8>);
+pub(crate) struct Arena {
+    /// What was never used is not there.
+    slots: Vec<Option<Arc<[u8]>>>,
+    /// What it reads as.
+    zeros: Arc<[u8]>,
+    /// Blocks for slots that are used for the first time.
+    fresh: Vec<Arc<[u8]>>,
+}
 
 impl Arena {
     /// So many slots, all zero.
     pub(crate) fn new(slots: u32) -> Arena {
-        // Allocated as zero pages: nothing is touched yet.
-        Arena(vec![0; slots as usize * SLOT_BYTES])
+        Arena {
+            slots: vec![None; slots as usize],
+            zeros: zeros(),
+            fresh: Vec::new(),
+        }
+    }
+
+    /// The block of a slot, to be written to or replaced.
+    fn own(&mut self, slot: Slot) -> &mut Arc<[u8]> {
+        let block = &mut self.slots[slot as usize];
+        block.get_or_insert_with(|| {
+            if self.fresh.is_empty() {
+                make_room();
+                self.fresh.extend(repeat_with(zeros).take(FRESH));
+            }
+            self.fresh.pop().unwrap_or_else(zeros)
+        })
+    }
+
+    fn block(&self, slot: Slot) -> &Arc<[u8]> {
+        self.slots[slot as usize].as_ref().unwrap_or(&self.zeros)
     }
 
     /// Bytes of a slot.
+    #[cfg(test)]
     pub(crate) fn get(&self, slot: Slot, at: u32, len: u32) -> &[u8] {
-        let from = start(slot, at, len);
-        &self.0[from..from + len as usize]
+        &self.block(slot)[range(at, len)]
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn share(&self, slot: Slot, at: u32, len: u32) -> (Arc<[u8]>, Range<usize>) {
+        (Arc::clone(self.block(slot)), range(at, len))
     }
 
     /// Puts bytes into a slot.
     pub(crate) fn put(&mut self, slot: Slot, at: u32, bytes: &[u8]) {
-        let from = start(slot, at, bytes.len() as u32);
-        self.0[from..from + bytes.len()].copy_from_slice(bytes);
+        let range = range(at, bytes.len() as u32);
+        let block = self.own(slot);
+        if range.len() == SLOT_BYTES && Arc::get_mut(block).is_none() {
+            // Nothing of what is there is needed.
+            *block = bytes.into();
+            return;
+        }
+        Arc::make_mut(block)[range].copy_from_slice(bytes);
     }
 
     /// Makes bytes of a slot zero.
     pub(crate) fn zero(&mut self, slot: Slot, at: u32, len: u32) {
-        let from = start(slot, at, len);
-        self.0[from..from + len as usize].fill(0);
+        let range = range(at, len);
+        if let Some(block) = &mut self.slots[slot as usize]
+            && !range.is_empty()
+        {
+            Arc::make_mut(block)[range].fill(0);
+        }
     }
 
     /// Puts bytes at the beginning of a slot and makes the rest zero.
@@ -46,10 +94,22 @@ impl Arena {
     }
 }
 
-fn start(slot: Slot, at: u32, len: u32) -> usize {
+/// Has the allocator take room for so many blocks from the system at once. In a thread's own heap
+/// it takes as much as it is asked for, with a call for each block.
+fn make_room() {
+    drop(black_box(Vec::<u8>::with_capacity(
+        FRESH * (SLOT_BYTES + 64),
+    )));
+}
+
+fn zeros() -> Arc<[u8]> {
+    repeat_n(0, SLOT_BYTES).collect()
+}
+
+fn range(at: u32, len: u32) -> Range<usize> {
     let inside = at.checked_add(len).is_some_and(|end| end <= BLOCK_BYTES);
     assert!(inside, "bytes {at}+{len} are outside of a slot");
-    slot as usize * SLOT_BYTES + at as usize
+    at as usize..(at + len) as usize
 }
 
 #[cfg(test)]
@@ -74,6 +134,38 @@ mod tests {
         assert_eq!(arena.get(2, 0, 1), [8]);
         arena.zero(2, 0, 1);
         assert_eq!(arena.get(2, 0, 1), [0]);
+    }
+
+    #[test]
+    fn what_was_shared_stays_as_it_was() {
+        let mut arena = Arena::new(2);
+        let (never, _) = arena.share(1, 0, 1);
+        arena.put(0, 0, &[1; SLOT_BYTES]);
+        arena.put(1, 5, &[2]);
+        let (first, range) = arena.share(0, 4, 3);
+        assert_eq!(first[range.clone()], [1; 3]);
+        arena.put(0, 4, &[3]);
+        let (second, _) = arena.share(0, 0, 1);
+        arena.zero(0, 5, 1);
+        let (third, _) = arena.share(0, 0, 1);
+        arena.put(0, 0, &[4; SLOT_BYTES]);
+        arena.fill(1, &[5]);
+        assert_eq!(first[range.clone()], [1; 3]);
+        assert_eq!(second[range.clone()], [3, 1, 1]);
+        assert_eq!(third[range.clone()], [3, 0, 1]);
+        assert_eq!(arena.get(0, 4, 3), [4; 3]);
+        assert!(never.iter().all(|&byte| byte == 0));
+        assert_eq!(
+            (arena.get(1, 0, 1), arena.get(1, 5, 1)),
+            (&[5][..], &[0][..])
+        );
+        // Nobody else has it any more: it is changed where it lies.
+        let place = arena.get(0, 0, 1).as_ptr();
+        arena.put(0, 0, &[6; SLOT_BYTES]);
+        assert_eq!(
+            (arena.get(0, 0, 1).as_ptr(), arena.get(0, 0, 1)[0]),
+            (place, 6)
+        );
     }
 
     #[test]

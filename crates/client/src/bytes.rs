@@ -1,7 +1,7 @@
 //! Moves bytes as the machine's outputs say: between messages, slots, and the programs' own bytes.
 //!
 //! Guarantees: every move is done at its output's turn, under the client's lock, so a piece names
-//! the bytes as they are at that moment; bytes of a write are copied at most once on their way to
+//! the bytes as they are at that moment, and slots are shared, not copied; bytes of a write are copied at most once on their way to
 //! the network, however often they are sent, and once on their way to their slots.
 
 use crate::arena::Arena;
@@ -78,19 +78,19 @@ impl Bytes<'_> {
     }
 
     /// The bytes of an answer. `last`: no later output needs the bytes beside the message.
-    pub(crate) fn gather(&mut self, pieces: &[Piece], last: bool) -> Vec<u8> {
+    pub(crate) fn gather(&mut self, pieces: &[Piece], last: bool) -> Bulk {
         if let [Piece::Bulk { from: 0, len }] = *pieces
             && last
             && len as usize == self.beside.len()
         {
             // The common answer of a read that missed: moved, not copied.
-            return std::mem::take(self.beside);
+            return Bulk::from(std::mem::take(self.beside));
         }
-        let mut bytes = net::spare::take(pieces.iter().map(|piece| self.len(piece)).sum());
+        let mut bulk = Bulk::empty();
         for piece in pieces {
-            self.append(piece, &mut bytes);
+            self.append(piece, &mut bulk);
         }
-        bytes
+        bulk
     }
 
     /// The bytes beside a message to be sent.
@@ -104,26 +104,27 @@ impl Bytes<'_> {
             let data = self.data.get_mut(ticket);
             return data.map(Data::share).map_or_else(Bulk::empty, Bulk::from);
         }
-        Bulk::from(self.gather(pieces, false))
+        self.gather(pieces, false)
     }
 
-    fn append(&self, piece: &Piece, bytes: &mut Vec<u8>) {
+    fn append(&self, piece: &Piece, bulk: &mut Bulk) {
         match *piece {
-            Piece::Slot { slot, at, len } => bytes.extend_from_slice(self.arena.get(slot, at, len)),
-            Piece::Zero { len } => bytes.resize(bytes.len() + len as usize, 0),
-            Piece::Bulk { from, len } => bytes.extend_from_slice(range(self.beside, from, len)),
-            Piece::Call { ticket } => {
-                bytes.extend_from_slice(written(self.data, self.given, ticket));
+            Piece::Slot { slot, at, len } => {
+                let (block, range) = self.arena.share(slot, at, len);
+                bulk.push_shared(block, range);
             }
+            Piece::Zero { len } => bulk.push(vec![0; len as usize]),
+            Piece::Bulk { from, len } => bulk.push(kept(range(self.beside, from, len))),
+            Piece::Call { ticket } => bulk.push(kept(written(self.data, self.given, ticket))),
         }
     }
+}
 
-    fn len(&self, piece: &Piece) -> usize {
-        match *piece {
-            Piece::Slot { len, .. } | Piece::Zero { len } | Piece::Bulk { len, .. } => len as usize,
-            Piece::Call { ticket } => written(self.data, self.given, ticket).len(),
-        }
-    }
+/// A copy.
+fn kept(bytes: &[u8]) -> Vec<u8> {
+    let mut kept = net::spare::take(bytes.len());
+    kept.extend_from_slice(bytes);
+    kept
 }
 
 /// The bytes of a write.
@@ -187,7 +188,9 @@ mod tests {
             Piece::Call { ticket: 5 },
             Piece::Call { ticket: 6 },
         ];
-        assert_eq!(bytes.gather(&pieces, true), [7, 8, 2, 3, 0, 9, 9, 4, 4, 4]);
+        let gathered = bytes.gather(&pieces, true);
+        let gathered: Vec<&[u8]> = gathered.slices().collect();
+        assert_eq!(gathered.concat(), [7, 8, 2, 3, 0, 9, 9, 4, 4, 4]);
         assert_eq!(bytes.bulk(&[Piece::Call { ticket: 6 }]).len(), 3);
         assert!(bytes.data.contains_key(&6), "it may have to be sent again");
         assert_eq!(bytes.bulk(&[Piece::Call { ticket: 5 }]).len(), 2);

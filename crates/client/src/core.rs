@@ -104,7 +104,7 @@ impl Core {
         called.unwrap_or_else(|reply| {
             reply(Completion {
                 done: Done::Refused(Refusal::SessionLost),
-                bytes: Vec::new(),
+                bytes: net::Bulk::empty(),
             });
             0
         })

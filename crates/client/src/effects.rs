@@ -125,7 +125,7 @@ mod tests {
     fn reply(work: impl FnOnce() + Send + 'static) -> Effect {
         let completion = Completion {
             done: Done::Nothing,
-            bytes: Vec::new(),
+            bytes: Bulk::empty(),
         };
         Effect::Reply(Box::new(move |_| work()), completion)
     }

@@ -1,6 +1,7 @@
 //! The client's own vocabulary: the words in which a front talks to it. A front uses these names
 //! and those of `wire`, and knows nothing of the machine behind them.
 
+use net::Bulk;
 use std::sync::Arc;
 use wire::{Caller, Change, Fid, Refusal};
 
@@ -61,20 +62,13 @@ pub trait Front: Send + Sync {
 }
 
 /// A call's answer with its bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Completion {
     /// The answer.
     pub done: Done,
-    /// The bytes of `Done::Read`, in order; empty for all other answers. The pieces that the
-    /// answer names have been gathered here and mean nothing any more.
-    pub bytes: Vec<u8>,
-}
-
-impl Completion {
-    /// The bytes have been passed on: their memory is used again.
-    pub fn spent(self) {
-        net::spare::give(self.bytes);
-    }
+    /// The bytes of `Done::Read`, in order; empty for all other answers. They are those that the
+    /// pieces of the answer named when it was given.
+    pub bytes: Bulk,
 }
 
 /// Takes a call's answer; called once, without a lock held, in the order of the answers. It may

@@ -160,7 +160,7 @@ impl State {
             Output::Done { ticket, done } => {
                 let bytes = match &done {
                     Done::Read { pieces } => bytes.gather(pieces, last),
-                    _ => Vec::new(),
+                    _ => net::Bulk::empty(),
                 };
                 if let Some(Data::Given(bytes)) = self.data.remove(&ticket) {
                     net::spare::give(bytes);

@@ -326,7 +326,7 @@ fn is_unwanted(errno: Errno) -> bool {
 }
 
 /// Most slices of an answer that are not copied together first.
-const SLICES_MAX: usize = 64;
+const SLICES_MAX: usize = 320;
 
 /// One answer, written at once.
 pub(crate) fn write(

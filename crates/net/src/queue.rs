@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Slices handed to one system call.
-pub(crate) const SLICES: usize = 64;
+pub(crate) const SLICES: usize = 320;
 
 /// Raw file data that goes with a message, in one or several parts that are sent as one.
 #[derive(Debug, Default)]
@@ -65,7 +65,8 @@ impl Bulk {
         }
     }
 
-    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+    /// All bytes, part by part.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().map(|part| match part {
             Part::Owned(bytes) => bytes.as_slice(),
             Part::Shared(bytes, range) => &bytes[range.clone()],

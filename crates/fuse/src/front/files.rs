@@ -106,8 +106,8 @@ impl Tree {
             call,
             move |completion| match completion.done {
                 Done::Read { .. } => {
-                    reply.bytes(&completion.bytes);
-                    completion.spent();
+                    let slices: Vec<&[u8]> = completion.bytes.slices().collect();
+                    reply.slices(&slices);
                 }
                 other => refuse_done(reply, &other),
             },
