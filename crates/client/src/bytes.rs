@@ -1,8 +1,9 @@
 //! Moves bytes as the machine's outputs say: between messages, slots, and the programs' own bytes.
 //!
 //! Guarantees: every move is done at its output's turn, under the client's lock, so a piece names
-//! the bytes as they are at that moment, and slots are shared, not copied; bytes of a write are copied at most once on their way to
-//! the network, however often they are sent, and once on their way to their slots.
+//! the bytes as they are at that moment. Slots are shared, not copied; bytes of a write are copied
+//! at most once on their way to the network, however often they are sent, and once on their way to
+//! their slots.
 
 use crate::arena::Arena;
 use logic::Ticket;

@@ -110,6 +110,8 @@ pub struct Negotiated {
     pub prune: bool,
     /// A close need not be announced before it.
     pub no_flush: bool,
+    /// Over io_uring, lanes may hand their processors over.
+    pub hands_over: bool,
 }
 
 impl Negotiated {
@@ -126,6 +128,7 @@ impl Negotiated {
             Feature::Epoch => self.inc_epoch,
             Feature::Prune => self.prune,
             Feature::NoFlush => self.no_flush,
+            Feature::Handover => self.hands_over,
             other => self.has(other.flags()),
         }
     }
@@ -235,6 +238,7 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
         inc_epoch: offer.minor >= abi::MINOR_INC_EPOCH && !without.has(Feature::Epoch),
         prune: offer.minor >= abi::MINOR_PRUNE && !without.has(Feature::Prune),
         no_flush: offer.minor >= abi::MINOR_NO_FLUSH && !without.has(Feature::NoFlush),
+        hands_over: !without.has(Feature::Handover),
     };
     let answer = InitOut {
         major: abi::MAJOR,

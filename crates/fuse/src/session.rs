@@ -20,7 +20,6 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, InitIn, Opcode};
 use crate::counters::Counters;
 use crate::device::{self, Device, Incoming};
-use crate::feature::Feature;
 use crate::init::{self, InitError, Negotiated, Options, Step, Transport};
 use crate::notify::Notifier;
 use crate::reply::{self, Reply, Watch, Way};
@@ -181,7 +180,7 @@ impl Session {
             payload_len: (self.negotiated.max_write as usize).max(abi::READ_BUFFER_LEAST),
             message_len: self.message_len(),
             root: self.options.root.clone(),
-            hands_over: !self.options.without.has(Feature::Handover),
+            hands_over: self.negotiated.hands_over,
         };
         let (lanes, threads) = rings.run(&self.device, &how, &(serve as _))?;
         // There were none: this is called once.
