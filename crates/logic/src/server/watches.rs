@@ -11,7 +11,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
-use wire::{Change, Fid, Refusal, SessionId, Time, ToClient, WatchId};
+use wire::{Change, Deed, Fid, Refusal, SessionId, Time, ToClient, WatchId};
 
 /// Most bytes of changes of one message, but for a single change.
 const BATCH_BYTES: usize = 64 << 10;
@@ -73,10 +73,12 @@ impl Watch {
 
     /// At most so many changes are kept, and so many bytes of them.
     fn add(&mut self, change: Change, (most, most_bytes): (usize, usize)) {
-        // The same once more: there is nothing new in it while the first is not under way.
+        // The same once more: there is nothing new in it while the first is not under way. (What is
+        // watched itself may be moved again and again, and each of these is a change of a name.)
         let under_way = self.sent.map_or(0, |(upto, _)| upto);
         let last_waits = self.first + self.changes.len() as u64 > under_way;
-        if last_waits && self.changes.back() == Some(&change) {
+        let merges = matches!(change.deed, Deed::Written | Deed::Attributes);
+        if merges && last_waits && self.changes.back() == Some(&change) {
             return;
         }
         let bytes = change.bytes();
@@ -278,7 +280,7 @@ impl Watches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Deed, Kind};
+    use wire::Kind;
 
     fn change(path_bytes: usize) -> Change {
         Change {
@@ -311,6 +313,25 @@ mod tests {
                 assert_eq!(watch.missed, n > 6, "after {n}");
             }
             assert!(watch.first > taken);
+        }
+    }
+
+    /// Seed 9059278: a file that was watched was moved there and back before that was told.
+    #[test]
+    fn what_was_written_twice_is_told_once_and_what_was_moved_twice_is_told_twice() {
+        let moved = Deed::Moved {
+            to: Some(Vec::new()),
+        };
+        for (deed, told) in [(Deed::Written, 1), (Deed::Attributes, 1), (moved, 2)] {
+            let mut watch = Watch::new(Fid::root(1), true, 0);
+            for _ in 0..2 {
+                let again = Change {
+                    deed: deed.clone(),
+                    ..change(0)
+                };
+                watch.add(again, (1_000, 1 << 20));
+            }
+            assert_eq!(watch.changes.len(), told, "{deed:?}");
         }
     }
 
