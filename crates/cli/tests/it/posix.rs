@@ -112,6 +112,15 @@ fn holes_are_found() {
     assert_eq!(data(1 << 30), None);
     assert_eq!(file.metadata().unwrap().len(), far + 4096);
     assert!(file.metadata().unwrap().blocks() * 512 < 1 << 20);
+    // Room behind the end changes no bytes, and the time of the change is seen at once.
+    let changed = || {
+        let seen = file.metadata().unwrap();
+        (seen.ctime(), seen.ctime_nsec())
+    };
+    let before = changed();
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 2 * far, 4096).unwrap();
+    assert!(changed() > before);
+    assert_eq!(file.metadata().unwrap().len(), far + 4096);
     for refused in [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE] {
         let result = fallocate(&file, refused, 0, 4096);
         assert_eq!(result, Err(rustix::io::Errno::OPNOTSUPP));
