@@ -107,7 +107,7 @@ impl Client {
             // An answer that was kept over a restart of the server says how things were then.
             node.version = node.version.max(attr.version);
             node.attr = (node.right >= Right::Shared && vouched).then_some(attr);
-        } else if attr.version == node.version {
+        } else if vouched && attr.version == node.version {
             // No bytes have changed, but times may have: room was made behind the end.
             self.changed(fid, attr, vouched);
         }
