@@ -7,7 +7,7 @@
 //! ([`Rings::prepare`]). If it then does not take the seats, requests come by the device after all.
 
 mod ask;
-mod handover;
+pub(crate) mod handover;
 mod lane;
 mod memory;
 mod processors;
@@ -236,6 +236,7 @@ impl LaneThread {
                 if let Some(came) = lane::take(token, &mut message) {
                     let len = came.taken.len;
                     (self.serve)(&message[..len], Seat(came));
+                    lane::commit_posted();
                 }
             }
         }

@@ -202,6 +202,8 @@ fn read(shared: &Shared, link: &Arc<Link>, pause: &mut Pause) -> Result<(), Clos
         }
     }
     receive::run(link, &*shared.events, || {
+        // Whoever flushes later may run under conditions of his own, which threads inherit.
+        link.have_writer();
         pause.reset();
         shared.state.lock().opened = true;
         shared.changed.notify_all();

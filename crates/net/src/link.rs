@@ -37,6 +37,8 @@ use std::time::Duration;
 
 /// Most bytes that wait to be written on one link. A peer that leaves more unread is cut off.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// Most bytes that wait while the reading thread delivers more short frames.
+const HELD_BYTES_MAX: usize = 64 << 10;
 /// How long an orderly end may take before the connection is cut.
 pub const LINGER_NS: u64 = 2_000_000_000;
 /// What a thread writes for others before the writer thread takes over: it has its own work.
@@ -230,12 +232,10 @@ impl Link {
     /// Writes what is queued, unless somebody is writing already (they will write this too). The
     /// reading thread, while more short frames are there already, does so behind the last of them.
     pub fn flush(self: &Arc<Self>) {
-        if receive::is_held(self.id) {
-            return;
-        }
         {
             let mut out = self.out.lock();
-            if out.writing || out.queue.is_empty() {
+            let held = receive::is_held(self.id) && out.queued_bytes <= HELD_BYTES_MAX;
+            if held || out.writing || out.queue.is_empty() {
                 return;
             }
             out.writing = true;
@@ -372,6 +372,14 @@ impl Link {
             self.cut(&mut out, Stage::Broken, CloseReason::Io(Arc::new(error)));
         } else {
             self.abort_locked(&mut out, CloseReason::Io(Arc::new(error)));
+        }
+    }
+
+    /// Starts the writer thread before it is needed.
+    pub(crate) fn have_writer(self: &Arc<Self>) {
+        let mut out = self.out.lock();
+        if !out.ended {
+            self.ensure_writer(&mut out);
         }
     }
 

@@ -5,6 +5,7 @@
 //! outlive the peer's end, or the cutting of the link, by more than one call of an event.
 
 use crate::Events;
+use crate::clock;
 use crate::frame::{FrameError, FrameReader, Kind};
 use crate::link::{CloseReason, Link, LinkId};
 use std::cell::Cell;
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 /// How long a peer may take to introduce itself.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// So many frames at most are delivered before what was said to them is written.
-const HELD_FRAMES_MAX: usize = 32;
+/// What was said to frames is written after so long at most, if more of them follow.
+const HELD_NS: u64 = 200_000;
 
 /// What the reader found.
 struct End {
@@ -131,7 +132,7 @@ pub(crate) fn is_held(link: LinkId) -> bool {
 
 /// Delivers messages until the stream or the link ends.
 fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn Events) -> End {
-    let mut held = 0;
+    let mut held_since_ns = None;
     loop {
         let next = frames.next_frame();
         if link.is_discarding() {
@@ -144,13 +145,15 @@ fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn 
         match next {
             Ok(Some(frame)) if frame.kind == Kind::Message => {
                 // A call of the system costs as much as a short frame and what is said to it.
-                let hold = frame.short_follows && held < HELD_FRAMES_MAX;
-                held = if hold { held + 1 } else { 0 };
+                let now_ns = clock::now_ns();
+                let since_ns = *held_since_ns.get_or_insert(now_ns);
+                let hold = frame.short_follows && now_ns <= since_ns + HELD_NS;
                 {
                     let _held = hold.then(|| Held::new(link.id()));
                     events.frame(link, frame.body, frame.bulk);
                 }
                 if !hold {
+                    held_since_ns = None;
                     link.flush();
                 }
             }

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::uring::handover;
 use parking_lot::{Condvar, Mutex};
 use tracing::{error, warn};
 
@@ -102,7 +103,12 @@ impl Drop for Pool {
 fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
     let work = Arc::clone(shared);
     let thread = std::thread::Builder::new().name(shared.name.to_owned());
-    thread.spawn(move || work.run()).map(drop)
+    let run = move || {
+        // A lane may have started it.
+        handover::be_ordinary();
+        work.run();
+    };
+    thread.spawn(run).map(drop)
 }
 
 impl Shared {

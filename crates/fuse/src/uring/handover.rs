@@ -55,6 +55,21 @@ fn take_policy(thread: Option<Pid>, policy: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
+/// Lanes of this process may have that policy.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// The calling thread runs like any other, whatever the one that started it does.
+pub(crate) fn be_ordinary() {
+    // SAFETY: it takes no pointer.
+    let is_idle = || unsafe { libc::sched_getscheduler(0) } == libc::SCHED_IDLE;
+    if IN_USE.load(Ordering::Acquire)
+        && is_idle()
+        && let Err(error) = take_policy(None, libc::SCHED_OTHER)
+    {
+        tracing::warn!(%error, "a thread keeps the policy SCHED_IDLE");
+    }
+}
+
 /// May this process do so? Tried out on a thread of its own, which may be unable to come back.
 fn is_possible() -> bool {
     let attempt = || -> io::Result<()> {
@@ -106,7 +121,7 @@ struct Policy {
 struct Stand {
     /// Changes whenever the lane moves.
     beat: AtomicU64,
-    /// The policy is `SCHED_IDLE`. Changed under the lock.
+    /// The policy is `SCHED_IDLE`, or about to be.
     idle: AtomicBool,
     policy: Mutex<Policy>,
 }
@@ -158,6 +173,7 @@ impl Guard {
         if !is_possible() {
             return None;
         }
+        IN_USE.store(true, Ordering::Release);
         let guard = Arc::new(Guard::default());
         let thread = std::thread::Builder::new().name("ariel-guard".to_owned());
         let run = Arc::clone(&guard);
@@ -264,14 +280,14 @@ impl Handover {
         }
     }
 
-    /// The lane has waited, and so many requests came.
-    pub(super) fn moved(&mut self, requests: usize) {
+    /// The lane has waited, and so many requests came; `posts`: are there answers for it to take?
+    pub(super) fn moved(&mut self, requests: usize, posts: impl FnOnce() -> bool) {
         let beat = self.stand.beat.load(Ordering::Relaxed);
         self.stand.beat.store(beat + 1, Ordering::Relaxed);
         if self.taken && !self.stand.idle.load(Ordering::Acquire) {
             self.taken = false;
             let times = (self.began_ns, self.stand.policy.lock().restored_ns);
-            self.pause.learn(times, now_ns(), requests > 0);
+            self.pause.learn(times, now_ns(), requests > 0 || posts());
         }
         self.came += requests as u32;
         if self.came >= DENSE {
@@ -293,15 +309,18 @@ impl Handover {
         self.take_now(now_ns);
     }
 
+    /// The guard knows before the lane may be kept from running.
     fn take_now(&mut self, now_ns: u64) {
-        let policy = self.stand.policy.lock();
-        if take_policy(None, libc::SCHED_IDLE).is_err() {
-            return;
-        }
         self.stand.idle.store(true, Ordering::Release);
-        drop(policy);
-        (self.taken, self.began_ns) = (true, now_ns);
         self.guard.want();
+        if take_policy(None, libc::SCHED_IDLE).is_err() {
+            self.stand.idle.store(false, Ordering::Release);
+        } else if self.stand.idle.load(Ordering::Acquire) {
+            (self.taken, self.began_ns) = (true, now_ns);
+        } else {
+            // It took so long that the guard has helped already.
+            be_ordinary();
+        }
     }
 }
 
@@ -309,6 +328,9 @@ impl Drop for Handover {
     fn drop(&mut self) {
         // The thread's number may be another one's soon.
         self.stand.policy.lock().thread = None;
+        if self.taken {
+            be_ordinary();
+        }
         self.stand.idle.store(false, Ordering::Release);
         let _watch = self.guard.watch.lock();
         self.guard.changed.notify_all();
@@ -343,7 +365,7 @@ mod tests {
             assert!(handover.taken);
             began.send((gettid(), Arc::clone(&handover.stand))).unwrap();
             ended.recv().unwrap();
-            handover.moved(1);
+            handover.moved(1, || false);
             assert!(!handover.taken && handover.pause.len_ns <= PAUSE_LEAST_NS);
         });
         let (tid, stand) = lane.recv().unwrap();

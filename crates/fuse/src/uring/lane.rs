@@ -1,8 +1,8 @@
 //! A lane: one thread with one ring, which serves the requests that programs on one processor make.
 //!
-//! An answer is given by any thread, and taken by the kernel in a call of the lane's thread. That
-//! thread has its own answers taken at once; others put the number of the answered request into the
-//! lane's post and wake it. So an answer that was given may not have arrived yet: [`settle`] waits
+//! An answer is given by any thread, and taken by the kernel in a call of the lane's thread. The
+//! number of an answered request is put into the lane's post; the lane's own thread has it taken when
+//! it is through with the request, and others wake that thread. So an answer that was given may not have arrived yet: [`settle`] waits
 //! until all have. Whoever is about to take back what answers say, or to tell somebody else of it,
 //! must do that first.
 //!
@@ -86,16 +86,9 @@ impl Lane {
         }
     }
 
-    /// Has an answer taken; false: nobody wants it any more.
-    pub(super) fn commit(self: &Arc<Self>, commit: Commit) -> bool {
-        let own = with_own(|own| Arc::ptr_eq(&own.lane, self).then(|| own.commit(&[commit])));
-        match own.flatten() {
-            Some(()) => !self.over.load(Ordering::Acquire),
-            None => self.send(commit),
-        }
-    }
-
-    fn send(&self, commit: Commit) -> bool {
+    /// Has an answer taken; false: nobody wants it any more. The lane's own thread does so when it
+    /// is through with the request: whom it answers may run at once, in its place.
+    pub(super) fn commit(&self, commit: Commit) -> bool {
         let mut post = self.post.lock();
         if post.closed {
             return false;
@@ -272,6 +265,11 @@ pub(super) fn next(tokens: &mut Vec<u64>) -> bool {
     with_own(|own| own.next(tokens)).unwrap_or(false)
 }
 
+/// Has all answers taken that were given to requests of the lane.
+pub(super) fn commit_posted() {
+    with_own(Own::commit_posted);
+}
+
 /// Takes a request out of its seat. `None`: it was none that a handler must see.
 pub(super) fn take(token: u64, message: &mut [u8]) -> Option<Came> {
     with_own(|own| own.take(token, message)).flatten()
@@ -360,7 +358,7 @@ impl Own {
         lane.asleep.store(false, Ordering::SeqCst);
         self.receive(tokens);
         if let Some(handover) = &mut self.handover {
-            handover.moved(tokens.len());
+            handover.moved(tokens.len(), || !lane.post.lock().waiting.is_empty());
         }
         self.look_for_more(tokens, waits);
         for queue in 0..self.queues.len() {
