@@ -107,9 +107,14 @@ impl Client {
             // An answer that was kept over a restart of the server says how things were then.
             node.version = node.version.max(attr.version);
             node.attr = (node.right >= Right::Shared && vouched).then_some(attr);
-        } else if vouched && attr.version == node.version {
+        } else if attr.version == node.version {
             // No bytes have changed, but times may have: room was made behind the end.
-            self.changed(fid, attr, vouched);
+            let older = node.attr.as_ref().is_some_and(|own| own.ctime < attr.ctime);
+            if vouched {
+                self.changed(fid, attr, vouched);
+            } else if older && node.right < Right::Exclusive {
+                node.attr = None;
+            }
         }
     }
 }
