@@ -95,7 +95,6 @@ rare! {
     AheadListed: "a listing brought the bytes of files",
     Delegated: "changes were told that had been answered before",
     MadeOwn: "an object was made in a delegated directory",
-    Unused: "it was asked who does not use a directory that somebody changes alone",
     LinkedOwn: "a file got another name in a delegated directory",
     ListedHere: "a listing was answered without the server",
     Unseen: "such a change was told before its machine was known to show it",
@@ -118,7 +117,6 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
                 What::Names(_) => Rare::RecallNames.bit(),
                 What::Attr => Rare::RecallAttr.bit(),
                 What::Listed => Rare::Listed.bit(),
-                What::Unused => Rare::Unused.bit(),
             },
             ToClient::Confirm { .. } => Rare::Confirm.bit(),
             ToClient::Reply { reply, .. } => {

@@ -87,7 +87,6 @@ impl Client {
             self.forget_session(step, fid);
         }
         self.lose_walks(step);
-        self.lose_unused();
         self.session = renew(self.session);
         self.begun = false;
         self.statements.clear();

@@ -12,7 +12,7 @@ use super::Server;
 use super::api::{Disk, Mutant};
 use super::{Event, Output, Step};
 use alloc::vec::Vec;
-use wire::{Fid, SessionId, Time, ToClient, What};
+use wire::{Fid, SessionId, Time, ToClient};
 
 impl Server {
     /// Since when the question that has waited longest for its answer has been asked.
@@ -23,13 +23,10 @@ impl Server {
         recalls.chain(confirms.map(|asked| asked.since)).min()
     }
 
-    /// Since when this session has been asked for something of this object that somebody may wait
-    /// for: nobody ever waits for who is asked in passing.
+    /// Since when this session has been asked for something of this object.
     fn recalled(&self, (id, fid): (SessionId, Fid)) -> Option<Time> {
         let holder = self.files.get(&fid)?.holders.get(&id)?;
-        let asks = holder.asks.iter();
-        let waited_for = asks.filter(|ask| !matches!(ask.what, What::Listed | What::Unused));
-        waited_for.map(|ask| ask.since).min()
+        holder.asks.iter().map(|ask| ask.since).min()
     }
 
     /// Does it leave a question unanswered for too long?

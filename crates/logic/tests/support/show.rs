@@ -397,7 +397,6 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
                 What::Names(names) => format!("drop names {names:?}"),
                 What::Attr => "which attributes?".into(),
                 What::Listed => "is listed".into(),
-                What::Unused => "is it used?".into(),
             };
             format!("Recall {} @{epoch}: {what}", name(disk, *fid))
         }
