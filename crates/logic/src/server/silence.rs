@@ -12,7 +12,7 @@ use super::Server;
 use super::api::{Disk, Mutant};
 use super::{Event, Output, Step};
 use alloc::vec::Vec;
-use wire::{Fid, SessionId, Time, ToClient};
+use wire::{Fid, SessionId, Time, ToClient, What};
 
 impl Server {
     /// Since when the question that has waited longest for its answer has been asked.
@@ -23,10 +23,12 @@ impl Server {
         recalls.chain(confirms.map(|asked| asked.since)).min()
     }
 
-    /// Since when this session has been asked for something of this object.
+    /// Since when this session has been asked for something of this object that somebody may wait
+    /// for: nobody waits for who is told that it is listed.
     fn recalled(&self, (id, fid): (SessionId, Fid)) -> Option<Time> {
         let holder = self.files.get(&fid)?.holders.get(&id)?;
-        holder.asks.iter().map(|ask| ask.since).min()
+        let waited_for = holder.asks.iter().filter(|ask| ask.what != What::Listed);
+        waited_for.map(|ask| ask.since).min()
     }
 
     /// Does it leave a question unanswered for too long?
