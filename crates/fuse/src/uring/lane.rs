@@ -1,10 +1,10 @@
 //! A lane: one thread with one ring, which serves the requests that programs on one processor make.
 //!
 //! An answer is given by any thread, and taken by the kernel in a call of the lane's thread. The
-//! number of an answered request is put into the lane's post; the lane's own thread has it taken when
-//! it is through with the request, and others wake that thread. So an answer that was given may not have arrived yet: [`settle`] waits
-//! until all have. Whoever is about to take back what answers say, or to tell somebody else of it,
-//! must do that first.
+//! number of an answered request is put into the lane's post; the lane's own thread has it taken
+//! when it is through with the request, and others wake that thread. So an answer that was given
+//! may not have arrived yet: [`settle`] waits until all have. Whoever is about to take back what
+//! answers say, or to tell somebody else of it, must do that first.
 //!
 //! A request occupies a seat until it is answered, and some wait for long. The kernel hands out
 //! seats only: when there is none left, requests lie there until an answer is committed, which may
