@@ -122,7 +122,7 @@ impl Bytes<'_> {
 }
 
 /// A copy.
-fn kept(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn kept(bytes: &[u8]) -> Vec<u8> {
     let mut kept = net::spare::take(bytes.len());
     kept.extend_from_slice(bytes);
     kept

@@ -91,11 +91,7 @@ impl State {
     pub(crate) fn handle_call(&mut self, (ticket, bytes): Given<'_>, input: Input) {
         self.step(input, (ticket, bytes), Vec::new());
         if !bytes.is_empty() && self.replies.contains_key(&ticket) {
-            let kept = || {
-                let mut kept = net::spare::take(bytes.len());
-                kept.extend_from_slice(bytes);
-                Data::Given(kept)
-            };
+            let kept = || Data::Given(bytes::kept(bytes));
             self.data.entry(ticket).or_insert_with(kept);
         }
     }
