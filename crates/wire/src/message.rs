@@ -128,8 +128,8 @@ pub enum What {
     /// Keep at most this right. Who is asked for Shared and has the file open for writing keeps
     /// none, since the file is write-shared from then on.
     Keep(Right),
-    /// These names of a directory, and its attributes and listing, change: drop them. The token
-    /// stays.
+    /// These names of a directory (or none), and its attributes and listing, change: drop them. The
+    /// token stays.
     Names(Vec<Name>),
     /// Which size and times does the file have? The holder may also step down to Shared.
     Attr,

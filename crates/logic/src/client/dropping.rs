@@ -1,4 +1,5 @@
-//! Recalls of names: the kernel drops one or two names, and the token stays.
+//! Recalls of names: the kernel drops one or two names, and the token stays. Of a name that it was
+//! never handed ([`super::handed`]) only the directory's attributes and listing go, without a lock.
 //!
 //! It is not enough that the kernel finds the name no more. A rename(2) under way may have looked
 //! it up before and hold the object in its hand; if it finds the same object under its new name
@@ -6,8 +7,9 @@
 //! asking anybody. What it has in hand it has under the directory's lock. So a name counts as
 //! dropped when either
 //! - its notification is done, which takes that lock, so that nobody has the name in hand; or
-//! - the epoch of all names was raised, which takes no lock, while one and the same change in that
-//!   directory was waiting for us all the time. The kernel does those under the lock, alone, and
+//! - the epoch of all names was raised, which takes no lock, or the kernel keeps none of them for
+//!   longer than for once, while one and the same change in that directory was waiting for us all
+//!   the time. The kernel does those under the lock, alone, and
 //!   has made its look-ups before it sends one: so nobody else has the name in hand, and what the
 //!   change has in hand is the server's business.
 //!
@@ -23,9 +25,9 @@ use super::api::{Call, How, Invalidate};
 use super::mutant::Mutant;
 use super::{After, Client, Step};
 use crate::Ticket;
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Name, Op, Time};
+use wire::{Epoch, Fid, Name, Op, Right, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
 const PATIENCE_NS: Time = 400_000_000;
@@ -40,10 +42,10 @@ pub(super) struct Dropping {
     /// From before the kernel was told. What a program has looked up since may have been looked up
     /// after the kernel dropped it, although the look-up came here before the kernel's report.
     stamp: u64,
-    /// Notifications of its names that are not done.
-    left: BTreeSet<u64>,
-    /// The epoch is being raised: by which notification, and during which call.
-    raising: Option<(u64, Option<Ticket>)>,
+    /// Notifications that are not done, and of which names.
+    left: BTreeMap<u64, Option<Name>>,
+    /// The epoch is being raised: by which notification, since which stamp, and during which call.
+    raising: Option<(u64, u64, Option<Ticket>)>,
     /// Since when: some day the epoch is raised whoever holds the lock.
     since: Time,
 }
@@ -72,10 +74,20 @@ impl Client {
         if keeps {
             return self.answer_recall(step, dir, epoch, None);
         }
-        let (stamp, mut left) = (self.stamp(), BTreeSet::new());
-        for name in names {
-            let what = Invalidate::Name { dir, name };
-            left.insert(self.invalidate(step, what, After::Names(dir, epoch)));
+        let (stamp, mut left) = (self.stamp(), BTreeMap::new());
+        let known = names
+            .into_iter()
+            .filter(|name| self.may_be_known(dir, name));
+        let mut known: Vec<Option<Name>> = known.map(Some).collect();
+        if known.is_empty() {
+            known.push(None);
+        }
+        for name in known {
+            let what = match name.clone() {
+                Some(name) => Invalidate::Name { dir, name },
+                None => Invalidate::Listing { dir },
+            };
+            left.insert(self.invalidate(step, what, After::Names(dir, epoch)), name);
         }
         let dropping = Dropping {
             stamp,
@@ -98,13 +110,18 @@ impl Client {
         let due = self.suspended
             || self.bars.holds(at.0)
             || step.now >= self.patience_ends(dropping.since);
-        if dropping.raising.is_some() || (witness.is_none() && !due) {
+        let waits = dropping.left.values().any(Option::is_some);
+        if !waits || dropping.raising.is_some() || (witness.is_none() && !due) {
             return;
         }
-        let what = Invalidate::Names { dir: at.0 };
+        let (dir, stamp) = (at.0, self.stamp());
+        let what = match witness.is_some() && self.is_nothing_kept(step.now, at) {
+            true => Invalidate::Listing { dir },
+            false => Invalidate::Names { dir },
+        };
         let id = self.invalidate(step, what, After::Names(at.0, at.1));
         if let Some(dropping) = self.dropping_names.get_mut(&at) {
-            dropping.raising = Some((id, witness));
+            dropping.raising = Some((id, stamp, witness));
         }
     }
 
@@ -128,12 +145,17 @@ impl Client {
         let Some(dropping) = self.dropping_names.get_mut(&at) else {
             return; // answered already
         };
-        dropping.left.remove(&id);
+        let dropped = dropping.left.remove(&id).flatten();
+        let locked = dropped.is_some() || !dropping.left.is_empty();
         let stamp = dropping.stamp;
         let mut over = dropping.left.is_empty();
-        if let Some((_, during)) = dropping.raising.take_if(|(raising, _)| *raising == id)
+        if let Some((_, raised, during)) = dropping.raising.take_if(|raising| raising.0 == id)
             && !over
         {
+            if let Some(node) = self.nodes.get_mut(&at.0) {
+                let names = dropping.left.values().flatten();
+                names.for_each(|name| node.handed.expired(name, raised));
+            }
             // Unanswered until now: the lock was held by this call when the epoch was raised.
             over = during.is_none_or(|ticket| self.calls.contains_key(&ticket));
             if during.is_none() && !self.bars.holds(at.0) {
@@ -141,17 +163,40 @@ impl Client {
                 self.bar_directories(step);
             }
         }
+        if let (Some(name), Some(node)) = (dropped, self.nodes.get_mut(&at.0)) {
+            node.handed.dropped(&name, stamp);
+        }
         if !over {
             return self.raise_epoch(step, at);
         }
         self.dropping_names.remove(&at);
         let (dir, epoch) = at;
         if let Some(node) = self.nodes.get(&dir) {
-            let right = node.right;
+            // Without the lock it is not known what else is in hand.
+            let least = if locked {
+                Right::None
+            } else {
+                Right::Transient
+            };
+            let right = node.right.max(least);
             self.say_returned(step, (dir, epoch), stamp, (right, None));
+            self.retire(step, dir);
         } else {
             self.answer_unknown(step, dir, epoch);
         }
+    }
+
+    /// Two machines want the same names. Does the kernel keep none of those that are to be dropped?
+    fn is_nothing_kept(&mut self, now: Time, (dir, epoch): (Fid, Epoch)) -> bool {
+        let Some(node) = self.nodes.get_mut(&dir) else {
+            return false;
+        };
+        node.handed.be_wary(now);
+        let left = self.dropping_names.get(&(dir, epoch));
+        let mut names = left
+            .into_iter()
+            .flat_map(|left| left.left.values().flatten());
+        !names.any(|name| node.handed.lasts(name))
     }
 
     pub(super) fn tick_names(&mut self, step: &mut Step<'_>) {
@@ -162,7 +207,8 @@ impl Client {
     }
 
     pub(super) fn names_due(&self) -> Option<Time> {
-        let waits = |dropping: &&Dropping| dropping.raising.is_none();
+        let locked = |dropping: &Dropping| dropping.left.values().any(Option::is_some);
+        let waits = |dropping: &&Dropping| dropping.raising.is_none() && locked(dropping);
         let waiting = self.dropping_names.values().filter(waits);
         let since = waiting.map(|dropping| dropping.since).min()?;
         Some(self.patience_ends(since))

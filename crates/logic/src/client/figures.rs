@@ -1,6 +1,9 @@
 //! What a client's machine tells people about itself.
 
-use wire::{Epoch, Fid};
+use super::node::Node;
+use super::{Client, is_dirty};
+use alloc::vec::Vec;
+use wire::{Epoch, Fid, Right};
 
 /// A token as listed for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +11,7 @@ pub struct TokenLine {
     /// On what.
     pub fid: Fid,
     /// Which.
-    pub right: wire::Right,
+    pub right: Right,
     /// Epoch of its grant.
     pub epoch: Epoch,
     /// Open for reading, for writing: how many times.
@@ -56,4 +59,26 @@ pub struct Figures {
     pub watches: u64,
     /// Watches that the server has not answered.
     pub unwatched: u64,
+}
+
+impl Client {
+    /// All tokens, but those of what the server has not heard of.
+    pub fn tokens(&self) -> Vec<TokenLine> {
+        let line = |fid: Fid, node: &Node| TokenLine {
+            fid,
+            right: node.right,
+            epoch: node.grant,
+            opens: (node.reads, node.writes),
+            dirty: self
+                .cache
+                .blocks(fid, 0)
+                .filter(|(_, _, state)| is_dirty(*state))
+                .count() as u32,
+        };
+        self.nodes
+            .iter()
+            .filter(|(_, node)| node.right > Right::None && node.unborn == 0)
+            .map(|(fid, node)| line(*fid, node))
+            .collect()
+    }
 }

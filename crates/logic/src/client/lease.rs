@@ -62,7 +62,11 @@ impl Client {
             .map(|(f, _)| *f)
             .collect();
         for fid in known {
-            let what = self.whole(fid, step.now);
+            let what = match self.whole(fid, step.now) {
+                // One epoch, below, is enough for all.
+                super::Invalidate::Names { dir } => super::Invalidate::Listing { dir },
+                what => what,
+            };
             self.invalidate(step, what, super::After::Nothing);
         }
         if let Some(dir) = self.root {

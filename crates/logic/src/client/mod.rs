@@ -17,6 +17,7 @@ mod data;
 mod delegation;
 mod dropping;
 mod figures;
+mod handed;
 mod hands;
 mod lease;
 mod listing;
@@ -88,6 +89,8 @@ enum After {
     Turn(RequestId),
     /// One of the notifications that make the kernel ask again for what this change touched.
     Look(RequestId),
+    /// The name is gone that this change has moved.
+    Moved(RequestId, Fid),
     /// The call is answered.
     Answer(Ticket, Done),
     /// The kernel was asked to let go of what it does not use.
@@ -150,7 +153,6 @@ pub struct Client {
     taking: Taking,
     /// Attributes that the kernel was told of late.
     loose: Loose,
-    /// What follows when the kernel has dropped something; and of which object it was told.
     /// What follows; of which object pages or attributes go, and whether it waits for nobody.
     invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
@@ -354,26 +356,6 @@ impl Client {
         figures
     }
 
-    /// All tokens, but those of what the server has not heard of.
-    pub fn tokens(&self) -> Vec<TokenLine> {
-        let line = |fid: Fid, node: &Node| TokenLine {
-            fid,
-            right: node.right,
-            epoch: node.grant,
-            opens: (node.reads, node.writes),
-            dirty: self
-                .cache
-                .blocks(fid, 0)
-                .filter(|(_, _, state)| is_dirty(*state))
-                .count() as u32,
-        };
-        self.nodes
-            .iter()
-            .filter(|(_, node)| node.right > Right::None && node.unborn == 0)
-            .map(|(fid, node)| line(*fid, node))
-            .collect()
-    }
-
     fn node(&mut self, fid: Fid) -> &mut Node {
         let (floor, changed, recalled) = (self.floor, self.changed, self.recalled);
         self.nodes
@@ -391,13 +373,14 @@ impl Client {
         self.last_id += 1;
         let id = self.last_id;
         let told = match &what {
-            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some(*fid),
+            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some((*fid, drops(&what))),
             _ => None,
         };
-        if let Some(node) = told.and_then(|fid| self.nodes.get_mut(&fid)) {
-            node.sizes.noticed(step.now, drops(&what));
+        if let Some((fid, drops)) = told
+            && let Some(node) = self.nodes.get_mut(&fid)
+        {
+            node.sizes.noticed(step.now, drops);
         }
-        let told = told.map(|fid| (fid, drops(&what)));
         self.invalidations.insert(id, (after, told));
         step.out.push(Output::Invalidate { id, what });
         id
@@ -420,6 +403,7 @@ impl Client {
             After::Turn(id) => self.on_taken(step, id),
             After::Look(id) => self.on_look(step, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
+            After::Moved(id, dir) => self.on_moved(step, (id, dir)),
             After::LetGo => self.on_let_go(step),
             After::Nothing => {}
         }
@@ -448,6 +432,7 @@ impl Client {
         }
         self.note_told(step.now, &running, &done);
         self.note_looked(step.now, &running.call);
+        self.note_handed(step.now, &running, &mut done);
         let refused = matches!(done, Done::Refused(_));
         step.done(ticket, done);
         if let Some((id, unseen)) = self.unfinished.remove(&ticket) {

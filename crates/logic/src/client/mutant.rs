@@ -11,6 +11,10 @@ pub enum Mutant {
     ReturnsBeforeWritingBack,
     /// Keeps the names that a recall lists.
     KeepsNames,
+    /// Takes it that its kernel does not know the names that a listing has told it.
+    ForgetsListed,
+    /// The same of those that it is looking up.
+    ForgetsLookups,
     /// Lets names live for ever without the directory's token.
     NamesWithoutToken,
     /// Lets attributes live for ever without the token.

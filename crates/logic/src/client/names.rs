@@ -1,9 +1,9 @@
 //! Names: what replies about them teach, and what the kernel may keep of them.
 
 use super::ahead;
-use super::api::{Done, Invalidate, Lifetime};
+use super::api::{Done, Lifetime};
 use super::mutant::Mutant;
-use super::{After, Client, Step};
+use super::{Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right};
@@ -302,11 +302,15 @@ impl Client {
                 self.lost_name(step, victim, attr);
             }
         }
-        if kept {
-            return self.finish(step, ticket, Done::Nothing);
+        if !kept {
+            // The kernel moves the name with its old lifetime to a place where nothing covers it.
+            let moved = [(*from, name, *to, new), (*to, new, *from, name)];
+            let moved = moved.into_iter().take(if *exchange { 2 } else { 1 });
+            let moved = moved.filter(|(dir, name, ..)| self.lasts(*dir, name));
+            let moved = moved.map(|(_, _, dir, name)| (dir, name.clone()));
+            self.taking.uncovered = moved.collect();
         }
-        // The kernel moves the name with its old lifetime to a place where nothing covers it.
-        let what = Invalidate::Names { dir: *to };
-        self.invalidate(step, what, After::Answer(ticket, Done::Nothing));
+        self.finish(step, ticket, Done::Nothing);
+        self.taking.uncovered.clear();
     }
 }

@@ -8,6 +8,7 @@
 //! it.
 
 use super::api::Listed;
+use super::handed::Handed;
 use super::positions::{Named, Order};
 use super::sizes::{Reading, Sizes};
 use crate::Ticket;
@@ -156,6 +157,8 @@ pub(super) struct Node {
     pub(super) gathers: u32,
     /// Of a directory: names known, present and absent.
     pub(super) names: BTreeMap<Name, Option<Named>>,
+    /// Those that the kernel may know.
+    pub(super) handed: Handed,
     /// The position behind which this client makes the next name of it, where it knows that.
     pub(super) last: Option<u64>,
     /// Its names in order, from one part of a listing to the next.
@@ -223,6 +226,7 @@ impl Node {
             missed: 0,
             gathers: 0,
             names: BTreeMap::new(),
+            handed: Handed::default(),
             last: None,
             order: None,
             generation: 1,

@@ -10,10 +10,14 @@
 //!
 //! Only if the server asks before that, since another machine wants to see the change, the kernel
 //! is told something: a notification that does nothing waits for its turn at the directory's lock.
-//! If that takes too long, since others have the lock whom the server may keep waiting until this
+//! If that takes too long, since others may have the lock whom the server keeps waiting until this
 //! change is confirmed, the kernel is told to ask again for what has changed, which takes no lock.
 //! It is the second choice since it takes away what is warm; but for a file the first, as there it
 //! is the attributes only.
+//!
+//! A rename whose answer brings no grant of the directory leaves the kernel a name there that it
+//! believes for ever, since it moves it as it was, and nothing covers it. It drops that as soon as
+//! the answer is taken in, and the change is confirmed only then: so long nobody changes the name.
 //!
 //! A thread that ends after its change proves nothing. After a second it is taken for proved: a
 //! thread that is to run has not been kept from it for so long.
@@ -25,10 +29,13 @@ use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Fid, RequestId, Right, Time, Unseen};
+use wire::{Fid, Name, Op, RequestId, Right, Time, Unseen};
 
-/// How long the server is kept waiting for the turn at the lock.
+/// How long the server is kept waiting for the turn at the lock while a look-up may have it that
+/// waits for the server...
 const PATIENCE_NS: Time = 1_000_000;
+/// ...and else, so that it is only waited for who needs to run.
+const CALM_PATIENCE_NS: Time = 20_000_000;
 /// After this time an answer has been taken in.
 pub(super) const LONGEST_NS: Time = 1_000_000_000;
 
@@ -45,6 +52,8 @@ struct Untaken {
     asked: Option<Time>,
     /// Notifications to ask again that are not done; `None`: none was sent.
     looks: Option<u32>,
+    /// The kernel is dropping a name in each of these that the change has moved there.
+    moved: Vec<Fid>,
 }
 
 /// All of them.
@@ -57,6 +66,8 @@ pub(super) struct Taking {
     asked: BTreeSet<RequestId>,
     /// In the order of the answers; some are proved by now.
     order: VecDeque<(Time, RequestId)>,
+    /// Names that the change being answered moves to where nothing covers them.
+    pub(super) uncovered: Vec<(Fid, Name)>,
 }
 
 impl Taking {
@@ -140,8 +151,12 @@ impl Client {
             wrote,
             asked: None,
             looks: None,
+            moved: Vec::new(),
         };
         self.taking.insert(step.now, id, untaken);
+        for (dir, name) in core::mem::take(&mut self.taking.uncovered) {
+            self.drop_moved(step, id, dir, name);
+        }
         if self.confirms.contains(&id) && !self.prove(step, id) {
             self.confirm(step, id);
         }
@@ -162,16 +177,42 @@ impl Client {
             return true;
         };
         let dir = *dir;
-        if self
-            .calls
-            .values()
-            .any(|running| locked(&running.call, dir))
-        {
+        if !untaken.moved.is_empty() {
+            self.on_taken(step, id);
+            return true;
+        }
+        if self.is_asked_for(dir) {
             self.taking.remove(id);
             return false;
         }
         self.invalidate(step, Invalidate::Turn { fid: dir }, After::Turn(id));
         true
+    }
+
+    /// The kernel moves a name to where nothing covers it.
+    fn drop_moved(&mut self, step: &mut Step<'_>, id: RequestId, dir: Fid, name: Name) {
+        let what = Invalidate::Name { dir, name };
+        self.invalidate(step, what, After::Moved(id, dir));
+        if let Some(untaken) = self.taking.changes.get_mut(&id) {
+            untaken.moved.push(dir);
+        }
+    }
+
+    /// The kernel has dropped what this change has moved: for that it needed the lock.
+    pub(super) fn on_moved(&mut self, step: &mut Step<'_>, (id, dir): (RequestId, Fid)) {
+        let Some(untaken) = self.taking.changes.get_mut(&id) else {
+            return;
+        };
+        if let Some(at) = untaken.moved.iter().position(|moved| *moved == dir) {
+            untaken.moved.swap_remove(at);
+            self.on_taken(step, id);
+        }
+    }
+
+    /// Is something asked for with this directory locked?
+    fn is_asked_for(&self, dir: Fid) -> bool {
+        let mut calls = self.calls.values();
+        calls.any(|running| locked(&running.call, dir))
     }
 
     /// Has the kernel ask again for all that this change has touched.
@@ -206,12 +247,22 @@ impl Client {
         let left = untaken.looks.map_or(0, |left| left.saturating_sub(1));
         untaken.looks = Some(left);
         if left == 0 {
+            untaken.moved.clear();
             self.on_taken(step, id);
         }
     }
 
     /// This answer has been taken in.
     pub(super) fn on_taken(&mut self, step: &mut Step<'_>, id: RequestId) {
+        let untaken = self.taking.changes.get(&id);
+        if let Some(untaken) = untaken.filter(|untaken| !untaken.moved.is_empty()) {
+            // Who has the lock now may wait for the server, and the server for this.
+            let stuck = untaken.moved.iter().any(|dir| self.is_asked_for(*dir));
+            if stuck && untaken.asked.is_some() {
+                self.look_again(step, id);
+            }
+            return;
+        }
         if self.taking.remove(id) {
             self.confirm(step, id);
         }
@@ -255,7 +306,7 @@ impl Client {
         let asked: Vec<RequestId> = self.taking.asked.iter().copied().collect();
         for id in asked {
             let untaken = self.taking.changes.get(&id);
-            let due = untaken.and_then(Untaken::due);
+            let due = untaken.and_then(|untaken| self.look_due(untaken));
             if due.is_some_and(|due| step.now >= due) {
                 self.look_again(step, id);
             }
@@ -265,16 +316,28 @@ impl Client {
     pub(super) fn taken_due(&self) -> Option<Time> {
         let asked = self.taking.asked.iter();
         let asked = asked.filter_map(|id| self.taking.changes.get(id));
-        asked.filter_map(Untaken::due).min()
+        asked.filter_map(|untaken| self.look_due(untaken)).min()
+    }
+
+    /// When the turn at the lock is waited for no longer.
+    fn look_due(&self, untaken: &Untaken) -> Option<Time> {
+        let asked = untaken.asked.filter(|_| untaken.looks.is_none())?;
+        let looks = |running: &Running| {
+            let Call::Op(Op::Lookup { dir, .. }) = &running.call else {
+                return false;
+            };
+            untaken.unseen.names.iter().any(|(at, _)| at == dir)
+        };
+        let patience = if self.calls.values().any(looks) {
+            PATIENCE_NS
+        } else {
+            CALM_PATIENCE_NS
+        };
+        Some(asked + patience)
     }
 }
 
 impl Untaken {
-    fn due(&self) -> Option<Time> {
-        let asked = self.asked.filter(|_| self.looks.is_none())?;
-        Some(asked + PATIENCE_NS)
-    }
-
     /// The thread that asked asks for something: is that something else? A large write is several,
     /// each at the end of the one before, and the kernel takes the size in behind the last one.
     fn is_over(&self, call: &Call) -> bool {

@@ -54,8 +54,7 @@ pub(super) struct Plan {
     /// Names that it changes: others drop them first.
     pub(super) names: Vec<(Fid, Vec<Name>)>,
     /// Objects whose attributes it changes, and the right that others may keep: they drop them
-    /// first. Of a directory they keep what their kernels have in hand (see `told`), which need not
-    /// be dropped for it.
+    /// first. Of a directory they keep Shared, and with it its names.
     pub(super) changes: Vec<(Fid, Right)>,
     /// Objects whose attributes it shows: an Exclusive holder is asked for them.
     pub(super) shows: Vec<Fid>,
@@ -200,8 +199,8 @@ impl Server {
         Ok(())
     }
 
-    /// What others may keep while this is written. Of a directory, which is refused, what their
-    /// kernels have in hand (see `told`): they would say that they have nothing in hand any more.
+    /// What others may keep while this is written. Of a directory, which is refused, its names:
+    /// they would say that their kernels have nothing in hand any more (see `told`).
     fn left_by_writer(
         &self,
         disk: &impl Disk,
@@ -250,8 +249,11 @@ impl Server {
         for (dir, names) in &plan.names {
             self.need_names(waiting, (*dir, names), &mut needs);
         }
-        for changed in &plan.changes {
-            self.need_right(waiting, *changed, false, &mut needs);
+        for (fid, keep) in &plan.changes {
+            self.need_right(waiting, (*fid, *keep), false, &mut needs);
+            if *keep == Right::Shared && !plan.names_in(*fid) {
+                self.need_names(waiting, (*fid, &[]), &mut needs);
+            }
         }
         if let Some(fid) = plan.resizes {
             self.need_shown(waiting, fid, &mut needs);
@@ -275,17 +277,16 @@ impl Server {
             .flat_map(|f| f.holders.iter().map(|(s, h)| (*s, h)))
     }
 
-    fn need_names(
-        &self,
-        waiting: &Waiting,
-        (dir, names): (Fid, &Vec<Name>),
-        needs: &mut Vec<Need>,
-    ) {
+    /// Others are to drop these names, and the attributes of the directory.
+    fn need_names(&self, waiting: &Waiting, (dir, names): (Fid, &[Name]), needs: &mut Vec<Need>) {
         if self.options.mutant == Some(Mutant::ForgetsNames) {
             return;
         }
         for (session, holder) in self.holders(dir) {
             let missing = |name: &&Name| !waiting.has_dropped((session, dir, (*name).clone()));
+            let attributes = names.is_empty()
+                && holder.right == Right::Shared
+                && !waiting.stripped.contains(&(session, dir));
             let names: Vec<Name> = names.iter().filter(missing).cloned().collect();
             // Transient too: names told without a token may be in the kernel's hand (see `told`).
             // To whom the directory is delegated is asked when he has given that up: till then he
@@ -293,7 +294,7 @@ impl Server {
             let holds = session != waiting.session
                 && holder.right > Right::None
                 && holder.right < Right::Exclusive;
-            if holds && !names.is_empty() {
+            if holds && (attributes || !names.is_empty()) {
                 needs.push(Need {
                     session,
                     fid: dir,
@@ -414,12 +415,12 @@ impl Plan {
     }
 }
 
-/// What others may keep of an object that is changed: of a directory, what they have in hand.
+/// What others may keep of an object that is changed: of a directory, all but its attributes.
 fn kept_of(disk: &impl Disk, fid: Fid) -> Result<Right, Refusal> {
     let attr = disk.attr(fid)?;
     let directory = attr.is_some_and(|attr| attr.kind == Kind::Directory);
     Ok(if directory {
-        Right::Transient
+        Right::Shared
     } else {
         Right::None
     })

@@ -150,6 +150,7 @@ impl Server {
             fids: BTreeSet::new(),
             arrived: self.epoch,
             dropped: BTreeMap::new(),
+            stripped: BTreeSet::new(),
             told: BTreeMap::new(),
             asked: BTreeMap::new(),
             attrs: BTreeMap::new(),

@@ -160,6 +160,7 @@ impl Server {
             for ask in answered.iter().filter(|ask| ask.epoch > waiting.arrived) {
                 match &ask.what {
                     What::Names(names) => {
+                        waiting.stripped.insert((session, fid));
                         for name in names {
                             let name = (session, fid, name.clone());
                             waiting.dropped.insert(name, stamp);

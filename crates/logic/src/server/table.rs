@@ -139,6 +139,9 @@ pub(super) struct Waiting {
     /// look-up, and when that was sent: by the stamps of the holder.
     pub(super) dropped: BTreeMap<(SessionId, Fid, Name), u64>,
     pub(super) told: BTreeMap<(SessionId, Fid, Name), u64>,
+    /// Who has dropped the attributes of a directory for it. Nobody is granted them again while it
+    /// waits.
+    pub(super) stripped: BTreeSet<(SessionId, Fid)>,
     /// Since when a holder is in its way, without end since: answers in vain do not count.
     pub(super) asked: BTreeMap<(SessionId, Fid), Time>,
     /// Attributes that Exclusive holders have said.

@@ -130,7 +130,7 @@ impl Server {
             return false;
         }
         let again = |need: &Need| match &need.what {
-            What::Names(names) if need.session != waiting.session => {
+            What::Names(names) if need.session != waiting.session && !names.is_empty() => {
                 let at = |name: &Name| (need.session, need.fid, name.clone());
                 names
                     .iter()

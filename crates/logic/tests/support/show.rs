@@ -394,6 +394,7 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             let what = match what {
                 What::Keep(Right::None) => "keep nothing".into(),
                 What::Keep(right) => format!("keep {right:?}"),
+                What::Names(names) if names.is_empty() => "drop attributes".into(),
                 What::Names(names) => format!("drop names {names:?}"),
                 What::Attr => "which attributes?".into(),
                 What::Listed => "is listed".into(),

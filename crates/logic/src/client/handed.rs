@@ -1,0 +1,223 @@
+//! Which names the kernel was handed, so that a recall of others need not wait for it.
+//!
+//! To drop a name the kernel must get the directory's lock, which may be held by a change that
+//! itself waits for another machine (see [`super::dropping`]). But most of what is made elsewhere
+//! in a directory that several machines use nobody here has ever asked for: scratch files, objects
+//! of a build. So it is noted which names answers have told of; what none has told of, and no
+//! look-up is asking for, the kernel can neither keep nor have in hand.
+//!
+//! A name is noted until the kernel has dropped it, or has itself taken it away: others are told of
+//! that change only when the answer has been taken in ([`super::taken`]). That a name is absent is
+//! noted only if the kernel may believe it for longer than for this once: what is absent cannot be
+//! in the way of a rename.
+//!
+//! Where machines fight for the same names that is no help, and the epoch of all names is raised,
+//! which takes away far more than is asked for, and for a moment hides directories that are in use
+//! (see `docs/kernels.md`). So it happens once: for a while the kernel is told each name of that
+//! directory for this once only. Then a change that holds the lock is enough: nothing is kept, and
+//! nobody has anything in hand.
+
+use super::api::{Call, Done, Lifetime};
+use super::mutant::Mutant;
+use super::{Client, Running};
+use alloc::collections::BTreeMap;
+use wire::{Fid, Name, Op, Time};
+
+/// Names that are noted of one directory: of more it is taken that any name may be known.
+const NOTED: usize = 16_384;
+
+/// For how long after a fight names are told for once only.
+const WARY_NS: Time = 10_000_000_000;
+
+/// A name that the kernel was handed.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The stamp of the last time.
+    stamp: u64,
+    /// It may believe it until it is told otherwise.
+    lasting: bool,
+}
+
+/// What the kernel was handed of one directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handed {
+    names: BTreeMap<Name, Known>,
+    /// There were too many to note.
+    any: bool,
+    /// Until then names are told for once only.
+    wary: Time,
+}
+
+impl Handed {
+    fn note(&mut self, name: &Name, known: Known) {
+        if self.any {
+            return;
+        }
+        if let Some(last) = self.names.get_mut(name) {
+            last.stamp = known.stamp;
+            last.lasting |= known.lasting;
+            return;
+        }
+        if self.names.len() == NOTED {
+            self.names = BTreeMap::new();
+            self.any = true;
+            return;
+        }
+        self.names.insert(name.clone(), known);
+    }
+
+    /// It has been dropped, and what was handed before this stamp is gone.
+    pub(super) fn dropped(&mut self, name: &Name, stamp: u64) {
+        if self.names.get(name).is_some_and(|last| last.stamp < stamp) {
+            self.names.remove(name);
+        }
+    }
+
+    /// The kernel believes nothing that it was told of it before this stamp, but may have it in
+    /// hand.
+    pub(super) fn expired(&mut self, name: &Name, stamp: u64) {
+        let told = self.names.get_mut(name).filter(|last| last.stamp < stamp);
+        if let Some(known) = told {
+            known.lasting = false;
+        }
+    }
+
+    /// May the kernel believe it until it is told otherwise?
+    pub(super) fn lasts(&self, name: &Name) -> bool {
+        self.any || self.names.get(name).is_some_and(|known| known.lasting)
+    }
+
+    /// Two machines want the same names.
+    pub(super) fn be_wary(&mut self, now: Time) {
+        self.wary = now + WARY_NS;
+    }
+}
+
+impl Client {
+    /// A call is answered: which names does the kernel know by it, and for how long?
+    pub(super) fn note_handed(&mut self, now: Time, running: &Running, done: &mut Done) {
+        self.say_once(now, &running.call, done);
+        let lasting = lasts(done);
+        match (&running.call, &*done) {
+            (
+                Call::Op(Op::Lookup { dir, name }),
+                Done::Entry { .. }
+                | Done::Absent {
+                    lifetime: Lifetime::Forever,
+                },
+            )
+            | (
+                Call::Op(Op::Make { dir, name, .. } | Op::Link { dir, name, .. }),
+                Done::Entry { .. },
+            ) => self.hand(*dir, name, lasting),
+            (Call::Op(Op::Unlink { dir, name } | Op::Rmdir { dir, name }), Done::Nothing) => {
+                self.take_away(*dir, name)
+            }
+            (
+                Call::Op(Op::Rename {
+                    from,
+                    name,
+                    to,
+                    new,
+                    exchange,
+                    ..
+                }),
+                Done::Nothing,
+            ) => {
+                // It keeps its lifetime.
+                let moved = self.lasts(*from, name);
+                if *exchange {
+                    let other = self.lasts(*to, new);
+                    self.hand(*from, name, other);
+                } else {
+                    self.take_away(*from, name);
+                }
+                self.take_away(*to, new);
+                self.hand(*to, new, moved);
+            }
+            (Call::List { dir, .. }, Done::Listing { entries, .. })
+                if self.options.mutant != Some(Mutant::ForgetsListed) =>
+            {
+                for entry in entries.iter().filter(|entry| entry.known.is_some()) {
+                    self.hand(*dir, &entry.name, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A name of a directory for which there is a fight is told for this once.
+    fn say_once(&self, now: Time, call: &Call, done: &mut Done) {
+        let (
+            Call::Op(Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. }),
+            Done::Entry {
+                name_lifetime: lifetime,
+                ..
+            }
+            | Done::Absent { lifetime },
+        ) = (call, done)
+        else {
+            return;
+        };
+        let node = self.nodes.get(dir);
+        if node.is_some_and(|node| now < node.handed.wary) {
+            *lifetime = Lifetime::None;
+        }
+    }
+
+    fn hand(&mut self, dir: Fid, name: &Name, lasting: bool) {
+        let stamp = self.last_stamp;
+        if let Some(node) = self.nodes.get_mut(&dir) {
+            node.handed.note(name, Known { stamp, lasting });
+        }
+    }
+
+    /// May the kernel believe this name until it is told otherwise?
+    pub(super) fn lasts(&self, dir: Fid, name: &Name) -> bool {
+        let node = self.nodes.get(&dir);
+        node.is_some_and(|node| node.handed.lasts(name))
+    }
+
+    fn take_away(&mut self, dir: Fid, name: &Name) {
+        if let Some(node) = self.nodes.get_mut(&dir) {
+            node.handed.names.remove(name);
+        }
+    }
+
+    /// May the kernel know this name, or have it in hand?
+    pub(super) fn may_be_known(&self, dir: Fid, name: &Name) -> bool {
+        let Some(node) = self.nodes.get(&dir) else {
+            return false;
+        };
+        if node.handed.any || node.handed.names.contains_key(name) {
+            return true;
+        }
+        if self.options.mutant == Some(Mutant::ForgetsLookups) {
+            return false;
+        }
+        let asks = |running: &Running| {
+            let Call::Op(Op::Lookup {
+                dir: at,
+                name: asked,
+            }) = &running.call
+            else {
+                return false;
+            };
+            *at == dir && asked == name
+        };
+        self.calls.values().any(asks)
+    }
+}
+
+/// May the kernel keep the name that this answer tells?
+fn lasts(done: &Done) -> bool {
+    let (Done::Entry {
+        name_lifetime: lifetime,
+        ..
+    }
+    | Done::Absent { lifetime }) = done
+    else {
+        return false;
+    };
+    *lifetime == Lifetime::Forever
+}
