@@ -36,6 +36,7 @@ mod large;
 mod local_disk;
 mod locks;
 mod mmap;
+mod names_in_use;
 mod posix;
 mod postgres;
 mod profile;
