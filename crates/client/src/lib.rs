@@ -182,6 +182,12 @@ impl Client {
         self.core.state().machine.known_mode(fid)
     }
 
+    /// Has the kernel been told of this object, and not said that it has forgotten it?
+    #[must_use]
+    pub fn has_handed(&self, fid: Fid) -> bool {
+        self.core.state().machine.has_handed(fid)
+    }
+
     /// What [`Front::invalidate`] named under this number has been dropped.
     pub fn invalidated(&self, id: u64) {
         self.core.tell(Input::Invalidated { id });

@@ -66,6 +66,8 @@ pub mod notify {
     pub const RESEND: i32 = 7;
     /// Every name of the connection is looked up again at its next use. Takes no lock. (7.44)
     pub const INC_EPOCH: i32 = 8;
+    /// Of `INVAL_ENTRY`, since Linux 6.2: the name stays, and is asked for at its next use.
+    pub const EXPIRE_ONLY: u32 = 1;
     /// Forget inodes nobody uses. (7.45)
     pub const PRUNE: i32 = 9;
 }

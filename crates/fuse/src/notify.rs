@@ -12,12 +12,12 @@
 //! A job is reported done exactly once, after its last effect. Before anything is written, every
 //! answer given so far has reached the kernel: it would take in what is taken back here after all.
 
+mod jobs;
 mod pool;
 
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use tracing::error;
@@ -34,10 +34,6 @@ use pool::Pool;
 const THREADS_MAX: usize = 64;
 /// Most threads raising the epoch.
 const FINISHERS_MAX: usize = 4;
-/// How long an inode whose first reply may still be on its way is waited for...
-const YOUNG_WAIT: Duration = Duration::from_millis(10);
-/// ...and how often it is tried meanwhile.
-const YOUNG_PAUSE: Duration = Duration::from_micros(200);
 
 /// What is to be taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +56,15 @@ pub enum Kind {
         name: Vec<u8>,
         /// The directory's attributes and cached listing are to go as well, after the name.
         attr: bool,
+    },
+    /// That these names in a directory are right, which they are: the kernel asks again at their
+    /// next use. With the directory's attributes and cached listing. Done when its lock was got for
+    /// each.
+    Expire {
+        /// The directory.
+        parent: u64,
+        /// The names.
+        names: Vec<Vec<u8>>,
     },
     /// Attributes of a file, and the answers about them that are on their way, with a turn at the
     /// file's lock before and one after.
@@ -105,8 +110,21 @@ pub enum Outcome {
 pub struct Job {
     /// What.
     pub kind: Kind,
+    /// Of a young inode: does the kernel know it, as far as is known? It may have forgotten it.
+    pub known: Box<dyn Fn() -> bool + Send>,
     /// Told exactly once, on a thread of the pool.
     pub done: Box<dyn FnOnce(Outcome) + Send>,
+}
+
+impl Job {
+    /// A job about what the kernel knows, unless it says otherwise.
+    pub fn new(kind: Kind, done: impl FnOnce(Outcome) + Send + 'static) -> Job {
+        Job {
+            kind,
+            known: Box::new(|| true),
+            done: Box::new(done),
+        }
+    }
 }
 
 impl std::fmt::Debug for Job {
@@ -217,7 +235,7 @@ impl Notifier {
     /// Drops a name. ENOENT: the kernel does not know the name. May block; EDEADLK on a thread
     /// that serves requests.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> std::io::Result<()> {
-        Ok(self.inner.inval_entry(parent, name)?)
+        Ok(self.inner.inval_entry(parent, name, 0)?)
     }
 
     /// Has every name looked up again. Never blocks. EINVAL where the kernel lacks it.
@@ -225,80 +243,27 @@ impl Notifier {
         Ok(self.inner.inc_epoch()?)
     }
 
-    /// Has a job done by the pool. Never blocks, and may be called anywhere.
+    /// Has a job done by a pool. Never blocks, and may be called anywhere.
     pub fn submit(&self, job: Job) {
         let inner = &self.inner;
         count(&inner.counters.submitted);
-        match job.kind {
-            Kind::Entry { parent, name, attr } => {
-                let (task, done) = (Arc::clone(inner), job.done);
-                inner.entries.run(Box::new(move || {
-                    let outcome = task.take_back_entry(parent, &name, attr);
-                    task.finish(done, outcome);
-                }));
+        let pool = match job.kind {
+            Kind::Entry { .. } | Kind::Expire { .. } | Kind::Sizes { .. } | Kind::Turn { .. } => {
+                &inner.entries
             }
-            Kind::Sizes { nodeid } => {
-                let (task, done) = (Arc::clone(inner), job.done);
-                inner.entries.run(Box::new(move || {
-                    let outcome = task.take_back_sizes(nodeid);
-                    task.finish(done, outcome);
-                }));
-            }
-            Kind::Turn { nodeid } => {
-                let (task, done) = (Arc::clone(inner), job.done);
-                inner.entries.run(Box::new(move || {
-                    let outcome = task.take_turn(nodeid);
-                    task.finish(done, outcome);
-                }));
-            }
-            Kind::Inode {
-                nodeid,
-                ranges,
-                young,
-            } => {
-                let (task, done) = (Arc::clone(inner), job.done);
-                inner.writers.run(Box::new(move || {
-                    let outcome = task.take_back_inode(nodeid, &ranges, young);
-                    task.finish(done, outcome);
-                }));
-            }
-            Kind::Grown { nodeid, size } => {
-                let (task, done) = (Arc::clone(inner), job.done);
-                inner.writers.run(Box::new(move || {
-                    let outcome = match task.grown(nodeid, size) {
-                        Ok(()) | Err(Errno::NOENT) => Outcome::Done,
-                        Err(errno) => Outcome::Failed(errno),
-                    };
-                    task.finish(done, outcome);
-                }));
-            }
-            Kind::Unused { nodeids } => {
-                let (task, done) = (Arc::clone(inner), job.done);
-                inner.writers.run(Box::new(move || {
-                    let outcome = task.let_go(&nodeids);
-                    task.finish(done, outcome);
-                }));
-            }
-            Kind::Epoch => {
-                let (task, done) = (Arc::clone(inner), job.done);
-                inner.finishers.run(Box::new(move || {
-                    let outcome = match task.inc_epoch() {
-                        Ok(()) => Outcome::Epoch,
-                        Err(errno) => Outcome::Failed(errno),
-                    };
-                    task.finish(done, outcome);
-                }));
-            }
-        }
+            Kind::Inode { .. } | Kind::Grown { .. } | Kind::Unused { .. } => &inner.writers,
+            Kind::Epoch => &inner.finishers,
+        };
+        let task = Arc::clone(inner);
+        pool.run(Box::new(move || {
+            let outcome = task.carry_out(job.kind, &*job.known);
+            count(&task.counters.completed);
+            (job.done)(outcome);
+        }));
     }
 }
 
 impl Inner {
-    fn finish(&self, done: Box<dyn FnOnce(Outcome) + Send>, outcome: Outcome) {
-        count(&self.counters.completed);
-        done(outcome);
-    }
-
     fn settle(&self) {
         if let Some(lanes) = self.lanes.get() {
             lanes.settle();
@@ -339,7 +304,7 @@ impl Inner {
         self.write(abi::notify::INVAL_INODE, &[body.as_bytes()])
     }
 
-    fn inval_entry(&self, parent: u64, name: &[u8]) -> Result<(), Errno> {
+    fn inval_entry(&self, parent: u64, name: &[u8], flags: u32) -> Result<(), Errno> {
         refuse_serving_thread()?;
         if name.is_empty() || name.len() > abi::NAME_LEN_MAX {
             return Err(Errno::INVAL);
@@ -348,7 +313,7 @@ impl Inner {
         let body = InvalEntryOut {
             parent,
             namelen: name.len() as u32,
-            flags: 0,
+            flags,
         };
         self.write(abi::notify::INVAL_ENTRY, &[body.as_bytes(), name, &[0]])
     }
@@ -397,71 +362,6 @@ impl Inner {
         }
         count(&self.counters.epoch);
         self.write(abi::notify::INC_EPOCH, &[])
-    }
-
-    /// The name, then what depends on it.
-    fn take_back_entry(&self, parent: u64, name: &[u8], attr: bool) -> Outcome {
-        let outcome = match self.inval_entry(parent, name) {
-            // A name the kernel does not know is not cached.
-            Ok(()) | Err(Errno::NOENT) => Outcome::Done,
-            Err(_) if self.inc_epoch().is_ok() => Outcome::Epoch,
-            Err(errno) => Outcome::Failed(errno),
-        };
-        match attr.then(|| self.inval_inode(parent, 0, 0)) {
-            None | Some(Ok(()) | Err(Errno::NOENT)) => outcome,
-            Some(Err(errno)) => Outcome::Failed(errno),
-        }
-    }
-
-    /// Drops a name that cannot be: all that the kernel does is to get the lock, also that of a
-    /// file, in which it then looks for no name. (So Linux up to 6.18. Later ones look before they
-    /// lock; there it is no proof.)
-    fn take_turn(&self, nodeid: u64) -> Outcome {
-        match self.inval_entry(nodeid, b"/") {
-            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => Outcome::Done,
-            Err(errno) => Outcome::Failed(errno),
-        }
-    }
-
-    /// In one go: who gets the lock after the first turn has little time to ask before the
-    /// attributes are taken back.
-    fn take_back_sizes(&self, nodeid: u64) -> Outcome {
-        let before = self.take_turn(nodeid);
-        match self.inval_inode(nodeid, -1, 0) {
-            Ok(()) if before == Outcome::Done => self.take_turn(nodeid),
-            Ok(()) => before,
-            Err(Errno::NOENT) => Outcome::Done,
-            Err(errno) => Outcome::Failed(errno),
-        }
-    }
-
-    /// Each range in turn. A file the kernel does not know has nothing cached, unless the reply
-    /// that tells of it has been written and not yet been digested: that takes microseconds, so
-    /// it is waited for a little; after that, all names are looked up again, which brings fresh
-    /// attributes with it.
-    fn take_back_inode(&self, nodeid: u64, ranges: &[(i64, i64)], young: bool) -> Outcome {
-        let give_up = Instant::now() + YOUNG_WAIT;
-        for &(offset, len) in ranges {
-            loop {
-                match self.inval_inode(nodeid, offset, len) {
-                    Ok(()) => break,
-                    Err(Errno::NOENT) if !young => break,
-                    Err(Errno::NOENT) if Instant::now() < give_up => {
-                        count(&self.counters.young_retries);
-                        std::thread::sleep(YOUNG_PAUSE);
-                    }
-                    Err(Errno::NOENT) => {
-                        return if self.inc_epoch().is_ok() {
-                            Outcome::Epoch
-                        } else {
-                            Outcome::Done
-                        };
-                    }
-                    Err(errno) => return Outcome::Failed(errno),
-                }
-            }
-        }
-        Outcome::Done
     }
 }
 

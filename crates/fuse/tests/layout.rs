@@ -172,6 +172,6 @@ fn younger_structures_have_their_sizes() {
     assert_eq!(size_of::<CopyFileRangeOut>(), 8);
     assert_eq!(offset_of!(InitOut, flags2), 32);
     assert_eq!(offset_of!(InitOut, request_timeout), 40);
-    assert_eq!(notify::INC_EPOCH, 8);
+    assert_eq!((notify::INC_EPOCH, notify::EXPIRE_ONLY), (8, 1));
     assert_eq!(Opcode::COPY_FILE_RANGE_64.0, 53);
 }

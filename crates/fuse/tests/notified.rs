@@ -5,8 +5,9 @@ mod support;
 
 use std::fs;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,8 @@ const TRANSPORT: Transport = Transport::Device;
 
 fn submit(notifier: &Notifier, kind: Kind) -> Receiver<Outcome> {
     let (sender, receiver) = channel();
-    notifier.submit(Job {
-        kind,
-        done: Box::new(move |outcome| sender.send(outcome).unwrap()),
-    });
+    let done = move |outcome| sender.send(outcome).unwrap();
+    notifier.submit(Job::new(kind, done));
     receiver
 }
 
@@ -94,8 +93,56 @@ fn inodes_not_known_are_gone_and_young_ones_are_waited_for() {
         Outcome::Done
     };
     assert_eq!(wait(inode(4711, true)), expected);
-    assert!(begin.elapsed() >= Duration::from_millis(10));
+    assert!(begin.elapsed() >= Duration::from_secs(1));
     assert!(notifier.counters().young_retries.load(Ordering::Relaxed) > 0);
+
+    // The kernel says that it has forgotten it: nobody waits for it any more.
+    let (sender, receiver) = channel();
+    let asked = Arc::new(AtomicU64::new(0));
+    let known = {
+        let asked = Arc::clone(&asked);
+        move || asked.fetch_add(1, Ordering::Relaxed) < 3
+    };
+    let done = move |outcome| sender.send(outcome).unwrap();
+    notifier.submit(Job {
+        known: Box::new(known),
+        ..Job::new(inode(4711, true), done)
+    });
+    assert_eq!(receiver.recv_timeout(PATIENCE).unwrap(), Outcome::Done);
+    assert!(asked.load(Ordering::Relaxed) >= 4);
+}
+
+/// A name that is expired is asked for again, and what is mounted on it stays.
+#[test]
+fn expired_names_stay_where_they_are() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    let notifier = mount.session.notifier();
+    if !notifier.has_epoch() {
+        println!("SKIPPED: this kernel is given no names to keep (Linux 6.16 is)");
+        return;
+    }
+    let wait = |kind| submit(&notifier, kind).recv_timeout(PATIENCE).unwrap();
+    mount.memory.put("file", b"here");
+    let other = tempfile::NamedTempFile::new().unwrap();
+    let at = mount.at("file");
+    rustix::mount::mount_bind(other.path(), &at).unwrap();
+    let expire = Kind::Expire {
+        parent: ROOT_ID,
+        names: vec![b"file".to_vec(), b"never heard of".to_vec()],
+    };
+    let before = mount.requests();
+    let outcome = wait(expire);
+    let seen = fs::metadata(&at).unwrap().ino();
+    let after = mount.requests();
+    // Were it gone, there would be nothing to unmount.
+    rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(seen, other.as_file().metadata().unwrap().ino());
+    let asked = |requests: &std::collections::BTreeMap<_, _>| requests.get("LOOKUP").copied();
+    assert_eq!(asked(&after), asked(&before).map(|n| n + 1));
 }
 
 /// The kernel holds the directory's lock while a CREATE waits. Names in it wait; nothing else does.

@@ -307,10 +307,15 @@ fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
         ..Set::default()
     };
     let unlink = Op::Unlink { dir, name };
-    let look = Op::GetAttr { fid: dir };
+    // The first that is made.
+    let fid = Fid {
+        volume: 1,
+        vnode: 2,
+        uniq: 1,
+    };
     let cases: [(Vec<Op>, Op, Lie); 4] = [
         // It gives nothing back.
-        (vec![look], Op::SetAttr { fid: dir, set }, |recall| {
+        (vec![make(None)], Op::SetAttr { fid, set }, |recall| {
             in_vain(recall, Right::Shared)
         }),
         // It has the file to itself, and says nothing of its size.

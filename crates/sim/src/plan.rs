@@ -254,10 +254,13 @@ impl Plan {
 
     /// In half of the worlds clients look ahead in directories that programs walk through.
     fn draw_walks(&mut self, rng: &mut Rng) {
+        // Longer than a kernel takes to take anything in.
+        self.client.still_ns = MS;
         if rng.chance(500) {
             self.client.walk_entries = *rng.pick(&[1, 2, 4, 64]);
             self.client.walk_misses = rng.between(1, 3) as u32;
             self.client.walk_pause_ns = *rng.pick(&[MS, 10 * MS, 1000 * MS]);
+            self.client.still_ns = *rng.pick(&[MS, 2 * MS, 10 * MS]);
         }
     }
 

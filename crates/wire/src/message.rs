@@ -136,6 +136,9 @@ pub enum What {
     /// Somebody lists it, and may look at it next: unless it is open for writing, what is changed
     /// is written back, and the holder steps down to Shared when that is done. It answers at once.
     Listed,
+    /// Somebody else changes names in this directory, and nobody else does: who does not use it
+    /// gives it up by `Release`, with all that its kernel knows of it. It answers at once.
+    Unused,
 }
 
 /// A callback: a request from the server to a client about what it caches.

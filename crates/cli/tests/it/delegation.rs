@@ -4,14 +4,16 @@
 
 use crate::harness::rerun::Rerun;
 use crate::harness::status::{Counts, counts, since, status};
-use crate::harness::{Cell, Mount, local, long, real_system, say};
+use crate::harness::{Cell, Mount, eventually, local, long, real_system, say};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Tests of names and of what other machines see.
 const ALWAYS: [&str; 2] = ["exact_names::", "excl::"];
+const SOON: Duration = Duration::from_secs(60);
 /// What is run too in the long form.
 const LONG: [&str; 10] = [
     "append::",
@@ -235,4 +237,40 @@ fn own_directories_are_listed_and_files_linked_in_them_without_the_server() {
         plain(mount.path(), tree(&top)),
         "both mounts show the same tree"
     );
+}
+
+#[test]
+fn a_directory_that_another_mount_has_looked_at_becomes_ones_own() {
+    if !real_system("directories that others have looked at") {
+        return;
+    }
+    let Some(cell) = Cell::start("looked-at") else {
+        return;
+    };
+    let (mount, other) = (cell.mount(), cell.mount());
+    let dir = mount.join("shared");
+    fs::create_dir(&dir).unwrap();
+    for n in 0..50 {
+        fs::write(dir.join(format!("old-{n}")), "old").unwrap();
+    }
+    let there = other.join("shared");
+    assert_eq!(tree(&there).len(), 50);
+    assert!(!there.join("new-0").exists());
+    // The other one is asked after a few changes, and gives it up a moment later.
+    let make = |n: u32| fs::write(dir.join(format!("new-{n}")), "new").unwrap();
+    let mut n = 0;
+    let mut quiet = || {
+        let before = said(&mount);
+        (n..n + 20).for_each(make);
+        n += 20;
+        said_since(&mount, &before).values().sum::<u64>() < 20
+    };
+    assert!(eventually(SOON, &mut quiet), "the directory is delegated");
+    // What was known there before is known no more.
+    let all = tree(&dir).len();
+    assert!(all >= 70);
+    assert_eq!(tree(&there).len(), all);
+    assert_eq!(fs::read_to_string(there.join("new-0")).unwrap(), "new");
+    fs::rename(dir.join("old-1"), dir.join("moved")).unwrap();
+    assert!(!there.join("old-1").exists() && there.join("moved").exists());
 }

@@ -236,14 +236,12 @@ impl Tree {
             Op::SetAttr { fid, set },
             move |completion| match completion.done {
                 Done::Attr { .. } => {
-                    tree.notifier.submit(Job {
-                        kind: Kind::Inode {
-                            nodeid: fid.vnode,
-                            ranges: vec![(-1, 0)],
-                            young: false,
-                        },
-                        done: Box::new(move |_| then(Ok(()))),
-                    });
+                    let kind = Kind::Inode {
+                        nodeid: fid.vnode,
+                        ranges: vec![(-1, 0)],
+                        young: false,
+                    };
+                    tree.notifier.submit(Job::new(kind, move |_| then(Ok(()))));
                 }
                 other => then(Err(other)),
             },

@@ -187,10 +187,8 @@ impl Tree {
                     if !grown {
                         return answer();
                     }
-                    notifier.submit(Job {
-                        kind: notify::Kind::Grown { nodeid, size },
-                        done: Box::new(move |_| answer()),
-                    });
+                    let kind = notify::Kind::Grown { nodeid, size };
+                    notifier.submit(Job::new(kind, move |_| answer()));
                 }
                 other => refuse_done(reply, &other),
             },

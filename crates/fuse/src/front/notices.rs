@@ -15,6 +15,7 @@ use tracing::error;
 
 use super::keeping::Keeping;
 use crate::notify::{Job, Kind, Notifier, Outcome};
+use wire::Fid;
 
 /// Offset that means the attributes alone.
 const ATTRIBUTES: (i64, i64) = (-1, 0);
@@ -73,11 +74,15 @@ impl Notices {
 impl Front for Notices {
     fn invalidate(&self, id: u64, what: Invalidate) {
         if let Some(link) = self.link(id) {
+            let young = match what {
+                Invalidate::Inode { fid, young, .. } => young.then_some(fid),
+                _ => None,
+            };
             let jobs = match self.keeping.takes_back() {
                 true => jobs(what, link.notifier.has_epoch()),
                 false => VecDeque::new(),
             };
-            link.run(id, jobs);
+            link.run(id, young, jobs);
         }
     }
 
@@ -89,23 +94,27 @@ impl Front for Notices {
 }
 
 impl Link {
-    /// Has the jobs done one after the other, and reports.
-    fn run(self: Arc<Self>, id: u64, mut jobs: VecDeque<Kind>) {
+    /// Has the jobs done one after the other, and reports. They may be about a young file.
+    fn run(self: Arc<Self>, id: u64, young: Option<Fid>, mut jobs: VecDeque<Kind>) {
         let Some(kind) = jobs.pop_front() else {
             if let Some(client) = self.client.upgrade() {
                 client.invalidated(id);
             }
             return;
         };
-        let notifier = self.notifier.clone();
+        let (notifier, client) = (self.notifier.clone(), self.client.clone());
+        let known = Box::new(move || match (young, client.upgrade()) {
+            (Some(fid), Some(client)) => client.has_handed(fid),
+            _ => false,
+        });
         let done = Box::new(move |outcome: Outcome| {
             if let Outcome::Failed(errno) = outcome {
                 // The end of the connection, as a rule; then nothing is cached any more.
                 error!(id, %errno, "the kernel was not told to drop something");
             }
-            self.run(id, jobs);
+            self.run(id, young, jobs);
         });
-        notifier.submit(Job { kind, done });
+        notifier.submit(Job { kind, known, done });
     }
 }
 
@@ -153,9 +162,16 @@ fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
         Invalidate::Unused { fids } => vec![Kind::Unused {
             nodeids: fids.into_iter().map(|fid| fid.vnode).collect(),
         }],
+        Invalidate::Expire { dir, names } if has_epoch => vec![Kind::Expire {
+            parent: dir.vnode,
+            names: names.into_iter().map(Into::into).collect(),
+        }],
         Invalidate::Names { dir } if has_epoch => vec![Kind::Epoch, listing(dir.vnode)],
         // Without epochs the kernel was given no name to keep.
-        Invalidate::Name { dir, .. } | Invalidate::Names { dir } | Invalidate::Listing { dir } => {
+        Invalidate::Name { dir, .. }
+        | Invalidate::Names { dir }
+        | Invalidate::Expire { dir, .. }
+        | Invalidate::Listing { dir } => {
             vec![listing(dir.vnode)]
         }
     };
@@ -166,7 +182,7 @@ fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use wire::{Fid, Name};
+    use wire::Name;
 
     const DIR: Fid = Fid {
         volume: 1,
@@ -216,9 +232,19 @@ mod tests {
             attr: true,
         };
         assert_eq!(jobs(what.clone(), true), [entry]);
+        let expire = Invalidate::Expire {
+            dir: DIR,
+            names: vec![Name::new(b"a").unwrap(), Name::new(b"b").unwrap()],
+        };
+        let expired = Kind::Expire {
+            parent: 5,
+            names: vec![b"a".to_vec(), b"b".to_vec()],
+        };
+        assert_eq!(jobs(expire.clone(), true), [expired]);
         for what in [
             what,
             Invalidate::Names { dir: DIR },
+            expire,
             Invalidate::Listing { dir: DIR },
         ] {
             let without_epoch = jobs(what, false);

@@ -351,6 +351,14 @@ pub enum Invalidate {
         /// Which directory.
         dir: Fid,
     },
+    /// That these names are right, which they are: the kernel asks again at their next use. And the
+    /// directory's attributes and listing. Done under the directory's lock.
+    Expire {
+        /// In which directory.
+        dir: Fid,
+        /// Which names.
+        names: Vec<Name>,
+    },
     /// The answers about a file's attributes that are on their way. Its lock is got before and
     /// once more afterwards, so that who seeks to the end by what he was told has done so.
     Sizes {

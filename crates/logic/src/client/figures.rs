@@ -62,6 +62,12 @@ pub struct Figures {
 }
 
 impl Client {
+    /// Has the kernel been told of this object, and not said that it has forgotten it?
+    pub fn has_handed(&self, fid: Fid) -> bool {
+        let node = self.nodes.get(&fid);
+        self.root == Some(fid) || node.is_some_and(|node| node.lookups > 0)
+    }
+
     /// All tokens, but those of what the server has not heard of.
     pub fn tokens(&self) -> Vec<TokenLine> {
         let line = |fid: Fid, node: &Node| TokenLine {

@@ -21,6 +21,7 @@ use super::api::{Call, Done, Lifetime};
 use super::mutant::Mutant;
 use super::{Client, Running};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use wire::{Fid, Name, Op, Time};
 
 /// Names that are noted of one directory: of more it is taken that any name may be known.
@@ -46,6 +47,8 @@ pub(super) struct Handed {
     any: bool,
     /// Until then names are told for once only.
     wary: Time,
+    /// When a name was noted last.
+    told: Time,
 }
 
 impl Handed {
@@ -87,6 +90,16 @@ impl Handed {
         self.any || self.names.get(name).is_some_and(|known| known.lasting)
     }
 
+    /// When the kernel was told a name last that is noted.
+    pub(super) fn told(&self) -> Time {
+        self.told
+    }
+
+    /// All names that the kernel may know; `None`: it may know any.
+    pub(super) fn all(&self) -> Option<Vec<Name>> {
+        (!self.any).then(|| self.names.keys().cloned().collect())
+    }
+
     /// Two machines want the same names.
     pub(super) fn be_wary(&mut self, now: Time) {
         self.wary = now + WARY_NS;
@@ -109,7 +122,7 @@ impl Client {
             | (
                 Call::Op(Op::Make { dir, name, .. } | Op::Link { dir, name, .. }),
                 Done::Entry { .. },
-            ) => self.hand(*dir, name, lasting),
+            ) => self.hand(now, (*dir, name), lasting),
             (Call::Op(Op::Unlink { dir, name } | Op::Rmdir { dir, name }), Done::Nothing) => {
                 self.take_away(*dir, name)
             }
@@ -128,18 +141,18 @@ impl Client {
                 let moved = self.lasts(*from, name);
                 if *exchange {
                     let other = self.lasts(*to, new);
-                    self.hand(*from, name, other);
+                    self.hand(now, (*from, name), other);
                 } else {
                     self.take_away(*from, name);
                 }
                 self.take_away(*to, new);
-                self.hand(*to, new, moved);
+                self.hand(now, (*to, new), moved);
             }
             (Call::List { dir, .. }, Done::Listing { entries, .. })
                 if self.options.mutant != Some(Mutant::ForgetsListed) =>
             {
                 for entry in entries.iter().filter(|entry| entry.known.is_some()) {
-                    self.hand(*dir, &entry.name, true);
+                    self.hand(now, (*dir, &entry.name), true);
                 }
             }
             _ => {}
@@ -165,9 +178,10 @@ impl Client {
         }
     }
 
-    fn hand(&mut self, dir: Fid, name: &Name, lasting: bool) {
+    fn hand(&mut self, now: Time, (dir, name): (Fid, &Name), lasting: bool) {
         let stamp = self.last_stamp;
         if let Some(node) = self.nodes.get_mut(&dir) {
+            node.handed.told = now;
             node.handed.note(name, Known { stamp, lasting });
         }
     }

@@ -91,6 +91,7 @@ impl Client {
             self.forget_session(step, fid);
         }
         self.lose_walks(step);
+        self.giving_up.clear();
         self.session = renew(self.session);
         self.begun = false;
         self.statements.clear();

@@ -7,6 +7,7 @@
 //! - every call is answered once; a call that needs no server never waits for one, unless a recall
 //!   is being answered or the lease is near its end.
 
+mod after;
 mod ahead;
 mod api;
 mod bounds;
@@ -38,6 +39,7 @@ mod session;
 mod ship;
 mod sizes;
 mod taken;
+mod unused;
 mod walk;
 mod watches;
 mod whole;
@@ -49,6 +51,7 @@ pub use mutant::Mutant;
 pub use options::Options;
 
 use crate::Ticket;
+use after::After;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -72,31 +75,6 @@ struct Running {
     /// What it sets is set, once and for all, and gave these attributes; only how things are now is
     /// still asked for.
     set: Option<Attr>,
-}
-
-/// What to do once the kernel has dropped something.
-#[derive(Clone, Debug)]
-enum After {
-    /// A part of the answer to a recall of names.
-    Names(Fid, Epoch),
-    /// This directory is barred no more.
-    Bar(Fid),
-    /// The drain of this object goes on.
-    Drain(Fid),
-    /// Who asked for attributes has taken the answers in: the drain of this object goes on.
-    Settled(Fid),
-    /// The answer to this change has been taken in.
-    Turn(RequestId),
-    /// One of the notifications that make the kernel ask again for what this change touched.
-    Look(RequestId),
-    /// The name is gone that this change has moved.
-    Moved(RequestId, Fid),
-    /// The call is answered.
-    Answer(Ticket, Done),
-    /// The kernel was asked to let go of what it does not use.
-    LetGo,
-    /// Nothing.
-    Nothing,
 }
 
 /// The client's machine.
@@ -161,6 +139,8 @@ pub struct Client {
     bounds: bounds::Bounds,
     ahead: ahead::Ahead,
     walks: walk::Walks,
+    /// Directories that are not used here, and are being given up.
+    giving_up: BTreeMap<Fid, unused::GivingUp>,
     /// Own changes of names of what was there before, of which the server has not said what became.
     naming: u32,
     /// When a look-up was answered last, while names were being dropped.
@@ -241,6 +221,7 @@ impl Client {
             bounds: bounds::Bounds::default(),
             ahead,
             walks: walk::Walks::default(),
+            giving_up: BTreeMap::new(),
             naming: 0,
             looked: 0,
             draining: BTreeSet::new(),
@@ -274,6 +255,7 @@ impl Client {
                 call,
             } => {
                 self.loose.proved(thread, &call);
+                self.note_use(&call);
                 self.on_next_call(step, thread, &call);
                 let running = Running {
                     caller,
@@ -368,50 +350,6 @@ impl Client {
         self.last_stamp
     }
 
-    /// Tells the kernel to drop something, and what follows.
-    fn invalidate(&mut self, step: &mut Step<'_>, what: Invalidate, after: After) -> u64 {
-        self.last_id += 1;
-        let id = self.last_id;
-        let told = match &what {
-            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some((*fid, drops(&what))),
-            _ => None,
-        };
-        if let Some((fid, drops)) = told
-            && let Some(node) = self.nodes.get_mut(&fid)
-        {
-            node.sizes.noticed(step.now, drops);
-        }
-        self.invalidations.insert(id, (after, told));
-        step.out.push(Output::Invalidate { id, what });
-        id
-    }
-
-    fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {
-        let Some((after, told)) = self.invalidations.remove(&id) else {
-            return;
-        };
-        if let Some((fid, drops)) = told
-            && let Some(node) = self.nodes.get_mut(&fid)
-        {
-            node.sizes.taken_in(step.now, drops);
-        }
-        match after {
-            After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
-            After::Bar(dir) => self.on_lock_seen(step, dir, id),
-            After::Drain(fid) => self.on_pages_dropped(step, fid, id),
-            After::Settled(fid) => self.on_settled(step, fid, id),
-            After::Turn(id) => self.on_taken(step, id),
-            After::Look(id) => self.on_look(step, id),
-            After::Answer(ticket, done) => self.finish(step, ticket, done),
-            After::Moved(id, dir) => self.on_moved(step, (id, dir)),
-            After::LetGo => self.on_let_go(step),
-            After::Nothing => {}
-        }
-        if let Some((fid, _)) = told {
-            self.ask_after_drop(step, fid);
-        }
-    }
-
     /// Answers a call.
     fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
         let Some(running) = self.calls.remove(&ticket) else {
@@ -475,9 +413,4 @@ impl Client {
 
 fn is_dirty(state: cache::State) -> bool {
     matches!(state, cache::State::Dirty(_) | cache::State::Sending(_))
-}
-
-/// Does this drop pages, without waiting for anybody who asks for the size?
-fn drops(what: &Invalidate) -> bool {
-    matches!(what, Invalidate::Inode { .. })
 }

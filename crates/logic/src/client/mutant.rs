@@ -29,6 +29,8 @@ pub enum Mutant {
     LeavesRanges,
     /// Gives a token back before the server has taken the changes that were made under it.
     ReturnsBeforeTelling,
+    /// Gives up a directory that is not used with its kernel knowing names of it.
+    GivesUpAtOnce,
     /// Lists the names that it knows of a directory as if there were no others.
     ListsKnownNames,
     /// Tells the server other positions of the names that it made than its own programs.

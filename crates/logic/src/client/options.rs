@@ -32,6 +32,9 @@ pub struct Options {
     /// After so long without a step a walk is over; and for so long it is not asked ahead where
     /// others change the directory, ns.
     pub walk_pause_ns: Time,
+    /// A directory is not used of which the kernel was told nothing for so long, ns; it must have
+    /// taken in by then whatever it was told.
+    pub still_ns: Time,
     /// A read for the kernel's pages that is at least so long is given to it alone.
     pub passing_bytes: u32,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
@@ -55,6 +58,7 @@ impl Default for Options {
             walk_entries: 64,
             walk_misses: 3,
             walk_pause_ns: 1_000_000_000,
+            still_ns: 1_000_000_000,
             passing_bytes: 256 << 10,
             part: 1000,
             mutant: None,

@@ -44,6 +44,7 @@ impl Client {
             What::Names(names) => self.drop_names(step, fid, epoch, names),
             What::Attr => self.tell_attr(step, fid, epoch),
             What::Listed => self.is_listed(step, fid, epoch),
+            What::Unused => self.on_unused(step, fid, epoch),
             What::Keep(keep) => self.give_back(step, fid, epoch, keep),
         }
     }
@@ -363,24 +364,29 @@ impl Client {
         self.go_on_draining(step, fid);
     }
 
+    /// Nothing that is known of it is right for longer.
+    pub(super) fn void(&mut self, fid: Fid) {
+        self.loose.forget(fid);
+        let last = self.last_request;
+        let node = self.node(fid);
+        node.attr = None;
+        node.pages = false;
+        node.recalled = last;
+        node.sizes.dropped(0);
+        node.names.clear();
+        node.not_whole();
+        node.renew_listing();
+    }
+
     fn end_drain(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.draining.remove(&fid);
-        let last = self.last_request;
         let node = self.node(fid);
         let Some(drain) = node.drain.take() else {
             return;
         };
         node.right = node.right.min(drain.keep);
         if drain.keep < Right::Shared {
-            self.loose.forget(fid);
-            let node = self.node(fid);
-            node.attr = None;
-            node.pages = false;
-            node.recalled = last;
-            node.sizes.dropped(0);
-            node.names.clear();
-            node.not_whole();
-            node.renew_listing();
+            self.void(fid);
         }
         self.answer_recall(step, fid, drain.epoch, None);
         self.unpark(step, fid);

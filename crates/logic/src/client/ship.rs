@@ -121,7 +121,7 @@ impl Client {
 }
 
 /// The objects that an operation names.
-fn about(op: &Op) -> [Option<Fid>; 2] {
+pub(super) fn about(op: &Op) -> [Option<Fid>; 2] {
     match op {
         Op::Lookup { dir, .. }
         | Op::Make { dir, .. }

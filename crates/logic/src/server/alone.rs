@@ -26,6 +26,8 @@ struct Run {
     /// It was delegated; so many changes have been made under that.
     delegated: bool,
     own: u32,
+    /// From so many changes in a row on, who does not use it is asked to give it up.
+    asks: u32,
 }
 
 /// Who uses which directories alone.
@@ -56,10 +58,24 @@ impl Alone {
             needed: LEAST,
             delegated: false,
             own: 0,
+            asks: 0,
         });
         run.used_by(session);
         run.changes = run.changes.saturating_add(1);
         run.changes >= run.needed
+    }
+
+    /// Others hold something of it, and so it cannot be delegated to who changes it alone. Are they
+    /// to be asked for it? After twice as many changes each time.
+    pub(super) fn asks(&mut self, dir: Fid) -> bool {
+        let Some(run) = self.runs.get_mut(&dir) else {
+            return false;
+        };
+        let due = run.changes >= run.asks;
+        if due {
+            run.asks = run.changes.saturating_mul(2);
+        }
+        due
     }
 
     /// It has been delegated to who uses it alone.
@@ -90,7 +106,7 @@ impl Run {
             };
         }
         (self.session, self.changes) = (session, 0);
-        (self.delegated, self.own) = (false, 0);
+        (self.delegated, self.own, self.asks) = (false, 0, 0);
     }
 }
 

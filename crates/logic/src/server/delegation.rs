@@ -8,11 +8,13 @@
 use super::Server;
 use super::Step;
 use super::api::{Bulk, Conn, Disk, Mutant};
-use super::needs::Plan;
-use super::table::Waiting;
+use super::needs::{Need, Plan};
+use super::table::{Holder, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Fid, Grant, Op, Origin, Outcome, Refusal, Request, RequestId, Right, SessionId};
+use wire::{
+    Epoch, Fid, Grant, Op, Origin, Outcome, Refusal, Request, RequestId, Right, SessionId, What,
+};
 
 /// Most requests of a client that are kept because they have overtaken others.
 const OVERTAKEN: usize = 1024;
@@ -169,6 +171,31 @@ impl Server {
             }
         }
         alone
+    }
+
+    /// What would be delegated, if nobody else held anything of it: others are asked whether they
+    /// use it, and nobody waits for them.
+    pub(super) fn ask_for_unused(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        alone: &[Fid],
+    ) {
+        for &fid in alone {
+            let idle = |holder: &Holder| matches!(holder.right, Right::Transient | Right::Shared);
+            let file = self.files.get(&fid);
+            let holders = file.into_iter().flat_map(|file| file.holders.iter());
+            let others = holders.filter(|(id, holder)| **id != session && idle(holder));
+            let others: Vec<(SessionId, Epoch)> =
+                others.map(|(id, holder)| (*id, holder.epoch)).collect();
+            if others.is_empty() || !self.alone.asks(fid) {
+                continue;
+            }
+            for (session, granted) in others {
+                let what = What::Unused;
+                self.ask(step, Need { session, fid, what }, (granted, step.now));
+            }
+        }
     }
 
     /// These were to be delegated: some have been.

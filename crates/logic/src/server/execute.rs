@@ -83,6 +83,7 @@ impl Server {
             None => self.grant_for(step, (waiting, &outcome), &delegated, &mut grants),
         }
         self.note_delegated(&delegated, &grants);
+        self.ask_for_unused(step, session, &delegated);
         if let (Op::MakeNameless { .. }, Outcome::Entry(entry)) = (op, &outcome)
             && entry.attr.nlink == 0
         {

@@ -174,7 +174,7 @@ impl Server {
                     What::Keep(Right::None) => {
                         waiting.gave_up.insert((session, fid));
                     }
-                    What::Keep(_) | What::Listed => {}
+                    What::Keep(_) | What::Listed | What::Unused => {}
                 }
             }
         }

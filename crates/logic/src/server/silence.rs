@@ -24,10 +24,11 @@ impl Server {
     }
 
     /// Since when this session has been asked for something of this object that somebody may wait
-    /// for: nobody waits for who is told that it is listed.
+    /// for: nobody ever waits for who is asked in passing.
     fn recalled(&self, (id, fid): (SessionId, Fid)) -> Option<Time> {
         let holder = self.files.get(&fid)?.holders.get(&id)?;
-        let waited_for = holder.asks.iter().filter(|ask| ask.what != What::Listed);
+        let asks = holder.asks.iter();
+        let waited_for = asks.filter(|ask| !matches!(ask.what, What::Listed | What::Unused));
         waited_for.map(|ask| ask.since).min()
     }
 

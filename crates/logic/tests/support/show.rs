@@ -398,6 +398,7 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
                 What::Names(names) => format!("drop names {names:?}"),
                 What::Attr => "which attributes?".into(),
                 What::Listed => "is listed".into(),
+                What::Unused => "is it used?".into(),
             };
             format!("Recall {} @{epoch}: {what}", name(disk, *fid))
         }
@@ -539,6 +540,9 @@ pub fn invalidate(disk: &MemoryDisk, what: &Invalidate) -> String {
         }
         Invalidate::Name { dir, name: child } => format!("name {child} in {}", name(disk, *dir)),
         Invalidate::Names { dir } => format!("all names, listing of {}", name(disk, *dir)),
+        Invalidate::Expire { dir, names } => {
+            format!("validity of {names:?}, listing of {}", name(disk, *dir))
+        }
         Invalidate::Sizes { fid } => format!("what it was told of {} of late", name(disk, *fid)),
         Invalidate::Turn { fid } => format!("nothing: it was its turn at {}", name(disk, *fid)),
         Invalidate::Listing { dir } => format!("listing of {}", name(disk, *dir)),

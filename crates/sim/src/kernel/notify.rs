@@ -61,6 +61,12 @@ impl Kernel {
                 Invalidate::Listing { dir } => {
                     kernel.inval_inode(dir, Some((0, u64::MAX))).await;
                 }
+                Invalidate::Expire { dir, names } => {
+                    for name in names {
+                        kernel.expire_entry(dir, name).await;
+                    }
+                    kernel.inval_inode(dir, Some((0, u64::MAX))).await;
+                }
                 Invalidate::Unused { fids } => {
                     for fid in fids {
                         kernel.let_go(fid);
@@ -129,6 +135,15 @@ impl Kernel {
             self.dir_changed(&inode);
             self.drop_dentry(&key);
         }
+    }
+
+    async fn expire_entry(&self, dir: Fid, name: Name) {
+        let Some(inode) = self.inode(dir) else { return };
+        let _lock = inode.lock.lock(&self.world.sched, true).await;
+        if let Some(dentry) = self.dentries.borrow_mut().get_mut(&(dir, name)) {
+            dentry.valid = false;
+        }
+        self.dir_changed(&inode);
     }
 
     /// Memory is short: something that nobody uses is dropped.

@@ -390,7 +390,9 @@ impl State {
                     kernel.page = None;
                 }
             }
-            Invalidate::Name { .. } | Invalidate::Names { .. } => kernel.name = None,
+            Invalidate::Name { .. } | Invalidate::Names { .. } | Invalidate::Expire { .. } => {
+                kernel.name = None;
+            }
             Invalidate::Sizes { fid } if fid == FILE => kernel.size = None,
             Invalidate::Inode { .. }
             | Invalidate::Sizes { .. }

@@ -480,11 +480,11 @@ fn watching() -> [ToServer; 4] {
 
 /// Every kind of message of a server, every outcome among them.
 pub fn to_client() -> Vec<ToClient> {
-    let fid = fid(9);
+    let (fid, epoch) = (fid(9), 1 << 40);
     let grants = vec![Grant {
         fid,
         right: Right::Shared,
-        epoch: 1 << 40,
+        epoch,
         bare: true,
     }];
     let reply = |(at, outcome): (usize, Outcome)| {
@@ -501,13 +501,7 @@ pub fn to_client() -> Vec<ToClient> {
     let all = outcomes().into_iter().chain(lock_outcomes());
     let all = all.chain(range_outcomes());
     let mut all: Vec<ToClient> = all.enumerate().map(reply).collect();
-    let recall = |what| {
-        ToClient::Recall(Recall {
-            fid,
-            epoch: 1 << 40,
-            what,
-        })
-    };
+    let recall = |what| ToClient::Recall(Recall { fid, epoch, what });
     all.extend([
         ToClient::Welcome(Welcome {
             boot: 1 << 40,
@@ -520,6 +514,7 @@ pub fn to_client() -> Vec<ToClient> {
         recall(What::Names(vec![name("a"), name("b")])),
         recall(What::Attr),
         recall(What::Listed),
+        recall(What::Unused),
         ToClient::Confirm { request: 12 },
         ToClient::Alive {
             sent: 99,

@@ -1,0 +1,90 @@
+//! What the kernel is told to drop, and what follows when it has.
+
+use super::api::{Done, Invalidate, Output};
+use super::{Client, Step};
+use crate::Ticket;
+use wire::{Epoch, Fid, RequestId};
+
+/// What to do once the kernel has dropped something.
+#[derive(Clone, Debug)]
+pub(super) enum After {
+    /// A part of the answer to a recall of names.
+    Names(Fid, Epoch),
+    /// This directory is barred no more.
+    Bar(Fid),
+    /// The drain of this object goes on.
+    Drain(Fid),
+    /// Who asked for attributes has taken the answers in: the drain of this object goes on.
+    Settled(Fid),
+    /// The answer to this change has been taken in.
+    Turn(RequestId),
+    /// One of the notifications that make the kernel ask again for what this change touched.
+    Look(RequestId),
+    /// The name is gone that this change has moved.
+    Moved(RequestId, Fid),
+    /// The call is answered.
+    Answer(Ticket, Done),
+    /// This directory is being given up.
+    Unused(Fid),
+    /// The kernel was asked to let go of what it does not use.
+    LetGo,
+    /// Nothing.
+    Nothing,
+}
+
+impl Client {
+    /// Tells the kernel to drop something, and what follows.
+    pub(super) fn invalidate(
+        &mut self,
+        step: &mut Step<'_>,
+        what: Invalidate,
+        after: After,
+    ) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        let told = match &what {
+            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some((*fid, drops(&what))),
+            _ => None,
+        };
+        if let Some((fid, drops)) = told
+            && let Some(node) = self.nodes.get_mut(&fid)
+        {
+            node.sizes.noticed(step.now, drops);
+        }
+        self.invalidations.insert(id, (after, told));
+        step.out.push(Output::Invalidate { id, what });
+        id
+    }
+
+    pub(super) fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {
+        let Some((after, told)) = self.invalidations.remove(&id) else {
+            return;
+        };
+        if let Some((fid, drops)) = told
+            && let Some(node) = self.nodes.get_mut(&fid)
+        {
+            node.sizes.taken_in(step.now, drops);
+        }
+        match after {
+            After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
+            After::Bar(dir) => self.on_lock_seen(step, dir, id),
+            After::Drain(fid) => self.on_pages_dropped(step, fid, id),
+            After::Settled(fid) => self.on_settled(step, fid, id),
+            After::Turn(id) => self.on_taken(step, id),
+            After::Look(id) => self.on_look(step, id),
+            After::Answer(ticket, done) => self.finish(step, ticket, done),
+            After::Moved(id, dir) => self.on_moved(step, (id, dir)),
+            After::Unused(dir) => self.on_unused_step(step, dir, id),
+            After::LetGo => self.on_let_go(step),
+            After::Nothing => {}
+        }
+        if let Some((fid, _)) = told {
+            self.ask_after_drop(step, fid);
+        }
+    }
+}
+
+/// Does this drop pages, without waiting for anybody who asks for the size?
+fn drops(what: &Invalidate) -> bool {
+    matches!(what, Invalidate::Inode { .. })
+}
