@@ -201,6 +201,13 @@ fn access_lists_decide_who_may_and_changes_count_at_once() {
     shell_ok(b, "mkdir d && setfacl -m d:u:1:rwx,u:1:rwx d");
     assert!(as_user(a, "echo own > d/f && mkdir d/e"));
     assert!(as_user(b, "echo more >> d/f && touch d/e/g && rm d/f"));
+    // That there was nothing is known no more.
+    shell_ok(b, "mkdir seen");
+    shell_ok(a, "ls -ld seen && getfattr -d -m - seen");
+    shell_ok(b, "setfattr -n user.x -v 1 seen && setfacl -m u:1:rwx seen");
+    let value = shell_ok(a, "getfattr --only-values -n user.x seen");
+    assert_eq!(value, "1");
+    assert!(as_user(a, "echo own > seen/f"));
 }
 
 /// A tree with lists and attributes; what shows all of them.

@@ -7,8 +7,9 @@ use rustix::io::Errno;
 use super::{Inner, Kind, Outcome, count};
 use crate::abi;
 
-/// How long an inode whose first reply may still be on its way is waited for...
-const YOUNG_WAIT: Duration = Duration::from_secs(1);
+/// How long an inode whose first reply may still be on its way is waited for: the reply may be one
+/// that comes only after this (an open that makes and cuts)...
+const YOUNG_WAIT: Duration = Duration::from_millis(50);
 /// ...and how often it is tried meanwhile.
 const YOUNG_PAUSE: Duration = Duration::from_micros(200);
 const YOUNG_PAUSE_MOST: Duration = Duration::from_millis(5);

@@ -130,6 +130,10 @@ impl Client {
             }
             left = 0;
         }
+        // Most of what kernels were handed are these names.
+        for node in self.nodes.values_mut() {
+            node.handed.overflow();
+        }
         self.bounds.names = left;
     }
 }

@@ -22,10 +22,12 @@
 //! wait for the server then, and it may wait for this answer.
 
 use super::api::{Call, How, Invalidate};
+use super::data::young;
 use super::mutant::Mutant;
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Name, Op, Right, Time};
 
@@ -45,7 +47,8 @@ pub(super) struct Dropping {
     /// Notifications that are not done, and of which names.
     left: BTreeMap<u64, Option<Name>>,
     /// The epoch is being raised: by which notification, since which stamp, and during which call.
-    raising: Option<(u64, u64, Option<Ticket>)>,
+    /// No stamp: it need not be, as nothing is kept.
+    raising: Option<(u64, Option<u64>, Option<Ticket>)>,
     /// Since when: some day the epoch is raised whoever holds the lock.
     since: Time,
 }
@@ -64,10 +67,12 @@ impl Client {
             for name in &names {
                 node.names.remove(name);
             }
-            node.attr = None;
+            (node.attr, node.bare) = (None, false);
             node.not_whole();
         }
         node.renew_listing();
+        // An answer about it may be on its way to a kernel that does not know it yet.
+        let young = young(node.told, step.now);
         if self.dropping_names.contains_key(&(dir, epoch)) {
             return; // repeated
         }
@@ -85,6 +90,11 @@ impl Client {
         for name in known {
             let what = match name.clone() {
                 Some(name) => Invalidate::Name { dir, name },
+                None if young => Invalidate::Inode {
+                    fid: dir,
+                    ranges: vec![(0, u64::MAX)],
+                    young,
+                },
                 None => Invalidate::Listing { dir },
             };
             left.insert(self.invalidate(step, what, After::Names(dir, epoch)), name);
@@ -115,9 +125,9 @@ impl Client {
             return;
         }
         let (dir, stamp) = (at.0, self.stamp());
-        let what = match witness.is_some() && self.is_nothing_kept(step.now, at) {
-            true => Invalidate::Listing { dir },
-            false => Invalidate::Names { dir },
+        let (what, stamp) = match witness.is_some() && self.is_nothing_kept(step.now, at) {
+            true => (Invalidate::Listing { dir }, None),
+            false => (Invalidate::Names { dir }, Some(stamp)),
         };
         let id = self.invalidate(step, what, After::Names(at.0, at.1));
         if let Some(dropping) = self.dropping_names.get_mut(&at) {
@@ -152,9 +162,8 @@ impl Client {
         if let Some((_, raised, during)) = dropping.raising.take_if(|raising| raising.0 == id)
             && !over
         {
-            if let Some(node) = self.nodes.get_mut(&at.0) {
-                let names = dropping.left.values().flatten();
-                names.for_each(|name| node.handed.expired(name, raised));
+            if let (Some(raised), Some(node)) = (raised, self.nodes.get_mut(&at.0)) {
+                node.handed.expired(raised);
             }
             // Unanswered until now: the lock was held by this call when the epoch was raised.
             over = during.is_none_or(|ticket| self.calls.contains_key(&ticket));
@@ -180,7 +189,9 @@ impl Client {
             };
             let right = node.right.max(least);
             self.say_returned(step, (dir, epoch), stamp, (right, None));
-            self.retire(step, dir);
+            if self.root.is_some() {
+                self.retire(step, dir);
+            }
         } else {
             self.answer_unknown(step, dir, epoch);
         }

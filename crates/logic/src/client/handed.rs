@@ -13,9 +13,9 @@
 //!
 //! Where machines fight for the same names that is no help, and the epoch of all names is raised,
 //! which takes away far more than is asked for, and for a moment hides directories that are in use
-//! (see `docs/kernels.md`). So it happens once: for a while the kernel is told each name of that
-//! directory for this once only. Then a change that holds the lock is enough: nothing is kept, and
-//! nobody has anything in hand.
+//! (see `docs/kernels.md`). So it happens rarely: for a while the kernel is told each name of that
+//! directory for this once only (but by listings). Then a change that holds the lock is enough:
+//! nothing is kept, and nobody has anything in hand.
 
 use super::api::{Call, Done, Lifetime};
 use super::mutant::Mutant;
@@ -62,9 +62,7 @@ impl Handed {
             return;
         }
         if self.names.len() == NOTED {
-            self.names = BTreeMap::new();
-            self.any = true;
-            return;
+            return self.overflow();
         }
         self.names.insert(name.clone(), known);
     }
@@ -76,13 +74,16 @@ impl Handed {
         }
     }
 
-    /// The kernel believes nothing that it was told of it before this stamp, but may have it in
-    /// hand.
-    pub(super) fn expired(&mut self, name: &Name, stamp: u64) {
-        let told = self.names.get_mut(name).filter(|last| last.stamp < stamp);
-        if let Some(known) = told {
-            known.lasting = false;
-        }
+    /// The kernel believes nothing that it was told before this stamp, but may have it in hand.
+    pub(super) fn expired(&mut self, stamp: u64) {
+        let told = self.names.values_mut().filter(|last| last.stamp < stamp);
+        told.for_each(|known| known.lasting = false);
+    }
+
+    /// There is no room to note names: any may be known.
+    pub(super) fn overflow(&mut self) {
+        self.any |= !self.names.is_empty();
+        self.names = BTreeMap::new();
     }
 
     /// May the kernel believe it until it is told otherwise?

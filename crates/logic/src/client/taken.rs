@@ -299,6 +299,10 @@ impl Client {
         {
             self.taking.order.pop_front();
             self.on_taken(step, id);
+            // Acknowledgements must go on, whoever has the lock that the name is dropped under.
+            if self.taking.holds(id) {
+                self.look_again(step, id);
+            }
         }
     }
 

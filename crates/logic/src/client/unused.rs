@@ -84,9 +84,13 @@ impl Client {
 
     /// The kernel has done what it was told for this.
     pub(super) fn on_unused_step(&mut self, step: &mut Step<'_>, dir: Fid, id: u64) {
-        let Some(mut giving) = self.giving_up.remove(&dir).filter(|giving| giving.id == id) else {
+        let Some(mut giving) = self.giving_up.get(&dir).copied() else {
             return;
         };
+        if giving.id != id {
+            return; // begun anew since
+        }
+        self.giving_up.remove(&dir);
         let node = self.nodes.get(&dir);
         let names = node.and_then(|node| node.handed.all().filter(|_| told(node) < giving.since));
         let Some(names) = names.filter(|_| self.is_unused(step.now, dir)) else {

@@ -126,7 +126,7 @@ impl Server {
         let dropped = names_of(&holder.asks, epoch);
         let (answered, left): (Vec<Ask>, Vec<Ask>) = core::mem::take(&mut holder.asks)
             .into_iter()
-            .partition(|ask| answers(ask, (epoch, right), &dropped));
+            .partition(|ask| answers(ask, (epoch, right), dropped.as_deref()));
         holder.asks = left;
         // What it says is true also if this is repeated, and nobody asked any more.
         lower(holder, upto, right, hold);
@@ -313,23 +313,24 @@ impl Server {
     }
 }
 
-/// The names that are dropped when this recall is answered.
-fn names_of(asks: &[Ask], epoch: Epoch) -> Vec<Name> {
+/// The names that are dropped when this recall is answered, if it is one of names.
+fn names_of(asks: &[Ask], epoch: Epoch) -> Option<Vec<Name>> {
     let asked = asks.iter().find(|ask| ask.epoch == epoch);
     match asked.map(|ask| &ask.what) {
-        Some(What::Names(names)) => names.clone(),
-        _ => Vec::new(),
+        Some(What::Names(names)) => Some(names.clone()),
+        _ => None,
     }
 }
 
 /// Does an answer to the recall `epoch`, which leaves `right` and by which these names are dropped,
 /// answer this one too? Recalls of tokens are answered by the latest; a recall of names by a later
 /// one of the same names, or if nothing is left.
-fn answers(ask: &Ask, (epoch, right): (Epoch, Right), dropped: &[Name]) -> bool {
+fn answers(ask: &Ask, (epoch, right): (Epoch, Right), dropped: Option<&[Name]>) -> bool {
     match &ask.what {
         _ if ask.epoch >= epoch => ask.epoch == epoch,
         What::Names(names) => {
-            right == Right::None || names.iter().all(|name| dropped.contains(name))
+            let all = |dropped: &[Name]| names.iter().all(|name| dropped.contains(name));
+            right == Right::None || dropped.is_some_and(all)
         }
         _ => true,
     }
