@@ -64,7 +64,8 @@ pub mod notify {
     pub const DELETE: i32 = 6;
     /// Send again every request that was read and not answered.
     pub const RESEND: i32 = 7;
-    /// Every name of the connection is looked up again at its next use. Takes no lock. (7.44)
+    /// Every name of the connection is dropped at its next use, and looked up anew. Takes no
+    /// lock. (7.44)
     pub const INC_EPOCH: i32 = 8;
     /// Of `INVAL_ENTRY`, since Linux 6.2: the name stays, and is asked for at its next use.
     pub const EXPIRE_ONLY: u32 = 1;

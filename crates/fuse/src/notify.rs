@@ -7,7 +7,8 @@
 //! - jobs are done by pools that grow while their threads are blocked, one for each kind of lock:
 //!   one blocked notification never delays another;
 //! - raising the epoch of all names takes no lock and is never behind a job that does. Afterwards
-//!   each name is looked up again at its next use, at the price of one look-up each.
+//!   each name is dropped at its next use, and looked up anew. What is mounted on it is unmounted,
+//!   and who works in it is nowhere for a moment: so it is the last resort.
 //!
 //! A job is reported done exactly once, after its last effect. Before anything is written, every
 //! answer given so far has reached the kernel: it would take in what is taken back here after all.

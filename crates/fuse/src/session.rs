@@ -287,9 +287,10 @@ fn agree(offer: &InitIn, options: &Options) -> Result<(Step, Option<Rings>), Ses
     Ok((init::negotiate(offer, &options)?, rings))
 }
 
-/// Where requests come over io_uring, nobody waits for what comes by the device: forgotten nodes,
-/// and now and then an interruption. So it is left there for a moment. The kernel hands over many
-/// forgotten nodes at once then, and whoever removes names need not wake this thread for each.
+/// Where requests come over io_uring, what comes by the device can wait: forgotten nodes, and now
+/// and then an interruption, which is this much late. So it is left there for a moment. The kernel
+/// hands over many forgotten nodes at once then, and whoever removes names need not wake this
+/// thread for each.
 const GATHERING: Duration = Duration::from_millis(2);
 
 /// What one thread that reads the device needs.

@@ -116,6 +116,7 @@ impl Worker<'_> {
             match Files::find(self.plan) {
                 Ok(files) => self.files = Some(files),
                 Err(error) if looks >= patience => return Err(error),
+                // Nothing tells when another machine's change will be shown, or a mount is back.
                 Err(_) => std::thread::sleep(LOOK),
             }
             looks += 1;

@@ -10,9 +10,8 @@ use crate::abi;
 /// How long an inode whose first reply may still be on its way is waited for: the reply may be one
 /// that comes only after this (an open that makes and cuts)...
 const YOUNG_WAIT: Duration = Duration::from_millis(50);
-/// ...and how often it is tried meanwhile.
+/// ...and how often it is tried meanwhile, at first.
 const YOUNG_PAUSE: Duration = Duration::from_micros(200);
-const YOUNG_PAUSE_MOST: Duration = Duration::from_millis(5);
 
 impl Inner {
     /// Does a job, on a thread that may wait for what it needs.
@@ -107,9 +106,8 @@ impl Inner {
                     Err(Errno::NOENT) if !known() => break,
                     Err(Errno::NOENT) if begin.elapsed() < YOUNG_WAIT => {
                         count(&self.counters.young_retries);
-                        // Most come at once.
-                        let pause = YOUNG_PAUSE.max(begin.elapsed() / 8);
-                        std::thread::sleep(pause.min(YOUNG_PAUSE_MOST));
+                        // Nothing tells when the kernel has digested a reply. Most it has at once.
+                        std::thread::sleep(YOUNG_PAUSE.max(begin.elapsed() / 8));
                     }
                     Err(Errno::NOENT) => {
                         return if self.inc_epoch().is_ok() {

@@ -7,7 +7,8 @@
 //! used most; but what it was told a moment ago it is about to use.
 //!
 //! Names that are known to be absent, or to name what is not known any more, hold nothing: they are
-//! forgotten when there are more than twice as many names as objects may be.
+//! forgotten when there are more than twice as many names as objects may be. So it is with the
+//! names that the kernel was handed, those of the largest directories first.
 
 use super::api::Invalidate;
 use super::node::Node;
@@ -41,6 +42,8 @@ pub(super) struct Bounds {
     /// At most so many names are known: how many were when they were counted last, and how many
     /// have been learned since.
     names: usize,
+    /// The same of the names that the kernel was handed.
+    pub(super) handed: usize,
 }
 
 impl Client {
@@ -52,6 +55,9 @@ impl Client {
         }
         if self.bounds.names > most.saturating_mul(2) {
             self.forget_names();
+        }
+        if self.bounds.handed > most.saturating_mul(2) {
+            self.forget_handed();
         }
     }
 
@@ -130,10 +136,27 @@ impl Client {
             }
             left = 0;
         }
-        // Most of what kernels were handed are these names.
-        for node in self.nodes.values_mut() {
-            node.handed.overflow();
-        }
         self.bounds.names = left;
+    }
+
+    /// If there are too many indeed, those of the largest directories go: of these the kernel may
+    /// know any name from now on.
+    fn forget_handed(&mut self) {
+        let counts = self
+            .nodes
+            .iter()
+            .map(|(fid, node)| (node.handed.len(), *fid));
+        let mut counts: Vec<(usize, Fid)> = counts.filter(|(len, _)| *len > 0).collect();
+        let mut left: usize = counts.iter().map(|(len, _)| len).sum();
+        if left > self.options.objects {
+            counts.sort_unstable();
+            while left > self.options.objects / 2
+                && let Some((len, dir)) = counts.pop()
+            {
+                self.node(dir).handed.overflow();
+                left -= len;
+            }
+        }
+        self.bounds.handed = left;
     }
 }

@@ -52,19 +52,21 @@ pub(super) struct Handed {
 }
 
 impl Handed {
-    fn note(&mut self, name: &Name, known: Known) {
+    /// Is there one more to remember?
+    fn note(&mut self, name: &Name, known: Known) -> bool {
         if self.any {
-            return;
+            return false;
         }
         if let Some(last) = self.names.get_mut(name) {
             last.stamp = known.stamp;
             last.lasting |= known.lasting;
-            return;
+            return false;
         }
         if self.names.len() == NOTED {
-            return self.overflow();
+            self.overflow();
+            return false;
         }
-        self.names.insert(name.clone(), known);
+        self.names.insert(name.clone(), known).is_none()
     }
 
     /// It has been dropped, and what was handed before this stamp is gone.
@@ -96,9 +98,19 @@ impl Handed {
         self.told
     }
 
-    /// All names that the kernel may know; `None`: it may know any.
-    pub(super) fn all(&self) -> Option<Vec<Name>> {
-        (!self.any).then(|| self.names.keys().cloned().collect())
+    /// How many names are noted.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Are all names noted that the kernel may know?
+    pub(super) fn is_complete(&self) -> bool {
+        !self.any
+    }
+
+    /// The names that are noted.
+    pub(super) fn names(&self) -> Vec<Name> {
+        self.names.keys().cloned().collect()
     }
 
     /// Two machines want the same names.
@@ -183,7 +195,8 @@ impl Client {
         let stamp = self.last_stamp;
         if let Some(node) = self.nodes.get_mut(&dir) {
             node.handed.told = now;
-            node.handed.note(name, Known { stamp, lasting });
+            let more = node.handed.note(name, Known { stamp, lasting });
+            self.bounds.handed += usize::from(more);
         }
     }
 

@@ -17,6 +17,7 @@
 
 use super::api::{Call, Invalidate};
 use super::mutant::Mutant;
+use super::node::Node;
 use super::{After, Client, Step};
 use wire::{Epoch, Fid, Right, Time};
 
@@ -73,7 +74,7 @@ impl Client {
         let calls = || self.calls.values().any(|running| uses(&running.call, dir));
         let still = node.quiet() && node.drain.is_none() && node.delegated == 0;
         let young = now < told(node) + self.options.still_ns;
-        let listed = node.handed.all().is_some();
+        let listed = node.handed.is_complete();
         node.directory && held && still && listed && !young && !calls()
     }
 
@@ -91,13 +92,17 @@ impl Client {
             return; // begun anew since
         }
         self.giving_up.remove(&dir);
-        let node = self.nodes.get(&dir);
-        let names = node.and_then(|node| node.handed.all().filter(|_| told(node) < giving.since));
-        let Some(names) = names.filter(|_| self.is_unused(step.now, dir)) else {
+        let told_since = |node: &Node| told(node) >= giving.since;
+        if self.nodes.get(&dir).is_none_or(|node| told_since(node))
+            || !self.is_unused(step.now, dir)
+        {
             return;
-        };
+        }
         let (what, stage) = match giving.stage {
-            Stage::TakingIn => (Invalidate::Expire { dir, names }, Stage::Expiring),
+            Stage::TakingIn => {
+                let names = self.node(dir).handed.names();
+                (Invalidate::Expire { dir, names }, Stage::Expiring)
+            }
             Stage::Expiring => (Invalidate::Turn { fid: dir }, Stage::LettingGo),
             Stage::LettingGo => {
                 self.node(dir).handed = super::handed::Handed::default();
@@ -117,22 +122,18 @@ impl Client {
 }
 
 /// When the kernel was told anything of it last.
-fn told(node: &super::node::Node) -> Time {
+fn told(node: &Node) -> Time {
     node.told.max(node.asked).max(node.handed.told())
 }
 
-/// The directories that a call is about, or about names in them.
-pub(super) fn about(call: &Call) -> [Option<Fid>; 2] {
+/// Is the call about this directory, or about names in it?
+fn uses(call: &Call, dir: Fid) -> bool {
     match call {
-        Call::Op(op) => super::ship::about(op),
+        Call::Op(op) => super::ship::about(op).contains(&Some(dir)),
         Call::List { dir: fid, .. }
         | Call::Seek { fid }
         | Call::Open { fid, .. }
-        | Call::Sync { fid } => [Some(*fid), None],
-        _ => [None, None],
+        | Call::Sync { fid } => *fid == dir,
+        _ => false,
     }
-}
-
-fn uses(call: &Call, dir: Fid) -> bool {
-    about(call).contains(&Some(dir))
 }
