@@ -96,6 +96,11 @@ impl Disk for StoreDisk<'_> {
         self.store.open_session(session, now);
     }
 
+    fn note_time(&mut self, shown: Time) {
+        *self.logged = true;
+        self.store.note_time(shown);
+    }
+
     fn close_session(&mut self, session: SessionId) {
         *self.logged = true;
         self.store.close_session(session);

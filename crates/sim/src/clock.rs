@@ -45,25 +45,36 @@ impl Clock {
 const SET_NS: Time = 150_000_000;
 const HOUR_NS: Time = 3_600_000_000_000;
 
-/// The wall clock of the server's machine. It is set back now and then, and put right again; never
-/// ahead of what is right: see `docs/simulation.md`.
+/// The wall clock of the server's machine. It is set back or ahead now and then, above all when the
+/// server is started again, and put right again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wall {
     key: u64,
+    /// How often the machine, or what runs on it, has been started again.
+    starts: u64,
 }
 
 impl Wall {
-    /// That of a world: in three of four nobody sets it.
+    /// That of a world: in three of five nobody sets it.
     pub(crate) fn new(key: u64) -> Self {
-        Self { key }
+        Self { key, starts: 0 }
+    }
+
+    /// Something is started again: whoever does that sets clocks, too.
+    pub(crate) fn start(&mut self) {
+        self.starts += 1;
     }
 
     /// What it shows at a time of the world.
     pub(crate) fn shows(&self, at: Time) -> Time {
-        let of = |number: u64| Rng::of(Branch::Wall, &[self.key, number]);
-        let mut rng = of(at / SET_NS);
-        let is_set = of(u64::MAX).chance(250) && rng.chance(200);
-        let ahead_ns = if is_set { rng.below(HOUR_NS) } else { HOUR_NS };
+        let mut world = Rng::of(Branch::Wall, &[self.key]);
+        let mut rng = Rng::of(Branch::Wall, &[self.key, at / SET_NS, self.starts]);
+        let is_set = world.chance(400) && rng.chance(400);
+        let ahead_ns = if is_set {
+            rng.below(2 * HOUR_NS)
+        } else {
+            HOUR_NS
+        };
         EPOCH_NS + at + ahead_ns
     }
 }

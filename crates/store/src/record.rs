@@ -57,6 +57,8 @@ pub(crate) enum Entry<O, C, V> {
     Boot { count: u64 },
     /// New objects get numbers from this one on.
     Numbers { vnode: u64 },
+    /// The volume's clock has shown this time.
+    Shown { now: Time },
 }
 
 /// What happened, as read.

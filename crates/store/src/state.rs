@@ -186,6 +186,7 @@ impl Core {
                 self.answers.open(*session, *now, &mut self.index);
             }
             Entry::CloseSession { session } => self.answers.close(*session, &mut self.index),
+            Entry::Shown { now } => self.index.newest = self.index.newest.max(*now),
             Entry::Boot { count } => self.index.counters.boot = *count,
             Entry::Numbers { vnode } => self.index.counters.next_vnode = *vnode,
             Entry::Apply { .. } | Entry::Move { .. } => {}

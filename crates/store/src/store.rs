@@ -287,6 +287,12 @@ impl Store {
         core.answers.open(session, now, &mut core.index);
     }
 
+    /// Notes that this time has been shown: it counts as one at which a change was applied.
+    pub fn note_time(&mut self, shown: Time) {
+        self.note(&Entry::Shown { now: shown });
+        self.core.index.newest = self.core.index.newest.max(shown);
+    }
+
     /// Notes that a session ended; its answers are forgotten.
     pub fn close_session(&mut self, session: SessionId) {
         self.note(&Entry::CloseSession { session });
@@ -299,7 +305,7 @@ impl Store {
         self.core.answers.sessions().keys().copied().collect()
     }
 
-    /// The latest time that a change was applied at.
+    /// The latest time that a change was applied at, or that was noted.
     pub fn newest(&self) -> Time {
         self.core.index.newest
     }

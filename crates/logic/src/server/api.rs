@@ -127,6 +127,8 @@ pub trait Disk {
     fn orphans(&self) -> Vec<Fid>;
     /// Remembers a session over restarts.
     fn open_session(&mut self, session: SessionId, now: Time);
+    /// Remembers over restarts that this time has been shown.
+    fn note_time(&mut self, shown: Time);
     /// Forgets a session and its outcomes.
     fn close_session(&mut self, session: SessionId);
     /// Forgets the outcomes of a session's requests below this one.

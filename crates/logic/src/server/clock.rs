@@ -6,12 +6,22 @@
 //! alike (what a client stamps on its own may coincide with a change of something else). It goes by
 //! the wall clock of the server's machine. If that is set back, it runs a sixteenth slower until
 //! both agree again; if it is set forward, it follows at once.
+//!
+//! A later run knows the times of what was changed, from the disk. If what was shown beside is much
+//! later, since the wall clock was set forward, or clients stamp what they have not sent yet, the
+//! disk is told of that too: else a wall clock that is set back while the server is down would put
+//! the volume's clock behind it.
 
+use super::{Disk, Server, Step};
 use wire::Time;
 
 /// A client's clock may have run ahead of the server's by this much since it was last told: about
 /// twice what two clocks part in a lease, each of which is off by a twentieth.
 const AHEAD_NS: Time = 4_000_000_000;
+
+/// Times that are later than what the disk knows by more than this are noted there: with what
+/// clients have shown and not told they are still less ahead than is believed.
+const NOTED_NS: Time = 1_000_000_000;
 
 /// The volume's clock.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +33,10 @@ pub(super) struct VolumeClock {
     /// What comes next is stamped with this at least: a client has shown what is right before it,
     /// or a change was stamped so.
     next: Time,
+    /// A later run knows that this was shown.
+    noted: Time,
+    /// It is to know this one.
+    latest: Time,
 }
 
 impl VolumeClock {
@@ -32,7 +46,18 @@ impl VolumeClock {
             shown: newest,
             at: now,
             next: 0,
+            noted: newest,
+            latest: newest,
         }
+    }
+
+    /// What the disk is to be told of, before anybody is told of what is later.
+    fn take_late(&mut self) -> Option<Time> {
+        let much = self.latest > self.noted.saturating_add(NOTED_NS);
+        much.then(|| {
+            self.noted = self.latest;
+            self.latest
+        })
     }
 
     /// What it shows to whom it is told: nothing has a later time.
@@ -53,6 +78,9 @@ impl VolumeClock {
     pub(super) fn goes(&mut self, now: Time, wall: Time) -> Time {
         let passed = now.saturating_sub(self.at);
         let own = self.shown.saturating_add(passed - passed / 16);
+        if wall > self.shown.saturating_add(passed + NOTED_NS) {
+            self.latest = self.latest.max(wall); // it was set forward
+        }
         (self.shown, self.at) = (own.max(wall), self.at.max(now));
         self.shown
     }
@@ -63,6 +91,42 @@ impl VolumeClock {
         let own = self.goes(now, wall);
         if shown <= own.saturating_add(AHEAD_NS) {
             self.next = self.next.max(shown.saturating_add(1));
+            self.latest = self.latest.max(shown);
+        }
+    }
+}
+
+impl Server {
+    /// What the volume's clock shows by itself: by this clients put theirs right.
+    pub(super) fn own_time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+        let time = self.clock.goes(step.now, step.disk.wall());
+        self.note_time(step);
+        time
+    }
+
+    /// A client has shown its programs this time, by what it knows of the volume's clock.
+    pub(super) fn hear_time(&mut self, step: &mut Step<'_, impl Disk>, shown: Time) {
+        self.clock.hear(step.now, step.disk.wall(), shown);
+        self.note_time(step);
+    }
+
+    /// What the volume's clock shows.
+    pub(super) fn time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+        let time = self.clock.shows(step.now, step.disk.wall());
+        self.note_time(step);
+        time
+    }
+
+    /// What a change is stamped with now.
+    pub(super) fn stamp(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+        let stamp = self.clock.stamps(step.now, step.disk.wall());
+        self.note_time(step);
+        stamp
+    }
+
+    fn note_time(&mut self, step: &mut Step<'_, impl Disk>) {
+        if let Some(shown) = self.clock.take_late() {
+            step.disk.note_time(shown);
         }
     }
 }
@@ -107,6 +171,23 @@ mod tests {
         }
         clock.hear(3, HOUR + 2, HOUR + 2 + AHEAD_NS);
         assert_eq!(clock.stamps(3, HOUR + 2), HOUR + 3 + AHEAD_NS);
+    }
+
+    #[test]
+    fn what_the_disk_cannot_know_is_noted() {
+        let mut clock = VolumeClock::new(0, HOUR);
+        clock.goes(SECOND, HOUR + SECOND);
+        assert_eq!(clock.take_late(), None, "it went on");
+        clock.goes(2 * SECOND, 2 * HOUR);
+        assert_eq!(clock.take_late(), Some(2 * HOUR));
+        clock.goes(60 * SECOND, 2 * HOUR + 58 * SECOND);
+        assert_eq!(clock.take_late(), None, "nobody stamps anything");
+        clock.hear(61 * SECOND, 2 * HOUR + 59 * SECOND, 2 * HOUR + 58 * SECOND);
+        assert_eq!(clock.take_late(), Some(2 * HOUR + 58 * SECOND));
+        clock.hear(61 * SECOND, 2 * HOUR + 59 * SECOND, 2 * HOUR + 59 * SECOND);
+        assert_eq!(clock.take_late(), None, "that is soon enough");
+        clock.hear(62 * SECOND, HOUR, u64::MAX);
+        assert_eq!(clock.take_late(), None, "nobody believes it");
     }
 
     #[test]

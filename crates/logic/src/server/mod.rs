@@ -297,23 +297,8 @@ impl Server {
     }
 
     fn say_alive(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, sent: Time) {
-        let clock = self.clock.goes(step.now, step.disk.wall());
+        let clock = self.own_time(step);
         self.send(step, session, ToClient::Alive { sent, clock });
-    }
-
-    /// A client has shown its programs this time, by what it knows of the volume's clock.
-    fn hear_time(&mut self, step: &Step<'_, impl Disk>, shown: Time) {
-        self.clock.hear(step.now, step.disk.wall(), shown);
-    }
-
-    /// What the volume's clock shows.
-    fn time(&mut self, step: &Step<'_, impl Disk>) -> Time {
-        self.clock.shows(step.now, step.disk.wall())
-    }
-
-    /// What a change is stamped with now.
-    fn stamp(&mut self, step: &Step<'_, impl Disk>) -> Time {
-        self.clock.stamps(step.now, step.disk.wall())
     }
 
     fn next_epoch(&mut self) -> Epoch {

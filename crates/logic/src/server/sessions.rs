@@ -63,7 +63,7 @@ impl Server {
 
     pub(super) fn welcome(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
         let (boot, root, lease_ns) = (self.boot, self.root, self.options.lease_ns);
-        let clock = self.clock.goes(step.now, step.disk.wall());
+        let clock = self.own_time(step);
         self.send(
             step,
             id,

@@ -646,6 +646,8 @@ impl Disk for MemoryDisk {
         self.sessions.insert(session);
     }
 
+    fn note_time(&mut self, _: Time) {}
+
     fn close_session(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.answers.retain(|origin, _| origin.session != session);

@@ -89,6 +89,7 @@ trait Volume {
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     fn orphans(&self) -> Vec<Fid>;
     fn open_session(&mut self, session: SessionId, now: Time);
+    fn note_time(&mut self, shown: Time);
     fn close_session(&mut self, session: SessionId);
     fn forget_answers(&mut self, session: SessionId, below: RequestId);
     fn sessions(&self) -> Vec<SessionId>;
@@ -244,6 +245,7 @@ impl DiskRoom {
     /// Another process takes over. Nothing is missing of what the last one had handed to the
     /// operating system; what it could not write has been told to nobody.
     pub(crate) fn open(&mut self) -> Result<(), Closed> {
+        self.wall.start();
         let mut opened = self.volume.open();
         if matches!(opened, Err(Closed::Wrong(_))) && self.volume.is_rotten() {
             self.meet(Rare::RotRefused);
@@ -455,6 +457,11 @@ impl Disk for DiskRoom {
     fn open_session(&mut self, session: SessionId, now: Time) {
         self.logged = true;
         self.volume.open_session(session, now);
+    }
+
+    fn note_time(&mut self, shown: Time) {
+        self.logged = true;
+        self.volume.note_time(shown);
     }
 
     fn close_session(&mut self, session: SessionId) {

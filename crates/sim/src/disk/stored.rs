@@ -188,6 +188,10 @@ impl Volume for Stored {
         self.store.get_mut().open_session(session, now);
     }
 
+    fn note_time(&mut self, shown: Time) {
+        self.store.get_mut().note_time(shown);
+    }
+
     fn close_session(&mut self, session: SessionId) {
         self.store.get_mut().close_session(session);
     }

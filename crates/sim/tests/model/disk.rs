@@ -239,6 +239,8 @@ impl Disk for TinyDisk {
 
     fn open_session(&mut self, _session: SessionId, _now: Time) {}
 
+    fn note_time(&mut self, _: Time) {}
+
     fn close_session(&mut self, session: SessionId) {
         self.answers.retain(|origin, _| origin.session != session);
     }

@@ -95,6 +95,20 @@ fn forgotten_answers_are_gone_and_do_not_gather() {
 }
 
 #[test]
+fn the_latest_time_outlives_a_restart() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
+    store.note_time(7_000);
+    store.write_out().unwrap();
+    let mut store = crash(store, &disk);
+    assert_eq!(store.newest(), 7_000);
+    store.note_time(6_000);
+    store.checkpoint().unwrap();
+    let store = crash(store, &disk);
+    assert_eq!(store.newest(), 7_000);
+}
+
+#[test]
 fn sessions_outlive_a_restart_and_take_their_answers_with_them() {
     let disk = MemoryDisk::new();
     let mut store = Store::create_in_memory(&disk, &small()).unwrap();

@@ -389,6 +389,10 @@ impl Volume for Reference {
         self.sessions.insert(session);
     }
 
+    fn note_time(&mut self, shown: Time) {
+        self.newest = self.newest.max(shown);
+    }
+
     fn close_session(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.forget_answers(session, RequestId::MAX);
