@@ -70,12 +70,11 @@ impl Client {
         let Some(node) = self.nodes.get(&dir) else {
             return false;
         };
-        let held = matches!(node.right, Right::Transient | Right::Shared);
         let calls = || self.calls.values().any(|running| uses(&running.call, dir));
         let still = node.quiet() && node.drain.is_none() && node.delegated == 0;
         let young = now < told(node) + self.options.still_ns;
         let listed = node.handed.is_complete();
-        node.directory && held && still && listed && !young && !calls()
+        node.directory && node.right < Right::Exclusive && still && listed && !young && !calls()
     }
 
     /// A call has come: what it uses is used.
@@ -116,6 +115,9 @@ impl Client {
 
     fn give_up(&mut self, step: &mut Step<'_>, dir: Fid) {
         self.void(dir);
+        // Who has none, and a kernel that knows the directory, may still be held for a holder.
+        let node = self.node(dir);
+        node.right = node.right.max(Right::Transient);
         self.release(step, dir, Right::None);
         self.retire(step, dir);
     }
