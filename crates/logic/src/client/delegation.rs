@@ -23,9 +23,9 @@ use wire::{
 };
 
 /// So many at most are kept.
-const KEPT: usize = 4096;
+const KEPT: usize = 16_384;
 /// More are not answered before the server has said what became of those before.
-const UNANSWERED: usize = 16_384;
+const UNANSWERED: usize = 32_768;
 /// Numbers for what is made: how many are asked for, the first time and later.
 const FIRST_NUMBERS: u32 = 4096;
 const MORE_NUMBERS: u32 = wire::limits::NUMBERS;
