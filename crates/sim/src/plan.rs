@@ -61,10 +61,12 @@ pub(crate) enum Kind {
     Copy,
     Nameless,
     StableWrite,
+    StatDir,
+    ChmodDir,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 22] = [
+pub(crate) const KINDS: [Kind; 24] = [
     Kind::Open,
     Kind::Create,
     Kind::Read,
@@ -87,11 +89,15 @@ pub(crate) const KINDS: [Kind; 22] = [
     Kind::Copy,
     Kind::Nameless,
     Kind::StableWrite,
+    Kind::StatDir,
+    Kind::ChmodDir,
 ];
 
 /// Those that most worlds have: the others are drawn apart, so that a world without them is the
 /// one that its seed has always meant.
 const USUAL_KINDS: usize = 18;
+/// Behind these, those about directories themselves.
+const FILE_KINDS: usize = 22;
 
 /// Everything that a seed fixes.
 #[derive(Clone, Debug)]
@@ -145,14 +151,24 @@ impl Plan {
         plan.draw_locks(&mut Rng::new(seed.rotate_left(8)));
         plan.draw_watches(&mut Rng::new(!seed.rotate_left(24)));
         plan.draw_walks(&mut Rng::new(seed.rotate_left(40)));
+        plan.draw_directories(&mut Rng::new(!seed.rotate_left(40)));
         plan
     }
 
     /// Operations on ranges of files, and files without a name, in one world of four.
     fn draw_ranges(&mut self, rng: &mut Rng) {
         if rng.chance(250) {
-            for weight in &mut self.weights[USUAL_KINDS..] {
+            for weight in &mut self.weights[USUAL_KINDS..FILE_KINDS] {
                 *weight = *rng.pick(&[0, 10, 10, 50]);
+            }
+        }
+    }
+
+    /// Attributes of directories, in one world of three.
+    fn draw_directories(&mut self, rng: &mut Rng) {
+        if rng.chance(333) {
+            for weight in &mut self.weights[FILE_KINDS..] {
+                *weight = *rng.pick(&[5, 20, 50]);
             }
         }
     }

@@ -174,7 +174,10 @@ impl World {
                 Kind::File if attr.nlink > 0 => {
                     left.insert(fid, (attr.mode, disk.content(fid)));
                 }
-                Kind::Directory => names.extend(disk.names(fid)),
+                Kind::Directory => {
+                    left.insert(fid, (attr.mode, Vec::new()));
+                    names.extend(disk.names(fid));
+                }
                 _ => {}
             }
         }

@@ -20,6 +20,7 @@ type Tree = (
 pub(crate) struct Restored {
     /// When it failed, and a moment by which it was back; nobody looked in between.
     pub(crate) when: (u64, u64),
+    /// Modes and contents; of directories nothing.
     pub(crate) files: BTreeMap<Fid, (u16, Units)>,
     pub(crate) names: BTreeMap<(Fid, Name), Fid>,
 }
@@ -62,11 +63,10 @@ impl DiskRoom {
             ));
         }
         let (files, names) = left;
-        let plain =
-            |(fid, (kind, mode, _, units))| (kind == Kind::File).then_some((fid, (mode, units)));
+        let plain = |(fid, (_, mode, _, units))| (fid, (mode, units));
         self.restored.push(Restored {
             when: (begin, self.sched.moment()),
-            files: files.into_iter().filter_map(plain).collect(),
+            files: files.into_iter().map(plain).collect(),
             names,
         });
         Ok(())

@@ -44,7 +44,7 @@ pub(crate) struct Case<'a> {
     pub(crate) restored: &'a [Restored],
     /// Whose sessions they were.
     pub(crate) sessions: &'a BTreeMap<SessionId, u32>,
-    /// Files that are left when all is quiet, with their mode and content.
+    /// What is left when all is quiet, with its mode and content (of directories nothing).
     pub(crate) left: &'a BTreeMap<Fid, (u16, Units)>,
     /// Names that are left.
     pub(crate) names: &'a BTreeMap<(Fid, Name), Fid>,

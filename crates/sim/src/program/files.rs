@@ -137,7 +137,9 @@ impl Program {
     }
 
     pub(super) fn saw_attr(&self, begin: u64, fid: Fid, attr: &Attr) {
-        let units = attr.size / UNIT;
+        // The sizes of directories are not judged.
+        let is_file = attr.kind == wire::Kind::File;
+        let units = if is_file { attr.size / UNIT } else { 0 };
         self.saw(
             begin,
             Seen::Attr {
@@ -188,12 +190,11 @@ impl Program {
         self.end(change, &result);
     }
 
-    pub(super) async fn chmod(&self, letter: u8) {
-        let path = self.path(letter);
-        let Some(pin) = self.find(&path).await else {
+    pub(super) async fn chmod(&self, path: &Path, least: u16) {
+        let Some(pin) = self.find(path).await else {
             return;
         };
-        let mode = 0o600 + self.below(64) as u16;
+        let mode = least + self.below(64) as u16;
         let change = self.begin(Effect::Mode {
             fid: pin.fid(),
             mode,

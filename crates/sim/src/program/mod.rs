@@ -204,13 +204,24 @@ impl Program {
             Kind::Rmdir => self.remove(b'd', true).await,
             Kind::List => self.list().await,
             Kind::Truncate => self.truncate().await,
-            Kind::Chmod => self.chmod(letter).await,
+            Kind::Chmod => {
+                let path = self.path(letter);
+                self.chmod(&path, 0o600).await;
+            }
             Kind::Sync => self.sync().await,
             Kind::Load => self.load().await,
             Kind::Zero => self.zero().await,
             Kind::Copy => self.copy().await,
             Kind::Nameless => self.nameless().await,
             Kind::StableWrite => self.write_stable().await,
+            Kind::StatDir => {
+                let path = self.dir_path();
+                self.stat(&path).await;
+            }
+            Kind::ChmodDir => {
+                let path = self.dir_path();
+                self.chmod(&path, 0o700).await;
+            }
         }
     }
 
