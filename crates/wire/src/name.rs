@@ -9,11 +9,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::hash::{Hash, Hasher};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A name in a directory. Ordered and compared as bytes.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
+#[derive(Clone)]
 pub struct Name(Bytes);
 
 /// Longest name that needs no allocation: the value is as large as a `Vec`.
@@ -78,7 +78,10 @@ impl Name {
 
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
+        match (&self.0, &other.0) {
+            (Bytes::Short(_, one), Bytes::Short(_, other)) => one == other,
+            _ => self.as_bytes() == other.as_bytes(),
+        }
     }
 }
 
@@ -92,8 +95,19 @@ impl PartialOrd for Name {
 
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_bytes().cmp(other.as_bytes())
+        match (&self.0, &other.0) {
+            (Bytes::Short(_, one), Bytes::Short(_, other)) => numbers(one).cmp(&numbers(other)),
+            _ => self.as_bytes().cmp(other.as_bytes()),
+        }
     }
+}
+
+/// Two numbers in the order of the bytes: no byte of a name is zero, and those behind it are.
+fn numbers(short: &[u8; SHORT]) -> (u128, u64) {
+    let (mut first, mut rest) = ([0; 16], [0; 8]);
+    first.copy_from_slice(&short[..16]);
+    rest[..SHORT - 16].copy_from_slice(&short[16..]);
+    (u128::from_be_bytes(first), u64::from_be_bytes(rest))
 }
 
 impl Hash for Name {
@@ -102,16 +116,36 @@ impl Hash for Name {
     }
 }
 
-impl TryFrom<Vec<u8>> for Name {
-    type Error = NameError;
-    fn try_from(bytes: Vec<u8>) -> Result<Self, NameError> {
-        Self::new(&bytes)
-    }
-}
-
 impl From<Name> for Vec<u8> {
     fn from(name: Name) -> Self {
         name.as_bytes().to_vec()
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(self.as_bytes())
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_bytes(Checked)
+    }
+}
+
+/// Makes a name of bytes that have come.
+struct Checked;
+
+impl Visitor<'_> for Checked {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the bytes of a name")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Name, E> {
+        Name::new(bytes).map_err(E::custom)
     }
 }
 
@@ -148,5 +182,17 @@ mod tests {
         }
         assert!(names.is_sorted(), "ordered as bytes");
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+        // Names that differ late, and have high bytes.
+        let mut names: Vec<Name> = [1, 0x7f, 0x80, 0xff]
+            .into_iter()
+            .flat_map(|byte| (0..2 * SHORT).map(move |at| (byte, at)))
+            .map(|(byte, at)| {
+                let mut bytes = vec![b'x'; at];
+                bytes.push(byte);
+                Name::new(&bytes).expect("no zero, no slash")
+            })
+            .collect();
+        names.sort();
+        assert!(names.is_sorted_by_key(Name::as_bytes));
     }
 }
