@@ -27,10 +27,18 @@ pub(super) struct Records<'a> {
     removed: BTreeSet<Fid>,
     /// Changes that were told later: which records, whose, and when their calls began and ended.
     late: BTreeMap<usize, (u32, u64, u64)>,
+    /// Changes that nobody was ever told of: whose, when their calls began and ended, what they did.
+    untold: Vec<(u32, u64, u64, Effect)>,
     /// Changes that are lost: whose, when they were answered, and when that machine was lost.
     lost: Vec<(u32, u64, u64)>,
     /// Names that such a change was about.
     hurt: BTreeSet<(u32, u64, Fid, Name)>,
+}
+
+/// A change: by its record, or, if there is none, by what its call did.
+pub(super) enum Done<'a> {
+    Told(&'a Applied),
+    Untold(&'a Effect),
 }
 
 impl<'a> Records<'a> {
@@ -56,6 +64,7 @@ impl<'a> Records<'a> {
             unmade: unmade.collect(),
             removed: removed.chain(replaced(&changes)).collect(),
             late: BTreeMap::new(),
+            untold: Vec::new(),
             lost: Vec::new(),
             hurt: BTreeSet::new(),
         }
@@ -129,14 +138,18 @@ impl<'a> Records<'a> {
         hurt.any(|(of, _, dir, known)| *of == host && (*dir, known) == (name.0, &name.1))
     }
 
-    /// The disk's records as this machine saw them made: its own that were told late when it made
-    /// them, at the beginning or the end of the call.
-    pub(super) fn as_done(&self, host: u32, at_end: bool) -> Vec<(u64, &'a Applied)> {
-        let when = |(index, applied): (usize, &'a Applied)| match self.late.get(&index) {
-            Some((of, begin, end)) if *of == host => (if at_end { *end } else { *begin }, applied),
-            _ => (applied.moment, applied),
+    /// What was done as this machine saw it: of its own changes those that were told late when it
+    /// made them, at the beginning or the end of the call, and those that never were.
+    pub(super) fn as_done(&self, host: u32, at_end: bool) -> Vec<(u64, Done<'_>)> {
+        let seen = |begin: u64, end: u64| if at_end { end } else { begin };
+        let when = |(index, applied)| match self.late.get(&index) {
+            Some((of, begin, end)) if *of == host => (seen(*begin, *end), Done::Told(applied)),
+            _ => (applied.moment, Done::Told(applied)),
         };
-        let mut all: Vec<_> = self.case.applied.iter().enumerate().map(when).collect();
+        let untold = self.untold.iter().filter(|(of, ..)| *of == host);
+        let untold = untold.map(|(_, begin, end, did)| (seen(*begin, *end), Done::Untold(did)));
+        let told = self.case.applied.iter().enumerate().map(when);
+        let mut all: Vec<_> = told.chain(untold).collect();
         all.sort_by_key(|(moment, _)| *moment);
         all
     }
@@ -178,6 +191,8 @@ impl<'a> Records<'a> {
             return never();
         }
         let when = (change.begin, change.end, change.host);
+        let did = (change.host, change.begin, change.end, change.effect.clone());
+        self.untold.push(did);
         if let Effect::Make { name, mode, .. } = &change.effect {
             values.begin(fid, name, u32::from(*mode));
         }

@@ -4,9 +4,9 @@
 //! what was true of each name at a moment of its own.
 
 use super::Case;
-use super::names::Records;
+use super::names::{Done, Records};
 use crate::disk::{Applied, Restored};
-use crate::history::Seen;
+use crate::history::{Effect, Seen};
 use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -44,14 +44,15 @@ pub(super) fn judge(case: &Case<'_>, records: &Records<'_>) -> Result<(), Wrong>
 /// Was there a moment of this time at which both names named the object?
 fn were_twins(
     case: &Case<'_>,
-    changes: &[(u64, &Applied)],
+    changes: &[(u64, Done<'_>)],
     (names, fid): (&[(Fid, Name); 2], Fid),
     (begin, end): (u64, u64),
 ) -> bool {
     let mut known = Names::new();
     let mut restored = case.restored.iter().peekable();
     let both = |known: &Names| names.iter().all(|name| known.get(name) == Some(&fid));
-    for &(moment, change) in changes {
+    for (moment, done) in changes {
+        let moment = *moment;
         if moment > end {
             break;
         }
@@ -59,7 +60,10 @@ fn were_twins(
         if moment > begin && both(&known) {
             return true;
         }
-        follow(&mut known, change);
+        match done {
+            Done::Told(change) => follow(&mut known, change),
+            Done::Untold(effect) => follow_untold(&mut known, effect),
+        }
     }
     restore(&mut known, &mut restored, end);
     both(&known)
@@ -98,6 +102,26 @@ fn follow(known: &mut Names, change: &Applied) {
         ) if change.before.0 != change.before.1 => {
             known.remove(&(*from, name.clone()));
             known.insert((*to, new.clone()), *fid);
+        }
+        _ => {}
+    }
+}
+
+/// The same of one that has no record.
+fn follow_untold(known: &mut Names, effect: &Effect) {
+    match effect {
+        Effect::Make { dir, name, fid, .. } => {
+            known.extend(fid.map(|fid| ((*dir, name.clone()), fid)));
+        }
+        Effect::Link { dir, name, fid } => {
+            known.insert((*dir, name.clone()), *fid);
+        }
+        Effect::Remove { dir, name, .. } => {
+            known.remove(&(*dir, name.clone()));
+        }
+        Effect::Rename { from, to, fid } => {
+            known.remove(from);
+            known.extend(fid.map(|fid| (to.clone(), fid)));
         }
         _ => {}
     }
