@@ -328,8 +328,9 @@ impl Server {
         for &fid in &orphans {
             self.files.entry(fid).or_default().orphan = Some(step.now);
         }
-        // Among these may be who has made such an object, and has not been told of it yet.
-        for (session, request, bulk) in core::mem::take(&mut self.held) {
+        // Among these may be who has made such an object, and has not been told of it yet. What one
+        // of them was in the way of may be about one that has not begun yet: it finds it here.
+        while let Some((session, request, bulk)) = self.held.pop_front() {
             self.begin(step, session, request, bulk);
         }
         for fid in orphans {
