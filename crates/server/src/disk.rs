@@ -101,6 +101,10 @@ impl Disk for StoreDisk<'_> {
         self.store.note_time(shown);
     }
 
+    fn newest(&self) -> Time {
+        self.store.newest()
+    }
+
     fn close_session(&mut self, session: SessionId) {
         *self.logged = true;
         self.store.close_session(session);

@@ -7,7 +7,7 @@ use crate::network::Beside;
 use crate::rare::{self, Rare};
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
-use logic::server::{Conn, Event, Input, Options, Output, Server};
+use logic::server::{Conn, Disk, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -43,7 +43,7 @@ pub(super) struct Bounds {
     /// have been learned since.
     names: usize,
     /// The same of the names that the kernel was handed.
-    pub(super) handed: usize,
+    handed: usize,
 }
 
 impl Client {
@@ -64,6 +64,11 @@ impl Client {
     /// A name was learned.
     pub(super) fn count_name(&mut self) {
         self.bounds.names += 1;
+    }
+
+    /// The kernel was handed a name.
+    pub(super) fn count_handed(&mut self) {
+        self.bounds.handed += 1;
     }
 
     fn ask_to_let_go(&mut self, step: &mut Step<'_>) {

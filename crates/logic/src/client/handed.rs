@@ -196,7 +196,9 @@ impl Client {
         if let Some(node) = self.nodes.get_mut(&dir) {
             node.handed.told = now;
             let more = node.handed.note(name, Known { stamp, lasting });
-            self.bounds.handed += usize::from(more);
+            if more {
+                self.count_handed();
+            }
         }
     }
 

@@ -129,6 +129,8 @@ pub trait Disk {
     fn open_session(&mut self, session: SessionId, now: Time);
     /// Remembers over restarts that this time has been shown.
     fn note_time(&mut self, shown: Time);
+    /// The latest time that it remembers: of a change, or one that it was told of.
+    fn newest(&self) -> Time;
     /// Forgets a session and its outcomes.
     fn close_session(&mut self, session: SessionId);
     /// Forgets the outcomes of a session's requests below this one.

@@ -33,9 +33,7 @@ pub(super) struct VolumeClock {
     /// What comes next is stamped with this at least: a client has shown what is right before it,
     /// or a change was stamped so.
     next: Time,
-    /// A later run knows that this was shown.
-    noted: Time,
-    /// It is to know this one.
+    /// A later run is to know that this was shown.
     latest: Time,
 }
 
@@ -46,18 +44,13 @@ impl VolumeClock {
             shown: newest,
             at: now,
             next: 0,
-            noted: newest,
             latest: newest,
         }
     }
 
-    /// What the disk is to be told of, before anybody is told of what is later.
-    fn take_late(&mut self) -> Option<Time> {
-        let much = self.latest > self.noted.saturating_add(NOTED_NS);
-        much.then(|| {
-            self.noted = self.latest;
-            self.latest
-        })
+    /// What the disk, which knows this, is to be told of, before anybody is told of what is later.
+    fn late(&self, known: Time) -> Option<Time> {
+        (self.latest > known.saturating_add(NOTED_NS)).then_some(self.latest)
     }
 
     /// What it shows to whom it is told: nothing has a later time.
@@ -125,7 +118,7 @@ impl Server {
     }
 
     fn note_time(&mut self, step: &mut Step<'_, impl Disk>) {
-        if let Some(shown) = self.clock.take_late() {
+        if let Some(shown) = self.clock.late(step.disk.newest()) {
             step.disk.note_time(shown);
         }
     }
@@ -177,17 +170,20 @@ mod tests {
     fn what_the_disk_cannot_know_is_noted() {
         let mut clock = VolumeClock::new(0, HOUR);
         clock.goes(SECOND, HOUR + SECOND);
-        assert_eq!(clock.take_late(), None, "it went on");
+        assert_eq!(clock.late(HOUR), None, "it went on");
         clock.goes(2 * SECOND, 2 * HOUR);
-        assert_eq!(clock.take_late(), Some(2 * HOUR));
-        clock.goes(60 * SECOND, 2 * HOUR + 58 * SECOND);
-        assert_eq!(clock.take_late(), None, "nobody stamps anything");
-        clock.hear(61 * SECOND, 2 * HOUR + 59 * SECOND, 2 * HOUR + 58 * SECOND);
-        assert_eq!(clock.take_late(), Some(2 * HOUR + 58 * SECOND));
-        clock.hear(61 * SECOND, 2 * HOUR + 59 * SECOND, 2 * HOUR + 59 * SECOND);
-        assert_eq!(clock.take_late(), None, "that is soon enough");
+        assert_eq!(clock.late(HOUR), Some(2 * HOUR));
+        let known = 2 * HOUR;
+        clock.goes(60 * SECOND, known + 58 * SECOND);
+        assert_eq!(clock.late(known), None, "nobody stamps anything");
+        clock.hear(61 * SECOND, known + 59 * SECOND, known + 58 * SECOND);
+        assert_eq!(clock.late(known), Some(known + 58 * SECOND));
+        let changed = known + 57 * SECOND;
+        assert_eq!(clock.late(changed), None, "a change says so");
+        clock.hear(61 * SECOND, known + 59 * SECOND, known + 59 * SECOND);
+        assert_eq!(clock.late(known + 58 * SECOND), None, "that is soon enough");
         clock.hear(62 * SECOND, HOUR, u64::MAX);
-        assert_eq!(clock.take_late(), None, "nobody believes it");
+        assert_eq!(clock.late(known + 58 * SECOND), None, "nobody believes it");
     }
 
     #[test]

@@ -648,6 +648,10 @@ impl Disk for MemoryDisk {
 
     fn note_time(&mut self, _: Time) {}
 
+    fn newest(&self) -> Time {
+        0
+    }
+
     fn close_session(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.answers.retain(|origin, _| origin.session != session);

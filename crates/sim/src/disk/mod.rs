@@ -301,11 +301,6 @@ impl DiskRoom {
         self.volume.sessions()
     }
 
-    /// The latest time of any change that is left.
-    pub(crate) fn newest(&self) -> Time {
-        self.volume.newest()
-    }
-
     /// Everything that has a name.
     pub(crate) fn files(&self) -> Vec<(Fid, Attr)> {
         self.volume.files()
@@ -462,6 +457,10 @@ impl Disk for DiskRoom {
     fn note_time(&mut self, shown: Time) {
         self.logged = true;
         self.volume.note_time(shown);
+    }
+
+    fn newest(&self) -> Time {
+        self.volume.newest()
     }
 
     fn close_session(&mut self, session: SessionId) {
