@@ -21,6 +21,8 @@ pub(crate) enum Effect {
     Reply(OnDone, Completion),
     /// The front must drop something.
     Invalidate(u64, Invalidate),
+    /// The front must throw attributes away.
+    Outdated(wire::Fid),
     /// Who watches is told something.
     News(OnNews, News),
     /// The connection is of no use.
@@ -92,6 +94,7 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link
             }
             Effect::Reply(reply, completion) => reply(completion),
             Effect::Invalidate(id, what) => front.invalidate(id, what),
+            Effect::Outdated(fid) => front.outdated(fid),
             Effect::News(tell, news) => tell(news),
             Effect::Hangup(link) => {
                 tracing::warn!(server = %link.peer(), "the connection is of no use: a new one");
@@ -118,6 +121,8 @@ mod tests {
         fn invalidate(&self, id: u64, _: Invalidate) {
             self.0.lock().send(id).unwrap();
         }
+
+        fn outdated(&self, _: wire::Fid) {}
 
         fn settle(&self) {}
     }

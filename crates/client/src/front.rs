@@ -56,6 +56,11 @@ pub trait Front: Send + Sync {
     /// [`crate::Client::invalidated`] is called with the same `id`, by any thread.
     fn invalidate(&self, id: u64, what: Invalidate);
 
+    /// The attributes of this object must be thrown away, and those that are on their way to where
+    /// they are cached. Done when this returns; blocks no longer than a system call that waits for
+    /// nothing.
+    fn outdated(&self, fid: Fid);
+
     /// Returns when every answer given so far has arrived where it goes. Called before a message
     /// leaves, since that may tell the server of it.
     fn settle(&self);

@@ -185,6 +185,7 @@ impl State {
                     .extend(tell.map(|tell| Effect::News(tell, news)));
             }
             Output::Invalidate { id, what } => self.effects.push(Effect::Invalidate(id, what)),
+            Output::Outdated { fid } => self.effects.push(Effect::Outdated(fid)),
             Output::Hangup => {
                 if let Some(link) = &self.link {
                     self.effects.push(Effect::Hangup(Arc::clone(link)));

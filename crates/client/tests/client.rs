@@ -113,6 +113,8 @@ struct NoFront;
 impl Front for NoFront {
     fn invalidate(&self, _: u64, _: Invalidate) {}
 
+    fn outdated(&self, _: wire::Fid) {}
+
     fn settle(&self) {}
 }
 

@@ -151,6 +151,8 @@ pub struct NotifyCounters {
     pub epoch: AtomicU64,
     /// Inodes that the kernel was asked to let go of if nobody uses them.
     pub unused: AtomicU64,
+    /// Times that attributes on their way were thrown away.
+    pub thrown: AtomicU64,
     /// Sizes told.
     pub grown: AtomicU64,
     /// Notifications about what the kernel did not know.
@@ -233,6 +235,13 @@ impl Notifier {
         Ok(self.inner.inval_inode(nodeid, offset, len)?)
     }
 
+    /// Has the kernel throw away the attributes of a file or directory, and the answers about them
+    /// that are on their way. Of the notifications the only one that a thread may send that serves
+    /// requests: it drops no pages and takes no lock that is held while a request is waited for.
+    pub fn throw_away(&self, nodeid: u64) {
+        self.inner.throw_away(nodeid);
+    }
+
     /// Drops a name. ENOENT: the kernel does not know the name. May block; EDEADLK on a thread
     /// that serves requests.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> std::io::Result<()> {
@@ -294,9 +303,19 @@ impl Inner {
         result
     }
 
+    fn throw_away(&self, nodeid: u64) {
+        count(&self.counters.thrown);
+        // What it does not know it has nothing of; all else has been counted, and told.
+        let _ = self.write_inode(nodeid, -1, 0);
+    }
+
     fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> Result<(), Errno> {
         refuse_serving_thread()?;
         count(&self.counters.inode);
+        self.write_inode(nodeid, offset, len)
+    }
+
+    fn write_inode(&self, nodeid: u64, offset: i64, len: i64) -> Result<(), Errno> {
         let body = InvalInodeOut {
             nodeid,
             offset,

@@ -222,6 +222,11 @@ impl Room {
             Output::Zero { slot, at, len } => {
                 self.slots.borrow_mut()[place(slot, at)..][..units(len)].fill(0);
             }
+            Output::Outdated { fid } => {
+                if let Some(kernel) = self.kernel() {
+                    kernel.throw_away(fid);
+                }
+            }
             Output::Invalidate { id, what } => match self.kernel() {
                 Some(kernel) => kernel.invalidate(id, what),
                 None => self.invalidated_later(world, id),

@@ -86,6 +86,14 @@ impl Front for Notices {
         }
     }
 
+    fn outdated(&self, fid: Fid) {
+        if let Some(link) = self.link.get()
+            && self.keeping.takes_back()
+        {
+            link.notifier.throw_away(fid.vnode);
+        }
+    }
+
     fn settle(&self) {
         if let Some(link) = self.link.get() {
             link.notifier.settle();

@@ -429,6 +429,12 @@ pub enum Output {
         /// The answer.
         done: Done,
     },
+    /// Before what follows is done: the kernel throws away the attributes of this object, and those
+    /// that are on their way to it.
+    Outdated {
+        /// Which object.
+        fid: Fid,
+    },
     /// Bytes beside the message that is being handled go to the beginning of a slot; the rest of
     /// the slot becomes zeros.
     Fill {

@@ -12,8 +12,9 @@
 //! more the lock is waited for, behind who got it in between. Who holds it in a call that is here
 //! already may wait for the very machine that waits for this: then nobody waits for the lock.
 
-use super::api::{Call, How, Invalidate, Lifetime};
+use super::api::{Call, Invalidate, Lifetime};
 use super::dropping::locks;
+use super::late::is_background;
 use super::node::Phase;
 use super::recall::FREE_NS;
 use super::taken::LONGEST_NS;
@@ -66,19 +67,9 @@ impl Loose {
         self.order.push_back((told.at, key));
     }
 
-    /// A thread asks for something: it has taken in what it was told before. What the kernel asks
-    /// for in the background, though, a thread may have caused before that.
+    /// A thread asks for something: it has taken in what it was told before.
     pub(super) fn proved(&mut self, thread: u32, call: &Call) {
-        let background = matches!(
-            call,
-            Call::Read { pages: true, .. }
-                | Call::Write {
-                    how: How::Paged,
-                    ..
-                }
-                | Call::Release { .. }
-        );
-        if thread == 0 || background {
+        if thread == 0 || is_background(call) {
             return;
         }
         while let Some((&key, _)) = self.told.range((thread, FIRST)..).next()

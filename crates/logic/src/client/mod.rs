@@ -20,6 +20,7 @@ mod dropping;
 mod figures;
 mod handed;
 mod hands;
+mod late;
 mod lease;
 mod listing;
 mod locks;
@@ -131,6 +132,7 @@ pub struct Client {
     taking: Taking,
     /// Attributes that the kernel was told of late.
     loose: Loose,
+    threads: late::Threads,
     /// What follows; of which object pages or attributes go, and whether it waits for nobody.
     invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
@@ -215,6 +217,7 @@ impl Client {
             unfinished: BTreeMap::new(),
             taking: Taking::default(),
             loose: Loose::default(),
+            threads: late::Threads::default(),
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
@@ -255,6 +258,7 @@ impl Client {
                 call,
             } => {
                 self.loose.proved(thread, &call);
+                self.threads.note(thread, &call);
                 self.note_use(&call);
                 self.on_next_call(step, thread, &call);
                 let running = Running {
@@ -372,6 +376,9 @@ impl Client {
         self.note_looked(step.now, &running.call);
         self.note_handed(step.now, &running, &mut done);
         let refused = matches!(done, Done::Refused(_));
+        if !refused {
+            self.throw_late(step, &running);
+        }
         step.done(ticket, done);
         if let Some((id, unseen)) = self.unfinished.remove(&ticket) {
             self.answered(step, (id, unseen.filter(|_| !refused)), &running);

@@ -295,6 +295,8 @@ impl Client {
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
         self.changed(fid, attr, granted.contains(&fid));
+        let exchanged = victim_fid.filter(|_| *exchange);
+        self.threads.note_moved([Some(fid), exchanged]);
         if let Some((victim, attr)) = victim {
             if *exchange {
                 self.changed(victim, attr, false);

@@ -9,6 +9,7 @@
 
 use super::api::Listed;
 use super::handed::Handed;
+use super::late::Asker;
 use super::positions::{Named, Order};
 use super::sizes::{Reading, Sizes};
 use crate::Ticket;
@@ -89,6 +90,8 @@ pub(super) struct Node {
     pub(super) lookups: u64,
     /// When the kernel was last told of it.
     pub(super) told: Time,
+    /// Which thread was told its attributes.
+    pub(super) asker: Asker,
     /// The kernel may have pages of it.
     pub(super) pages: bool,
     /// Reads for the kernel's pages that are not answered.
@@ -191,6 +194,7 @@ impl Node {
             opening: Vec::new(),
             lookups: 0,
             told: 0,
+            asker: Asker::default(),
             pages: false,
             reading: BTreeMap::new(),
             sizes: Sizes::default(),

@@ -418,6 +418,7 @@ impl Client {
         self.tick_names(step);
         self.tick_bars(step);
         self.tick_taken(step);
+        self.tick_late(step);
         self.tick_delegation(step);
     }
 
@@ -446,6 +447,7 @@ impl Client {
             self.names_due(),
             self.bars_due(),
             self.taken_due(),
+            self.late_due(),
             self.bounds_due(),
             self.delegation_due(),
         ];

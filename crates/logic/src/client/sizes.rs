@@ -190,10 +190,12 @@ impl Client {
         match (call, done) {
             (Call::Op(Op::SetAttr { fid, .. }), Done::Attr { attr, .. }) => {
                 self.tell(now, (*fid, attr), true);
+                self.note_set(*fid, attr);
             }
             (Call::Op(Op::GetAttr { fid }) | Call::Seek { fid }, Done::Attr { attr, lifetime }) => {
                 self.tell(now, (*fid, attr), false);
                 self.loosen(now, running, (*fid, attr), *lifetime);
+                self.note_asker(running, (*fid, attr), *lifetime);
             }
             (
                 _,
@@ -206,11 +208,13 @@ impl Client {
             ) => {
                 self.tell(now, (*fid, attr), false);
                 self.loosen(now, running, (*fid, attr), *attr_lifetime);
+                self.note_asker(running, (*fid, attr), *attr_lifetime);
             }
             (_, Done::Listing { entries, .. }) => {
                 for entry in entries {
-                    if let Some((attr, _)) = &entry.known {
+                    if let Some((attr, lifetime)) = &entry.known {
                         self.tell(now, (entry.fid, attr), false);
+                        self.note_asker(running, (entry.fid, attr), *lifetime);
                     }
                 }
             }

@@ -451,13 +451,15 @@ impl World {
                 machine.copy_in(ticket, from, (slot, at, len));
             }
             Output::Zero { slot, at, len } => machine.zero(slot, at, len),
+            Output::Outdated { fid } => {
+                let text = show::name(&self.disk, fid);
+                self.say(format!("{name}'s kernel throws attributes of {text} away"));
+            }
             Output::Invalidate { id, what } => {
                 let text = show::invalidate(&self.disk, &what);
+                machine.dropping.push_back((id, text.clone()));
                 if machine.slow {
-                    machine.dropping.push_back((id, text.clone()));
                     self.say(format!("{name}'s kernel is to drop {text}"));
-                } else {
-                    machine.dropping.push_back((id, text));
                 }
             }
             Output::Hangup => {

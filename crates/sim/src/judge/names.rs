@@ -27,7 +27,8 @@ pub(super) struct Records<'a> {
     removed: BTreeSet<Fid>,
     /// Changes that were told later: which records, whose, and when their calls began and ended.
     late: BTreeMap<usize, (u32, u64, u64)>,
-    /// Changes that nobody was ever told of: whose, when their calls began and ended, what they did.
+    /// Changes that nobody was ever told of: whose, when their calls began and ended, and what they
+    /// did.
     untold: Vec<(u32, u64, u64, Effect)>,
     /// Changes that are lost: whose, when they were answered, and when that machine was lost.
     lost: Vec<(u32, u64, u64)>,

@@ -103,6 +103,15 @@ impl Kernel {
         }
     }
 
+    /// Drops the attributes at once, and the answers about them that are on their way.
+    pub(crate) fn throw_away(&self, fid: Fid) {
+        if let Some(inode) = self.inode(fid) {
+            self.bump(&inode);
+            inode.valid.set(false);
+            self.note(&inode, || "throws attributes away".to_owned());
+        }
+    }
+
     /// Drops the attributes and a range of pages; false if the kernel does not know the object.
     async fn inval_inode(&self, fid: Fid, range: Option<(u64, u64)>) -> bool {
         let Some(inode) = self.inode(fid) else {
