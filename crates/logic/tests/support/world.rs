@@ -447,9 +447,7 @@ impl World {
                 slot,
                 at,
                 len,
-            } => {
-                machine.copy_in(ticket, from, (slot, at, len));
-            }
+            } => machine.copy_in(ticket, from, (slot, at, len)),
             Output::Zero { slot, at, len } => machine.zero(slot, at, len),
             Output::Outdated { fid } => {
                 let text = show::name(&self.disk, fid);
