@@ -25,6 +25,8 @@ pub(crate) struct Arena {
     zeros: Arc<[u8]>,
     /// Blocks for slots that are used for the first time.
     fresh: Vec<Arc<[u8]>>,
+    /// How many take memory, those included.
+    taken: u32,
 }
 
 impl Arena {
@@ -34,6 +36,7 @@ impl Arena {
             slots: vec![None; slots as usize],
             zeros: zeros(),
             fresh: Vec::new(),
+            taken: 0,
         }
     }
 
@@ -44,6 +47,7 @@ impl Arena {
             if self.fresh.is_empty() {
                 make_room();
                 self.fresh.extend(repeat_with(zeros).take(FRESH));
+                self.taken += FRESH as u32;
             }
             self.fresh.pop().unwrap_or_else(zeros)
         })
@@ -51,6 +55,24 @@ impl Arena {
 
     fn block(&self, slot: Slot) -> &Arc<[u8]> {
         self.slots[slot as usize].as_ref().unwrap_or(&self.zeros)
+    }
+
+    /// How many blocks take memory.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken
+    }
+
+    /// Gives up the blocks of so many of these slots, of which nobody needs what they hold.
+    pub(crate) fn release(&mut self, free: &[Slot], count: u32) {
+        let mut left = count;
+        for slot in free {
+            if left == 0 {
+                return;
+            }
+            if self.slots[*slot as usize].take().is_some() {
+                (left, self.taken) = (left - 1, self.taken - 1);
+            }
+        }
     }
 
     /// Bytes of a slot.

@@ -54,7 +54,7 @@ impl Core {
             {
                 self.changed.notify_all();
             }
-            let deadline = (!state.stopped).then(|| state.machine.deadline());
+            let deadline = (!state.stopped).then(|| state.deadline());
             (result, deadline.flatten())
         };
         self.effects.run(&*self.front);
@@ -73,16 +73,21 @@ impl Core {
 
     /// The timer's callback: returns the next deadline.
     pub(crate) fn on_deadline(&self) -> Option<u64> {
-        self.enter(|state| {
+        let (next, released) = self.enter(|state| {
             if state.stopped {
-                return None;
+                return (None, false);
             }
-            let due = state.machine.deadline()?;
-            if due <= net::clock::now_ns() {
+            let now_ns = net::clock::now_ns();
+            if state.machine.deadline().is_some_and(|due| due <= now_ns) {
                 state.handle(Input::Tick, Vec::new());
             }
-            state.machine.deadline()
-        })
+            let released = state.give_back(now_ns);
+            (state.deadline(), released)
+        });
+        if released {
+            self.front.released();
+        }
+        next
     }
 
     pub(crate) fn call(&self, asker: Asker, call: Call, data: &[u8], reply: OnDone) -> Ticket {

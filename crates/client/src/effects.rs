@@ -124,6 +124,8 @@ mod tests {
 
         fn outdated(&self, _: wire::Fid) {}
 
+        fn released(&self) {}
+
         fn settle(&self) {}
     }
 

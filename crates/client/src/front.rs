@@ -61,6 +61,10 @@ pub trait Front: Send + Sync {
     /// nothing.
     fn outdated(&self, fid: Fid);
 
+    /// Much memory was freed that is not needed soon: it may go back to the system. Called by a
+    /// thread that nobody waits for.
+    fn released(&self);
+
     /// Returns when every answer given so far has arrived where it goes. Called before a message
     /// leaves, since that may tell the server of it.
     fn settle(&self);

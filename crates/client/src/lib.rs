@@ -14,6 +14,7 @@ mod arena;
 mod bury;
 mod bytes;
 mod core;
+mod ebb;
 mod effects;
 pub mod front;
 mod state;

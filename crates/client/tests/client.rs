@@ -115,6 +115,8 @@ impl Front for NoFront {
 
     fn outdated(&self, _: wire::Fid) {}
 
+    fn released(&self) {}
+
     fn settle(&self) {}
 }
 

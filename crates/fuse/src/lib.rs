@@ -13,6 +13,7 @@ mod feature;
 pub mod front;
 pub mod guard;
 pub mod init;
+mod memory;
 pub mod mount;
 pub mod notify;
 pub mod reply;

@@ -6,7 +6,7 @@
 //! mounts has a bound. What is measured is told: `docs/results.md` has the figures.
 
 use crate::harness::cell::CellOptions;
-use crate::harness::status::status;
+use crate::harness::status::{resident_mib, status};
 use crate::harness::{Pair, Random, eventually, local, long, say};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, SeekFrom, mknodat, open, seek};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,18 +100,6 @@ impl Listing {
 
 fn names(listed: &[Listed]) -> Vec<&str> {
     listed.iter().map(|(name, _)| name.as_str()).collect()
-}
-
-/// Resident memory of a process, in MiB.
-fn resident_mib(target: &OsStr) -> u64 {
-    let pid = status(target)["pid"].as_u64().unwrap();
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("VmRSS:"))
-        .unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib / 1024
 }
 
 /// What the processes occupy, which has a bound: the cache, about as much again for objects, and

@@ -6,10 +6,11 @@
 //! system that it enters.
 
 use crate::harness::cell::CellOptions;
-use crate::harness::status::{Counts, Doors, cost_of, status};
-use crate::harness::{Cell, Mount, process::shell_ok, real_system};
+use crate::harness::status::{Counts, Doors, cost_of, resident_mib, status};
+use crate::harness::{Cell, Mount, eventually, process::shell_ok, real_system};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 const FILES: u64 = 2_000;
 
@@ -219,5 +220,29 @@ fn opening_again_what_this_mount_writes_costs_the_server_nothing() {
         cost.server.is_empty(),
         "the server was asked: {:?}",
         cost.server
+    );
+}
+
+/// What nobody needs of a mount's memory goes back to the machine.
+#[test]
+fn memory_of_what_is_not_cached_any_more_goes_back() {
+    const MIB: u64 = 96;
+    let Some(cell) = cell("memory") else { return };
+    let mount = cell.mount();
+    let resident = || resident_mib(mount.path());
+    let before = resident();
+    let file = mount.path().join("temporary");
+    fs::write(&file, vec![7; (MIB << 20) as usize]).unwrap();
+    let cached = resident();
+    assert!(
+        cached >= before + MIB * 3 / 4,
+        "{before} MiB, then {cached}"
+    );
+    fs::remove_file(file).unwrap();
+    let goes = eventually(Duration::from_secs(60), || resident() < before + MIB / 4);
+    assert!(
+        goes,
+        "{before} MiB, {cached} with the file, and {}",
+        resident()
     );
 }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tracing::error;
 
 use super::keeping::Keeping;
+use crate::memory;
 use crate::notify::{Job, Kind, Notifier, Outcome};
 use wire::Fid;
 
@@ -92,6 +93,10 @@ impl Front for Notices {
         {
             link.notifier.throw_away(fid.vnode);
         }
+    }
+
+    fn released(&self) {
+        memory::give_back();
     }
 
     fn settle(&self) {

@@ -86,6 +86,10 @@ impl Cache {
         self.index.len() as u64
     }
 
+    pub(super) fn free(&self) -> &[Slot] {
+        &self.free
+    }
+
     pub(super) fn dirty(&self) -> u64 {
         u64::from(self.dirty)
     }

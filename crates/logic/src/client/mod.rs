@@ -304,6 +304,16 @@ impl Client {
         self.root.is_some() && !self.suspended
     }
 
+    /// How many slots hold a block.
+    pub fn used_slots(&self) -> u32 {
+        self.cache.used() as u32
+    }
+
+    /// The slots that hold nothing: what was put there is not needed. The next to be used last.
+    pub fn free_slots(&self) -> &[Slot] {
+        self.cache.free()
+    }
+
     /// An object's mode, if it may be said without asking anybody.
     pub fn known_mode(&self, fid: Fid) -> Option<u16> {
         let node = self.nodes.get(&fid).filter(|_| self.serves())?;

@@ -23,6 +23,18 @@ pub fn status(target: impl AsRef<OsStr>) -> Value {
     serde_json::from_slice(&output.stdout).expect("status --json prints one JSON object")
 }
 
+/// Resident memory of a server or a mount, in MiB.
+pub fn resident_mib(target: impl AsRef<OsStr>) -> u64 {
+    let pid = status(target)["pid"].as_u64().unwrap();
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib / 1024
+}
+
 /// The counters under a path of keys.
 pub fn counts(status: &Value, path: &[&str]) -> Counts {
     let found = path.iter().try_fold(status, |value, key| value.get(key));
