@@ -8,9 +8,10 @@
 //!
 //! Whoever is of that policy runs when nobody else wants to. So there is a guard: a lane that did
 //! not move from one of its looks to the next gets its old policy back ([`TICK`]). That costs it
-//! one call if it had nothing to do. If it was kept from running while a request waited, the policy
-//! did harm: the lane goes without it for a while, for longer each time ([`Pause`]). And a lane
-//! takes it only if there is not more to run than processors at that moment. So a machine that is
+//! one call if it had nothing to do: the program is on another processor now, and may be back soon.
+//! If it wanted to run, and was kept from it while a request waited, the policy did harm: the lane
+//! goes without it for a while, for longer each time ([`Pause`]). And a lane takes it only if there
+//! is not more to run than processors at that moment. So a machine that is
 //! busy is served as if there was none of this, but for a few milliseconds now and then.
 //!
 //! The way back is not open to everyone (`CAP_SYS_NICE`, or a limit `RLIMIT_NICE`): it is tried
@@ -109,12 +110,28 @@ fn wanting(load: &str) -> Option<usize> {
     threads.parse().ok()
 }
 
+/// Does a thread of this process run, or want to? One that is asleep has nothing to do. Yes where
+/// that cannot be known.
+fn wants_to_run(thread: Pid) -> bool {
+    let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
+    let stat = std::fs::read_to_string(path).unwrap_or_default();
+    is_asleep(&stat).is_none_or(|asleep| !asleep)
+}
+
+/// The state is the letter behind the name, which is in brackets.
+fn is_asleep(stat: &str) -> Option<bool> {
+    let (_, state) = stat.rsplit_once(") ")?;
+    Some(state.starts_with('S'))
+}
+
 /// A lane's policy.
 struct Policy {
     /// None: the lane has ended.
     thread: Option<Pid>,
     /// When the guard gave the old one back.
     restored_ns: u64,
+    /// The lane wanted to run then.
+    starved: bool,
 }
 
 /// A lane as the guard has it.
@@ -141,6 +158,7 @@ impl Stand {
 
     fn restore(&self) {
         let mut policy = self.policy.lock();
+        policy.starved = policy.thread.is_some_and(wants_to_run);
         if let Some(thread) = policy.thread
             && let Err(error) = take_policy(Some(thread), libc::SCHED_OTHER)
         {
@@ -232,12 +250,12 @@ impl Pause {
     }
 
     /// The policy was taken at `began`, and given back by the guard at `restored`, which is known
-    /// now; `waits`: there is a request already.
-    fn learn(&mut self, (began_ns, restored_ns): (u64, u64), now_ns: u64, waits: bool) {
+    /// now; `waited`: the lane wanted to run then, and there is a request already.
+    fn learn(&mut self, (began_ns, restored_ns): (u64, u64), now_ns: u64, waited: bool) {
         if restored_ns.saturating_sub(began_ns) >= WORTH_NS {
             self.len_ns = 0;
         }
-        if waits && now_ns.saturating_sub(restored_ns) < SUSPECT_NS {
+        if waited && now_ns.saturating_sub(restored_ns) < SUSPECT_NS {
             self.len_ns = (self.len_ns * 2).clamp(PAUSE_LEAST_NS, PAUSE_MOST_NS);
             self.until_ns = now_ns + self.len_ns;
         }
@@ -266,6 +284,7 @@ impl Handover {
             policy: Mutex::new(Policy {
                 thread: Some(gettid()),
                 restored_ns: 0,
+                starved: false,
             }),
         });
         guard.stands.lock().push(Arc::clone(&stand));
@@ -286,8 +305,13 @@ impl Handover {
         self.stand.beat.store(beat + 1, Ordering::Relaxed);
         if self.taken && !self.stand.idle.load(Ordering::Acquire) {
             self.taken = false;
-            let times = (self.began_ns, self.stand.policy.lock().restored_ns);
-            self.pause.learn(times, now_ns(), requests > 0 || posts());
+            let (restored_ns, starved) = {
+                let policy = self.stand.policy.lock();
+                (policy.restored_ns, policy.starved)
+            };
+            let waited = starved && (requests > 0 || posts());
+            self.pause
+                .learn((self.began_ns, restored_ns), now_ns(), waited);
         }
         self.came += requests as u32;
         if self.came >= DENSE {
@@ -380,6 +404,28 @@ mod tests {
         end.send(()).unwrap();
         lane_thread.join().unwrap();
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn who_sleeps_does_not_want_to_run() {
+        let (began, sleeper) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            began.send(gettid()).unwrap();
+            let _ = ended.recv();
+        });
+        let tid = sleeper.recv().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while wants_to_run(tid) {
+            assert!(Instant::now() < until, "it waits for nothing but the end");
+            std::thread::yield_now();
+        }
+        assert!(wants_to_run(gettid()));
+        drop(end);
+        thread.join().unwrap();
+        assert_eq!(is_asleep("7 (a) S) S 1 2"), Some(true));
+        assert_eq!(is_asleep("7 (a) S (b) R 1 2"), Some(false));
+        assert_eq!(is_asleep("7 a S"), None);
     }
 
     #[test]
