@@ -57,8 +57,8 @@ pub trait Front: Send + Sync {
     fn invalidate(&self, id: u64, what: Invalidate);
 
     /// The attributes of this object must be thrown away, and those that are on their way to where
-    /// they are cached. Done when this returns; blocks no longer than a system call that waits for
-    /// nothing.
+    /// they are cached. Done when this returns; waits for nothing, as a call that is about to be
+    /// answered has the object in use.
     fn outdated(&self, fid: Fid);
 
     /// Much memory was freed that is not needed soon: it may go back to the system. Called by a

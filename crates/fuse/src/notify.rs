@@ -238,6 +238,8 @@ impl Notifier {
     /// Has the kernel throw away the attributes of a file or directory, and the answers about them
     /// that are on their way. Of the notifications the only one that a thread may send that serves
     /// requests: it drops no pages and takes no lock that is held while a request is waited for.
+    /// But the kernel must have the file or directory in use: else it may be letting go of it, wait
+    /// for its pages to be written meanwhile, and have this wait for that.
     pub fn throw_away(&self, nodeid: u64) {
         self.inner.throw_away(nodeid);
     }

@@ -11,8 +11,8 @@
 //! one call if it had nothing to do: the program is on another processor now, and may be back soon.
 //! If it wanted to run, and was kept from it while a request waited, the policy did harm: the lane
 //! goes without it for a while, for longer each time ([`Pause`]). And a lane takes it only if there
-//! is not more to run than processors at that moment. So a machine that is
-//! busy is served as if there was none of this, but for a few milliseconds now and then.
+//! is not more to run than processors at that moment. So a machine that is busy is served as if
+//! there was none of this, but for a few milliseconds now and then.
 //!
 //! The way back is not open to everyone (`CAP_SYS_NICE`, or a limit `RLIMIT_NICE`): it is tried
 //! first, and whoever cannot take it does without.

@@ -430,7 +430,8 @@ pub enum Output {
         done: Done,
     },
     /// Before what follows is done: the kernel throws away the attributes of this object, and those
-    /// that are on their way to it.
+    /// that are on their way to it. It has the object in use for a change that is about to be
+    /// answered.
     Outdated {
         /// Which object.
         fid: Fid,

@@ -16,7 +16,8 @@
 //! news for him in it, nothing is thrown away before he must have taken it in; until then programs
 //! may see old times.
 
-use super::api::{Call, How, Lifetime, Output};
+use super::after::After;
+use super::api::{Call, How, Invalidate, Lifetime, Output};
 use super::taken::LONGEST_NS;
 use super::{Client, Running, Step};
 use alloc::collections::VecDeque;
@@ -162,13 +163,20 @@ impl Client {
         }
     }
 
-    /// Who was told news has taken them in.
+    /// Who was told news has taken them in. Nobody who is about to be answered need have the object
+    /// in use any more, so this is told like all else: the kernel may be writing it out and waiting
+    /// for us, and who told it at once would wait for the kernel.
     pub(super) fn tick_late(&mut self, step: &mut Step<'_>) {
         while let Some(&(due, fid)) = self.threads.later.front()
             && step.now >= due
         {
             self.threads.later.pop_front();
-            step.out.push(Output::Outdated { fid });
+            let what = Invalidate::Inode {
+                fid,
+                ranges: Vec::new(),
+                young: false,
+            };
+            self.invalidate(step, what, After::Nothing);
         }
     }
 

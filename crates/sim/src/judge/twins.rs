@@ -51,8 +51,7 @@ fn were_twins(
     let mut known = Names::new();
     let mut restored = case.restored.iter().peekable();
     let both = |known: &Names| names.iter().all(|name| known.get(name) == Some(&fid));
-    for (moment, done) in changes {
-        let moment = *moment;
+    for &(moment, ref done) in changes {
         if moment > end {
             break;
         }
