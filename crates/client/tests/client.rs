@@ -89,10 +89,7 @@ fn serving(
         ToServer::Hello { .. } => vec![(welcome(), Vec::new())],
         ToServer::Request(Request { id, op, .. }) => {
             let reply = |(outcome, bulk)| {
-                let reply = Reply {
-                    outcome,
-                    grants: Vec::new(),
-                };
+                let reply = Reply::from(outcome);
                 (
                     ToClient::Reply {
                         id: *id,

@@ -143,4 +143,18 @@ pub struct Reply {
     pub outcome: Outcome,
     /// What the client may cache from now on.
     pub grants: Vec<Grant>,
+    /// When this tells the size of a file and no right comes with it: the client had answered all
+    /// recalls of that file up to here when the answer was made. 0: not said.
+    pub heard: Epoch,
+}
+
+impl From<Outcome> for Reply {
+    /// With which nothing is granted.
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            grants: Vec::new(),
+            heard: 0,
+        }
+    }
 }

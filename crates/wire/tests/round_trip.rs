@@ -170,12 +170,12 @@ proptest! {
             (any_fid(), any_right(), any::<u64>(), any::<bool>()),
             0..5,
         ),
-        clock in any::<u64>(),
+        (heard, clock) in any::<(u64, u64)>(),
     ) {
         let one = |(fid, right, epoch, bare)| Grant { fid, right, epoch, bare };
         let grants = grants.into_iter().map(one).collect();
         let outcome = Outcome::Entry(Entry { fid, attr, dir });
-        let message = ToClient::Reply { id, reply: Reply { outcome, grants }, clock };
+        let message = ToClient::Reply { id, reply: Reply { outcome, grants, heard }, clock };
         prop_assert_eq!(decode::<ToClient>(&encode(&message)), Ok(message));
     }
 
@@ -207,8 +207,8 @@ fn unhex(text: &str) -> Vec<u8> {
 /// Written only when the file is missing: what stands there was sent by programs that exist, and a
 /// change of it is a change of the protocol, which needs another `VERSION`.
 fn write_vectors(path: &Path) {
-    let mut text = String::from(
-        "# Encodings of protocol version 7: who sends it, bytes in hexadecimal. Never edited: a\n\
+    let mut text = format!(
+        "# Encodings of protocol version {VERSION}: who sends it, bytes in hexadecimal. Never edited: a\n\
          # change here breaks programs that run. `round_trip.rs` says what each must decode to.\n",
     );
     for message in support::to_server() {

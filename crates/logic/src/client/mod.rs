@@ -103,6 +103,8 @@ pub struct Client {
     last_request: RequestId,
     /// The request whose answer is being taken in.
     answering: RequestId,
+    /// Up to there the server had heard the answers to its recalls of what this tells of.
+    heard: Epoch,
     /// The last request sent before an own change of an object not in the table was answered.
     changed: RequestId,
     /// The same of a recall that was answered.
@@ -201,6 +203,7 @@ impl Client {
             next_scan: 0,
             last_request: 0,
             answering: 0,
+            heard: 0,
             changed: 0,
             recalled: 0,
             last_stamp: 0,

@@ -30,7 +30,7 @@ impl Client {
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
             return;
         };
-        self.answering = id;
+        (self.answering, self.heard) = (id, reply.heard);
         match why {
             Why::Fill {
                 fid,

@@ -18,7 +18,7 @@ use super::node::{Node, Phase, Range};
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Fid, Kind, Op, RequestId, Time};
+use wire::{Attr, Epoch, Fid, Kind, Op, RequestId, Time};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// How long a question or an answer may be on its way between the kernel and the client.
@@ -274,7 +274,8 @@ impl Client {
     /// The attributes of an answer, which nothing vouches for, might be older than what has been
     /// told to the server since: that nothing of the object is here any more. Or they might cut off
     /// bytes that are newer: of a read under way, or of one that was answered since they were asked
-    /// for. Then the question is asked again, behind that.
+    /// for. Then the question is asked again, behind that. Not if the server says that it knew what
+    /// it had been told: where changes follow each other, something is told during each question.
     pub(super) fn asked_again(
         &mut self,
         step: &mut Step<'_>,
@@ -282,6 +283,7 @@ impl Client {
         (fid, said): (Fid, &Attr),
     ) -> bool {
         let (attr, lifetime) = self.to_say(fid, said.clone());
+        let (boot, heard) = (self.boot, self.heard);
         let Some(node) = self.nodes.get_mut(&fid) else {
             return false;
         };
@@ -301,7 +303,7 @@ impl Client {
             return true;
         }
         let across = |reading: &Reading| attr.size < reading.range.1;
-        let recalled = id <= node.recalled;
+        let recalled = id <= node.recalled && !had_heard(node, boot, heard);
         if !recalled && node.reading.values().any(across) {
             node.behind.push(ticket);
             return true;
@@ -348,4 +350,10 @@ impl Client {
             self.start(step, ticket);
         }
     }
+}
+
+/// Did the server know of what was given back here when it found this out? (It says nothing of what
+/// another run of it had asked for.)
+fn had_heard(node: &Node, boot: Epoch, heard: Epoch) -> bool {
+    heard >= node.void && node.void > boot
 }

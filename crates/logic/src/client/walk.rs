@@ -209,7 +209,9 @@ impl Client {
             return;
         };
         walk.asked = false;
-        let Reply { outcome, grants } = reply;
+        let Reply {
+            outcome, grants, ..
+        } = reply;
         let (entries, end, attr) = match outcome {
             Outcome::Dir {
                 entries, end, dir, ..

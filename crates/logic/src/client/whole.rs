@@ -63,7 +63,9 @@ impl Client {
         let Op::ReadDir { dir, .. } = request.op else {
             return;
         };
-        let Reply { outcome, grants } = reply;
+        let Reply {
+            outcome, grants, ..
+        } = reply;
         let mut vouched = false;
         for grant in grants.iter().filter(|grant| grant.fid == dir) {
             vouched = self.vouches(*grant, request.id);

@@ -50,7 +50,8 @@ impl Server {
                 self.grant_pages(waiting.session, fid, &mut grants);
             }
         }
-        let reply = Reply { outcome, grants };
+        let mut reply = Reply::from(outcome);
+        reply.grants = grants;
         self.answer(step, (waiting.session, &waiting.request), reply, bulk);
     }
 
@@ -91,7 +92,7 @@ impl Server {
             self.linger(step.now, entry.fid);
         }
         self.told(waiting, &outcome, &mut grants);
-        self.show(step.now, waiting, (&outcome, &grants));
+        let heard = self.show(step.now, waiting, (&outcome, &grants));
         if let Op::Write {
             fid,
             mode: WriteMode::Lazy,
@@ -104,7 +105,11 @@ impl Server {
         }
         note_bare(&*step.disk, op, &mut grants);
         let bulk = bytes_ahead(step, &waiting.request, (&mut outcome, &grants));
-        let reply = Reply { outcome, grants };
+        let reply = Reply {
+            outcome,
+            grants,
+            heard,
+        };
         self.answer(step, (session, &waiting.request), reply, bulk);
         self.say_listed(step, held);
     }

@@ -118,7 +118,7 @@ impl Server {
 }
 
 /// Has this client been asked to give this file up, and not answered?
-fn asked(file: &File, session: SessionId) -> bool {
+pub(super) fn asked(file: &File, session: SessionId) -> bool {
     let keep = |holder: &Holder| {
         holder
             .asks

@@ -213,9 +213,7 @@ impl Server {
         (session, id): (SessionId, RequestId),
         outcome: Outcome,
     ) {
-        let grants = Vec::new();
-        let reply = Reply { outcome, grants };
-        self.reply(step, (session, id), reply, 0);
+        self.reply(step, (session, id), Reply::from(outcome), 0);
     }
 
     fn tell_waited(

@@ -204,20 +204,14 @@ impl Server {
 
     /// Nobody needs it, so nobody is asked for what it would need.
     fn not_now(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
-        let reply = Reply {
-            outcome: Outcome::Done,
-            grants: Vec::new(),
-        };
+        let reply = Reply::from(Outcome::Done);
         self.answer(step, (waiting.session, &waiting.request), reply, 0);
     }
 
     /// The disk cannot say what the request is about: nothing happens.
     fn refuse(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, refusal: Refusal) {
         step.discard(waiting.bulk);
-        let reply = Reply {
-            outcome: Outcome::Refused(refusal),
-            grants: Vec::new(),
-        };
+        let reply = Reply::from(Outcome::Refused(refusal));
         self.answer(step, (waiting.session, &waiting.request), reply, 0);
     }
 
@@ -357,11 +351,7 @@ impl Server {
         } else {
             Outcome::Refused(Refusal::Disk)
         };
-        let reply = Reply {
-            outcome,
-            grants: Vec::new(),
-        };
-        self.reply(step, (session, id), reply, 0);
+        self.reply(step, (session, id), Reply::from(outcome), 0);
     }
 
     pub(super) fn origin(waiting: &Waiting) -> Origin {

@@ -134,6 +134,7 @@ impl Server {
         let keep = |ask: &Ask| matches!(ask.what, What::Keep(Right::None));
         if right == Right::None && answered.iter().any(keep) {
             self.unshow(session, fid, hold.stamp);
+            self.look_anew(session, fid);
         }
         if let Some(attr) = &attr {
             self.hear_time(step, attr.ctime);

@@ -11,11 +11,11 @@
 
 use super::api::Disk;
 use super::needs::Need;
-use super::table::Waiting;
+use super::table::{File, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use wire::{Fid, Grant, Kind, Op, Outcome, Right, SessionId, Time, What};
+use wire::{Epoch, Fid, Grant, Kind, Op, Outcome, Right, SessionId, Time, What};
 
 /// What was told to one client of one file.
 #[derive(Clone, Copy, Debug)]
@@ -72,20 +72,23 @@ impl Shown {
 impl Server {
     /// An answer leaves: notes whom it tells the size of a file. After a lease it counts no more: a
     /// kernel that has not taken it in by then has not run for so long.
+    ///
+    /// Returns up to where the client had answered what it was asked about the file, for
+    /// `Reply::heard`: else it would ask again, and again after each change of another.
     pub(super) fn show(
         &mut self,
         now: Time,
         waiting: &Waiting,
         (outcome, grants): (&Outcome, &[Grant]),
-    ) {
+    ) -> Epoch {
         let (fid, kind) = match (&waiting.request.op, outcome) {
             (Op::GetAttr { fid }, Outcome::Attr(attr)) => (*fid, attr.kind),
             (Op::Lookup { .. }, Outcome::Entry(entry)) => (entry.fid, entry.attr.kind),
-            _ => return,
+            _ => return 0,
         };
         let granted = |grant: &Grant| grant.fid == fid && grant.right >= Right::Shared;
         if kind != Kind::File || grants.iter().any(granted) {
-            return;
+            return 0;
         }
         if let Some(time) = now.checked_sub(self.options.lease_ns) {
             self.shown.forget_before(time);
@@ -97,6 +100,11 @@ impl Server {
         shown.order.remove(&(told.at, fid, session));
         shown.order.insert((now, fid, session));
         (told.stamp, told.at) = (told.stamp.max(stamp), now);
+        let asked = |file: &File| super::grants::asked(file, session);
+        match self.files.get(&fid).is_some_and(asked) {
+            true => 0,
+            false => self.epoch,
+        }
     }
 
     /// A client is told what a name names. Its kernel may have it in hand from now on: looked up by
@@ -162,5 +170,22 @@ impl Server {
     /// A client has nothing of this file any more, and asks again for what it had asked before.
     pub(super) fn unshow(&mut self, session: SessionId, fid: Fid, stamp: u64) {
         self.shown.forget(fid, session, |told| told.stamp < stamp);
+    }
+
+    /// Its questions about the file that wait here count as asked now, since an answer will say so:
+    /// what a holder said before may be from before a change that this was waited for.
+    pub(super) fn look_anew(&mut self, session: SessionId, fid: Fid) {
+        let waits = self.files.get(&fid).map(|file| file.waiting.clone());
+        for seq in waits.into_iter().flatten() {
+            let waiting = self.waiting.get_mut(&seq);
+            let looks = |waiting: &&mut Waiting| {
+                let op = &waiting.request.op;
+                waiting.session == session && matches!(op, Op::GetAttr { .. } | Op::Lookup { .. })
+            };
+            if let Some(waiting) = waiting.filter(looks) {
+                waiting.arrived = self.epoch;
+                waiting.attrs.remove(&fid);
+            }
+        }
     }
 }

@@ -4,9 +4,9 @@
 use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
-    Access, Attr, Change, Deed, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome, Path,
-    Recall, Refusal, Request, Returned, Right, Set, SetTime, ToClient, ToServer, Unseen, What,
-    WriteMode,
+    Access, Attr, Change, Deed, Epoch, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome,
+    Path, Recall, Refusal, Request, Returned, Right, Set, SetTime, ToClient, ToServer, Unseen,
+    What, WriteMode,
 };
 
 /// What a fid is called.
@@ -211,6 +211,13 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
     }
 }
 
+fn heard(epoch: Epoch) -> String {
+    match epoch {
+        0 => String::new(),
+        epoch => format!(", none up to @{epoch}"),
+    }
+}
+
 fn grants(disk: &MemoryDisk, grants: &[Grant]) -> String {
     let one = |grant: &Grant| {
         format!(
@@ -385,9 +392,10 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
         }
         ToClient::Reply { id, reply, .. } => {
             format!(
-                "#{id} {}{}",
+                "#{id} {}{}{}",
                 outcome(disk, &reply.outcome),
-                grants(disk, &reply.grants)
+                grants(disk, &reply.grants),
+                heard(reply.heard)
             )
         }
         ToClient::Recall(Recall { fid, epoch, what }) => {

@@ -491,6 +491,7 @@ pub fn to_client() -> Vec<ToClient> {
         let reply = Reply {
             outcome,
             grants: grants.clone(),
+            heard: 1 << 50,
         };
         ToClient::Reply {
             id: at as u64 + 200,
