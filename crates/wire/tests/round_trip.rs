@@ -208,7 +208,8 @@ fn unhex(text: &str) -> Vec<u8> {
 /// change of it is a change of the protocol, which needs another `VERSION`.
 fn write_vectors(path: &Path) {
     let mut text = format!(
-        "# Encodings of protocol version {VERSION}: who sends it, bytes in hexadecimal. Never edited: a\n\
+        "# Encodings of protocol version {VERSION}: who sends it, bytes in hexadecimal. \
+         Never edited: a\n\
          # change here breaks programs that run. `round_trip.rs` says what each must decode to.\n",
     );
     for message in support::to_server() {
