@@ -25,6 +25,11 @@ pub(crate) enum Effect {
         fid: Fid,
         mode: u16,
     },
+    /// An extended attribute is set; 0: is removed.
+    Label {
+        fid: Fid,
+        label: u64,
+    },
     /// Units come to be zero, and the file at least as long as that, or as `end` says.
     Zero {
         fid: Fid,
@@ -100,6 +105,8 @@ pub(crate) enum Seen {
         mode: u16,
         times: [Time; 2],
     },
+    /// An extended attribute; 0: there is none.
+    Label { fid: Fid, label: u64 },
     /// What a name names.
     Name {
         dir: Fid,

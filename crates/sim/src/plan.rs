@@ -63,10 +63,12 @@ pub(crate) enum Kind {
     StableWrite,
     StatDir,
     ChmodDir,
+    SetLabel,
+    GetLabel,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 24] = [
+pub(crate) const KINDS: [Kind; 26] = [
     Kind::Open,
     Kind::Create,
     Kind::Read,
@@ -91,6 +93,8 @@ pub(crate) const KINDS: [Kind; 24] = [
     Kind::StableWrite,
     Kind::StatDir,
     Kind::ChmodDir,
+    Kind::SetLabel,
+    Kind::GetLabel,
 ];
 
 /// Those that most worlds have: the others are drawn apart, so that a world without them is the
@@ -98,6 +102,8 @@ pub(crate) const KINDS: [Kind; 24] = [
 const USUAL_KINDS: usize = 18;
 /// Behind these, those about directories themselves.
 const FILE_KINDS: usize = 22;
+/// Behind these come those of extended attributes.
+const DIRECTORY_KINDS: usize = 24;
 
 /// Everything that a seed fixes.
 #[derive(Clone, Debug)]
@@ -152,6 +158,7 @@ impl Plan {
         plan.draw_watches(&mut Rng::new(!seed.rotate_left(24)));
         plan.draw_walks(&mut Rng::new(seed.rotate_left(40)));
         plan.draw_directories(&mut Rng::new(!seed.rotate_left(40)));
+        plan.draw_labels(&mut Rng::new(seed.rotate_left(24)));
         plan
     }
 
@@ -167,10 +174,23 @@ impl Plan {
     /// Attributes of directories, in one world of three.
     fn draw_directories(&mut self, rng: &mut Rng) {
         if rng.chance(333) {
-            for weight in &mut self.weights[FILE_KINDS..] {
+            for weight in &mut self.weights[FILE_KINDS..DIRECTORY_KINDS] {
                 *weight = *rng.pick(&[5, 20, 50]);
             }
         }
+    }
+
+    /// Extended attributes, in one world of four.
+    fn draw_labels(&mut self, rng: &mut Rng) {
+        if rng.chance(250) {
+            for weight in &mut self.weights[DIRECTORY_KINDS..] {
+                *weight = *rng.pick(&[10, 30, 60]);
+            }
+        }
+    }
+
+    pub(crate) fn has_labels(&self) -> bool {
+        self.weights[DIRECTORY_KINDS] > 0
     }
 
     /// How long changes in delegated directories are kept: not drawn either.

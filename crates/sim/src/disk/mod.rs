@@ -86,6 +86,8 @@ trait Volume {
         (named(from), named(to))
     }
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
+    /// Is it known that it has no extended attributes?
+    fn bare(&self, fid: Fid) -> bool;
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     fn orphans(&self) -> Vec<Fid>;
     fn open_session(&mut self, session: SessionId, now: Time);
@@ -437,8 +439,7 @@ impl Disk for DiskRoom {
     }
 
     fn bare(&self, fid: Fid) -> bool {
-        // No program of a world sets one.
-        matches!(self.volume.attr(fid), Ok(Some(_)))
+        self.volume.bare(fid)
     }
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {

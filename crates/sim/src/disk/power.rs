@@ -5,15 +5,17 @@
 
 use super::reference::Reference;
 use super::{Change, DiskRoom, Units, Volume};
+use crate::kernel::{LABEL, label_of};
 use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use store::Keep;
 use wire::{Attr, Caller, Fid, Kind, Name, Outcome};
 
-/// Files with their mode and content, and names.
+/// Files with their mode and content, names, and extended attributes.
 type Tree = (
     BTreeMap<Fid, (Kind, u16, u32, Units)>,
     BTreeMap<(Fid, Name), Fid>,
+    BTreeMap<Fid, u64>,
 );
 
 /// What was there when the power had come back.
@@ -23,6 +25,8 @@ pub(crate) struct Restored {
     /// Modes and contents; of directories nothing.
     pub(crate) files: BTreeMap<Fid, (u16, Units)>,
     pub(crate) names: BTreeMap<(Fid, Name), Fid>,
+    /// An extended attribute of each file and directory; 0: there is none.
+    pub(crate) labels: BTreeMap<Fid, u64>,
 }
 
 impl DiskRoom {
@@ -62,12 +66,13 @@ impl DiskRoom {
                 "what is left is not what {kept} records make:\n{left:?}\n{expected:?}"
             ));
         }
-        let (files, names) = left;
+        let (files, names, labels) = left;
         let plain = |(fid, (_, mode, _, units))| (fid, (mode, units));
         self.restored.push(Restored {
             when: (begin, self.sched.moment()),
             files: files.into_iter().map(plain).collect(),
             names,
+            labels,
         });
         Ok(())
     }
@@ -110,6 +115,7 @@ fn tree(volume: &mut dyn Volume) -> Tree {
             _ => Units::new(),
         };
         tree.0.insert(fid, (kind, mode, nlink, units));
+        tree.2.insert(fid, label(volume, fid));
         if kind == Kind::Directory {
             let names = volume.names(fid).into_iter();
             tree.1
@@ -117,4 +123,21 @@ fn tree(volume: &mut dyn Volume) -> Tree {
         }
     }
     tree
+}
+
+/// The one extended attribute that programs set.
+fn label(volume: &mut dyn Volume, fid: Fid) -> u64 {
+    let name = LABEL.to_vec();
+    let outcome = volume.apply(Change {
+        now: 0,
+        op: &wire::Op::GetXattr { fid, name },
+        caller: &Caller::default(),
+        origin: None,
+        data: &[],
+        delegated: None,
+    });
+    match outcome {
+        Outcome::Value(value) => label_of(&value),
+        _ => 0,
+    }
 }

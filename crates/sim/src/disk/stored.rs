@@ -176,6 +176,10 @@ impl Volume for Stored {
         self.store.borrow().attr(fid)
     }
 
+    fn bare(&self, fid: Fid) -> bool {
+        self.store.borrow().is_bare(fid)
+    }
+
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {
         self.store.borrow().place(fid)
     }

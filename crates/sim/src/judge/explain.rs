@@ -30,6 +30,7 @@ pub(super) fn explain(value: &Value, turns: &[Turn], index: usize) -> Wrong {
         Value::Unit(..) => "a unit of a file cannot have been so",
         Value::Size(_) => "the size of a file cannot have been so",
         Value::Mode(_) => "the mode of a file cannot have been so",
+        Value::Label(_) => "an extended attribute cannot have been so",
         Value::Name(..) => "a name cannot have been so",
     };
     Wrong::new(class, text)

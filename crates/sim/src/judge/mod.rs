@@ -33,6 +33,7 @@ enum Value {
     Unit(Fid, u64),
     Size(Fid),
     Mode(Fid),
+    Label(Fid),
     Name(Fid, Name),
 }
 
@@ -189,6 +190,9 @@ fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), Wrong> {
             Effect::Mode { fid, mode } => {
                 values.add(Value::Mode(*fid), when, Act::Put(u64::from(*mode)));
             }
+            Effect::Label { fid, label } => {
+                values.add(Value::Label(*fid), when, Act::Put(*label));
+            }
             Effect::Zero { fid, units, end } => {
                 for unit in units.0..units.1 {
                     values.add(Value::Unit(*fid, unit), when, Act::Put(0));
@@ -277,6 +281,9 @@ fn sights(case: &Case<'_>, values: &mut Values) {
                     values.add(Value::Size(*fid), when, Act::See(*units));
                 }
             }
+            Seen::Label { fid, label } => {
+                values.add(Value::Label(*fid), when, Act::See(*label));
+            }
             Seen::Name { dir, name, fid } => {
                 let act = Act::See(fid.map_or(0, |fid| fid.vnode));
                 values.add(Value::Name(*dir, name.clone()), when, act);
@@ -307,10 +314,10 @@ fn losses(case: &Case<'_>, values: &mut Values) {
             .iter()
             .filter(|c| c.host == host && c.begin < moment)
         {
-            if let Effect::Mode { fid, mode } = &change.effect
-                && !set_by(case, host, change.begin, (*fid, *mode))
+            if let Some(value) = attribute_of(&change.effect)
+                && !set_by(case, host, change)
             {
-                hurt.insert(Value::Mode(*fid));
+                hurt.insert(value);
             }
             let Effect::Write {
                 fid,
@@ -340,18 +347,36 @@ fn losses(case: &Case<'_>, values: &mut Values) {
     }
 }
 
-/// Has the disk been told of this change of a mode?
-fn set_by(case: &Case<'_>, host: u32, begin: u64, mode: (Fid, u16)) -> bool {
-    let mut later = case.applied.iter().filter(|a| a.moment > begin);
+/// A value beside those of content and names that this sets.
+fn attribute_of(effect: &Effect) -> Option<Value> {
+    match effect {
+        Effect::Mode { fid, .. } => Some(Value::Mode(*fid)),
+        Effect::Label { fid, .. } => Some(Value::Label(*fid)),
+        _ => None,
+    }
+}
+
+/// Has the disk been told of this change of such a value?
+fn set_by(case: &Case<'_>, host: u32, change: &Change) -> bool {
+    let mut later = case.applied.iter().filter(|a| a.moment > change.begin);
     later.any(|applied| {
         let session = applied.origin.map_or(0, |origin| origin.session);
         let own = case.sessions.get(&session) == Some(&host);
-        let set = match (&applied.op, &applied.outcome) {
-            (Op::SetAttr { fid, set }, Outcome::Attr(_)) => set.mode.map(|mode| (*fid, mode)),
-            _ => None,
-        };
-        own && set == Some(mode)
+        own && matches!(applied.outcome, Outcome::Attr(_)) && sets(&applied.op, &change.effect)
     })
+}
+
+fn sets(op: &Op, effect: &Effect) -> bool {
+    match (op, effect) {
+        (Op::SetAttr { fid, set }, Effect::Mode { fid: of, mode }) => {
+            (*fid, set.mode) == (*of, Some(*mode))
+        }
+        (Op::SetXattr { fid, value, .. }, Effect::Label { fid: of, label }) => {
+            fid == of && *value == label.to_le_bytes()
+        }
+        (Op::RemoveXattr { fid, .. }, Effect::Label { fid: of, label: 0 }) => fid == of,
+        _ => false,
+    }
 }
 
 /// A power failure makes everything what the disk had then. That this is no less than what was
@@ -374,6 +399,7 @@ fn restored(case: &Case<'_>, values: &mut Values) {
                     file.map(|(_, units)| units.len() as u64)
                 }
                 Value::Mode(fid) => restored.files.get(fid).map(|(mode, _)| u64::from(*mode)),
+                Value::Label(fid) => restored.labels.get(fid).copied(),
             };
             if let Some(there) = there {
                 let (begin, end) = restored.when;
@@ -406,6 +432,8 @@ fn leftovers(case: &Case<'_>, values: &mut Values) {
                     values.add(value, when, Act::See(size));
                 }
             }
+            // The last programs have looked at it.
+            Value::Label(_) => {}
             Value::Mode(fid) => {
                 if let Some((mode, _)) = case.left.get(fid) {
                     let mode = u64::from(*mode);

@@ -128,9 +128,10 @@ fn never_alike(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
 /// Is it about this object, and may it be told to the server later?
 fn kept_back(effect: &Effect, of: Fid) -> bool {
     match effect {
-        Effect::Write { fid, .. } | Effect::Append { fid, .. } | Effect::Mode { fid, .. } => {
-            *fid == of
-        }
+        Effect::Write { fid, .. }
+        | Effect::Append { fid, .. }
+        | Effect::Mode { fid, .. }
+        | Effect::Label { fid, .. } => *fid == of,
         Effect::Make { dir, fid, .. } | Effect::Remove { dir, fid, .. } => {
             *dir == of || *fid == Some(of)
         }

@@ -135,6 +135,9 @@ impl Expected<'_> {
                     self.object(moment, deed, *fid);
                 }
             }
+            (Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }, _) => {
+                self.object(moment, Deed::Attributes, *fid);
+            }
             (Op::Write { fid, .. } | Op::Allocate { fid, .. } | Op::Copy { to: fid, .. }, _) => {
                 self.object(moment, Deed::Written, *fid)
             }

@@ -11,6 +11,7 @@
 mod attrs;
 mod change;
 mod file;
+mod labels;
 mod listing;
 mod names;
 mod notify;
@@ -30,6 +31,7 @@ use wire::{Access, Attr, Fid, Kind, Name, Refusal, Time};
 
 pub(crate) use change::Renamed;
 pub(crate) use file::Bytes;
+pub(crate) use labels::{LABEL, label_of};
 pub(crate) use ranges::Range;
 
 /// Units of a page.

@@ -2,6 +2,7 @@
 //! what it asked for and what it was shown.
 
 mod files;
+mod labels;
 mod names;
 mod ranges;
 
@@ -218,6 +219,8 @@ impl Program {
                 let path = self.dir_path();
                 self.stat(&path).await;
             }
+            Kind::SetLabel => self.set_label().await,
+            Kind::GetLabel => self.get_label().await,
             Kind::ChmodDir => {
                 let path = self.dir_path();
                 self.chmod(&path, 0o700).await;
@@ -297,6 +300,9 @@ impl Program {
                 name: name(REGISTER, 0),
             };
             self.list_dir(&first).await;
+            if let Some(name) = dir.clone() {
+                self.look_at_label_of(&Path { dir: None, name }).await;
+            }
             for letter in [REGISTER, LOG] {
                 for number in 0..names {
                     let path = Path {
@@ -304,6 +310,7 @@ impl Program {
                         name: name(letter, number),
                     };
                     self.stat(&path).await;
+                    self.look_at_label_of(&path).await;
                     self.read_all(&path).await;
                 }
             }

@@ -5,6 +5,7 @@
 //! does whose process died. It shares no code with the store, whose power failures it judges: what
 //! both got wrong in the same lines, nobody would see.
 
+mod attrs;
 mod names;
 mod ranges;
 
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use store::Keep;
 use wire::{
     Attr, Chosen, DirEntry, Entry, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal,
-    RequestId, SessionId, Set, SetTime, Time, WriteMode,
+    RequestId, SessionId, Time, WriteMode,
 };
 
 struct Object {
@@ -24,6 +25,7 @@ struct Object {
     entries: BTreeMap<Name, (Fid, u64)>,
     last_position: u64,
     target: Vec<u8>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// A volume.
@@ -64,6 +66,7 @@ fn object(kind: Kind, mode: u16, now: Time) -> Object {
         entries,
         last_position: 0,
         target,
+        xattrs: BTreeMap::new(),
     }
 }
 
@@ -192,7 +195,7 @@ impl Reference {
                 Ok(Outcome::Done)
             }
             Op::Read { .. } | Op::Sync { .. } => Err(Refusal::Invalid),
-            _ => Err(Refusal::NotSupported),
+            _ => self.xattr(now, op),
         }
     }
 
@@ -204,29 +207,6 @@ impl Reference {
             files,
             free_files: 1 << 30,
         })
-    }
-
-    fn set_attr(&mut self, now: Time, fid: Fid, set: &Set) -> Result<Outcome> {
-        let object = self.get(fid)?;
-        if let Some(size) = set.size {
-            if object.attr.kind != Kind::File {
-                return Err(Refusal::IsDirectory);
-            }
-            object.resize(size);
-            object.changed(now);
-        }
-        let time = |set: SetTime| match set {
-            SetTime::Now => now,
-            SetTime::To(time) => time,
-        };
-        let attr = &mut object.attr;
-        attr.mode = set.mode.unwrap_or(attr.mode);
-        attr.uid = set.uid.unwrap_or(attr.uid);
-        attr.gid = set.gid.unwrap_or(attr.gid);
-        attr.atime = set.atime.map_or(attr.atime, time);
-        attr.mtime = set.mtime.map_or(attr.mtime, time);
-        attr.ctime = now;
-        Ok(Outcome::Attr(attr.clone()))
     }
 
     fn open_file(&mut self, fid: Fid, write: bool) -> Result<Outcome> {
@@ -295,10 +275,11 @@ impl Reference {
         names.truncate(max as usize);
         let mut entries = Vec::new();
         for (position, name, fid) in names {
-            let attr = self.get(fid)?.attr.clone();
+            let object = self.get(fid)?;
+            let (attr, bare) = (object.attr.clone(), object.xattrs.is_empty());
             entries.push(DirEntry {
                 ahead: 0,
-                bare: true,
+                bare,
                 name,
                 fid,
                 kind: attr.kind,
@@ -365,6 +346,11 @@ impl Volume for Reference {
 
     fn attr(&self, fid: Fid) -> Result<Option<Attr>> {
         Ok(self.objects.get(&fid).map(|object| object.attr.clone()))
+    }
+
+    fn bare(&self, fid: Fid) -> bool {
+        let object = self.objects.get(&fid);
+        object.is_some_and(|object| object.xattrs.is_empty())
     }
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>> {
