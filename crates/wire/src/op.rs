@@ -273,6 +273,8 @@ impl Op {
         match self {
             Self::SetAttr { set, .. } => set.size.is_none(),
             Self::Rename { exchange, .. } => !exchange,
+            Self::SetXattr { mode, .. } => *mode != XattrMode::EndsSetGid,
+            Self::RemoveXattr { .. } => true,
             Self::Make { .. } | Self::Link { .. } | Self::Unlink { .. } | Self::Rmdir { .. } => {
                 true
             }

@@ -5,6 +5,7 @@
 use crate::harness::rerun::Rerun;
 use crate::harness::status::{Counts, counts, since, status};
 use crate::harness::{Cell, Mount, eventually, local, long, real_system, say};
+use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -186,6 +187,74 @@ fn tree(dir: &Path) -> Vec<(PathBuf, u64)> {
     }
     all.sort();
     all
+}
+
+/// Names and values of all extended attributes.
+fn xattrs(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut names = vec![0; 4096];
+    let len = listxattr(path, &mut names[..]).unwrap();
+    let names = names[..len].split(|byte| *byte == 0);
+    let one = |name: &[u8]| {
+        let name = String::from_utf8(name.to_vec()).unwrap();
+        let mut value = vec![0; 4096];
+        let len = getxattr(path, name.as_str(), &mut value[..]).unwrap();
+        value.truncate(len);
+        (name, value)
+    };
+    names.filter(|name| !name.is_empty()).map(one).collect()
+}
+
+#[test]
+fn extended_attributes_are_set_in_own_directories_without_the_server() {
+    if !real_system("extended attributes in own directories") {
+        return;
+    }
+    let Some(cell) = Cell::start("own-xattrs") else {
+        return;
+    };
+    let (mount, other) = (cell.mount(), cell.mount());
+    let own = mount.join("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("first"), "").unwrap(); // there are numbers for more from now on
+    let before = said(&mount);
+    let value = |n: usize| format!("{n}").repeat(1 + n).into_bytes();
+    for n in 0..50 {
+        let path = own.join(format!("file-{n}"));
+        fs::write(&path, "").unwrap();
+        for (name, flags) in [
+            ("user.kept", XattrFlags::CREATE),
+            ("user.gone", XattrFlags::empty()),
+            ("user.kept", XattrFlags::REPLACE),
+            ("trusted.root", XattrFlags::empty()),
+        ] {
+            setxattr(&path, name, &value(n), flags).unwrap();
+        }
+        removexattr(&path, "user.gone").unwrap();
+        assert_eq!(xattrs(&path).len(), 2);
+        setxattr(&own, format!("user.{n}"), b"", XattrFlags::CREATE).unwrap();
+    }
+    assert_eq!(xattrs(&own).len(), 50);
+    let told = said_since(&mount, &before);
+    let asked: Vec<_> = told
+        .iter()
+        .filter(|(kind, _)| !["Requests", "Release", "Reserve"].contains(&kind.as_str()))
+        .collect();
+    assert!(asked.is_empty(), "the server was asked: {asked:?}");
+    // What it is told then is what was seen here.
+    let there = other.join("own");
+    assert_eq!(xattrs(&there), xattrs(&own));
+    for n in 0..50 {
+        let expected = ["trusted.root", "user.kept"].map(|name| (name.to_owned(), value(n)));
+        assert_eq!(xattrs(&there.join(format!("file-{n}"))), expected);
+    }
+    setxattr(
+        there.join("file-7"),
+        "user.kept",
+        b"new",
+        XattrFlags::REPLACE,
+    )
+    .unwrap();
+    assert_eq!(xattrs(&own.join("file-7"))[1].1, b"new");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Client {
                 }
             }
             Op::GetXattr { .. } | Op::ListXattr { .. } => {
-                if let Some(done) = self.known_xattr(&op) {
+                if let Some(done) = self.known_xattr(&op, &caller) {
                     return self.finish(step, ticket, done);
                 }
             }
@@ -156,7 +156,9 @@ impl Client {
                 }
             }
             Op::Open { fid, access } => self.node(*fid).opening.push(*access),
-            Op::SetXattr { fid, .. } => self.node(*fid).bare = false,
+            Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
+                self.node(*fid).xattrs_change(op);
+            }
             Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => self.note_edit(*fid),
             Op::Write { fid, .. } => {
                 let node = self.node(*fid);
@@ -230,26 +232,6 @@ impl Client {
                     cached: false,
                 })
             }
-        }
-    }
-
-    /// What is known of the extended attributes of an object that has none. Whether somebody may
-    /// ask for an attribute of a user is for the server to say.
-    fn known_xattr(&self, op: &Op) -> Option<Done> {
-        let bare = |fid| {
-            let node = self.nodes.get(fid);
-            node.is_some_and(|node| node.bare && node.lasting())
-        };
-        let kernels = |name: &[u8]| {
-            let spaces: [&[u8]; 2] = [b"security.", b"system.posix_acl_"];
-            spaces.iter().any(|space| name.starts_with(space))
-        };
-        match op {
-            Op::GetXattr { fid, name } if kernels(name) && bare(fid) => {
-                Some(Done::Refused(Refusal::NoAttribute))
-            }
-            Op::ListXattr { fid } if bare(fid) => Some(Done::Bytes(alloc::vec::Vec::new())),
-            _ => None,
         }
     }
 

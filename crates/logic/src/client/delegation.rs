@@ -101,14 +101,23 @@ impl Client {
         ticket: Ticket,
         (op, prediction): (&Op, &Prediction),
     ) -> bool {
-        let (&Op::SetAttr { fid, .. }, Outcome::Attr(attr)) = (op, &prediction.outcome) else {
+        let Outcome::Attr(attr) = &prediction.outcome else {
             return false;
         };
+        let (Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }) = op
+        else {
+            return false;
+        };
+        let fid = *fid;
         let node = self.node(fid);
         if !node.stillborn {
             return false;
         }
         node.attr = Some(attr.clone());
+        if !matches!(op, Op::SetAttr { .. }) {
+            self.answer_xattr(step, ticket, op);
+            return true;
+        }
         let (attr, lifetime) = self.to_say(fid, attr.clone());
         self.finish(step, ticket, Done::Attr { attr, lifetime });
         true
@@ -199,6 +208,8 @@ impl Client {
             let (attr, lifetime) = self.to_say(*fid, attr.clone());
             self.node(*fid).asked = step.now;
             self.finish(step, ticket, Done::Attr { attr, lifetime });
+        } else if matches!(op, Op::SetXattr { .. } | Op::RemoveXattr { .. }) {
+            self.answer_xattr(step, ticket, op);
         } else {
             self.on_names(step, (ticket, id), op, (prediction.outcome, granted, 0));
         }

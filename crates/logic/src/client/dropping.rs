@@ -67,7 +67,8 @@ impl Client {
             for name in &names {
                 node.names.remove(name);
             }
-            (node.attr, node.bare) = (None, false);
+            node.attr = None;
+            node.forget_xattrs();
             node.not_whole();
         }
         node.renew_listing();

@@ -194,7 +194,9 @@ impl Client {
         node.lookups += 1;
         node.directory |= entry.kind == wire::Kind::Directory;
         node.told = step.now;
-        node.bare |= entry.bare;
+        if entry.bare {
+            node.has_no_xattrs();
+        }
         node.parent = Some(dir);
         let node = self.node(dir);
         let news = !node.names.contains_key(&entry.name);

@@ -45,6 +45,7 @@ mod walk;
 mod watches;
 mod whole;
 mod writeback;
+mod xattrs;
 
 pub use api::{Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};

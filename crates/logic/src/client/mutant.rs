@@ -33,6 +33,8 @@ pub enum Mutant {
     GivesUpAtOnce,
     /// Lists the names that it knows of a directory as if there were no others.
     ListsKnownNames,
+    /// Does not know the extended attributes that it has set by itself.
+    ForgetsXattrs,
     /// Tells the server other positions of the names that it made than its own programs.
     TellsOtherPositions,
     /// Stamps what is written to its cache with its own machine's clock.

@@ -12,7 +12,9 @@ use super::handed::Handed;
 use super::late::Asker;
 use super::positions::{Named, Order};
 use super::sizes::{Reading, Sizes};
+use super::xattrs::Xattrs;
 use crate::Ticket;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use wire::{Access, Attr, Epoch, Fid, Hold, Name, Refusal, RequestId, Right, Time};
@@ -77,8 +79,9 @@ pub(super) struct Node {
     /// The last request sent before a recall of it was answered that left nothing.
     pub(super) recalled: RequestId,
     pub(super) attr: Option<Attr>,
-    /// It has no extended attributes at all, as long as `right` is Shared or more.
+    /// It has no extended attributes but these, as long as `right` is Shared or more.
     pub(super) bare: bool,
+    pub(super) xattrs: Option<Box<Xattrs>>,
     /// Version of the content that the cached blocks are of.
     pub(super) version: u64,
     /// Open for reading only; open for writing too.
@@ -188,6 +191,7 @@ impl Node {
             recalled,
             attr: None,
             bare: false,
+            xattrs: None,
             version: 0,
             reads: 0,
             writes: 0,

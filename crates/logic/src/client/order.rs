@@ -57,7 +57,9 @@ impl Client {
         let accepted = self.accept(grant);
         let node = self.node(grant.fid);
         let vouches = accepted && id > node.changed;
-        node.bare |= vouches && grant.bare && node.right >= Right::Shared;
+        if vouches && grant.bare && node.right >= Right::Shared {
+            node.has_no_xattrs();
+        }
         vouches
     }
 }

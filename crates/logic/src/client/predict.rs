@@ -57,6 +57,7 @@ impl Client {
                 self.predict_rename(now, places, *no_replace, caller)
             }
             Op::SetAttr { fid, set } => self.predict_set(now, *fid, set, caller),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.predict_xattr(now, op, caller),
             _ => None,
         }
     }
@@ -170,7 +171,7 @@ impl Client {
     /// Is the number of its names what the server will find? Of several names another one may be
     /// about to go, or a new one to come; while one is changed at the server that is the only one,
     /// the kernel has the object locked.
-    fn counts(&self, attr: &Attr) -> bool {
+    pub(super) fn counts(&self, attr: &Attr) -> bool {
         attr.kind == Kind::Directory || attr.nlink == 1 || self.naming == 0
     }
 

@@ -190,7 +190,7 @@ impl Client {
         match (op, outcome) {
             (Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }, Outcome::Attr(attr)) => {
                 // What an earlier answer said, that came meanwhile, is over.
-                self.node(*fid).bare &= matches!(op, Op::RemoveXattr { .. });
+                self.node(*fid).xattrs_change(op);
                 self.changed(*fid, attr, granted.contains(fid));
                 self.finish(step, ticket, Done::Nothing);
             }
@@ -228,7 +228,8 @@ impl Client {
         if node.right < Right::Shared && grant.right >= Right::Shared {
             // Pages under a transient right are as good under this one.
             node.pages |= node.right == Right::Transient;
-            (node.attr, node.bare) = (None, false);
+            node.attr = None;
+            node.forget_xattrs();
         }
         node.right = node.right.max(grant.right);
         // An answer that a later one has overtaken vouches for nothing.

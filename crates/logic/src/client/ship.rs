@@ -163,6 +163,7 @@ fn most_bytes(request: &Request) -> usize {
             make: wire::Make::Symlink(target),
             ..
         } => target.len() + wire::limits::NAME_BYTES,
+        Op::SetXattr { name, value, .. } => name.len() + value.len(),
         _ => 2 * wire::limits::NAME_BYTES,
     };
     OTHERS + 5 * groups + names

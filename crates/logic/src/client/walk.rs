@@ -280,7 +280,9 @@ impl Client {
             return false;
         }
         let unknown = node.lookups == 0 && !node.foreseen;
-        node.bare |= entry.bare;
+        if entry.bare {
+            node.has_no_xattrs();
+        }
         node.parent = Some(dir);
         node.directory |= entry.kind == wire::Kind::Directory;
         let node = self.node(dir);

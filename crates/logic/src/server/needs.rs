@@ -126,8 +126,11 @@ impl Server {
             Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
                 plan.change(disk, *fid)?;
             }
-            Op::ReadLink { fid } | Op::GetXattr { fid, .. } | Op::ListXattr { fid } => {
+            Op::ReadLink { fid } => plan.views.push((*fid, View::Whole)),
+            // Whom it is delegated to may have set some, and tells of that with its attributes.
+            Op::GetXattr { fid, .. } | Op::ListXattr { fid } => {
                 plan.views.push((*fid, View::Whole));
+                plan.shows.push(*fid);
             }
             Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. } => {
                 plan.views.push((*dir, View::Whole));

@@ -164,6 +164,11 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
             format!("{kind} {}", of(fid))
         }
+        Op::GetXattr { fid, name }
+        | Op::SetXattr { fid, name, .. }
+        | Op::RemoveXattr { fid, name } => {
+            format!("{kind} {} {}", of(fid), String::from_utf8_lossy(name))
+        }
         _ => range_op(disk, op),
     }
 }
