@@ -306,6 +306,12 @@ impl Lock {
         signal.wait().await
     }
 
+    /// Could it be had shared, or alone, without waiting?
+    pub(crate) fn is_free(&self, alone: bool) -> bool {
+        let state = self.state.borrow();
+        !state.alone && (!alone || state.shared == 0)
+    }
+
     fn grant(self: &Rc<Self>) {
         loop {
             let next = {

@@ -65,6 +65,10 @@ pub(crate) enum Effect {
         to: (Fid, Name),
         fid: Option<Fid>,
     },
+    /// Each of two names comes to mean what the other one meant.
+    Exchange {
+        names: [(Fid, Name); 2],
+    },
 }
 
 /// What became of it.

@@ -65,10 +65,12 @@ pub(crate) enum Kind {
     ChmodDir,
     SetLabel,
     GetLabel,
+    MoveDir,
+    Exchange,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 26] = [
+pub(crate) const KINDS: [Kind; 28] = [
     Kind::Open,
     Kind::Create,
     Kind::Read,
@@ -95,6 +97,8 @@ pub(crate) const KINDS: [Kind; 26] = [
     Kind::ChmodDir,
     Kind::SetLabel,
     Kind::GetLabel,
+    Kind::MoveDir,
+    Kind::Exchange,
 ];
 
 /// Those that most worlds have: the others are drawn apart, so that a world without them is the
@@ -104,6 +108,8 @@ const USUAL_KINDS: usize = 18;
 const FILE_KINDS: usize = 22;
 /// Behind these come those of extended attributes.
 const DIRECTORY_KINDS: usize = 24;
+/// Behind these, those that move directories, and exchange names.
+const LABEL_KINDS: usize = 26;
 
 /// Everything that a seed fixes.
 #[derive(Clone, Debug)]
@@ -114,6 +120,8 @@ pub(crate) struct Plan {
     pub(crate) weights: [u64; KINDS.len()],
     pub(crate) names: u64,
     pub(crate) dirs: u64,
+    /// Are there directories in directories?
+    pub(crate) deep: bool,
     pub(crate) units: u64,
     pub(crate) think_ns: Time,
     pub(crate) notify_ns: Time,
@@ -159,6 +167,7 @@ impl Plan {
         plan.draw_walks(&mut Rng::new(seed.rotate_left(40)));
         plan.draw_directories(&mut Rng::new(!seed.rotate_left(40)));
         plan.draw_labels(&mut Rng::new(seed.rotate_left(24)));
+        plan.draw_moves(&mut Rng::new(!seed.rotate_left(56)));
         plan
     }
 
@@ -183,8 +192,23 @@ impl Plan {
     /// Extended attributes, in one world of four.
     fn draw_labels(&mut self, rng: &mut Rng) {
         if rng.chance(250) {
-            for weight in &mut self.weights[DIRECTORY_KINDS..] {
+            for weight in &mut self.weights[DIRECTORY_KINDS..LABEL_KINDS] {
                 *weight = *rng.pick(&[10, 30, 60]);
+            }
+        }
+    }
+
+    /// Directories in directories, which are moved, and names that are exchanged, in one world of
+    /// five.
+    fn draw_moves(&mut self, rng: &mut Rng) {
+        if rng.chance(200) {
+            self.deep = true;
+            self.dirs = rng.between(1, 2);
+            self.weights[LABEL_KINDS] = *rng.pick(&[20, 60, 120]);
+            self.weights[LABEL_KINDS + 1] = *rng.pick(&[0, 10, 40]);
+            for kind in [Kind::Mkdir, Kind::Rmdir] {
+                let weight = &mut self.weights[kind as usize];
+                *weight = *rng.pick(&[*weight, 20, 60]);
             }
         }
     }
@@ -240,6 +264,7 @@ impl Plan {
             operations: rng.between(of(6, 20), of(40, 90)) as u32,
             weights: weights(rng),
             names: if hot { 1 } else { rng.between(1, of(2, 3)) },
+            deep: false,
             dirs: if hot { 0 } else { rng.below(of(2, 3)) },
             units: rng.between(1, of(8, 24)),
             think_ns: *rng.pick(&[0, 20_000, MS, 5 * MS, 20 * MS]),

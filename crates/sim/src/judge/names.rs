@@ -303,6 +303,7 @@ fn is_record(change: &Change, applied: &Applied, exact: bool) -> bool {
                 name: x,
                 to: b,
                 new: y,
+                exchange: false,
                 ..
             },
             Outcome::Renamed { fid: moved, .. },
@@ -310,6 +311,20 @@ fn is_record(change: &Change, applied: &Applied, exact: bool) -> bool {
             let names = (*a, x) == (from.0, &from.1) && (*b, y) == (to.0, &to.1);
             names && (!exact || same(fid, moved))
         }
+        (
+            Effect::Exchange {
+                names: [one, other],
+            },
+            Op::Rename {
+                from: a,
+                name: x,
+                to: b,
+                new: y,
+                exchange: true,
+                ..
+            },
+            _,
+        ) => (*a, x) == (one.0, &one.1) && (*b, y) == (other.0, &other.1),
         _ => false,
     }
 }
@@ -344,20 +359,36 @@ pub(super) fn change(
         (Effect::Remove { dir, name, .. }, Outcome::Removed { fid, .. }) => {
             add(*dir, name, Act::TakeThis(fid.vnode));
         }
+        (
+            Effect::Rename {
+                from: one,
+                to: other,
+                ..
+            }
+            | Effect::Exchange {
+                names: [one, other],
+            },
+            Outcome::Renamed { fid, .. },
+        ) if record.before.0 == record.before.1 => {
+            add(one.0, &one.1, Act::See(fid.vnode));
+            add(other.0, &other.1, Act::See(fid.vnode));
+        }
         (Effect::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
-            let same = record.before.0 == record.before.1;
-            let act = if same {
-                Act::See(fid.vnode)
-            } else {
-                Act::TakeThis(fid.vnode)
-            };
-            add(from.0, &from.1, act);
-            let act = if same {
-                Act::See(fid.vnode)
-            } else {
-                Act::Put(fid.vnode)
-            };
-            add(to.0, &to.1, act);
+            add(from.0, &from.1, Act::TakeThis(fid.vnode));
+            add(to.0, &to.1, Act::Put(fid.vnode));
+        }
+        (
+            Effect::Exchange {
+                names: [one, other],
+            },
+            Outcome::Renamed {
+                fid,
+                victim: Some((back, _)),
+                ..
+            },
+        ) => {
+            add(one.0, &one.1, Act::Put(back.vnode));
+            add(other.0, &other.1, Act::Put(fid.vnode));
         }
         _ => {}
     }

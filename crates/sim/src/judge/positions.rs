@@ -56,6 +56,7 @@ fn restless(case: &Case<'_>) -> BTreeSet<(Fid, Name)> {
                 restless.insert((*dir, name.clone()));
             }
             Effect::Rename { from, to, .. } => restless.extend([from.clone(), to.clone()]),
+            Effect::Exchange { names } => restless.extend(names.clone()),
             _ => {}
         }
     }

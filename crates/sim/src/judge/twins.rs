@@ -95,12 +95,15 @@ fn follow(known: &mut Names, change: &Applied) {
                 name,
                 to,
                 new,
+                exchange,
                 ..
             },
-            Outcome::Renamed { fid, .. },
+            Outcome::Renamed { fid, victim, .. },
         ) if change.before.0 != change.before.1 => {
             known.remove(&(*from, name.clone()));
             known.insert((*to, new.clone()), *fid);
+            let back = victim.iter().filter(|_| *exchange);
+            known.extend(back.map(|(other, _)| ((*from, name.clone()), *other)));
         }
         _ => {}
     }

@@ -145,6 +145,15 @@ impl Expected<'_> {
         }
     }
 
+    /// What a name named has gone from where he looks, and something else has come there.
+    fn replaced(&mut self, moment: u64, path: Vec<u8>, [gone, come]: [Option<Fid>; 2]) {
+        for (deed, fid) in [(Deed::Removed, gone), (Deed::Made, come)] {
+            if let Some(fid) = fid {
+                self.push(moment, (deed, fid), path.clone());
+            }
+        }
+    }
+
     fn rename(&mut self, applied: &Applied) {
         let (
             Op::Rename {
@@ -152,6 +161,7 @@ impl Expected<'_> {
                 name,
                 to,
                 new,
+                exchange,
                 ..
             },
             (Some(fid), victim),
@@ -165,28 +175,33 @@ impl Expected<'_> {
         let moment = applied.moment;
         let old_path = self.tree.seen(self.watcher, (*from, name));
         let new_path = self.tree.seen(self.watcher, (*to, new));
+        let back = victim.filter(|_| *exchange);
         match (old_path, new_path) {
             (Some(path), Some(to)) => {
                 let to = Some(to);
-                self.push(moment, (Deed::Moved { to }, fid), path);
+                let deed = match exchange {
+                    true => Deed::Exchanged { with: to },
+                    false => Deed::Moved { to },
+                };
+                self.push(moment, (deed, fid), path);
             }
-            (Some(path), None) => self.push(moment, (Deed::Removed, fid), path),
-            (None, Some(path)) => {
-                if let Some(victim) = victim {
-                    self.push(moment, (Deed::Removed, victim), path.clone());
-                }
-                self.push(moment, (Deed::Made, fid), path);
-            }
+            (Some(path), None) => self.replaced(moment, path, [Some(fid), back]),
+            (None, Some(path)) => self.replaced(moment, path, [victim, Some(fid)]),
             (None, None) => {}
         }
         let to_itself = Deed::Moved {
             to: Some(Vec::new()),
         };
-        self.itself(moment, to_itself, fid);
+        self.itself(moment, to_itself.clone(), fid);
         if let Some(victim) = victim {
-            self.itself(moment, Deed::Removed, victim);
+            let deed = if *exchange { to_itself } else { Deed::Removed };
+            self.itself(moment, deed, victim);
         }
         self.tree.names.remove(&(*from, name.clone()));
+        if let Some(back) = back {
+            self.tree.names.remove(&(*to, new.clone()));
+            self.tree.enter((*from, name), back);
+        }
         self.tree.enter((*to, new), fid);
     }
 }

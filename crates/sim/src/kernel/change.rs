@@ -12,7 +12,7 @@ use wire::{Access, Fid, Kind, Make, Name, Op, Refusal};
 const _: () = assert!(PAGE_UNITS * crate::disk::UNIT == super::PAGE);
 
 impl Kernel {
-    async fn alone(&self, inode: &Inode) -> Guard {
+    pub(super) async fn alone(&self, inode: &Inode) -> Guard {
         inode.lock.lock(&self.world.sched, true).await
     }
 
@@ -227,97 +227,8 @@ impl Kernel {
         }
     }
 
-    fn unlinked(&self, inode: &Inode) {
+    pub(super) fn unlinked(&self, inode: &Inode) {
         self.touch(inode);
         inode.valid.set(false);
     }
-
-    /// rename(2) of a file.
-    pub(crate) async fn rename(
-        self: &Rc<Self>,
-        (from, old): (&Pin, &Name),
-        (to, new): (&Pin, &Name),
-    ) -> Result<Renamed> {
-        let cross = from.fid() != to.fid();
-        let sched = &self.world.sched;
-        let _renaming = if cross {
-            Some(self.renaming.lock(sched, true).await)
-        } else {
-            None
-        };
-        let (first, second) = if from.fid() <= to.fid() {
-            (from, to)
-        } else {
-            (to, from)
-        };
-        let _first = self.alone(&first.inode).await;
-        let _second = if cross {
-            Some(self.alone(&second.inode).await)
-        } else {
-            None
-        };
-        let source = self.lookup(from, old, Look::Locked).await?;
-        let source = source.ok_or(Refusal::NotFound)?;
-        let target = self.lookup(to, new, Look::Fresh).await?;
-        if let Some(target) = &target {
-            if target.fid() == source.fid() {
-                return Ok(Renamed::Nothing(source.fid()));
-            }
-            if target.inode.kind == Kind::Directory {
-                return Err(Refusal::IsDirectory);
-            }
-        }
-        if source.inode.kind == Kind::Directory {
-            return Err(Refusal::IsDirectory); // the programs rename files only
-        }
-        let mut objects = vec![&source];
-        objects.extend(&target);
-        objects.sort_by_key(|pin| pin.fid());
-        let mut held = Vec::new();
-        for pin in objects {
-            held.push(self.alone(&pin.inode).await);
-        }
-        let op = Op::Rename {
-            from: from.fid(),
-            name: old.clone(),
-            to: to.fid(),
-            new: new.clone(),
-            no_replace: false,
-            exchange: false,
-        };
-        let reply = self.ask(Call::Op(op), Vec::new()).await;
-        let keys = [(from.fid(), old.clone()), (to.fid(), new.clone())];
-        match &reply.done {
-            Done::Nothing => {
-                source.inode.valid.set(false);
-                self.dir_changed(&from.inode);
-                self.dir_changed(&to.inode);
-                if let Some(target) = &target {
-                    self.unlinked(&target.inode);
-                }
-                self.move_dentry(&keys[0], &keys[1]);
-                Ok(Renamed::Moved(source.fid()))
-            }
-            _ => self.not_renamed(&keys, &reply),
-        }
-    }
-
-    fn not_renamed(&self, keys: &[(Fid, Name); 2], reply: &Reply) -> Result<Renamed> {
-        if matches!(
-            reply.done,
-            Done::Refused(Refusal::NotFound | Refusal::Interrupted)
-        ) {
-            self.drop_dentry(&keys[0]);
-            self.drop_dentry(&keys[1]);
-        }
-        super::refused(&self.world, reply)
-    }
-}
-
-/// What rename(2) did, as far as the kernel knows.
-pub(crate) enum Renamed {
-    /// Both names named this object: nothing.
-    Nothing(Fid),
-    /// The daemon moved what had the old name: this, when the kernel looked it up.
-    Moved(Fid),
 }

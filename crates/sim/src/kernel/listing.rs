@@ -152,7 +152,7 @@ impl Kernel {
                 dentry.valid = true;
                 dentry.epoch = epoch;
             }
-        } else {
+        } else if self.may_come_to(&pin, dir.fid()) {
             self.enter(
                 dir.fid(),
                 &entry.name,

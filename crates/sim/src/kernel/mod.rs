@@ -13,6 +13,7 @@ mod change;
 mod file;
 mod labels;
 mod listing;
+mod moves;
 mod names;
 mod notify;
 mod ranges;
@@ -29,9 +30,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use wire::{Access, Attr, Fid, Kind, Name, Refusal, Time};
 
-pub(crate) use change::Renamed;
 pub(crate) use file::Bytes;
 pub(crate) use labels::{LABEL, label_of};
+pub(crate) use moves::Renamed;
 pub(crate) use ranges::Range;
 
 /// Units of a page.
@@ -132,6 +133,8 @@ pub(crate) struct Kernel {
     looking: RefCell<BTreeMap<(Fid, Name), Rc<Lock>>>,
     /// Renames between directories wait for each other.
     renaming: Rc<Lock>,
+    /// Which directory each directory is in, also where no name says so any more.
+    parents: RefCell<BTreeMap<Fid, Fid>>,
 }
 
 impl Kernel {
@@ -150,6 +153,7 @@ impl Kernel {
             inodes: RefCell::default(),
             looking: RefCell::default(),
             renaming: Rc::default(),
+            parents: RefCell::default(),
         });
         let inode = kernel.new_inode(root, attr);
         inode.valid.set(false);
@@ -230,6 +234,7 @@ impl Kernel {
         }
         self.drop_children(fid);
         self.inodes.borrow_mut().remove(&fid);
+        self.parents.borrow_mut().remove(&fid);
         self.evictions.set(self.evictions.get() + 1);
         self.forget(fid, inode.lookups.get());
     }

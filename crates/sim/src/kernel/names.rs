@@ -4,7 +4,7 @@ use super::attrs::Began;
 use super::{Dentry, Kernel, Pin, Result, refused};
 use logic::client::{Call, Done, Lifetime};
 use std::rc::Rc;
-use wire::{Fid, Kind, Name, Op};
+use wire::{Fid, Kind, Name, Op, Refusal};
 
 /// How a name is looked up.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -158,6 +158,9 @@ impl Kernel {
                 ..
             } => {
                 let pin = self.iget(*fid, (attr, *attr_lifetime), began).await;
+                if !self.may_come_to(&pin, dir.fid()) {
+                    return Err(Refusal::Stale);
+                }
                 self.enter(dir.fid(), name, Some(&pin), (*name_lifetime, epoch));
                 Ok(Some(pin))
             }
@@ -183,6 +186,7 @@ impl Kernel {
         if let Some(pin) = target {
             if pin.inode.kind == Kind::Directory {
                 self.drop_aliases(pin.fid(), &key);
+                self.parents.borrow_mut().insert(pin.fid(), dir);
             }
             pin.inode.names.set(pin.inode.names.get() + 1);
         }
@@ -199,7 +203,7 @@ impl Kernel {
         self.dentries.borrow_mut().insert(key, dentry);
     }
 
-    /// A directory has one name only.
+    /// A directory has one name only: what is known of the names in it moves with it.
     fn drop_aliases(&self, fid: Fid, but: &(Fid, Name)) {
         let keys: Vec<(Fid, Name)> = {
             let dentries = self.dentries.borrow();
@@ -211,7 +215,10 @@ impl Kernel {
                 .collect()
         };
         for key in keys {
-            self.drop_dentry(&key);
+            self.dentries.borrow_mut().remove(&key);
+            if let Some(inode) = self.inode(fid) {
+                inode.names.set(inode.names.get() - 1);
+            }
         }
     }
 
@@ -249,7 +256,26 @@ impl Kernel {
         self.drop_dentry(to);
         let moved = self.dentries.borrow_mut().remove(from);
         if let Some(dentry) = moved {
-            self.dentries.borrow_mut().insert(to.clone(), dentry);
+            self.put_dentry(to, dentry);
+        }
+    }
+
+    fn put_dentry(&self, key: &(Fid, Name), dentry: Dentry) {
+        let inode = dentry.target.and_then(|fid| self.inode(fid));
+        if let Some(inode) = inode.filter(|inode| inode.kind == Kind::Directory) {
+            self.parents.borrow_mut().insert(inode.fid, key.0);
+        }
+        self.dentries.borrow_mut().insert(key.clone(), dentry);
+    }
+
+    /// So do both of them.
+    pub(super) fn swap_dentries(&self, one: &(Fid, Name), other: &(Fid, Name)) {
+        let [first, second] = [one, other].map(|key| self.dentries.borrow_mut().remove(key));
+        if let Some(dentry) = first {
+            self.put_dentry(other, dentry);
+        }
+        if let Some(dentry) = second {
+            self.put_dentry(one, dentry);
         }
     }
 
@@ -263,12 +289,15 @@ impl Kernel {
         self: &Rc<Self>,
         path: &crate::program::Path,
     ) -> Result<Option<Pin>> {
-        let root = self.root();
-        let Some(dir) = &path.dir else {
-            return Ok(Some(root));
-        };
-        let found = self.lookup(&root, dir, Look::Walk).await?;
-        Ok(found.filter(|pin| pin.inode.kind == Kind::Directory))
+        let mut at = self.root();
+        for dir in &path.dirs {
+            let found = self.lookup(&at, dir, Look::Walk).await?;
+            match found.filter(|pin| pin.inode.kind == Kind::Directory) {
+                Some(pin) => at = pin,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
     }
 
     /// An answer that made an object: it is kept whatever happened meanwhile.

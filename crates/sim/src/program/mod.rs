@@ -3,6 +3,7 @@
 
 mod files;
 mod labels;
+mod moves;
 mod names;
 mod ranges;
 
@@ -16,12 +17,17 @@ use crate::wrong::wrong;
 use std::rc::Rc;
 use wire::{Access, Name, Refusal};
 
-/// A path of one or two names.
+/// A path: directories from the root on, and a name in the last of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
-    pub(crate) dir: Option<Name>,
+    pub(crate) dirs: Vec<Name>,
     pub(crate) name: Name,
 }
+
+/// More directories than programs make.
+const MOST_DIRECTORIES: u32 = 10_000;
+/// So deep are the directories that programs walk to, where there are directories in directories.
+const DEPTH: u64 = 3;
 
 pub(crate) const READ: Access = Access {
     read: true,
@@ -40,6 +46,8 @@ const BOTH: Access = Access {
 pub(crate) const REGISTER: u8 = b'r';
 /// Files that are only appended to.
 pub(crate) const LOG: u8 = b'l';
+/// Directories.
+const DIRECTORY: u8 = b'd';
 
 pub(crate) fn name(letter: u8, number: u64) -> Name {
     Name::new(format!("{}{number}", letter as char).as_bytes()).expect("a letter and a number")
@@ -115,14 +123,18 @@ impl Program {
     pub(crate) async fn prepare(&mut self) {
         for dir in 0..self.world.plan.dirs {
             self.mkdir(&Path {
-                dir: None,
+                dirs: Vec::new(),
                 name: name(b'd', dir),
             })
             .await;
+            if self.world.plan.deep {
+                let (dirs, name) = (vec![name(DIRECTORY, dir)], name(DIRECTORY, 0));
+                self.mkdir(&Path { dirs, name }).await;
+            }
         }
         for letter in [REGISTER, LOG] {
             let path = Path {
-                dir: None,
+                dirs: Vec::new(),
                 name: name(letter, 0),
             };
             self.create(&path, (BOTH, letter == LOG), true).await;
@@ -219,6 +231,8 @@ impl Program {
                 let path = self.dir_path();
                 self.stat(&path).await;
             }
+            Kind::MoveDir => self.rename(DIRECTORY).await,
+            Kind::Exchange => self.exchange(letter).await,
             Kind::SetLabel => self.set_label().await,
             Kind::GetLabel => self.get_label().await,
             Kind::ChmodDir => {
@@ -228,22 +242,40 @@ impl Program {
         }
     }
 
+    /// A path of a file, or, by its letter, of a directory.
     fn path(&self, letter: u8) -> Path {
-        let (names, dirs) = (self.world.plan.names, self.world.plan.dirs);
-        let dir = self.below(dirs + 1);
-        let dir = (dir > 0).then(|| name(b'd', dir - 1));
+        if letter == DIRECTORY {
+            return self.dir_path();
+        }
+        let plan = &self.world.plan;
+        let dirs = match plan.deep {
+            true => self.dirs(),
+            false => match self.below(plan.dirs + 1) {
+                0 => Vec::new(),
+                dir => vec![name(DIRECTORY, dir - 1)],
+            },
+        };
         Path {
-            dir,
-            name: name(letter, self.below(names)),
+            dirs,
+            name: name(letter, self.below(plan.names)),
         }
     }
 
     fn dir_path(&self) -> Path {
-        let dirs = self.world.plan.dirs;
+        let plan = &self.world.plan;
         Path {
-            dir: None,
-            name: name(b'd', self.below(dirs + 1)),
+            dirs: if plan.deep { self.dirs() } else { Vec::new() },
+            name: name(DIRECTORY, self.below(plan.dirs + 1)),
         }
+    }
+
+    /// Directories one in another.
+    fn dirs(&self) -> Vec<Name> {
+        let depth = self.below(DEPTH + 1).min(self.below(DEPTH + 1));
+        let dirs = self.world.plan.dirs + 1;
+        (0..depth)
+            .map(|_| name(DIRECTORY, self.below(dirs)))
+            .collect()
     }
 
     async fn parent(&self, path: &Path) -> Option<Pin> {
@@ -287,35 +319,63 @@ impl Program {
 
     /// When all is quiet: looks at everything there is.
     pub(crate) async fn look_around(&mut self) {
-        let plan = &self.world.plan;
-        let (dirs, names) = (plan.dirs, plan.names);
-        let call = self
-            .world
+        let world = Rc::clone(&self.world);
+        let running = world
             .history
-            .call(self.host, "last look".into(), self.world.sched.now());
-        for dir in 0..=dirs {
-            let dir = (dir > 0).then(|| name(b'd', dir - 1));
-            let first = Path {
-                dir: dir.clone(),
-                name: name(REGISTER, 0),
-            };
-            self.list_dir(&first).await;
-            if let Some(name) = dir.clone() {
-                self.look_at_label_of(&Path { dir: None, name }).await;
+            .call(self.host, "last look".into(), world.sched.now());
+        let mut left = vec![Vec::new()];
+        let mut looked = 0;
+        while let Some(dirs) = left.pop() {
+            looked += 1;
+            if looked > MOST_DIRECTORIES {
+                return world.fail(wrong!("a directory is in itself"));
             }
-            for letter in [REGISTER, LOG] {
-                for number in 0..names {
-                    let path = Path {
-                        dir: dir.clone(),
-                        name: name(letter, number),
-                    };
-                    self.stat(&path).await;
-                    self.look_at_label_of(&path).await;
-                    self.read_all(&path).await;
-                }
+            self.look_at_all_in(&dirs).await;
+            left.extend(self.dirs_in(dirs).await);
+        }
+        world.history.returned(running, world.sched.now());
+    }
+
+    async fn look_at_all_in(&self, dirs: &[Name]) {
+        let first = Path {
+            dirs: dirs.to_vec(),
+            name: name(REGISTER, 0),
+        };
+        self.list_dir(&first).await;
+        if let Some((name, dirs)) = dirs.split_last() {
+            let (dirs, name) = (dirs.to_vec(), name.clone());
+            self.look_at_label_of(&Path { dirs, name }).await;
+        }
+        for letter in [REGISTER, LOG] {
+            for number in 0..self.world.plan.names {
+                let path = Path {
+                    dirs: dirs.to_vec(),
+                    name: name(letter, number),
+                };
+                self.stat(&path).await;
+                self.look_at_label_of(&path).await;
+                self.read_all(&path).await;
             }
         }
-        self.world.history.returned(call, self.world.sched.now());
+    }
+
+    /// The directories in one, the last first.
+    async fn dirs_in(&self, dirs: Vec<Name>) -> Vec<Vec<Name>> {
+        let plan = &self.world.plan;
+        let mut found = Vec::new();
+        if !plan.deep && !dirs.is_empty() {
+            return found;
+        }
+        for number in (0..plan.dirs + u64::from(plan.deep)).rev() {
+            let (dirs, name) = (dirs.clone(), name(DIRECTORY, number));
+            let path = Path { dirs, name };
+            if !plan.deep || self.find(&path).await.is_some() {
+                let Path { mut dirs, name } = path;
+                dirs.push(name);
+                found.push(dirs);
+            }
+        }
+        found
     }
 
     async fn read_all(&self, path: &Path) {

@@ -1,8 +1,7 @@
-//! What programs do with names: make, move, remove, list.
+//! What programs do with names: make, link, remove, list.
 
-use super::{BOTH, LOG, Path, Program, REGISTER, name};
+use super::{BOTH, DIRECTORY, LOG, Path, Program, REGISTER, name};
 use crate::history::{Effect, Fate, Seen};
-use crate::kernel::Renamed;
 use wire::{Access, Fid, Refusal};
 
 impl Program {
@@ -91,60 +90,6 @@ impl Program {
         }
     }
 
-    pub(super) async fn rename(&self, letter: u8) {
-        let (old, new) = (self.path(letter), self.path(letter));
-        let Some(from) = self.parent(&old).await else {
-            return;
-        };
-        let Some(to) = self.parent(&new).await else {
-            return;
-        };
-        if from.fid() == to.fid() && old.name == new.name {
-            return;
-        }
-        let (source, target) = ((from.fid(), old.name.clone()), (to.fid(), new.name.clone()));
-        let begin = self.moment();
-        let effect = Effect::Rename {
-            from: source.clone(),
-            to: target.clone(),
-            fid: None,
-        };
-        let change = self.begin(effect);
-        let result = self
-            .kernel
-            .rename((&from, &old.name), (&to, &new.name))
-            .await;
-        match &result {
-            Ok(Renamed::Nothing(fid)) => {
-                self.world.history.end(change, self.moment(), Fate::Failed);
-                let (names, fid) = ([source, target], *fid);
-                for (dir, name) in names.clone() {
-                    let fid = Some(fid);
-                    self.saw(begin, Seen::Name { dir, name, fid });
-                }
-                self.saw(begin, Seen::Twins { names, fid });
-            }
-            Ok(Renamed::Moved(moved)) => {
-                self.world.history.about(change, *moved);
-                self.end(change, &result);
-            }
-            Err(refusal) => {
-                self.end(change, &result);
-                if *refusal == Refusal::NotFound && source.0 == target.0 {
-                    let (dir, name) = source;
-                    self.saw(
-                        begin,
-                        Seen::Name {
-                            dir,
-                            name,
-                            fid: None,
-                        },
-                    );
-                }
-            }
-        }
-    }
-
     pub(super) async fn link(&self, letter: u8) {
         let (old, new) = (self.path(letter), self.path(letter));
         let Some(pin) = self.find(&old).await else {
@@ -226,8 +171,13 @@ impl Program {
     pub(super) async fn list(&self) {
         let dir = self.below(self.world.plan.dirs + 1);
         let letter = REGISTER;
+        let dirs = match (self.world.plan.deep, dir) {
+            (true, _) => self.dirs(),
+            (false, 0) => Vec::new(),
+            (false, dir) => vec![name(DIRECTORY, dir - 1)],
+        };
         let path = Path {
-            dir: (dir > 0).then(|| name(b'd', dir - 1)),
+            dirs,
             name: name(letter, 0),
         };
         self.list_dir(&path).await;
@@ -243,7 +193,7 @@ impl Program {
         let Ok(entries) = self.kernel.list(&dir, max).await else {
             return;
         };
-        for letter in [REGISTER, LOG, b'd'] {
+        for letter in [REGISTER, LOG, DIRECTORY] {
             for number in 0..self.world.plan.names.max(self.world.plan.dirs + 1) {
                 let name = name(letter, number);
                 let found: Vec<Fid> = entries

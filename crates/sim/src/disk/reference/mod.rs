@@ -6,6 +6,7 @@
 //! both got wrong in the same lines, nobody would see.
 
 mod attrs;
+mod moves;
 mod names;
 mod ranges;
 
@@ -163,15 +164,13 @@ impl Reference {
                 no_replace,
                 exchange,
             } => {
-                let free = !*no_replace || self.lookup(*to, new).is_none();
-                if *exchange || !free {
-                    return Err(if free {
-                        Refusal::Invalid
-                    } else {
-                        Refusal::Exists
-                    });
+                let (old, new) = ((*from, name), (*to, new));
+                match (*no_replace, *exchange) {
+                    (true, true) => Err(Refusal::Invalid),
+                    (true, _) if self.lookup(new.0, new.1).is_some() => Err(Refusal::Exists),
+                    (_, true) => self.exchange(now, old, new),
+                    _ => self.rename(now, old, new),
                 }
-                self.rename(now, (*from, name), (*to, new))
             }
             Op::Open { fid, access } => self.open_file(*fid, access.write),
             Op::Write {

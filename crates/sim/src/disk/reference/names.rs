@@ -1,10 +1,10 @@
-//! The rules of names: making, linking, removing and moving them.
+//! The rules of names: making, linking and removing them.
 
 use super::{Reference, Result, object};
 use wire::{Fid, Kind, Make, Name, Outcome, Refusal, Time};
 
 impl Reference {
-    fn enter(&mut self, now: Time, (dir, name): (Fid, &Name), fid: Fid) -> Result<()> {
+    pub(super) fn enter(&mut self, now: Time, (dir, name): (Fid, &Name), fid: Fid) -> Result<()> {
         let chosen = self.chosen.position;
         let dir = self.dir(dir)?;
         let free = dir
@@ -108,7 +108,7 @@ impl Reference {
     }
 
     /// Takes a name from an object that loses it.
-    fn unname(&mut self, now: Time, fid: Fid, dir: Fid) -> Result<()> {
+    pub(super) fn unname(&mut self, now: Time, fid: Fid, dir: Fid) -> Result<()> {
         let object = self.get(fid)?;
         object.attr.ctime = now;
         if object.attr.kind == Kind::Directory {
@@ -120,7 +120,7 @@ impl Reference {
         Ok(())
     }
 
-    fn may_go(&mut self, fid: Fid, as_dir: bool) -> Result<()> {
+    pub(super) fn may_go(&mut self, fid: Fid, as_dir: bool) -> Result<()> {
         let object = self.get(fid)?;
         match (object.attr.kind == Kind::Directory, as_dir) {
             (true, false) => Err(Refusal::IsDirectory),
@@ -145,53 +145,5 @@ impl Reference {
         let dir = parent.attr.clone();
         let attr = self.get(fid)?.attr.clone();
         Ok(Outcome::Removed { fid, attr, dir })
-    }
-
-    pub(super) fn rename(
-        &mut self,
-        now: Time,
-        a: (Fid, &Name),
-        b: (Fid, &Name),
-    ) -> Result<Outcome> {
-        let fid = self.dir(a.0)?.entries.get(a.1).ok_or(Refusal::NotFound)?.0;
-        let target = self.dir(b.0)?;
-        if target.attr.nlink == 0 {
-            return Err(Refusal::NotFound);
-        }
-        let victim = target.entries.get(b.1).map(|entry| entry.0);
-        let is_dir = self.get(fid)?.attr.kind == Kind::Directory;
-        let renamed = |this: &mut Self, victim| {
-            let attr = this.get(fid)?.attr.clone();
-            let from = this.get(a.0)?.attr.clone();
-            let to = this.get(b.0)?.attr.clone();
-            Ok(Outcome::Renamed {
-                fid,
-                attr,
-                victim,
-                from,
-                to,
-            })
-        };
-        if victim == Some(fid) {
-            return renamed(self, None);
-        }
-        if let Some(victim) = victim {
-            self.may_go(victim, is_dir)?;
-            self.unname(now, victim, b.0)?;
-        }
-        let source = self.dir(a.0)?;
-        source.entries.remove(a.1);
-        source.changed(now);
-        self.enter(now, b, fid)?;
-        if is_dir && a.0 != b.0 {
-            self.dir(a.0)?.attr.nlink -= 1;
-            self.dir(b.0)?.attr.nlink += 1;
-        }
-        self.get(fid)?.attr.ctime = now;
-        let victim = match victim {
-            Some(victim) => Some((victim, self.get(victim)?.attr.clone())),
-            None => None,
-        };
-        renamed(self, victim)
     }
 }
