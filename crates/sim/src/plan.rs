@@ -120,8 +120,9 @@ pub(crate) struct Plan {
     pub(crate) weights: [u64; KINDS.len()],
     pub(crate) names: u64,
     pub(crate) dirs: u64,
-    /// Are there directories in directories?
+    /// Are there directories in directories? And does each machine mostly use one of its own?
     pub(crate) deep: bool,
+    pub(crate) homes: bool,
     pub(crate) units: u64,
     pub(crate) think_ns: Time,
     pub(crate) notify_ns: Time,
@@ -203,12 +204,17 @@ impl Plan {
     fn draw_moves(&mut self, rng: &mut Rng) {
         if rng.chance(200) {
             self.deep = true;
+            self.homes = rng.chance(500);
             self.dirs = rng.between(1, 2);
             self.weights[LABEL_KINDS] = *rng.pick(&[20, 60, 120]);
             self.weights[LABEL_KINDS + 1] = *rng.pick(&[0, 10, 40]);
             for kind in [Kind::Mkdir, Kind::Rmdir] {
                 let weight = &mut self.weights[kind as usize];
                 *weight = *rng.pick(&[*weight, 20, 60]);
+            }
+            if self.homes {
+                self.weights[Kind::Mkdir as usize] = 200;
+                self.weights[LABEL_KINDS] = 200;
             }
         }
     }
@@ -248,16 +254,7 @@ impl Plan {
             keep_ns: Self::keep_ns(lease_ns),
             ..logic::client::Options::default()
         };
-        let server = logic::server::Options {
-            lease_ns,
-            grace_ns: lease_ns,
-            recall_ns: 60_000 * MS,
-            resend_ns: rng.between(of(10, 20), of(90, 200)) * MS,
-            linger_ns: rng.between(0, of(60, 300)) * MS,
-            locks: 1000,
-            mutant: None,
-            ..logic::server::Options::default()
-        };
+        let server = server_options(rng, lease_ns, small);
         let mut plan = Self {
             clients,
             programs: rng.between(1, of(2, 3)) as u32,
@@ -265,6 +262,7 @@ impl Plan {
             weights: weights(rng),
             names: if hot { 1 } else { rng.between(1, of(2, 3)) },
             deep: false,
+            homes: false,
             dirs: if hot { 0 } else { rng.below(of(2, 3)) },
             units: rng.between(1, of(8, 24)),
             think_ns: *rng.pick(&[0, 20_000, MS, 5 * MS, 20 * MS]),
@@ -358,6 +356,20 @@ impl Plan {
     /// How long it takes until a notification is written.
     pub(crate) fn notify_delay(&self, rng: &mut Rng) -> Time {
         rng.between(500, self.notify_ns)
+    }
+}
+
+fn server_options(rng: &mut Rng, lease_ns: Time, small: bool) -> logic::server::Options {
+    let (soonest_ms, latest_ms, linger_ms) = if small { (10, 90, 60) } else { (20, 200, 300) };
+    logic::server::Options {
+        lease_ns,
+        grace_ns: lease_ns,
+        recall_ns: 60_000 * MS,
+        resend_ns: rng.between(soonest_ms, latest_ms) * MS,
+        linger_ns: rng.between(0, linger_ms) * MS,
+        locks: 1000,
+        mutant: None,
+        ..logic::server::Options::default()
     }
 }
 

@@ -258,7 +258,7 @@ fn extended_attributes_are_set_in_own_directories_without_the_server() {
 }
 
 #[test]
-fn own_directories_are_listed_and_files_linked_in_them_without_the_server() {
+fn own_directories_are_listed_and_moved_and_files_linked_in_them_without_the_server() {
     if !real_system("listings of own directories") {
         return;
     }
@@ -273,8 +273,9 @@ fn own_directories_are_listed_and_files_linked_in_them_without_the_server() {
     fs::create_dir(&top).unwrap();
     let before = said(&mount);
     for n in 0..20 {
-        let dir = top.join(format!("dir-{n}"));
-        fs::create_dir(&dir).unwrap();
+        // Made elsewhere and moved to its place when all is there, as installers do.
+        let dir = own.join(format!("stage/unpacked-{n}"));
+        fs::create_dir_all(&dir).unwrap();
         // As git makes its objects: nobody sees half of one.
         for n in 0..10 {
             let unfinished = dir.join("unfinished");
@@ -284,11 +285,21 @@ fn own_directories_are_listed_and_files_linked_in_them_without_the_server() {
         }
         fs::hard_link(dir.join("object-1"), dir.join("again")).unwrap();
         assert_eq!(tree(&dir).len(), 11);
+        let place = top.join(format!("dir-{n}"));
+        fs::rename(&dir, &place).unwrap();
+        assert_eq!(tree(&place).len(), 11);
     }
-    let own = tree(&top);
-    assert_eq!(own.len(), 20 * 12);
+    let below = fs::rename(&top, top.join("dir-3/top")).unwrap_err();
+    assert_eq!(
+        below.raw_os_error(),
+        Some(rustix::io::Errno::INVAL.raw_os_error())
+    );
+    let links = |dir: &Path| fs::metadata(dir).unwrap().nlink();
+    assert_eq!((links(&top), links(&own.join("stage"))), (22, 2));
+    let all = tree(&top);
+    assert_eq!(all.len(), 20 * 12);
     fs::remove_dir_all(top.join("dir-0")).unwrap();
-    assert_eq!(tree(&top).len(), own.len() - 12);
+    assert_eq!(tree(&top).len(), all.len() - 12);
     let told = said_since(&mount, &before);
     let asked: Vec<_> = told
         .iter()
@@ -305,6 +316,11 @@ fn own_directories_are_listed_and_files_linked_in_them_without_the_server() {
         plain(other.path(), there),
         plain(mount.path(), tree(&top)),
         "both mounts show the same tree"
+    );
+    let there = other.join("own");
+    assert_eq!(
+        (links(&there.join("top")), links(&there.join("stage"))),
+        (21, 2)
     );
 }
 

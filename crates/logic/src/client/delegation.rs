@@ -56,6 +56,20 @@ pub(super) struct Delegation {
     ask_again: Time,
 }
 
+/// The objects that a change is about.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    pub(super) fids: Vec<Fid>,
+    /// Other directories that must be where they are when the server hears of it.
+    pub(super) relies_on: Vec<Fid>,
+}
+
+impl About {
+    pub(super) fn all(&self) -> impl Iterator<Item = Fid> {
+        self.fids.iter().chain(&self.relies_on).copied()
+    }
+}
+
 impl Client {
     /// Answers a change by itself, if it can.
     pub(super) fn done_here(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
@@ -160,16 +174,21 @@ impl Client {
         };
         let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
         fids.dedup();
+        let relies_on = prediction.relies_on.clone();
+        let about = About { fids, relies_on };
         let in_them = super::calls::dirs(op);
-        for &fid in &fids {
+        for fid in about.all() {
             let node = self.node(fid);
             (node.delegated, node.told_by) = (node.delegated + 1, id);
+            if about.relies_on.contains(&fid) {
+                continue;
+            }
             let made = prediction.chosen.vnode == fid.vnode;
             if made || (node.unborn != 0 && !in_them.contains(&Some(fid))) {
                 node.own.push(id);
             }
         }
-        let sent = Sent::kept(request, Why::Delegated { fids }, step.now);
+        let sent = Sent::kept(request, Why::Delegated(about), step.now);
         self.requests.insert(id, sent);
         self.delegation.begins(step.now);
         self.delegation.kept.insert(id);
@@ -282,41 +301,42 @@ impl Client {
         if node.own.len() != node.delegated as usize {
             return None;
         }
-        let about = |id: &RequestId| {
+        let part = |id: &RequestId| {
             let sent = self.requests.get(id).filter(|sent| sent.kept)?;
-            let Why::Delegated { fids } = &sent.why else {
+            let Why::Delegated(about) = &sent.why else {
                 return None;
             };
             let dirs: Vec<Fid> = super::calls::dirs(&sent.request.op)
                 .into_iter()
                 .flatten()
                 .collect();
-            if fids.iter().all(|of| *of == fid || dirs.contains(of)) {
+            let mut all = about.fids.iter();
+            if all.all(|of| *of == fid || dirs.contains(of)) {
                 return Some((*id, Some(dirs)));
             }
             // Whose name is taken is the last of them.
-            (fids.last() == Some(&fid)).then_some((*id, None))
+            (about.fids.last() == Some(&fid)).then_some((*id, None))
         };
-        node.own.iter().map(about).collect()
+        node.own.iter().map(part).collect()
     }
 
     /// The server will find nothing in the place of the file whose name another one has taken.
     fn was_not_there(&mut self, id: RequestId, fid: Fid) {
         if let Some(sent) = self.requests.get_mut(&id)
-            && let Why::Delegated { fids } = &mut sent.why
+            && let Why::Delegated(about) = &mut sent.why
         {
-            fids.retain(|of| *of != fid);
+            about.fids.retain(|of| *of != fid);
             self.node(fid).delegated -= 1;
         }
     }
 
     fn strike(&mut self, id: RequestId) {
         self.delegation.kept.remove(&id);
-        let Some(Why::Delegated { fids }) = self.requests.remove(&id).map(|sent| sent.why) else {
+        let Some(Why::Delegated(about)) = self.requests.remove(&id).map(|sent| sent.why) else {
             return;
         };
         self.delegation.unanswered -= 1;
-        for fid in fids {
+        for fid in about.all() {
             self.node(fid).delegated -= 1;
         }
     }
@@ -325,7 +345,7 @@ impl Client {
     pub(super) fn on_shipped(
         &mut self,
         step: &mut Step<'_>,
-        fids: &[Fid],
+        about: &About,
         (refused, grants): (bool, &[Grant]),
     ) {
         if refused {
@@ -337,7 +357,7 @@ impl Client {
             self.accept(*grant);
         }
         self.delegation.unanswered = self.delegation.unanswered.saturating_sub(1);
-        for &fid in fids {
+        for fid in about.all() {
             let Some(node) = self.nodes.get_mut(&fid) else {
                 continue;
             };

@@ -184,7 +184,7 @@ impl Client {
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
                 Why::Walk | Why::Names => self.unsend(&sent.request.op),
-                Why::Back { .. } | Why::Lock | Why::Numbers | Why::Delegated { .. } => {}
+                Why::Back { .. } | Why::Lock | Why::Numbers | Why::Delegated(_) => {}
             }
         }
         for node in self.nodes.values_mut() {

@@ -25,6 +25,7 @@ mod lease;
 mod listing;
 mod locks;
 mod loose;
+mod moves;
 mod mutant;
 mod names;
 mod node;

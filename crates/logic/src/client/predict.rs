@@ -6,6 +6,7 @@
 //! hold an object, where not everything is known.
 
 use super::Client;
+use super::moves::may_write;
 use super::node::Node;
 use super::positions::Named;
 use alloc::vec;
@@ -29,12 +30,52 @@ pub(super) struct Prediction {
     pub(super) chosen: Chosen,
     /// When.
     pub(super) at: Time,
+    /// What else must be so when the server hears of it: these directories, where they are.
+    pub(super) relies_on: Vec<Fid>,
 }
 
 /// Who removes a name.
 struct Remover<'a> {
     dir: &'a Attr,
     caller: &'a Caller,
+}
+
+/// What a rename is about: the directories that a name goes from and comes to, what it names, and
+/// what loses that name.
+struct Moved {
+    dirs: [Attr; 2],
+    attr: Attr,
+    gone: Option<(Fid, Attr)>,
+}
+
+impl Moved {
+    /// It is done: within one directory, or so that a directory `leaves` one for another.
+    fn take_place(
+        &mut self,
+        (within, leaves): (bool, bool),
+        (name, new): (&Name, &Name),
+        at: Time,
+    ) {
+        let [old, parent] = &mut self.dirs;
+        self.attr.ctime = at;
+        touch(old, at);
+        old.size = old.size.saturating_sub(name.entry_bytes());
+        if within {
+            parent.clone_from(old);
+        }
+        old.nlink -= u32::from(leaves);
+        parent.nlink += u32::from(leaves);
+        touch(parent, at);
+        if let Some((_, gone)) = &mut self.gone {
+            parent.nlink -= u32::from(gone.kind == Kind::Directory);
+            drop_link(gone, at);
+        } else {
+            parent.size += new.entry_bytes();
+        }
+        if within {
+            old.clone_from(parent);
+        }
+    }
 }
 
 impl Client {
@@ -129,6 +170,7 @@ impl Client {
             after: vec![(dir, parent), (fid, attr)],
             chosen: Chosen { vnode, position },
             at,
+            relies_on: Vec::new(),
         })
     }
 
@@ -165,6 +207,7 @@ impl Client {
             after: vec![(dir, parent), (fid, attr)],
             chosen: Chosen { vnode: 0, position },
             at,
+            relies_on: Vec::new(),
         })
     }
 
@@ -218,6 +261,7 @@ impl Client {
             after: vec![(dir, parent), (fid, attr)],
             chosen: Chosen::default(),
             at,
+            relies_on: Vec::new(),
         })
     }
 
@@ -236,41 +280,35 @@ impl Client {
         if victim == Some(fid) || (no_replace && victim.is_some()) {
             return None;
         }
-        let mut old = source.sole()?.clone();
-        let mut parent = target.sole()?.clone();
+        let dirs = [source.sole()?.clone(), target.sole()?.clone()];
         let directory = self.nodes.get(&fid)?.directory;
-        if directory && (from != to || parent.nlink >= LINKS_MAX) {
-            return None; // others may be moving what is above them
+        let leaves = directory && from != to;
+        if directory && dirs[1].nlink >= LINKS_MAX {
+            return None;
         }
-        // What loses its name there may be full.
-        let remover = Remover { dir: &old, caller };
-        let mut attr = self.movable(fid, &remover)?;
-        let remover = Remover {
-            dir: &parent,
-            caller,
+        let relies_on = match leaves {
+            true => self.way(fid, (from, to))?,
+            false => Vec::new(),
         };
-        let mut gone = match victim {
-            Some(victim) => Some((victim, self.victim(victim, &remover, directory)?)),
+        // What loses its name there may be full.
+        let [remover, other] = [0, 1].map(|at| Remover {
+            dir: &dirs[at],
+            caller,
+        });
+        let attr = self.movable(fid, &remover)?;
+        if leaves && !may_write(&attr, caller) {
+            return None;
+        }
+        let gone = match victim {
+            Some(victim) => Some((victim, self.victim(victim, &other, directory)?)),
             None => None,
         };
-        let newest = newest([&old, &parent, &attr], gone.as_ref());
+        let newest = newest([&dirs[0], &dirs[1], &attr], gone.as_ref());
         let at = self.clock.shows_after(now, newest);
-        attr.ctime = at;
-        touch(&mut old, at);
-        old.size = old.size.saturating_sub(name.entry_bytes());
-        if from == to {
-            parent.clone_from(&old);
-        }
-        touch(&mut parent, at);
-        if let Some((_, attr)) = &mut gone {
-            drop_link(attr, at);
-            parent.nlink -= u32::from(directory);
-        } else {
-            parent.size += new.entry_bytes();
-        }
-        if from == to {
-            old = parent.clone();
-        }
+        let mut moved = Moved { dirs, attr, gone };
+        moved.take_place((from == to, leaves), (name, new), at);
+        let Moved { dirs, attr, gone } = moved;
+        let [old, parent] = dirs;
         let (one, other) = ((from, old.clone()), (to, parent.clone()));
         let mut after = vec![one, other, (fid, attr.clone())];
         after.extend(gone.clone());
@@ -286,6 +324,7 @@ impl Client {
             after,
             chosen: Chosen { vnode: 0, position },
             at,
+            relies_on,
         })
     }
 
@@ -335,6 +374,7 @@ impl Client {
             after: vec![(fid, attr)],
             chosen: Chosen::default(),
             at,
+            relies_on: Vec::new(),
         })
     }
 }

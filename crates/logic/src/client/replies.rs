@@ -58,9 +58,9 @@ impl Client {
             Why::Walk => self.on_prefetched(step, &request, reply, bulk_len),
             Why::Names => self.on_gathered(step, &request, reply),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
-            Why::Delegated { fids } => {
+            Why::Delegated(about) => {
                 let refused = matches!(reply.outcome, Outcome::Refused(_));
-                self.on_shipped(step, &fids, (refused, &reply.grants));
+                self.on_shipped(step, &about, (refused, &reply.grants));
             }
             Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),
             Why::Call(ticket) if request.op.locks() => {

@@ -81,7 +81,7 @@ impl Client {
                 | Why::Walk
                 | Why::Names
                 | Why::Numbers
-                | Why::Delegated { .. } => None,
+                | Why::Delegated(_) => None,
             });
         let answered = self
             .unfinished

@@ -50,8 +50,8 @@ pub(super) enum Why {
     Back { fid: Fid, first: u64, count: u32 },
     /// For numbers of what is made here.
     Numbers,
-    /// To tell of a change that is answered; these are the objects that it is about.
-    Delegated { fids: Vec<Fid> },
+    /// To tell of a change that is answered.
+    Delegated(super::delegation::About),
 }
 
 /// A request on its way.

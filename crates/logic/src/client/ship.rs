@@ -54,6 +54,7 @@ impl Client {
                 after: vec![(dir, attr.clone())],
                 chosen: Chosen::default(),
                 at: attr.ctime,
+                relies_on: Vec::new(),
             };
             self.last_request += 1;
             let id = self.last_request;

@@ -130,6 +130,7 @@ impl Client {
             after: vec![(edit.fid, attr)],
             chosen: Chosen::default(),
             at,
+            relies_on: Vec::new(),
         })
     }
 

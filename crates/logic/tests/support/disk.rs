@@ -259,6 +259,15 @@ impl MemoryDisk {
 
     fn rename(&mut self, now: Time, from: (Fid, &Name), to: (Fid, &Name)) -> Result<Outcome> {
         let fid = self.child(from.0, from.1)?;
+        let mut above = Some(to.0).filter(|to| *to != from.0);
+        while let Some(dir) = above {
+            if dir == fid {
+                return Err(Refusal::Invalid); // it would come to be in itself
+            }
+            let mut all = self.objects.iter();
+            let holds = |object: &Object| object.names.values().any(|named| named.0 == dir);
+            above = all.find(|(_, object)| holds(object)).map(|(fid, _)| *fid);
+        }
         let victim = self.child(to.0, to.1).ok().filter(|victim| *victim != fid);
         self.take_name(now, from.0, from.1)?;
         let to_attr = self.put_name(now, to.0, to.1, fid)?;

@@ -272,10 +272,14 @@ impl Program {
     /// Directories one in another.
     fn dirs(&self) -> Vec<Name> {
         let depth = self.below(DEPTH + 1).min(self.below(DEPTH + 1));
-        let dirs = self.world.plan.dirs + 1;
-        (0..depth)
-            .map(|_| name(DIRECTORY, self.below(dirs)))
-            .collect()
+        let plan = &self.world.plan;
+        let any = |_| name(DIRECTORY, self.below(plan.dirs + 1));
+        let mut dirs: Vec<Name> = (0..depth).map(any).collect();
+        if plan.homes && self.below(8) > 0 {
+            let home = name(DIRECTORY, u64::from(self.host) % (plan.dirs + 1));
+            dirs.splice(..dirs.len().min(1), [home]);
+        }
+        dirs
     }
 
     async fn parent(&self, path: &Path) -> Option<Pin> {
