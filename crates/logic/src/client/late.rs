@@ -13,8 +13,8 @@
 //!
 //! Who goes by what the kernel knows, and not by what he is told himself (for whether he may, or
 //! for where a file ends), would go by what was before if his answer was thrown away. If there is
-//! news for him in it, nothing is thrown away before he must have taken it in; until then programs
-//! may see old times.
+//! news for him in it, nothing is thrown away before he must have taken it in, since he asks for
+//! something else, or since it was long ago; until then programs may see old times.
 
 use super::after::After;
 use super::api::{Call, How, Invalidate, Lifetime, Output};
@@ -57,8 +57,8 @@ pub(super) struct Threads {
     last: Vec<(u32, u64)>,
     /// What the rename that is being answered has moved.
     moved: [Option<Fid>; 2],
-    /// What is not thrown away before these times.
-    later: VecDeque<(Time, Fid)>,
+    /// What is not thrown away before these times, or before who was told it has taken it in.
+    later: VecDeque<(Time, Fid, Asker)>,
 }
 
 impl Default for Threads {
@@ -85,6 +85,13 @@ impl Threads {
     /// A rename has moved these.
     pub(super) fn note_moved(&mut self, moved: [Option<Fid>; 2]) {
         self.moved = moved;
+    }
+
+    /// What this thread has taken in by now is not put off any more.
+    fn proved(&mut self, thread: u32) -> Option<Fid> {
+        let mut later = self.later.iter();
+        let at = later.position(|(_, _, asker)| asker.thread == thread && !self.may_have(asker))?;
+        self.later.remove(at).map(|(_, fid, _)| fid)
     }
 
     fn may_have(&self, asker: &Asker) -> bool {
@@ -157,7 +164,8 @@ impl Client {
             return;
         }
         if asker.news {
-            self.threads.later.push_back((step.now + LONGEST_NS, fid));
+            let due = step.now + LONGEST_NS;
+            self.threads.later.push_back((due, fid, asker));
         } else {
             step.out.push(Output::Outdated { fid });
         }
@@ -167,21 +175,32 @@ impl Client {
     /// in use any more, so this is told like all else: the kernel may be writing it out and waiting
     /// for us, and who told it at once would wait for the kernel.
     pub(super) fn tick_late(&mut self, step: &mut Step<'_>) {
-        while let Some(&(due, fid)) = self.threads.later.front()
+        while let Some(&(due, fid, _)) = self.threads.later.front()
             && step.now >= due
         {
             self.threads.later.pop_front();
-            let what = Invalidate::Inode {
-                fid,
-                ranges: Vec::new(),
-                young: false,
-            };
-            self.invalidate(step, what, After::Nothing);
+            self.throw_now(step, fid);
         }
     }
 
+    /// A thread asks for something: what only that one was told need not wait any longer.
+    pub(super) fn throw_proved(&mut self, step: &mut Step<'_>, thread: u32) {
+        while let Some(fid) = self.threads.proved(thread) {
+            self.throw_now(step, fid);
+        }
+    }
+
+    fn throw_now(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let what = Invalidate::Inode {
+            fid,
+            ranges: Vec::new(),
+            young: false,
+        };
+        self.invalidate(step, what, After::Nothing);
+    }
+
     pub(super) fn late_due(&self) -> Option<Time> {
-        self.threads.later.front().map(|(due, _)| *due)
+        self.threads.later.front().map(|(due, ..)| *due)
     }
 }
 

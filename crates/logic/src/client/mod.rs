@@ -264,6 +264,7 @@ impl Client {
             } => {
                 self.loose.proved(thread, &call);
                 self.threads.note(thread, &call);
+                self.throw_proved(step, thread);
                 self.note_use(&call);
                 self.on_next_call(step, thread, &call);
                 let running = Running {
