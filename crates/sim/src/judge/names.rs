@@ -228,18 +228,19 @@ fn replaced(changes: &[Change]) -> Vec<Fid> {
         let before = done().filter(|change| {
             change.host == rename.host && change.begin < rename.end && change.begin != rename.begin
         });
-        let moved_away = |begin: u64, fid: Option<Fid>| {
+        // For sure: what overlaps may have been moved away first.
+        let moved_away = |end: u64, fid: Option<Fid>| {
             done().any(|change| match &change.effect {
                 Effect::Rename { from, fid: of, .. } => {
                     let here = *of == fid && *from == place && change.host == rename.host;
-                    here && change.end > begin && change.end < rename.begin
+                    here && change.begin > end && change.end < rename.begin
                 }
                 _ => false,
             })
         };
         let had = before.filter_map(|change| {
             let (at, fid) = named(change)?;
-            (at == place && !moved_away(change.begin, fid)).then_some((at, fid))
+            (at == place && !moved_away(change.end, fid)).then_some((at, fid))
         });
         let others = had
             .filter_map(|(_, fid)| fid)

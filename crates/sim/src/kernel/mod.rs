@@ -229,14 +229,19 @@ impl Kernel {
     /// Lets go of an object that nothing uses any more.
     fn evict_if_unused(&self, fid: Fid) {
         let Some(inode) = self.inode(fid) else { return };
-        if inode.pins.get() > 0 || inode.names.get() > 0 {
+        let used = inode.pins.get() > 0 || inode.names.get() > 0;
+        // A directory stays as long as one that is in it.
+        if used || self.parents.borrow().values().any(|above| *above == fid) {
             return;
         }
         self.drop_children(fid);
         self.inodes.borrow_mut().remove(&fid);
-        self.parents.borrow_mut().remove(&fid);
         self.evictions.set(self.evictions.get() + 1);
         self.forget(fid, inode.lookups.get());
+        let above = self.parents.borrow_mut().remove(&fid);
+        if let Some(above) = above {
+            self.evict_if_unused(above);
+        }
     }
 
     fn forget(&self, fid: Fid, count: u64) {

@@ -33,6 +33,14 @@ impl Kernel {
         self.parents.borrow().get(&fid).copied()
     }
 
+    /// This directory is in that one.
+    pub(super) fn is_now_in(&self, fid: Fid, above: Fid) {
+        let before = self.parents.borrow_mut().insert(fid, above);
+        if let Some(before) = before.filter(|before| *before != above) {
+            self.evict_if_unused(before);
+        }
+    }
+
     /// On the way up from this directory to that one, the last before it.
     fn below(&self, from: Fid, to: Fid) -> Option<Fid> {
         let mut at = from;

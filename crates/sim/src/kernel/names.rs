@@ -186,7 +186,7 @@ impl Kernel {
         if let Some(pin) = target {
             if pin.inode.kind == Kind::Directory {
                 self.drop_aliases(pin.fid(), &key);
-                self.parents.borrow_mut().insert(pin.fid(), dir);
+                self.is_now_in(pin.fid(), dir);
             }
             pin.inode.names.set(pin.inode.names.get() + 1);
         }
@@ -263,7 +263,7 @@ impl Kernel {
     fn put_dentry(&self, key: &(Fid, Name), dentry: Dentry) {
         let inode = dentry.target.and_then(|fid| self.inode(fid));
         if let Some(inode) = inode.filter(|inode| inode.kind == Kind::Directory) {
-            self.parents.borrow_mut().insert(inode.fid, key.0);
+            self.is_now_in(inode.fid, key.0);
         }
         self.dentries.borrow_mut().insert(key.clone(), dentry);
     }
