@@ -39,7 +39,7 @@ test:
 conformance: build
 	@tools/setup suites
 	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- \
-		suites two_mounts programs postgres large kernels
+		suites two_mounts programs postgres large kernels delegation transport
 
 demo: build
 	@tools/setup

@@ -308,7 +308,7 @@ pub(crate) const MEASURES: [Measure; 24] = [
             line("git-status", "git status after", Seconds, Ratio(1.3, 1.0)),
             line(
                 "git-status-2",
-                "git status once more",
+                "git status, nothing to read",
                 Seconds,
                 Ratio(1.3, 1.0),
             ),

@@ -8,6 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Of a generated project, one source for so many small files.
 const FILES_PER_SOURCE: u32 = 100;
@@ -31,9 +33,11 @@ fn git(dir: &Path, arguments: &[&str]) -> Command {
 }
 
 /// The time to clone a repository that lies on the same side and has been read there, of half as
-/// many files as are measured with, and of `git status` after, twice: it must find no change. The
-/// first one reads again what was written in the second in which the clone ended, since git keeps
-/// times in whole seconds; so it asks more where the clone was faster.
+/// many files as are measured with, and of `git status` after: it must find no change. The first
+/// one reads again what was written in the second in which the clone ended, since git keeps times
+/// in whole seconds; so it asks more where the clone was faster. So does each that follows until
+/// one has written an index that is younger than the files by a second: from then on git has the
+/// same to do wherever it works, and that is the second figure.
 pub(crate) fn clone_and_status(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     let files = at.sizes.files / 2;
     let repository = at.made("repository", |path| {
@@ -47,10 +51,20 @@ pub(crate) fn clone_and_status(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     walk(&repository.join(".git"), &read)?;
     let clone = at.dir.join("clone");
     let cloned = at.seconds(|| run(&mut git(at.dir, &["clone", "-q", "repository", "clone"])))?;
-    let [first, again] = [status(at, &clone)?, status(at, &clone)?];
+    let first = status(at, &clone)?;
+    wait_for_next_second();
+    status(at, &clone)?;
+    let again = status(at, &clone)?;
     fs::remove_dir_all(clone)?;
     stable(at.dir)?;
     Ok(vec![cloned, first, again])
+}
+
+/// Returns in another second than it was called in.
+fn wait_for_next_second() {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanos = since.map_or(0, |since| since.subsec_nanos());
+    thread::sleep(Duration::from_nanos(1_000_000_000 - u64::from(nanos)));
 }
 
 /// The time of a `git status` that finds no change.

@@ -2,7 +2,7 @@
 //! others no more than it should. What must be right about names in any case is judged elsewhere
 //! (`exact_names`, `posix`, `suites`...); that it is right too where nothing is delegated, here.
 
-use crate::harness::rerun::Rerun;
+use crate::harness::rerun::{EXACT, Rerun};
 use crate::harness::status::{Counts, counts, since, status};
 use crate::harness::{Cell, Mount, eventually, local, long, real_system, say};
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
@@ -15,33 +15,17 @@ use std::time::Duration;
 /// Tests of names and of what other machines see.
 const ALWAYS: [&str; 2] = ["exact_names::", "excl::"];
 const SOON: Duration = Duration::from_secs(60);
-/// What is run too in the long form.
-const LONG: [&str; 10] = [
-    "append::",
-    "basics::",
-    "basics_more::",
-    "contention::",
-    "exact::",
-    "killed::",
-    "local_disk::",
-    "posix::",
-    "restart::",
-    "suites::",
-];
 
 #[test]
 fn mounts_that_are_delegated_nothing_are_right() {
     if local() || !real_system("no delegation") {
         return;
     }
-    let mut tests = ALWAYS.to_vec();
-    if long() {
-        tests.extend(LONG);
-    }
+    let tests: &[&str] = if long() { &EXACT } else { &ALWAYS };
     let rerun = Rerun {
         variable: "ARIEL_IT_NAME_DELAY",
         value: "0",
-        tests: &tests,
+        tests,
         but: &[],
     };
     rerun.assert_passes(if long() { 60 } else { 10 });

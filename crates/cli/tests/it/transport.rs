@@ -3,8 +3,11 @@
 
 use crate::harness::cell::CellOptions;
 use crate::harness::process::shell_ok;
+use crate::harness::rerun::{EXACT, Rerun};
 use crate::harness::status::status;
-use crate::harness::{Cell, Mount, Pair, ariel, has_uring, real_system, run, switch, text};
+use crate::harness::{
+    Cell, Mount, Pair, ariel, has_uring, local, long, real_system, run, switch, text,
+};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -13,6 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const WAYS: [&str; 2] = ["dev", "uring"];
+/// What is run over io_uring each time.
+const ALWAYS: [&str; 3] = ["exact::", "exact_names::", "append::"];
 
 /// What one program does, the other sees at once: through names, new descriptors and old ones.
 fn see_each_other(writer: &Path, reader: &Path) {
@@ -77,6 +82,25 @@ fn mounts_are_exact_whichever_way_requests_come() {
         work_at_once(a.path(), b.path());
         drop(mounts);
         drop(cell);
+    }
+}
+
+/// The tests of exactness once more, on mounts that are all over io_uring, and in the long form on
+/// mounts that all read /dev/fuse: which way the others use, the kernel decides.
+#[test]
+fn what_is_exact_is_so_over_each() {
+    if local() || !real_system("transports") || !has_uring("transports") {
+        return;
+    }
+    let tests: &[&str] = if long() { &EXACT } else { &ALWAYS };
+    for way in WAYS.iter().rev().take(if long() { 2 } else { 1 }) {
+        let rerun = Rerun {
+            variable: "ARIEL_IT_TRANSPORT",
+            value: way,
+            tests,
+            but: &[],
+        };
+        rerun.assert_passes(if long() { 60 } else { 18 });
     }
 }
 

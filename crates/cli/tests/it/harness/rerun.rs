@@ -4,6 +4,23 @@ use super::process::text;
 use super::{OF_ALL_MOUNTS, say};
 use std::process::{Command, Stdio};
 
+/// What programs may rely on, on one machine and on several: for the long form.
+pub const EXACT: [&str; 13] = [
+    "append::",
+    "basics::",
+    "basics_more::",
+    "contention::",
+    "exact::",
+    "exact_names::",
+    "excl::",
+    "killed::",
+    "local_disk::",
+    "mmap::",
+    "posix::",
+    "restart::",
+    "suites::",
+];
+
 /// Which tests, and on which mounts.
 pub struct Rerun<'a> {
     /// What says it to the tests: see [`OF_ALL_MOUNTS`].
