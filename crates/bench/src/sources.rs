@@ -6,10 +6,11 @@ use crate::programs::{copy_tree, needed, output, read, run, walk};
 use crate::tree::stable;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Of a generated project, one source for so many small files.
 const FILES_PER_SOURCE: u32 = 100;
@@ -52,7 +53,7 @@ pub(crate) fn clone_and_status(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     let clone = at.dir.join("clone");
     let cloned = at.seconds(|| run(&mut git(at.dir, &["clone", "-q", "repository", "clone"])))?;
     let first = status(at, &clone)?;
-    wait_for_next_second();
+    wait_for_next_second(at.dir)?;
     status(at, &clone)?;
     let again = status(at, &clone)?;
     fs::remove_dir_all(clone)?;
@@ -60,11 +61,18 @@ pub(crate) fn clone_and_status(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     Ok(vec![cloned, first, again])
 }
 
-/// Returns in another second than it was called in.
-fn wait_for_next_second() {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let nanos = since.map_or(0, |since| since.subsec_nanos());
-    thread::sleep(Duration::from_nanos(1_000_000_000 - u64::from(nanos)));
+/// Returns in another second than it was called in, by the clock of what this directory is on.
+fn wait_for_next_second(dir: &Path) -> io::Result<()> {
+    let probe = dir.join("second");
+    let second = || {
+        fs::write(&probe, b"now")?;
+        fs::metadata(&probe).map(|metadata| metadata.mtime())
+    };
+    let since = second()?;
+    while second()? == since {
+        thread::sleep(Duration::from_millis(10));
+    }
+    fs::remove_file(&probe)
 }
 
 /// The time of a `git status` that finds no change.

@@ -110,7 +110,7 @@ pub struct Negotiated {
     pub prune: bool,
     /// A close need not be announced before it.
     pub no_flush: bool,
-    /// Over io_uring, lanes may hand their processors over.
+    /// Who answers a program may hand his processor over to it.
     pub hands_over: bool,
 }
 

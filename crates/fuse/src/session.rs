@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use crate::counters::Counters;
 use crate::device::{self, Device, Incoming};
 use crate::init::{self, InitError, Negotiated, Options, Step, Transport};
 use crate::notify::Notifier;
+use crate::readers::{Reader, Readers};
 use crate::reply::{self, Reply, Watch, Way};
 use crate::request::{Dialect, Operation, ParseError, Request};
 use crate::uring::{How, Lanes, MaybeLanes, Rings, Unavailable};
@@ -73,6 +75,7 @@ pub struct Session {
     /// Prepared, and not yet in use.
     rings: Mutex<Option<Rings>>,
     lanes: MaybeLanes,
+    readers_hand_over: AtomicBool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -99,6 +102,7 @@ impl Session {
             notifier,
             rings: Mutex::new(rings),
             lanes,
+            readers_hand_over: AtomicBool::new(false),
             threads: Mutex::new(Vec::new()),
         })
     }
@@ -112,10 +116,11 @@ impl Session {
         }
     }
 
-    /// Do lanes hand their processors over to programs?
+    /// Do those who serve requests hand their processors over to programs?
     #[must_use]
     pub fn hands_over(&self) -> bool {
-        self.lanes.get().is_some_and(Lanes::hand_over)
+        let readers = || self.readers_hand_over.load(Ordering::Acquire);
+        self.lanes.get().map_or_else(readers, Lanes::hand_over)
     }
 
     /// What was agreed with the kernel.
@@ -156,8 +161,18 @@ impl Session {
             _ => self.options.threads.max(1),
         };
         let mut threads = self.threads.lock();
+        let hand_over = readers > 1 && self.negotiated.hands_over;
+        let together = hand_over.then(Readers::start).flatten();
+        let together = together.map(|(together, thread)| {
+            threads.push(thread);
+            together
+        });
+        self.readers_hand_over
+            .store(together.is_some(), Ordering::Release);
         for number in 0..readers {
             let worker = Worker {
+                number: number as u32,
+                readers: together.clone(),
                 device: self.queue(number),
                 buffer_len: self.message_len(),
                 server: Arc::clone(&server),
@@ -295,6 +310,8 @@ const GATHERING: Duration = Duration::from_millis(2);
 
 /// What one thread that reads the device needs.
 struct Worker {
+    number: u32,
+    readers: Option<Arc<Readers>>,
     device: Arc<Device>,
     buffer_len: usize,
     server: Arc<Server>,
@@ -305,9 +322,17 @@ impl Worker {
     fn run(self) {
         device::mark_serving_thread();
         let mut buffer = vec![0; self.buffer_len];
+        let reader = |readers| Reader::new(readers, self.number);
+        let mut reader = self.readers.as_ref().map(reader);
         loop {
+            if let Some(reader) = &reader {
+                reader.wait_for_turn();
+            }
             match self.device.read(&mut buffer) {
                 Ok(Incoming::Request(len)) => {
+                    if let Some(reader) = &mut reader {
+                        reader.came(&buffer[..len]);
+                    }
                     let way = Way::Device(Arc::clone(&self.device));
                     self.server.serve(&buffer[..len], way);
                     if self.lanes.get().is_some() {

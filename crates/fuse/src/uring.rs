@@ -7,7 +7,6 @@
 //! ([`Rings::prepare`]). If it then does not take the seats, requests come by the device after all.
 
 mod ask;
-pub(crate) mod handover;
 mod lane;
 mod memory;
 mod processors;
@@ -23,7 +22,7 @@ use std::thread::JoinHandle;
 use rustix::io::Errno;
 
 use crate::device::{self, Device};
-use handover::{Guard, Handover};
+use crate::handover::{Guard, Handover};
 use lane::{Came, Commit, Lane};
 use processors::Processors;
 use ring::Ring;

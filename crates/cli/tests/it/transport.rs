@@ -137,17 +137,23 @@ fn a_mount_over_io_uring_ends_as_others_do() {
     assert_eq!(fs::read(b.join("last")).unwrap(), b"last");
 }
 
-/// Lanes hand their processors over to programs, and run when nobody else wants to. When somebody
-/// does, they are served all the same.
+/// Who answers programs hands his processor over to them, and runs when nobody else wants to. When
+/// somebody does, they are served all the same.
 #[test]
-fn a_mount_over_io_uring_is_served_when_every_processor_is_wanted() {
+fn a_mount_is_served_when_every_processor_is_wanted() {
     if !real_system("transport busy") || !has_uring("transport busy") {
         return;
     }
     let Some(cell) = Cell::start("transport-busy") else {
         return;
     };
-    let mount = cell.mount_with(&["--transport", "uring"]);
+    for way in WAYS {
+        is_served_when_every_processor_is_wanted(&cell, way);
+    }
+}
+
+fn is_served_when_every_processor_is_wanted(cell: &Cell, way: &str) {
+    let mount = cell.mount_with(&["--transport", way]);
     let features = &status(mount.path())["fuse"]["features"];
     let hands_over = |word: &serde_json::Value| word == "handover";
     assert!(
@@ -178,7 +184,7 @@ fn a_mount_over_io_uring_is_served_when_every_processor_is_wanted() {
         over.store(true, Ordering::Relaxed);
         busy
     });
-    println!("1,000 temporary files: {calm:?}, with every processor wanted {busy:?}");
+    println!("1,000 temporary files, {way}: {calm:?}, every processor wanted {busy:?}");
     assert!(busy < Duration::from_secs(60), "{busy:?}");
 }
 

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::uring::handover;
+use crate::handover;
 use parking_lot::{Condvar, Mutex};
 use tracing::{error, warn};
 

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use tracing::{debug, warn};
 
-use super::{handover, processors};
+use super::processors;
+use crate::handover;
 
 /// Asks about the root from a processor, again and again for as long as it is wanted. On a thread
 /// of its own: who asks waits for the lane.

@@ -26,10 +26,10 @@ use tracing::{debug, warn};
 
 use super::How;
 use super::ask::ask;
-use super::handover::Handover;
 use super::memory::{Seats, Taken};
 use super::ring::{Alarm, Ring};
 use crate::device::Device;
+use crate::handover::Handover;
 
 /// Seats of a queue at the beginning.
 const SEATS: usize = 16;

@@ -1,38 +1,40 @@
-//! Handing the processor over. A lane answers a program that waits on the lane's own processor; but
-//! there the lane still runs, so that the scheduler looks for another processor to wake the
-//! program on, and finds one asleep. To wake that takes longer than all else that a request needs
-//! (15 us to 4 in the same virtual machine), and both caches are cold. A processor on which only
-//! threads of the policy `SCHED_IDLE` run counts as idle. So a lane to which requests come one
-//! behind the other takes this policy: programs are woken where they slept, at once, and the lane
-//! runs on when they wait for it again.
+//! Handing the processor over, for threads that answer requests: the lanes of io_uring, and the
+//! one that reads the device alone ([`crate::readers`]), here called lanes too. A lane answers a
+//! program that waits on the lane's own processor; but there the lane still runs, so that the
+//! scheduler looks for another processor to wake the program on, and finds one asleep. To wake
+//! that takes longer than all else that a request needs (15 us to 4 in the same virtual machine),
+//! and both caches are cold. A processor on which only threads of the policy `SCHED_IDLE` run
+//! counts as idle. So a lane to which requests come one behind the other takes this policy:
+//! programs are woken where they slept, at once, and the lane runs on when they wait for it again.
 //!
 //! Whoever is of that policy runs when nobody else wants to. So there is a guard: a lane that did
 //! not move from one of its looks to the next gets its old policy back ([`TICK`]). That costs it
-//! one call if it had nothing to do: the program is on another processor now, and may be back soon.
-//! If it wanted to run, and was kept from it while a request waited, the policy did harm: the lane
-//! goes without it for a while, for longer each time ([`Pause`]). And a lane takes it only if there
-//! is not more to run than processors at that moment. So a machine that is busy is served as if
-//! there was none of this, but for a few milliseconds now and then.
+//! one call if it had nothing to do: the program is on another processor now, and may be back
+//! soon. If it wanted to run, and was kept from it while a request waited, the policy did harm:
+//! the lane goes without it for a while, for longer each time ([`Pause`]). And a lane takes it
+//! only if there is not more to run than processors at that moment. So a machine that is busy is
+//! served as if there was none of this, but for a few milliseconds now and then.
 //!
 //! The way back is not open to everyone (`CAP_SYS_NICE`, or a limit `RLIMIT_NICE`): it is tried
 //! first, and whoever cannot take it does without.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use client::front::now_ns;
-use parking_lot::{Condvar, Mutex};
-use rustix::thread::{Pid, gettid};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use tracing::debug;
 
-/// From one look of the guard to the next.
+/// From one look of the guard to the next: at first, and after many at which all lanes had moved.
 const TICK: Duration = Duration::from_millis(1);
+const TICK_MOST: Duration = Duration::from_millis(8);
 /// So many requests within so long come one behind the other.
-const DENSE: u32 = 8;
-const DENSE_NS: u64 = 1_000_000;
+pub(crate) const DENSE: u32 = 8;
+pub(crate) const DENSE_NS: u64 = 1_000_000;
 /// A request that comes so soon after the guard helped has waited for that.
 const SUSPECT_NS: u64 = 3_000_000;
 /// What went on for so long was worth it.
@@ -56,14 +58,29 @@ fn take_policy(thread: Option<Pid>, policy: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// Lanes of this process may have that policy.
-static IN_USE: AtomicBool = AtomicBool::new(false);
+/// Lanes of this process may have that policy, and be kept on one processor: these are those on
+/// which it may run.
+static EVERYWHERE: OnceLock<CpuSet> = OnceLock::new();
 
-/// The calling thread runs like any other, whatever the one that started it does.
+/// The calling thread runs like any other, wherever it may, whatever the one that started it does.
 pub(crate) fn be_ordinary() {
+    leave_policy();
+    go_everywhere(None);
+}
+
+fn go_everywhere(thread: Option<Pid>) {
+    if let Some(everywhere) = EVERYWHERE.get()
+        && let Err(error) = sched_setaffinity(thread, everywhere)
+    {
+        tracing::warn!(%error, "a thread stays on one processor");
+    }
+}
+
+/// The calling thread's policy is that of others again.
+fn leave_policy() {
     // SAFETY: it takes no pointer.
     let is_idle = || unsafe { libc::sched_getscheduler(0) } == libc::SCHED_IDLE;
-    if IN_USE.load(Ordering::Acquire)
+    if EVERYWHERE.get().is_some()
         && is_idle()
         && let Err(error) = take_policy(None, libc::SCHED_OTHER)
     {
@@ -140,6 +157,8 @@ struct Stand {
     beat: AtomicU64,
     /// The policy is `SCHED_IDLE`, or about to be.
     idle: AtomicBool,
+    /// It is kept on one processor only as long as it has that policy.
+    roams: bool,
     policy: Mutex<Policy>,
 }
 
@@ -165,6 +184,9 @@ impl Stand {
             // It was possible before; a lane that is too slow is better than none.
             tracing::warn!(%error, "a lane keeps the policy SCHED_IDLE");
         }
+        if self.roams && policy.thread.is_some() {
+            go_everywhere(policy.thread);
+        }
         policy.restored_ns = now_ns();
         self.idle.store(false, Ordering::Release);
     }
@@ -172,14 +194,18 @@ impl Stand {
 
 #[derive(Default)]
 struct Watch {
+    /// The guard's own thread, once it runs.
+    thread: Option<Pid>,
     /// Lanes of that policy may be there.
     wanted: bool,
+    /// One has taken it since the last look.
+    more: bool,
     over: bool,
 }
 
 /// Looks after the lanes of one connection.
 #[derive(Default)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     stands: Mutex<Vec<Arc<Stand>>>,
     watch: Mutex<Watch>,
     changed: Condvar,
@@ -187,11 +213,12 @@ pub(super) struct Guard {
 
 impl Guard {
     /// A guard and its thread. `None`: lanes cannot hand over here.
-    pub(super) fn start() -> Option<(Arc<Guard>, JoinHandle<()>)> {
+    pub(crate) fn start() -> Option<(Arc<Guard>, JoinHandle<()>)> {
         if !is_possible() {
             return None;
         }
-        IN_USE.store(true, Ordering::Release);
+        let everywhere = sched_getaffinity(None).ok()?;
+        let _ = EVERYWHERE.set(everywhere); // not the first mount of this process
         let guard = Arc::new(Guard::default());
         let thread = std::thread::Builder::new().name("ariel-guard".to_owned());
         let run = Arc::clone(&guard);
@@ -200,33 +227,66 @@ impl Guard {
     }
 
     /// The connection is over.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.watch.lock().over = true;
         self.changed.notify_all();
     }
 
-    fn want(&self) {
-        if !std::mem::replace(&mut self.watch.lock().wanted, true) {
-            self.changed.notify_all();
+    /// The guard's thread runs elsewhere from now on. Where it has run last it may count as one
+    /// that wants to run although it sleeps (since Linux 6.12, until its share of time is used up):
+    /// no program would be woken there.
+    pub(crate) fn keep_off(&self, processor: usize) {
+        let Some((thread, mut others)) = self.watch.lock().thread.zip(EVERYWHERE.get().copied())
+        else {
+            return;
+        };
+        others.unset(processor);
+        if others.count() > 0
+            && let Err(error) = sched_setaffinity(Some(thread), &others)
+        {
+            debug!(%error, "the guard shares a processor");
         }
+    }
+
+    fn want(&self) {
+        let mut watch = self.watch.lock();
+        (watch.wanted, watch.more) = (true, true);
+        self.changed.notify_all();
     }
 
     /// Until the connection is over and every lane has ended.
     fn run(&self) {
-        let mut seen = Vec::new();
+        let (mut seen, mut tick) = (Vec::new(), TICK);
         let mut watch = self.watch.lock();
+        watch.thread = Some(gettid());
         while !watch.over || self.has_lanes() {
-            if watch.wanted {
-                self.changed.wait_for(&mut watch, TICK);
-            } else {
-                self.changed.wait(&mut watch);
-            }
+            self.wait(&mut watch, &mut tick);
             let stands = self.stands.lock();
             seen.resize(stands.len(), 0);
             let looks = stands.iter().zip(&mut seen);
             // All are looked at, and a lane that begins meanwhile waits to say so.
             watch.wanted = looks.fold(false, |wanted, (stand, seen)| stand.look(seen) || wanted);
         }
+    }
+
+    /// Until it is time for the next look; for one that has just taken the policy, that is soon.
+    fn wait(&self, watch: &mut MutexGuard<'_, Watch>, tick: &mut Duration) {
+        if !watch.wanted {
+            self.changed.wait(watch);
+        }
+        let soon_ns = |tick: Duration| now_ns() + tick.as_nanos() as u64;
+        let mut due_ns = soon_ns(*tick);
+        while watch.wanted {
+            if std::mem::take(&mut watch.more) {
+                *tick = TICK;
+                due_ns = due_ns.min(soon_ns(TICK));
+            }
+            let left = Duration::from_nanos(due_ns.saturating_sub(now_ns()));
+            if self.changed.wait_for(watch, left).timed_out() {
+                break;
+            }
+        }
+        *tick = (2 * *tick).min(TICK_MOST);
     }
 
     fn has_lanes(&self) -> bool {
@@ -237,21 +297,21 @@ impl Guard {
     }
 }
 
-/// How long a lane does without after the policy did harm.
+/// How long is done without what did harm.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Pause {
+pub(crate) struct Pause {
     len_ns: u64,
     until_ns: u64,
 }
 
 impl Pause {
-    fn is_over(&self, now_ns: u64) -> bool {
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.until_ns
     }
 
     /// The policy was taken at `began`, and given back by the guard at `restored`, which is known
     /// now; `waited`: the lane wanted to run then, and there is a request already.
-    fn learn(&mut self, (began_ns, restored_ns): (u64, u64), now_ns: u64, waited: bool) {
+    pub(crate) fn learn(&mut self, (began_ns, restored_ns): (u64, u64), now_ns: u64, waited: bool) {
         if restored_ns.saturating_sub(began_ns) >= WORTH_NS {
             self.len_ns = 0;
         }
@@ -263,7 +323,7 @@ impl Pause {
 }
 
 /// A lane's own part.
-pub(super) struct Handover {
+pub(crate) struct Handover {
     guard: Arc<Guard>,
     stand: Arc<Stand>,
     /// The lane took the policy, as far as it knows.
@@ -276,11 +336,21 @@ pub(super) struct Handover {
 }
 
 impl Handover {
-    /// Of the calling thread.
-    pub(super) fn new(guard: &Arc<Guard>) -> Handover {
+    /// Of the calling thread, which stays on its processor.
+    pub(crate) fn new(guard: &Arc<Guard>) -> Handover {
+        Self::with(guard, false)
+    }
+
+    /// Of the calling thread, which is kept on a processor only while it hands that over.
+    pub(crate) fn roaming(guard: &Arc<Guard>) -> Handover {
+        Self::with(guard, true)
+    }
+
+    fn with(guard: &Arc<Guard>, roams: bool) -> Handover {
         let stand = Arc::new(Stand {
             beat: AtomicU64::new(1),
             idle: AtomicBool::new(false),
+            roams,
             policy: Mutex::new(Policy {
                 thread: Some(gettid()),
                 restored_ns: 0,
@@ -300,7 +370,26 @@ impl Handover {
     }
 
     /// The lane has waited, and so many requests came; `posts`: are there answers for it to take?
-    pub(super) fn moved(&mut self, requests: usize, posts: impl FnOnce() -> bool) {
+    pub(crate) fn moved(&mut self, requests: usize, posts: impl FnOnce() -> bool) {
+        self.look(|| requests > 0 || posts());
+        self.came += requests as u32;
+        if self.came >= DENSE {
+            let now_ns = now_ns();
+            let dense = now_ns - self.since_ns <= DENSE_NS;
+            (self.came, self.since_ns) = (0, now_ns);
+            if dense && !self.taken && self.may_take(now_ns) {
+                self.take_now(now_ns);
+            }
+        }
+    }
+
+    /// Does the lane have the policy, as far as it knows?
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// The lane moves, and learns what the guard has done; `work`: is there something to do?
+    pub(crate) fn look(&mut self, work: impl FnOnce() -> bool) {
         let beat = self.stand.beat.load(Ordering::Relaxed);
         self.stand.beat.store(beat + 1, Ordering::Relaxed);
         if self.taken && !self.stand.idle.load(Ordering::Acquire) {
@@ -309,32 +398,35 @@ impl Handover {
                 let policy = self.stand.policy.lock();
                 (policy.restored_ns, policy.starved)
             };
-            let waited = starved && (requests > 0 || posts());
+            let waited = starved && work();
             self.pause
                 .learn((self.began_ns, restored_ns), now_ns(), waited);
         }
-        self.came += requests as u32;
-        if self.came >= DENSE {
-            let now_ns = now_ns();
-            let dense = now_ns - self.since_ns <= DENSE_NS;
-            (self.came, self.since_ns) = (0, now_ns);
-            if dense && !self.taken && self.pause.is_over(now_ns) {
-                self.take(now_ns);
-            }
-        }
     }
 
-    fn take(&mut self, now_ns: u64) {
-        let processors = self.guard.stands.lock().len();
+    /// May it take the policy now?
+    pub(crate) fn may_take(&mut self, now_ns: u64) -> bool {
+        if !self.pause.is_over(now_ns) {
+            return false;
+        }
+        let processors = EVERYWHERE.get().map_or(1, CpuSet::count) as usize;
         if !is_calm(processors) {
             self.pause.until_ns = now_ns + CROWDED_NS;
-            return;
+            return false;
         }
-        self.take_now(now_ns);
+        true
+    }
+
+    /// The lane gives the policy back itself.
+    pub(crate) fn give_back(&mut self) {
+        if std::mem::take(&mut self.taken) {
+            self.stand.idle.store(false, Ordering::Release);
+            leave_policy();
+        }
     }
 
     /// The guard knows before the lane may be kept from running.
-    fn take_now(&mut self, now_ns: u64) {
+    pub(crate) fn take_now(&mut self, now_ns: u64) {
         self.stand.idle.store(true, Ordering::Release);
         self.guard.want();
         if take_policy(None, libc::SCHED_IDLE).is_err() {
@@ -343,7 +435,7 @@ impl Handover {
             (self.taken, self.began_ns) = (true, now_ns);
         } else {
             // It took so long that the guard has helped already.
-            be_ordinary();
+            leave_policy();
         }
     }
 }
@@ -353,7 +445,7 @@ impl Drop for Handover {
         // The thread's number may be another one's soon.
         self.stand.policy.lock().thread = None;
         if self.taken {
-            be_ordinary();
+            leave_policy();
         }
         self.stand.idle.store(false, Ordering::Release);
         let _watch = self.guard.watch.lock();
