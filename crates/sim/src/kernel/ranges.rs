@@ -73,7 +73,11 @@ impl Kernel {
         let end = offset + u64::from(len);
         self.drop_pages(inode, (offset / PAGE, end.div_ceil(PAGE)))
             .await;
-        self.lengthened(inode, end);
+        // Where nothing was copied it says nothing of the end (`fuse_write_update_attr`).
+        match len {
+            0 => self.touch(inode),
+            _ => self.lengthened(inode, end),
+        }
         inode.valid.set(false);
         inode.unstable.set(false);
         Ok(u64::from(len) / UNIT)
