@@ -4,9 +4,9 @@
 //! the other, one of them reads alone, on the processor on which that program runs, which it hands
 //! over ([`crate::handover`]). The others wait until somebody else asks beside it, or for much.
 //!
-//! No request waits for a reader that cannot run: one that did not move gets its policy and all
-//! processors back from the guard within two milliseconds, and to answer takes none of them long
-//! ([`crate::session::Handler`]).
+//! No request waits long for a reader that cannot run: one that did not move gets its policy and
+//! all processors back from the guard at its next look but one. And to answer takes none of them
+//! long ([`crate::session::Handler`]).
 
 use std::fs;
 use std::mem::size_of;

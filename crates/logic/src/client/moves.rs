@@ -13,6 +13,8 @@ use wire::{Attr, Caller, Fid};
 
 /// So far up it is looked.
 const DEEPEST: usize = 64;
+/// So many names of a directory at most: to ask the server takes no longer.
+const NAMES: usize = 4096;
 
 impl Client {
     /// A directory may be moved from this one to that one: the others on the way from one to the
@@ -50,7 +52,7 @@ impl Client {
         let node: &Node = self.nodes.get(&above)?;
         let usable = node.sole().is_some() && node.quiet();
         // Where it was seen last it may not be any more.
-        let mut names = node.names.values().flatten();
+        let mut names = node.names.values().take(NAMES).flatten();
         (usable && names.any(|named| named.fid == dir)).then_some(above)
     }
 }
