@@ -147,6 +147,7 @@ fn kept_back(effect: &Effect, of: Fid) -> bool {
         Effect::Make { dir, fid, .. } | Effect::Remove { dir, fid, .. } => {
             *dir == of || *fid == Some(of)
         }
+        Effect::Link { dir, fid, .. } => *dir == of || *fid == of,
         Effect::Rename { from, to, fid } => from.0 == of || to.0 == of || *fid == Some(of),
         _ => false,
     }
