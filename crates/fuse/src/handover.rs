@@ -29,7 +29,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use tracing::debug;
 
-/// From one look of the guard to the next: at first, and after many at which all lanes had moved.
+/// From one look of the guard to the next: at first, and after some at which it had to help nobody.
 const TICK: Duration = Duration::from_millis(1);
 const TICK_MOST: Duration = Duration::from_millis(8);
 /// So many requests within so long come one behind the other.
@@ -178,6 +178,8 @@ impl Stand {
     fn restore(&self) {
         let mut policy = self.policy.lock();
         policy.starved = policy.thread.is_some_and(wants_to_run);
+        // Before the policy: a lane that takes it meanwhile sees that, and gives it back.
+        self.idle.store(false, Ordering::Release);
         if let Some(thread) = policy.thread
             && let Err(error) = take_policy(Some(thread), libc::SCHED_OTHER)
         {
@@ -186,16 +188,14 @@ impl Stand {
         }
         if self.roams && policy.thread.is_some() {
             go_everywhere(policy.thread);
+            go_everywhere(None); // the guard kept off there
         }
         policy.restored_ns = now_ns();
-        self.idle.store(false, Ordering::Release);
     }
 }
 
 #[derive(Default)]
 struct Watch {
-    /// The guard's own thread, once it runs.
-    thread: Option<Pid>,
     /// Lanes of that policy may be there.
     wanted: bool,
     /// One has taken it since the last look.
@@ -206,6 +206,8 @@ struct Watch {
 /// Looks after the lanes of one connection.
 #[derive(Default)]
 pub(crate) struct Guard {
+    /// Its own thread, once that runs.
+    thread: OnceLock<Pid>,
     stands: Mutex<Vec<Arc<Stand>>>,
     watch: Mutex<Watch>,
     changed: Condvar,
@@ -236,15 +238,22 @@ impl Guard {
     /// that wants to run although it sleeps (since Linux 6.12, until its share of time is used up):
     /// no program would be woken there.
     pub(crate) fn keep_off(&self, processor: usize) {
-        let Some((thread, mut others)) = self.watch.lock().thread.zip(EVERYWHERE.get().copied())
-        else {
+        // Without a lock: who could not run while he has it would keep the guard from helping.
+        let Some((thread, mut others)) = self.thread.get().zip(EVERYWHERE.get().copied()) else {
             return;
         };
         others.unset(processor);
         if others.count() > 0
-            && let Err(error) = sched_setaffinity(Some(thread), &others)
+            && let Err(error) = sched_setaffinity(Some(*thread), &others)
         {
             debug!(%error, "the guard shares a processor");
+        }
+    }
+
+    /// No lane is kept on a processor any more.
+    pub(crate) fn keep_off_none(&self) {
+        if let Some(thread) = self.thread.get() {
+            go_everywhere(Some(*thread));
         }
     }
 
@@ -258,7 +267,7 @@ impl Guard {
     fn run(&self) {
         let (mut seen, mut tick) = (Vec::new(), TICK);
         let mut watch = self.watch.lock();
-        watch.thread = Some(gettid());
+        let _ = self.thread.set(gettid()); // it runs once
         while !watch.over || self.has_lanes() {
             self.wait(&mut watch, &mut tick);
             let stands = self.stands.lock();
@@ -394,6 +403,8 @@ impl Handover {
         self.stand.beat.store(beat + 1, Ordering::Relaxed);
         if self.taken && !self.stand.idle.load(Ordering::Acquire) {
             self.taken = false;
+            // It may have taken it while the guard gave it back.
+            leave_policy();
             let (restored_ns, starved) = {
                 let policy = self.stand.policy.lock();
                 (policy.restored_ns, policy.starved)
@@ -420,8 +431,9 @@ impl Handover {
     /// The lane gives the policy back itself.
     pub(crate) fn give_back(&mut self) {
         if std::mem::take(&mut self.taken) {
-            self.stand.idle.store(false, Ordering::Release);
+            // In this order: until it is done the guard looks after it.
             leave_policy();
+            self.stand.idle.store(false, Ordering::Release);
         }
     }
 
@@ -442,11 +454,11 @@ impl Handover {
 
 impl Drop for Handover {
     fn drop(&mut self) {
-        // The thread's number may be another one's soon.
-        self.stand.policy.lock().thread = None;
         if self.taken {
             leave_policy();
         }
+        // The thread's number may be another one's soon.
+        self.stand.policy.lock().thread = None;
         self.stand.idle.store(false, Ordering::Release);
         let _watch = self.guard.watch.lock();
         self.guard.changed.notify_all();
@@ -490,6 +502,7 @@ mod tests {
             assert!(Instant::now() < until, "nobody looked after the lane");
             std::thread::yield_now();
         }
+        drop(stand.policy.lock()); // the guard is through
         assert_eq!(policy_of(tid), libc::SCHED_OTHER);
         // The guard's thread outlives the connection for as long as there is a lane.
         guard.end();

@@ -2,11 +2,11 @@
 //! on whichever processor that sleeps: waking it there, and the program here again, takes longer
 //! than all else that a small request needs. So while one program asks for small things one behind
 //! the other, one of them reads alone, on the processor on which that program runs, which it hands
-//! over ([`crate::handover`]). The others wait until somebody else asks beside it, or for much.
+//! over ([`crate::handover`]). The others wait until it finds that somebody else asks beside that
+//! program, or for much.
 //!
-//! No request waits long for a reader that cannot run: one that did not move gets its policy and
-//! all processors back from the guard at its next look but one. And to answer takes none of them
-//! long ([`crate::session::Handler`]).
+//! One that reads alone and cannot run gets its policy and all processors back from the guard, at
+//! its next look but one; and to answer takes none of them long ([`crate::session::Handler`]).
 
 use std::fs;
 use std::mem::size_of;
@@ -39,9 +39,9 @@ struct Run {
     came: u32,
     /// When the last [`DENSE`] of them began to come.
     since_ns: u64,
-    /// Since when one reads alone.
+    /// Since when one reads alone, if nobody has asked beside it.
     alone_ns: Option<u64>,
-    /// How long none does, after somebody asked beside the one that was read for.
+    /// How long none begins to, after somebody asked beside the one that was read for.
     pause: Pause,
 }
 
@@ -111,8 +111,8 @@ impl Readers {
         Some((Arc::new(readers), thread))
     }
 
-    /// The connection is over: who waits for his turn will not get it.
-    fn end(&self) {
+    /// The connection is over, or a reader has failed: nobody waits for his turn any more.
+    pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
         self.read_together();
         self.guard.end();
@@ -168,16 +168,16 @@ impl Reader {
     pub(crate) fn came(&mut self, message: &[u8]) {
         self.handover.look(|| true);
         if !self.handover.is_taken() {
-            self.at = None; // the guard has helped
+            self.go_anywhere(); // the guard has helped, perhaps while it went somewhere
         }
         let Ok((header, body)) = InHeader::read_from_prefix(message) else {
             return;
         };
-        if header.pid == 0 || is_unawaited(header.opcode) {
-            return;
-        }
         if !is_small(message, header.opcode, body) {
             return self.read_together();
+        }
+        if is_unawaited(header.opcode) {
+            return;
         }
         let now_ns = now_ns();
         let next = self.readers.run.lock().note(header.pid, now_ns);
@@ -200,7 +200,8 @@ impl Reader {
     fn read_alone(&mut self, thread: u32, now_ns: u64) {
         let alone = &self.readers.alone;
         let free = |number| number == NOBODY || number == self.number;
-        if !free(alone.load(Ordering::Acquire)) || !self.handover.may_take(now_ns) {
+        let over = self.readers.over.load(Ordering::Acquire);
+        if over || !free(alone.load(Ordering::Acquire)) || !self.handover.may_take(now_ns) {
             return;
         }
         self.follow(thread);
@@ -212,7 +213,7 @@ impl Reader {
         match alone.compare_exchange(NOBODY, to, ok, not) {
             Err(other) if other != self.number => self.read_together(),
             _ => {
-                self.readers.run.lock().alone_ns = Some(now_ns);
+                self.readers.run.lock().alone_ns.get_or_insert(now_ns);
                 self.handover.take_now(now_ns);
             }
         }
@@ -238,14 +239,22 @@ impl Reader {
 
     fn read_together(&mut self) {
         self.handover.give_back();
-        if self.at.take().is_some()
-            && let Err(errno) = sched_setaffinity(None, &self.readers.everywhere)
-        {
-            warn!(%errno, "a reader stays on one processor");
-        }
+        self.go_anywhere();
         if self.readers.alone.load(Ordering::Acquire) == self.number {
+            self.readers.run.lock().alone_ns = None;
             self.readers.read_together();
         }
+    }
+
+    /// Keeps to no processor any more.
+    fn go_anywhere(&mut self) {
+        if self.at.take().is_none() {
+            return;
+        }
+        if let Err(errno) = sched_setaffinity(None, &self.readers.everywhere) {
+            warn!(%errno, "a reader stays on one processor");
+        }
+        self.readers.guard.keep_off_none();
     }
 }
 
@@ -313,8 +322,8 @@ mod tests {
         assert_eq!(processor_in("7 (a) S 1 2"), None);
         assert_eq!(processor_of(0), None);
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let processors = std::thread::available_parallelism().unwrap().get();
-        assert!(processor_of(own).unwrap() < processors.max(CpuSet::MAX_CPU));
+        let everywhere = sched_getaffinity(None).unwrap();
+        assert!(everywhere.is_set(processor_of(own).unwrap()));
     }
 
     #[test]

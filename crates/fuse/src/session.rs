@@ -182,7 +182,10 @@ impl Session {
             threads.push(
                 std::thread::Builder::new()
                     .name(name)
-                    .spawn(move || worker.run())?,
+                    .spawn(move || worker.run())
+                    .inspect_err(|_| {
+                        together.as_deref().inspect(|readers| readers.end());
+                    })?,
             );
         }
         Ok(())
