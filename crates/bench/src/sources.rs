@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Of a generated project, one source for so many small files.
 const FILES_PER_SOURCE: u32 = 100;
+/// So often the end of a second is waited for.
+const TRIES: u32 = 5;
 
 /// git, by nobody's settings but these: it writes the same objects on every machine.
 fn git(dir: &Path, arguments: &[&str]) -> Command {
@@ -61,18 +63,27 @@ pub(crate) fn clone_and_status(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     Ok(vec![cloned, first, again])
 }
 
-/// Returns in another second than it was called in, by the clock of what this directory is on.
+/// Returns in another second than it was called in, by the clock of what this directory is on: when
+/// that second is over, or soon after, where that clock is the slower one.
 fn wait_for_next_second(dir: &Path) -> io::Result<()> {
+    const NANOS: i64 = 1_000_000_000;
     let probe = dir.join("second");
-    let second = || {
+    let now = || {
         fs::write(&probe, b"now")?;
-        fs::metadata(&probe).map(|metadata| metadata.mtime())
+        fs::metadata(&probe).map(|metadata| (metadata.mtime(), metadata.mtime_nsec()))
     };
-    let since = second()?;
-    while second()? == since {
-        thread::sleep(Duration::from_millis(10));
+    let (since, _) = now()?;
+    for _ in 0..TRIES {
+        let (second, nanos) = now()?;
+        if second != since {
+            return fs::remove_file(&probe);
+        }
+        thread::sleep(Duration::from_nanos((NANOS - nanos).unsigned_abs()));
     }
-    fs::remove_file(&probe)
+    Err(io::Error::other(format!(
+        "the clock of {} stands still",
+        dir.display()
+    )))
 }
 
 /// The time of a `git status` that finds no change.

@@ -29,6 +29,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use tracing::debug;
 
+use crate::uring::processors;
+
 /// From one look of the guard to the next: at first, and after some at which it had to help nobody.
 const TICK: Duration = Duration::from_millis(1);
 const TICK_MOST: Duration = Duration::from_millis(8);
@@ -68,7 +70,14 @@ pub(crate) fn be_ordinary() {
     go_everywhere(None);
 }
 
-fn go_everywhere(thread: Option<Pid>) {
+/// May lanes of this process be kept on this processor?
+pub(crate) fn may_stay_on(processor: u16) -> bool {
+    EVERYWHERE
+        .get()
+        .is_some_and(|everywhere| processors::can_run(everywhere, processor))
+}
+
+pub(crate) fn go_everywhere(thread: Option<Pid>) {
     if let Some(everywhere) = EVERYWHERE.get()
         && let Err(error) = sched_setaffinity(thread, everywhere)
     {
@@ -237,12 +246,12 @@ impl Guard {
     /// The guard's thread runs elsewhere from now on. Where it has run last it may count as one
     /// that wants to run although it sleeps (since Linux 6.12, until its share of time is used up):
     /// no program would be woken there.
-    pub(crate) fn keep_off(&self, processor: usize) {
+    pub(crate) fn keep_off(&self, processor: u16) {
         // Without a lock: who could not run while he has it would keep the guard from helping.
         let Some((thread, mut others)) = self.thread.get().zip(EVERYWHERE.get().copied()) else {
             return;
         };
-        others.unset(processor);
+        others.unset(processor.into());
         if others.count() > 0
             && let Err(error) = sched_setaffinity(Some(*thread), &others)
         {

@@ -16,12 +16,12 @@ use std::thread::JoinHandle;
 
 use client::front::now_ns;
 use parking_lot::{Condvar, Mutex};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use tracing::{debug, warn};
+use tracing::debug;
 use zerocopy::FromBytes;
 
 use crate::abi::{InHeader, Opcode, ReadIn};
-use crate::handover::{DENSE, DENSE_NS, Guard, Handover, Pause};
+use crate::handover::{self, DENSE, DENSE_NS, Guard, Handover, Pause};
+use crate::uring::processors;
 
 /// More bytes than that are copied faster by two.
 const SMALL_BYTES: usize = 16 << 10;
@@ -85,7 +85,6 @@ impl Run {
 /// All readers of one connection.
 pub(crate) struct Readers {
     guard: Arc<Guard>,
-    everywhere: CpuSet,
     run: Mutex<Run>,
     /// The number of the one that reads alone.
     alone: AtomicU32,
@@ -97,11 +96,9 @@ pub(crate) struct Readers {
 impl Readers {
     /// `None`: readers cannot hand over here.
     pub(crate) fn start() -> Option<(Arc<Readers>, JoinHandle<()>)> {
-        let everywhere = sched_getaffinity(None).ok()?;
         let (guard, thread) = Guard::start()?;
         let readers = Readers {
             guard,
-            everywhere,
             run: Mutex::default(),
             alone: AtomicU32::new(NOBODY),
             over: AtomicBool::new(false),
@@ -132,7 +129,7 @@ pub(crate) struct Reader {
     number: u32,
     handover: Handover,
     /// The processor that it keeps to while it has the policy of those who hand over.
-    at: Option<usize>,
+    at: Option<u16>,
     /// How often somebody else had to run in its place, when it last looked.
     displaced: u64,
 }
@@ -221,19 +218,16 @@ impl Reader {
 
     /// Goes to the processor on which this thread runs, and stays there.
     fn follow(&mut self, thread: u32) {
-        let there = processor_of(thread)
-            .filter(|cpu| *cpu < CpuSet::MAX_CPU && self.readers.everywhere.is_set(*cpu));
+        let there = processor_of(thread).filter(|cpu| handover::may_stay_on(*cpu));
         let Some(cpu) = there.filter(|cpu| self.at != Some(*cpu)) else {
             return;
         };
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        match sched_setaffinity(None, &only) {
+        match processors::stay_on(cpu) {
             Ok(()) => {
                 self.at = Some(cpu);
                 self.readers.guard.keep_off(cpu);
             }
-            Err(errno) => debug!(%errno, "a reader cannot go to a program's processor"),
+            Err(error) => debug!(%error, "a reader cannot go to a program's processor"),
         }
     }
 
@@ -248,13 +242,10 @@ impl Reader {
 
     /// Keeps to no processor any more.
     fn go_anywhere(&mut self) {
-        if self.at.take().is_none() {
-            return;
+        if self.at.take().is_some() {
+            handover::go_everywhere(None);
+            self.readers.guard.keep_off_none();
         }
-        if let Err(errno) = sched_setaffinity(None, &self.readers.everywhere) {
-            warn!(%errno, "a reader stays on one processor");
-        }
-        self.readers.guard.keep_off_none();
     }
 }
 
@@ -296,13 +287,13 @@ fn is_small(message: &[u8], opcode: u32, body: &[u8]) -> bool {
 }
 
 /// The processor on which a thread runs, or ran last.
-fn processor_of(thread: u32) -> Option<usize> {
+fn processor_of(thread: u32) -> Option<u16> {
     let stat = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
     processor_in(&stat)
 }
 
 /// The 39th word; the second one is a name in brackets, in which there may be anything.
-fn processor_in(stat: &str) -> Option<usize> {
+fn processor_in(stat: &str) -> Option<u16> {
     let (_, words) = stat.rsplit_once(") ")?;
     words.split_whitespace().nth(36)?.parse().ok()
 }
@@ -311,6 +302,8 @@ fn processor_in(stat: &str) -> Option<usize> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_thread_s_processor_is_read() {
@@ -322,8 +315,8 @@ mod tests {
         assert_eq!(processor_in("7 (a) S 1 2"), None);
         assert_eq!(processor_of(0), None);
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let everywhere = sched_getaffinity(None).unwrap();
-        assert!(everywhere.is_set(processor_of(own).unwrap()));
+        let mine = rustix::thread::sched_getaffinity(None).unwrap();
+        assert!(processors::can_run(&mine, processor_of(own).unwrap()));
     }
 
     #[test]
@@ -347,5 +340,51 @@ mod tests {
         for _ in 0..3 * DENSE {
             assert!(!dense(ask(2, DENSE_NS / 4)));
         }
+    }
+
+    fn message(thread: u32, data_bytes: usize) -> Vec<u8> {
+        let mut message = vec![0; size_of::<InHeader>() + data_bytes];
+        message[4..8].copy_from_slice(&Opcode::WRITE.0.to_ne_bytes());
+        message[32..36].copy_from_slice(&thread.to_ne_bytes());
+        message
+    }
+
+    /// One reads alone, and another one waits until this was done often enough.
+    fn waits_until(mut done: impl FnMut(&mut Reader)) {
+        let Some((readers, guard)) = Readers::start() else {
+            eprintln!("NOT TESTED: this process cannot leave SCHED_IDLE again (run as root)");
+            assert!(std::env::var_os("CI").is_none(), "CI must be able to");
+            return;
+        };
+        let mut alone = Reader::new(&readers, 0);
+        readers.alone.store(0, Ordering::Release);
+        let (tell, told) = mpsc::channel();
+        let other = std::thread::spawn(move || {
+            let other = Reader::new(&readers, 1);
+            other.wait_for_turn();
+            tell.send(()).unwrap();
+        });
+        assert!(told.recv_timeout(Duration::from_millis(20)).is_err());
+        let until = Instant::now() + Duration::from_secs(20);
+        while told.try_recv().is_err() {
+            assert!(Instant::now() < until, "it waits for ever");
+            done(&mut alone);
+            std::thread::yield_now();
+        }
+        other.join().unwrap();
+        drop(alone);
+        guard.join().unwrap();
+    }
+
+    #[test]
+    fn others_wait_until_they_are_wanted() {
+        // Beside, if the machine is not so slow that it is behind.
+        waits_until(|alone| {
+            alone.came(&message(7, 100));
+            alone.came(&message(8, 100));
+        });
+        waits_until(|alone| alone.came(&message(7, SMALL_BYTES + 1)));
+        waits_until(|alone| alone.came(&message(0, SMALL_BYTES + 1)));
+        waits_until(|alone| alone.readers.end());
     }
 }

@@ -184,7 +184,9 @@ impl Session {
                     .name(name)
                     .spawn(move || worker.run())
                     .inspect_err(|_| {
-                        together.as_deref().inspect(|readers| readers.end());
+                        if let Some(readers) = &together {
+                            readers.end();
+                        }
                     })?,
             );
         }

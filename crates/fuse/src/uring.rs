@@ -9,7 +9,7 @@
 mod ask;
 mod lane;
 mod memory;
-mod processors;
+pub(crate) mod processors;
 mod ring;
 
 use std::io;

@@ -47,12 +47,12 @@ impl Processors {
     }
 }
 
-fn can_run(mine: &CpuSet, cpu: u16) -> bool {
+pub(crate) fn can_run(mine: &CpuSet, cpu: u16) -> bool {
     usize::from(cpu) < CpuSet::MAX_CPU && mine.is_set(cpu.into())
 }
 
 /// Keeps the calling thread on one processor.
-pub(super) fn stay_on(cpu: u16) -> Result<(), Unavailable> {
+pub(crate) fn stay_on(cpu: u16) -> Result<(), Unavailable> {
     let mut only = CpuSet::new();
     only.set(cpu.into());
     sched_setaffinity(None, &only).map_err(|_| Unavailable::Confined)

@@ -67,15 +67,18 @@ fn near_the_servers(case: &Case<'_>, sight: &Sight, times: [Time; 2]) -> Result<
     }
 }
 
-/// Was it changed by a call of the same machine that went on then? Until that returns its kernel
-/// may have the times of before, although somebody was shown the others already.
+/// Was a name of it changed by a call of the same machine that went on then? Until that has taken
+/// its answer in, its kernel may have the times of before, although somebody was shown the others.
+/// (It throws away what it knows of a directory in which, and of an object that is moved or set.)
 fn beside_own_change(case: &Case<'_>, fid: Fid, sight: &Sight) -> bool {
     let changes = case.history.changes.borrow();
-    let meets = |c: &&Change| c.host == sight.host && c.begin < sight.end && sight.begin < c.end;
-    changes
-        .iter()
-        .filter(meets)
-        .any(|change| kept_back(&change.effect, fid))
+    let names = |effect: &Effect| match effect {
+        Effect::Link { fid: of, .. } => *of == fid,
+        Effect::Remove { fid: of, .. } => *of == Some(fid),
+        _ => false,
+    };
+    let meets = |c: &Change| c.host == sight.host && c.begin < sight.end && sight.begin < c.end;
+    changes.iter().any(|c| names(&c.effect) && meets(c))
 }
 
 fn never_back(case: &Case<'_>, fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {

@@ -124,7 +124,6 @@ impl Kernel {
         (from, old): Place<'_>,
         (to, new): Place<'_>,
     ) -> Result<Renamed> {
-        let cross = from.fid() != to.fid();
         let locked = self.lock_both(from, to).await;
         let source = self.lookup(from, old, Look::Locked).await?;
         let source = source.ok_or(Refusal::NotFound)?;
@@ -146,22 +145,8 @@ impl Kernel {
                 return Err(Refusal::NotDirectory);
             }
         }
-        let pins = [Some(&source), target.as_ref()];
-        let _held = self.lock_moved(pins, (cross, false)).await;
-        let (keys, reply) = self.ask_to_rename((from, old), (to, new), false).await;
-        match &reply.done {
-            Done::Nothing => {
-                source.inode.valid.set(false);
-                self.dir_changed(&from.inode);
-                self.dir_changed(&to.inode);
-                if let Some(target) = &target {
-                    self.unlinked(&target.inode);
-                }
-                self.move_dentry(&keys[0], &keys[1]);
-                Ok(Renamed::Moved(source.fid()))
-            }
-            _ => self.not_renamed(&keys, &reply),
-        }
+        let objects = (&source, target.as_ref());
+        self.carry_out((from, old), (to, new), objects, false).await
     }
 
     /// The same with RENAME_EXCHANGE.
@@ -170,7 +155,6 @@ impl Kernel {
         (from, old): Place<'_>,
         (to, new): Place<'_>,
     ) -> Result<Renamed> {
-        let cross = from.fid() != to.fid();
         let locked = self.lock_both(from, to).await;
         let one = self.lookup(from, old, Look::Locked).await?;
         let one = one.ok_or(Refusal::NotFound)?;
@@ -182,28 +166,21 @@ impl Kernel {
         if one.fid() == other.fid() {
             return Ok(Renamed::Nothing(one.fid()));
         }
-        let pins = [Some(&one), Some(&other)];
-        let _held = self.lock_moved(pins, (cross, true)).await;
-        let (keys, reply) = self.ask_to_rename((from, old), (to, new), true).await;
-        match &reply.done {
-            Done::Nothing => {
-                one.inode.valid.set(false);
-                other.inode.valid.set(false);
-                self.dir_changed(&from.inode);
-                self.dir_changed(&to.inode);
-                self.swap_dentries(&keys[0], &keys[1]);
-                Ok(Renamed::Moved(one.fid()))
-            }
-            _ => self.not_renamed(&keys, &reply),
-        }
+        let objects = (&one, Some(&other));
+        self.carry_out((from, old), (to, new), objects, true).await
     }
 
-    async fn ask_to_rename(
+    /// Both names have been looked up: the daemon is asked, and what it has done is done here.
+    async fn carry_out(
         &self,
         (from, old): Place<'_>,
         (to, new): Place<'_>,
+        (source, target): (&Pin, Option<&Pin>),
         exchange: bool,
-    ) -> ([(Fid, Name); 2], Reply) {
+    ) -> Result<Renamed> {
+        let cross = from.fid() != to.fid();
+        let pins = [Some(source), target];
+        let _held = self.lock_moved(pins, (cross, exchange)).await;
         let op = Op::Rename {
             from: from.fid(),
             name: old.clone(),
@@ -214,7 +191,23 @@ impl Kernel {
         };
         let reply = self.ask(Call::Op(op), Vec::new()).await;
         let keys = [(from.fid(), old.clone()), (to.fid(), new.clone())];
-        (keys, reply)
+        if !matches!(reply.done, Done::Nothing) {
+            return self.not_renamed(&keys, &reply);
+        }
+        source.inode.valid.set(false);
+        self.dir_changed(&from.inode);
+        self.dir_changed(&to.inode);
+        match target {
+            Some(target) if exchange => target.inode.valid.set(false),
+            Some(target) => self.unlinked(&target.inode),
+            None => {}
+        }
+        if exchange {
+            self.swap_dentries(&keys[0], &keys[1]);
+        } else {
+            self.move_dentry(&keys[0], &keys[1]);
+        }
+        Ok(Renamed::Moved(source.fid()))
     }
 
     fn not_renamed(&self, keys: &[(Fid, Name); 2], reply: &Reply) -> Result<Renamed> {
