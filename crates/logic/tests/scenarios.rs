@@ -21,6 +21,7 @@
 //!     A cut / A connect           the connection ends, what is on its way is lost / a new one
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
 //!     A thread 2                  what A calls from now on is called by this thread; 1 at first
+//!                                 (0: it is not known which one)
 //!     A lock f 1 shared 0 9 try   owner 1 locks bytes; `exclusive`; `always`, and `wait`: unless
 //!                                 that is for ever; `A unlock f 1 0 9`, `A test f 1 shared 0 9`
 //!     A flock f 1 shared wait     the whole file; `A funlock f 1`; `A close f r 1` closes what it

@@ -54,6 +54,7 @@ rare! {
     NotEmpty: "a directory was not empty",
     Synced: "something was made stable",
     Young: "pages were dropped of an inode that the kernel may not know yet",
+    PutBack: "a change that held a lock was put back",
     EpochBusy: "all names were dropped since the directory was in use",
     EpochYoung: "all names were dropped since an inode stayed unknown",
     Holes: "pages under way were left out of what is dropped",
@@ -159,6 +160,7 @@ fn of_reply(reply: &wire::Reply) -> u128 {
                 | match refusal {
                     wire::Refusal::Stale => Rare::Stale.bit(),
                     wire::Refusal::NotEmpty => Rare::NotEmpty.bit(),
+                    wire::Refusal::Again => Rare::PutBack.bit(),
                     _ => 0,
                 }
         }

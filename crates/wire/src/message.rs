@@ -249,6 +249,12 @@ pub enum ToServer {
     },
     /// Ends the session: everything has been given back.
     Goodbye,
+    /// This change of names holds a lock in its kernel that an answer to a recall needs: it is to
+    /// be refused with `Again` if an earlier request waits for that answer. May be lost.
+    PutBack {
+        /// Which.
+        request: RequestId,
+    },
     /// Answers `Waited`.
     Heard {
         /// Which request.
@@ -373,6 +379,7 @@ impl ToServer {
             Self::Reassert { .. } => "Reassert",
             Self::KeepAlive { .. } => "KeepAlive",
             Self::Goodbye => "Goodbye",
+            Self::PutBack { .. } => "PutBack",
             Self::Heard { .. } => "Heard",
             Self::Watch { .. } => "Watch",
             Self::Took { .. } => "Took",

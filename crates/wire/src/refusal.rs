@@ -57,4 +57,6 @@ pub enum Refusal {
     NothingBehind,
     /// The client watches as much as it may.
     TooManyWatches,
+    /// It has been put back, and not done: its caller begins again.
+    Again,
 }

@@ -43,6 +43,7 @@ pub(super) const fn of(refusal: Refusal) -> Errno {
         // As inotify_add_watch(2) says.
         Refusal::TooManyWatches => Errno::NOSPC,
         Refusal::NothingBehind => Errno::NXIO,
+        Refusal::Again => WALK_AGAIN,
     }
 }
 

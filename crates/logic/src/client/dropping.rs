@@ -13,13 +13,14 @@
 //!   has made its look-ups before it sends one: so nobody else has the name in hand, and what the
 //!   change has in hand is the server's business.
 //!
-//! Without the second way two machines that change one directory would wait for each other. Nobody
-//! holds the lock who is not, in the end, in one of the two: look-ups and listings are answered
-//! without waiting for a change. In case the kernel holds it for a reason that is not known here,
-//! there is an end to the patience, after which all directories are barred ([`super::hands`]). It
-//! begins when the last look-up was answered: between two look-ups a rename has a name in hand, and
-//! one may take as long as the network is silent. There is none near the end of the lease: look-ups
-//! wait for the server then, and it may wait for this answer.
+//! Without the second way two machines that change one directory would wait for each other. As it
+//! takes more than is asked for, the server is asked first to put that change back
+//! ([`super::put_back`]). Nobody holds the lock who is not, in the end, in one of the two: look-ups
+//! and listings are answered without waiting for a change. In case the kernel holds it for a reason
+//! that is not known here, there is an end to the patience, after which all directories are barred
+//! ([`super::hands`]). It begins when the last look-up was answered: between two look-ups a rename
+//! has a name in hand, and one may take as long as the network is silent. There is none near the
+//! end of the lease: look-ups wait for the server then, and it may wait for this answer.
 
 use super::api::{Call, How, Invalidate};
 use super::data::young;
@@ -49,6 +50,8 @@ pub(super) struct Dropping {
     /// The epoch is being raised: by which notification, since which stamp, and during which call.
     /// No stamp: it need not be, as nothing is kept.
     raising: Option<(u64, Option<u64>, Option<Ticket>)>,
+    /// The call that holds the lock, and that the server was asked to put back.
+    put_back: Option<Ticket>,
     /// Since when: some day the epoch is raised whoever holds the lock.
     since: Time,
 }
@@ -104,6 +107,7 @@ impl Client {
             stamp,
             left,
             raising: None,
+            put_back: None,
             since: step.now,
         };
         self.dropping_names.insert((dir, epoch), dropping);
@@ -125,8 +129,18 @@ impl Client {
         if !waits || dropping.raising.is_some() || (witness.is_none() && !due) {
             return;
         }
+        let asked = dropping.put_back;
+        let nothing_kept = witness.is_some() && self.is_nothing_kept(step.now, at);
+        if let (false, false, Some(ticket)) = (nothing_kept, due, witness)
+            && (asked == witness || self.put_back(step, ticket))
+        {
+            if let Some(dropping) = self.dropping_names.get_mut(&at) {
+                dropping.put_back = witness;
+            }
+            return;
+        }
         let (dir, stamp) = (at.0, self.stamp());
-        let (what, stamp) = match witness.is_some() && self.is_nothing_kept(step.now, at) {
+        let (what, stamp) = match nothing_kept {
             true => (Invalidate::Listing { dir }, None),
             false => (Invalidate::Names { dir }, Some(stamp)),
         };

@@ -11,11 +11,12 @@
 //! noted only if the kernel may believe it for longer than for this once: what is absent cannot be
 //! in the way of a rename.
 //!
-//! Where machines fight for the same names that is no help, and the epoch of all names is raised,
-//! which takes away far more than is asked for, and for a moment hides directories that are in use
-//! (see `docs/kernels.md`). So it happens rarely: for a while the kernel is told each name of that
-//! directory for this once only (but by listings). Then a change that holds the lock is enough:
-//! nothing is kept, and nobody has anything in hand.
+//! Where machines fight for the same names that is no help: one of the changes is put back
+//! ([`super::put_back`]), or the epoch of all names is raised, which takes away far more than is
+//! asked for, and for a moment hides directories that are in use (see `docs/kernels.md`). So it
+//! happens rarely: for a while the kernel is told each name of that directory for this once only
+//! (but by listings). Then a change that holds the lock is enough: nothing is kept, and nobody has
+//! anything in hand.
 
 use super::api::{Call, Done, Lifetime};
 use super::mutant::Mutant;

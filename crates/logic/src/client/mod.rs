@@ -33,6 +33,7 @@ mod options;
 mod order;
 mod positions;
 mod predict;
+mod put_back;
 mod ranges;
 mod recall;
 mod replies;
@@ -65,7 +66,9 @@ use loose::Loose;
 use node::Node;
 use session::{Sent, State, Statement};
 use taken::Taking;
-use wire::{Attr, Caller, Epoch, Fid, Op, RequestId, Right, SessionId, Time, ToServer, Unseen};
+use wire::{
+    Attr, Caller, Epoch, Fid, Op, Refusal, RequestId, Right, SessionId, Time, ToServer, Unseen,
+};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
@@ -78,6 +81,8 @@ struct Running {
     /// What it sets is set, once and for all, and gave these attributes; only how things are now is
     /// still asked for.
     set: Option<Attr>,
+    /// Its caller was told to begin again, and has: it would not do so once more.
+    repeated: bool,
 }
 
 /// The client's machine.
@@ -137,6 +142,7 @@ pub struct Client {
     /// Attributes that the kernel was told of late.
     loose: Loose,
     threads: late::Threads,
+    put_back: put_back::Threads,
     /// What follows; of which object pages or attributes go, and whether it waits for nobody.
     invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
@@ -223,6 +229,7 @@ impl Client {
             taking: Taking::default(),
             loose: Loose::default(),
             threads: late::Threads::default(),
+            put_back: put_back::Threads::default(),
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
@@ -267,19 +274,21 @@ impl Client {
                 self.throw_proved(step, thread);
                 self.note_use(&call);
                 self.on_next_call(step, thread, &call);
+                let repeated = self.put_back.repeats(thread, &call);
                 let running = Running {
                     caller,
                     thread,
                     call,
                     brought: false,
                     set: None,
+                    repeated,
                 };
                 self.calls.insert(ticket, running);
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.
                 self.suspend_if_due(step);
-                self.on_locked(step, ticket);
                 self.on_file_locked(step, ticket);
                 self.start(step, ticket);
+                self.on_locked(step, ticket);
             }
             Input::Interrupt { ticket } => self.on_interrupt(step, ticket),
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
@@ -391,6 +400,9 @@ impl Client {
         self.note_told(step.now, &running, &done);
         self.note_looked(step.now, &running.call);
         self.note_handed(step.now, &running, &mut done);
+        if done == Done::Refused(Refusal::Again) {
+            self.note_put_back(step.now, &running);
+        }
         let refused = matches!(done, Done::Refused(_));
         if !refused {
             self.throw_late(step, &running);

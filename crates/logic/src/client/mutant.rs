@@ -37,6 +37,8 @@ pub enum Mutant {
     ForgetsXattrs,
     /// Tells the server other positions of the names that it made than its own programs.
     TellsOtherPositions,
+    /// Has a call put back whose caller has begun again already.
+    PutsBackTwice,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
 }

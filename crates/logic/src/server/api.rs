@@ -83,6 +83,8 @@ pub enum Mutant {
     ForgetsWatches,
     /// Does delegated changes, and what builds on them, in the order in which they come.
     DoesOutOfTurn,
+    /// Does a change and answers that it was put back.
+    DoesWhatIsPutBack,
 }
 
 /// For whom a change is made.

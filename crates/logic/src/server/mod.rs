@@ -24,6 +24,7 @@ mod locking;
 mod locks;
 mod looks;
 mod needs;
+mod put_back;
 mod requests;
 mod returns;
 mod sessions;
@@ -277,6 +278,7 @@ impl Server {
             } => {
                 self.on_reassert(step, session, (boot, part), (holdings, unseen, locks));
             }
+            ToServer::PutBack { request } => self.on_put_back(step, session, request),
             ToServer::Heard { request } => self.on_heard(session, request),
             ToServer::Watch {
                 watch,

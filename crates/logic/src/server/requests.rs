@@ -209,7 +209,12 @@ impl Server {
     }
 
     /// The disk cannot say what the request is about: nothing happens.
-    fn refuse(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, refusal: Refusal) {
+    pub(super) fn refuse(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+        refusal: Refusal,
+    ) {
         step.discard(waiting.bulk);
         let reply = Reply::from(Outcome::Refused(refusal));
         self.answer(step, (waiting.session, &waiting.request), reply, 0);
@@ -255,7 +260,7 @@ impl Server {
         }
     }
 
-    fn take_waiting(&mut self, seq: Seq) -> Waiting {
+    pub(super) fn take_waiting(&mut self, seq: Seq) -> Waiting {
         let waiting = self
             .waiting
             .remove(&seq)
@@ -296,7 +301,7 @@ impl Server {
     }
 
     /// The same in several places: a request that others were put off for is done.
-    fn recheck_all(&mut self, step: &mut Step<'_, impl Disk>, fids: &BTreeSet<Fid>) {
+    pub(super) fn recheck_all(&mut self, step: &mut Step<'_, impl Disk>, fids: &BTreeSet<Fid>) {
         for &fid in fids {
             self.recheck(step, fid);
         }

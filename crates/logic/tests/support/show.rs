@@ -355,6 +355,7 @@ fn watching(disk: &MemoryDisk, message: &ToServer) -> String {
         }
         ToServer::Took { watch, next } => format!("Took {watch}, next {next}"),
         ToServer::Unwatch { watch } => format!("Unwatch {watch}"),
+        ToServer::PutBack { request } => format!("PutBack #{request}"),
         ToServer::Heard { request } => format!("Heard #{request}"),
         other => format!("{other:?}"),
     }

@@ -5,13 +5,33 @@ use super::names::Look;
 use super::{Handle, Inode, Kernel, PAGE_UNITS, Pin, Result};
 use crate::exec::Guard;
 use crate::room::Reply;
+use crate::wrong::wrong;
 use logic::client::{Call, Done, Lifetime};
 use std::rc::Rc;
 use wire::{Access, Fid, Kind, Make, Name, Op, Refusal};
 
 const _: () = assert!(PAGE_UNITS * crate::disk::UNIT == super::PAGE);
 
+/// How a name is looked up that the caller does not make anew.
+pub(super) fn held(again: bool) -> Look {
+    if again { Look::Fresh } else { Look::Locked }
+}
+
 impl Kernel {
+    /// Does a system call once more from its beginning if it is told to begin again, as Linux does
+    /// for `ESTALE`: names are looked up whatever is known of them then.
+    pub(super) async fn walk_again<T>(&self, once: impl AsyncFn(bool) -> Result<T>) -> Result<T> {
+        match once(false).await {
+            Err(Refusal::Again) => {}
+            result => return result,
+        }
+        let result = once(true).await;
+        if matches!(result, Err(Refusal::Again)) {
+            self.world.fail(wrong!("a program is told to begin again"));
+        }
+        result
+    }
+
     pub(super) async fn alone(&self, inode: &Inode) -> Guard {
         inode.lock.lock(&self.world.sched, true).await
     }
@@ -20,12 +40,24 @@ impl Kernel {
     /// kernel knows.
     pub(crate) async fn create(
         self: &Rc<Self>,
-        (dir, name): (&Pin, &Name),
-        (access, append): (Access, bool),
+        at: (&Pin, &Name),
+        how: (Access, bool),
         (exclusive, mode): (bool, u32),
     ) -> Result<(Handle, bool)> {
+        self.walk_again(async |again| {
+            let look = held(again || exclusive);
+            self.create_once(at, how, (exclusive, mode, look)).await
+        })
+        .await
+    }
+
+    async fn create_once(
+        self: &Rc<Self>,
+        (dir, name): (&Pin, &Name),
+        (access, append): (Access, bool),
+        (exclusive, mode, look): (bool, u32, Look),
+    ) -> Result<(Handle, bool)> {
         let lock = self.alone(&dir.inode).await;
-        let look = if exclusive { Look::Fresh } else { Look::Locked };
         if let Some(pin) = self.lookup(dir, name, look).await? {
             drop(lock);
             if exclusive {
@@ -143,6 +175,11 @@ impl Kernel {
 
     /// mkdir(2).
     pub(crate) async fn mkdir(self: &Rc<Self>, dir: &Pin, name: &Name, mode: u32) -> Result<Fid> {
+        self.walk_again(async |_| self.mkdir_once(dir, name, mode).await)
+            .await
+    }
+
+    async fn mkdir_once(self: &Rc<Self>, dir: &Pin, name: &Name, mode: u32) -> Result<Fid> {
         let _lock = self.alone(&dir.inode).await;
         if self.lookup(dir, name, Look::Fresh).await?.is_some() {
             return Err(Refusal::Exists);
@@ -162,6 +199,11 @@ impl Kernel {
 
     /// link(2).
     pub(crate) async fn link(self: &Rc<Self>, pin: &Pin, dir: &Pin, name: &Name) -> Result<Fid> {
+        self.walk_again(async |_| self.link_once(pin, dir, name).await)
+            .await
+    }
+
+    async fn link_once(self: &Rc<Self>, pin: &Pin, dir: &Pin, name: &Name) -> Result<Fid> {
         let _lock = self.alone(&dir.inode).await;
         if self.lookup(dir, name, Look::Fresh).await?.is_some() {
             return Err(Refusal::Exists);
@@ -193,8 +235,18 @@ impl Kernel {
         name: &Name,
         as_dir: bool,
     ) -> Result<Fid> {
+        self.walk_again(async |again| self.remove_once(dir, name, (as_dir, held(again))).await)
+            .await
+    }
+
+    async fn remove_once(
+        self: &Rc<Self>,
+        dir: &Pin,
+        name: &Name,
+        (as_dir, look): (bool, Look),
+    ) -> Result<Fid> {
         let _lock = self.alone(&dir.inode).await;
-        let found = self.lookup(dir, name, Look::Locked).await?;
+        let found = self.lookup(dir, name, look).await?;
         let pin = found.ok_or(Refusal::NotFound)?;
         if (pin.inode.kind == Kind::Directory) != as_dir {
             return Err(if as_dir {

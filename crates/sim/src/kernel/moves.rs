@@ -1,6 +1,7 @@
 //! rename(2), as `fs/namei.c` and `fs/fuse/dir.c` have it: which locks are held while the daemon is
 //! asked, and what is refused without asking it.
 
+use super::change::held;
 use super::names::Look;
 use super::{Kernel, Pin, Result};
 use crate::exec::Guard;
@@ -119,13 +120,19 @@ impl Kernel {
     }
 
     /// rename(2).
-    pub(crate) async fn rename(
+    pub(crate) async fn rename(self: &Rc<Self>, from: Place<'_>, to: Place<'_>) -> Result<Renamed> {
+        self.walk_again(async |again| self.rename_once(from, to, held(again)).await)
+            .await
+    }
+
+    async fn rename_once(
         self: &Rc<Self>,
         (from, old): Place<'_>,
         (to, new): Place<'_>,
+        look: Look,
     ) -> Result<Renamed> {
         let locked = self.lock_both(from, to).await;
-        let source = self.lookup(from, old, Look::Locked).await?;
+        let source = self.lookup(from, old, look).await?;
         let source = source.ok_or(Refusal::NotFound)?;
         let target = self.lookup(to, new, Look::Fresh).await?;
         if locked.trap == Some(source.fid()) {
@@ -152,13 +159,23 @@ impl Kernel {
     /// The same with RENAME_EXCHANGE.
     pub(crate) async fn exchange(
         self: &Rc<Self>,
+        from: Place<'_>,
+        to: Place<'_>,
+    ) -> Result<Renamed> {
+        self.walk_again(async |again| self.exchange_once(from, to, held(again)).await)
+            .await
+    }
+
+    async fn exchange_once(
+        self: &Rc<Self>,
         (from, old): Place<'_>,
         (to, new): Place<'_>,
+        look: Look,
     ) -> Result<Renamed> {
         let locked = self.lock_both(from, to).await;
-        let one = self.lookup(from, old, Look::Locked).await?;
+        let one = self.lookup(from, old, look).await?;
         let one = one.ok_or(Refusal::NotFound)?;
-        let other = self.lookup(to, new, Look::Locked).await?;
+        let other = self.lookup(to, new, look).await?;
         let other = other.ok_or(Refusal::NotFound)?;
         if [one.fid(), other.fid()].map(Some).contains(&locked.trap) {
             return Err(Refusal::Invalid);

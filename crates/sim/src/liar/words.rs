@@ -43,6 +43,9 @@ impl State {
                 fid: self.any(),
                 hold: self.hold(),
             },
+            4 if self.rng.chance(500) => ToServer::PutBack {
+                request: self.number(),
+            },
             4 => ToServer::Confirmed {
                 request: self.number(),
             },

@@ -306,6 +306,7 @@ fn range_outcomes() -> Vec<Outcome> {
             count: 4096,
         },
         Outcome::Refused(Refusal::NothingBehind),
+        Outcome::Refused(Refusal::Again),
     ]
 }
 
@@ -461,8 +462,9 @@ pub fn to_server() -> Vec<ToServer> {
 }
 
 /// What a client says of what it waits for and watches.
-fn watching() -> [ToServer; 4] {
+fn watching() -> [ToServer; 5] {
     [
+        ToServer::PutBack { request: 13 },
         ToServer::Heard { request: 12 },
         ToServer::Watch {
             watch: 300,

@@ -1,0 +1,58 @@
+//! Changes that are put back: who holds a lock that an earlier request needs begins again.
+//!
+//! Two machines may change names of one directory at the same moment. Each change waits until the
+//! other machine has dropped a name, and that kernel cannot while it holds the directory's lock for
+//! its own change. So the later one is refused, with nothing done: its caller lets go of the lock,
+//! and begins again. Of all requests the earliest is never put back, so one is always done.
+
+use super::api::{Disk, Mutant};
+use super::table::Waiting;
+use super::{Server, Step};
+use wire::{Op, Refusal, RequestId, SessionId};
+
+impl Server {
+    /// A client cannot answer a recall while this request of its own is not answered. What is done
+    /// or not here yet is left as it is.
+    pub(super) fn on_put_back(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        request: RequestId,
+    ) {
+        let own = |other: &Waiting| (other.session, other.request.id) == (session, request);
+        let Some((&seq, waiting)) = self.waiting.iter().find(|(_, other)| own(other)) else {
+            return;
+        };
+        let waits_for = |earlier: &Waiting| {
+            let mut fids = waiting.fids.iter();
+            fids.any(|fid| earlier.asked.contains_key(&(session, *fid)))
+        };
+        let mut earlier = self.waiting.range(..seq).map(|(_, earlier)| earlier);
+        if !changes_names(&waiting.request.op) || !earlier.any(waits_for) {
+            return;
+        }
+        let waiting = self.take_waiting(seq);
+        if self.options.mutant == Some(Mutant::DoesWhatIsPutBack) {
+            let by = super::By {
+                caller: &waiting.request.caller,
+                origin: None,
+                delegated: None,
+            };
+            step.disk.apply(step.now, &waiting.request.op, by, 0);
+        }
+        self.refuse(step, &waiting, Refusal::Again);
+        self.recheck_all(step, &waiting.fids);
+    }
+}
+
+/// The caller of such a change can begin again.
+fn changes_names(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Make { .. }
+            | Op::Link { .. }
+            | Op::Unlink { .. }
+            | Op::Rmdir { .. }
+            | Op::Rename { .. }
+    )
+}
