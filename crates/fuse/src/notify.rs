@@ -200,9 +200,9 @@ impl Notifier {
             has_epoch: negotiated.inc_epoch,
             has_prune: negotiated.prune,
             counters: NotifyCounters::default(),
-            writers: Pool::new("ariel-notify", THREADS_MAX),
-            entries: Pool::new("ariel-entry", THREADS_MAX),
-            finishers: Pool::new("ariel-epoch", FINISHERS_MAX),
+            writers: Pool::new("ariel-notify", THREADS_MAX, false),
+            entries: Pool::new("ariel-entry", THREADS_MAX, true),
+            finishers: Pool::new("ariel-epoch", FINISHERS_MAX, false),
         });
         inner.writers.start()?;
         inner.entries.start()?;

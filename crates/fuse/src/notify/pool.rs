@@ -29,6 +29,8 @@ pub(super) struct Pool {
 struct Shared {
     name: &'static str,
     threads_max: usize,
+    /// Its threads wait for locks that others may take away from them ([`handover::be_eager`]).
+    eager: bool,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -53,10 +55,11 @@ impl std::fmt::Debug for State {
 }
 
 impl Pool {
-    pub(super) fn new(name: &'static str, threads_max: usize) -> Self {
+    pub(super) fn new(name: &'static str, threads_max: usize, eager: bool) -> Self {
         let shared = Shared {
             name,
             threads_max,
+            eager,
             state: Mutex::default(),
             wake: Condvar::new(),
         };
@@ -106,6 +109,9 @@ fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
     let run = move || {
         // A lane may have started it.
         handover::be_ordinary();
+        if work.eager {
+            handover::be_eager();
+        }
         work.run();
     };
     thread.spawn(run).map(drop)
