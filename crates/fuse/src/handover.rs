@@ -48,12 +48,12 @@ const PAUSE_MOST_NS: u64 = 2_000_000_000;
 const CROWDED_NS: u64 = 10_000_000;
 
 /// Takes a policy for a thread of this process, or for the calling one.
-fn take_policy(thread: Option<Pid>, policy: libc::c_int) -> io::Result<()> {
+pub(crate) fn take_policy(thread: Option<Pid>, policy: libc::c_int) -> io::Result<()> {
     // A thread of the ordinary policies keeps its nice value; they have no other parameter.
     take_policy_with(thread, (policy, 0))
 }
 
-fn take_policy_with(
+pub(crate) fn take_policy_with(
     thread: Option<Pid>,
     (policy, sched_priority): (libc::c_int, libc::c_int),
 ) -> io::Result<()> {
@@ -75,18 +75,6 @@ static EVERYWHERE: OnceLock<CpuSet> = OnceLock::new();
 pub(crate) fn be_ordinary() {
     leave_policy();
     go_everywhere(None);
-}
-
-/// The calling thread, but none that it starts, is of a real-time policy from now on: it runs as
-/// soon as it is woken, and when it waits for a lock of the kernel, that is handed over to it. (To
-/// others only after 4 ms: until then whoever comes first takes it, mostly the one that has just
-/// let go of it. See `rwsem_try_write_lock`.) Who may not have that policy takes his chance.
-pub(crate) fn be_eager() {
-    const LEAST: libc::c_int = 1;
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    if let Err(error) = take_policy_with(None, (policy, LEAST)) {
-        debug!(%error, "a thread that drops names is none of real time");
-    }
 }
 
 /// May lanes of this process be kept on this processor?

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::eager;
 use crate::handover;
 use parking_lot::{Condvar, Mutex};
 use tracing::{error, warn};
@@ -29,7 +30,8 @@ pub(super) struct Pool {
 struct Shared {
     name: &'static str,
     threads_max: usize,
-    /// Its threads wait for locks that others may take away from them ([`handover::be_eager`]).
+    /// Its threads wait for locks that others may take away from them: they begin as
+    /// [`eager::be_eager`] says, and are to be calm when they have what they wait for.
     eager: bool,
     state: Mutex<State>,
     wake: Condvar,
@@ -110,7 +112,7 @@ fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
         // A lane may have started it.
         handover::be_ordinary();
         if work.eager {
-            handover::be_eager();
+            eager::be_first();
         }
         work.run();
     };
@@ -119,7 +121,13 @@ fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
 
 impl Shared {
     fn run(&self) {
-        while let Some(task) = self.next() {
+        loop {
+            if self.eager {
+                eager::be_eager();
+            }
+            let Some(task) = self.next() else {
+                return;
+            };
             // The thread is counted; a panicking task must not take it along uncounted.
             if catch_unwind(AssertUnwindSafe(task)).is_err() {
                 error!("a notification's completion panicked");
