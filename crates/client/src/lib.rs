@@ -172,6 +172,11 @@ impl Client {
         self.core.unwatch(watch);
     }
 
+    /// The front's kernel keeps no names: none need be waited for.
+    pub fn keeps_no_names(&self) {
+        self.core.tell(Input::DropsAtOnce);
+    }
+
     /// The front gives back `count` of the references that answers gave it.
     pub fn forget(&self, fid: Fid, count: u64) {
         self.core.tell(Input::Forget { fid, count });

@@ -363,12 +363,16 @@ fn serve(
 ) -> Result<Session, SessionError> {
     let notifier = session.notifier();
     notices.connect(notifier.clone(), client);
+    let keeps_names = session.negotiated().inc_epoch;
+    if !keeps_names || !options.keeping.takes_back() {
+        client.keeps_no_names();
+    }
     let tree = Tree {
         client: Arc::clone(client),
         root,
         silent_opens: options.silent_opens,
         keeping: options.keeping,
-        keeps_names: session.negotiated().inc_epoch,
+        keeps_names,
         may_skip_flush: session.negotiated().no_flush,
         notifier,
         opened: AtomicU64::new(0),

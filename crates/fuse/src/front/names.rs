@@ -27,8 +27,14 @@ struct Creation {
     truncate: bool,
     /// ...and loses its set-id bits.
     kill_set_id: bool,
+    mode: u32,
+    /// How often it has existed when it was to be made, and not when it was looked up.
+    misses: u32,
     reply: Reply,
 }
+
+/// So often a name may come and go while it is to be made or opened.
+const MISSES_MAX: u32 = 100;
 
 impl Creation {
     /// The kernel begins again: it looks the name up and finds what is there now.
@@ -212,13 +218,19 @@ impl Tree {
             exclusive: has(OFlags::EXCL),
             truncate: has(OFlags::TRUNC),
             kill_set_id: create.kill_suidgid,
+            mode: convert::new_mode(create.mode, create.umask),
+            misses: 0,
             reply,
         };
+        self.make_or_open(creation);
+    }
+
+    fn make_or_open(self: &Arc<Self>, creation: Creation) {
         let op = Op::Make {
             dir: creation.dir,
             name: creation.name.clone(),
             make: Make::File,
-            mode: convert::new_mode(create.mode, create.umask),
+            mode: creation.mode,
             open: (!self.silent_opens).then_some(creation.opening.access),
         };
         let tree = Arc::clone(self);
@@ -237,7 +249,7 @@ impl Tree {
     /// and checks and truncates nothing, so that is done here; what cannot be judged here makes
     /// the kernel begin again. (It does so once: a name that comes and goes all the time could
     /// make it give up, so it is left to the kernel only if it must be.)
-    fn open_existing(self: &Arc<Self>, creation: Creation) {
+    fn open_existing(self: &Arc<Self>, mut creation: Creation) {
         let (tree, asker) = (Arc::clone(self), creation.asker.clone());
         let op = Op::Lookup {
             dir: creation.dir,
@@ -247,6 +259,10 @@ impl Tree {
             // The kernel may know the file, and takes attributes over unconditionally.
             let found = match found(completion.done, Lifetime::None) {
                 Ok((found, _)) => found,
+                Err(Done::Absent { .. }) if creation.misses < MISSES_MAX => {
+                    creation.misses += 1;
+                    return tree.make_or_open(creation);
+                }
                 Err(Done::Absent { .. }) => return creation.begin_again(),
                 Err(other) => return refuse_done(creation.reply, &other),
             };

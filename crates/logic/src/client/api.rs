@@ -160,6 +160,8 @@ pub enum Input {
         /// Which call.
         ticket: Ticket,
     },
+    /// The kernel keeps no names, so that to drop one takes no lock. For good.
+    DropsAtOnce,
     /// The kernel gives back this many of the references that `Entry` answers gave it.
     Forget {
         /// To what.

@@ -34,6 +34,8 @@ use wire::{Epoch, Fid, Name, Op, Right, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
 const PATIENCE_NS: Time = 400_000_000;
+/// How long a call that holds it is waited for which the server was asked to put back.
+const PUT_BACK_NS: Time = 200_000_000;
 /// How long at most, whatever is looked up meanwhile, and no longer than a quarter of a lease: a
 /// look-up may itself wait for a machine that does not answer, and whoever waits for it would be
 /// fenced too.
@@ -50,8 +52,8 @@ pub(super) struct Dropping {
     /// The epoch is being raised: by which notification, since which stamp, and during which call.
     /// No stamp: it need not be, as nothing is kept.
     raising: Option<(u64, Option<u64>, Option<Ticket>)>,
-    /// The call that holds the lock, and that the server was asked to put back.
-    put_back: Option<Ticket>,
+    /// The call that holds the lock, and that the server was asked to put back; since when.
+    put_back: Option<(Ticket, Time)>,
     /// Since when: some day the epoch is raised whoever holds the lock.
     since: Time,
 }
@@ -129,14 +131,10 @@ impl Client {
         if !waits || dropping.raising.is_some() || (witness.is_none() && !due) {
             return;
         }
-        let asked = dropping.put_back;
         let nothing_kept = witness.is_some() && self.is_nothing_kept(step.now, at);
-        if let (false, false, Some(ticket)) = (nothing_kept, due, witness)
-            && (asked == witness || self.put_back(step, ticket))
+        if let Some(ticket) = witness.filter(|_| !nothing_kept && !due)
+            && self.is_put_back(step, at, ticket)
         {
-            if let Some(dropping) = self.dropping_names.get_mut(&at) {
-                dropping.put_back = witness;
-            }
             return;
         }
         let (dir, stamp) = (at.0, self.stamp());
@@ -148,6 +146,20 @@ impl Client {
         if let Some(dropping) = self.dropping_names.get_mut(&at) {
             dropping.raising = Some((id, stamp, witness));
         }
+    }
+
+    /// Will the call that holds the lock let go of it soon? Not if the server leaves it as it is
+    /// and it waits for somebody else, nor if what was said is lost.
+    fn is_put_back(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), ticket: Ticket) -> bool {
+        let asked = (self.dropping_names.get(&at)).and_then(|dropping| dropping.put_back);
+        if let Some((_, since)) = asked.filter(|(asked, _)| *asked == ticket) {
+            return step.now < since + PUT_BACK_NS;
+        }
+        let asked = self.put_back(step, ticket).then_some((ticket, step.now));
+        if let Some(dropping) = self.dropping_names.get_mut(&at) {
+            dropping.put_back = asked;
+        }
+        asked.is_some()
     }
 
     /// A call has come: if it locks a directory whose names are to be dropped, the epoch will do.
@@ -236,8 +248,13 @@ impl Client {
         let locked = |dropping: &Dropping| dropping.left.values().any(Option::is_some);
         let waits = |dropping: &&Dropping| dropping.raising.is_none() && locked(dropping);
         let waiting = self.dropping_names.values().filter(waits);
-        let since = waiting.map(|dropping| dropping.since).min()?;
-        Some(self.patience_ends(since))
+        let due = waiting.map(|dropping| {
+            let asked = dropping.put_back;
+            let asked = asked.filter(|(ticket, _)| self.calls.contains_key(ticket));
+            let patient = self.patience_ends(dropping.since);
+            asked.map_or(patient, |(_, since)| patient.min(since + PUT_BACK_NS))
+        });
+        due.min()
     }
 
     /// When the lock has been waited for too long: nobody has looked anything up for a while.

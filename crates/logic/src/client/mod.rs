@@ -66,9 +66,7 @@ use loose::Loose;
 use node::Node;
 use session::{Sent, State, Statement};
 use taken::Taking;
-use wire::{
-    Attr, Caller, Epoch, Fid, Op, Refusal, RequestId, Right, SessionId, Time, ToServer, Unseen,
-};
+use wire::{Attr, Caller, Epoch, Fid, Op, RequestId, Right, SessionId, Time, ToServer, Unseen};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
@@ -143,6 +141,8 @@ pub struct Client {
     loose: Loose,
     threads: late::Threads,
     put_back: put_back::Threads,
+    /// The kernel keeps no names, and drops them without a lock.
+    drops_at_once: bool,
     /// What follows; of which object pages or attributes go, and whether it waits for nobody.
     invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
@@ -230,6 +230,7 @@ impl Client {
             loose: Loose::default(),
             threads: late::Threads::default(),
             put_back: put_back::Threads::default(),
+            drops_at_once: false,
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
@@ -274,7 +275,7 @@ impl Client {
                 self.throw_proved(step, thread);
                 self.note_use(&call);
                 self.on_next_call(step, thread, &call);
-                let repeated = self.put_back.repeats(thread, &call);
+                let repeated = self.put_back.repeats(now, thread, &call);
                 let running = Running {
                     caller,
                     thread,
@@ -291,6 +292,7 @@ impl Client {
                 self.on_locked(step, ticket);
             }
             Input::Interrupt { ticket } => self.on_interrupt(step, ticket),
+            Input::DropsAtOnce => self.drops_at_once = true,
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
             Input::Invalidated { id } => self.on_invalidated(step, id),
             Input::Watch {
@@ -400,9 +402,7 @@ impl Client {
         self.note_told(step.now, &running, &done);
         self.note_looked(step.now, &running.call);
         self.note_handed(step.now, &running, &mut done);
-        if done == Done::Refused(Refusal::Again) {
-            self.note_put_back(step.now, &running);
-        }
+        self.note_again(step.now, &running, &done);
         let refused = matches!(done, Done::Refused(_));
         if !refused {
             self.throw_late(step, &running);

@@ -7,42 +7,44 @@
 //! more and begins again (Linux does so once for `ESTALE`, `retry_estale` in `namei.c`), while the
 //! name is dropped. Who has begun again is not put back once more, as the program would be told.
 
-use super::api::Call;
+use super::api::{Call, Done};
 use super::mutant::Mutant;
 use super::session::{Sent, Why};
 use super::{Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
-use wire::{Fid, Kind, Make, Name, Op, Time, ToServer};
+use wire::{Kind, Make, Name, Op, Refusal, Time, ToServer};
 
 /// So many threads that begin again are known; while there are more, nobody is put back.
 const THREADS: usize = 1024;
-/// A thread that has not come back by then has nothing to begin again: a call takes no longer, but
-/// for a thread that is stopped.
-const COMES_NS: Time = 600_000_000_000;
+/// A thread that has not come back by then has found nothing to do. It is not stopped meanwhile,
+/// and its look-ups take no longer.
+const COMES_NS: Time = 60_000_000_000;
 
-/// Threads that were told to begin again: when, and what.
+/// Threads that have begun again: since when, and with what, if that is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
-    told: BTreeMap<u32, (Time, Op)>,
+    again: BTreeMap<u32, (Time, Option<Op>)>,
 }
 
 impl Threads {
-    /// A thread asks for something: is it what it was told to begin again? It may have found
-    /// meanwhile that there is nothing to be done.
-    pub(super) fn repeats(&mut self, thread: u32, call: &Call) -> bool {
+    /// A thread asks for something: may it be what it has begun again? It may also have found that
+    /// there is nothing to be done any more, and ask for something else.
+    pub(super) fn repeats(&mut self, now: Time, thread: u32, call: &Call) -> bool {
         let Some(op) = change_of_names(call) else {
             return false;
         };
-        let told = self.told.remove(&thread);
-        told.is_some_and(|(_, told)| may_be_one(&told, op))
+        let began = self.again.remove(&thread);
+        began.is_some_and(|(since, began)| {
+            now < since + COMES_NS && began.is_none_or(|began| may_be_one(&began, op))
+        })
     }
 
     fn is_full(&mut self, now: Time) -> bool {
-        if self.told.len() >= THREADS {
-            self.told.retain(|_, (told, _)| now < *told + COMES_NS);
+        if self.again.len() >= THREADS {
+            self.again.retain(|_, (since, _)| now < *since + COMES_NS);
         }
-        self.told.len() >= THREADS
+        self.again.len() >= THREADS
     }
 }
 
@@ -54,7 +56,8 @@ impl Client {
         };
         // Of thread 0 it is not known which it is.
         let knows = change_of_names(&running.call).is_some() && running.thread != 0;
-        if !knows || running.repeated || self.put_back.is_full(step.now) {
+        let drops = self.drops_at_once;
+        if !knows || drops || running.repeated || self.put_back.is_full(step.now) {
             return false;
         }
         let of = |sent: &Sent| matches!(sent.why, Why::Call(of) if of == ticket) && !sent.kept;
@@ -65,13 +68,26 @@ impl Client {
         true
     }
 
-    /// A call is answered by that it has been put back.
-    pub(super) fn note_put_back(&mut self, now: Time, running: &Running) {
-        let op = change_of_names(&running.call).cloned();
-        if let Some(op) = op.filter(|_| self.options.mutant != Some(Mutant::PutsBackTwice)) {
-            self.put_back.told.insert(running.thread, (now, op));
+    /// A call is answered so that its thread begins again, or may: it does so once whatever for.
+    pub(super) fn note_again(&mut self, now: Time, running: &Running, done: &Done) {
+        let op = match done {
+            Done::Refused(Refusal::Again) => change_of_names(&running.call).cloned(),
+            // The path has changed.
+            Done::Refused(Refusal::Stale) => None,
+            // The front may say so, when it finds that something else has the name.
+            Done::Refused(Refusal::Exists) if makes_file(&running.call) => None,
+            _ => return,
+        };
+        let forgets = self.options.mutant == Some(Mutant::PutsBackTwice);
+        if running.thread != 0 && !forgets && !self.put_back.is_full(now) {
+            self.put_back.again.insert(running.thread, (now, op));
         }
     }
+}
+
+fn makes_file(call: &Call) -> bool {
+    const FILE: Make = Make::File;
+    matches!(call, Call::Op(Op::Make { make: FILE, .. }))
 }
 
 /// A change whose caller begins again: not bind(2), which makes a socket's name.
@@ -93,22 +109,25 @@ fn change_of_names(call: &Call) -> Option<&Op> {
     }
 }
 
-/// Who walks to a place once more may come to another directory; or, by another symbolic link, to
-/// another name.
-fn may_be_one(told: &Op, op: &Op) -> bool {
-    let same = core::mem::discriminant(told) == core::mem::discriminant(op);
-    same && (place(told).0 == place(op).0 || place(told).1 == place(op).1)
+/// Who walks to a place once more may come to another directory; where a file is made, also by
+/// another symbolic link to another name.
+fn may_be_one(began: &Op, op: &Op) -> bool {
+    let kind = core::mem::discriminant::<Op>;
+    match (began, op) {
+        (Op::Make { make: began, .. }, Op::Make { make, .. }) if *began == Make::File => {
+            *make == Make::File
+        }
+        _ => kind(began) == kind(op) && name(began) == name(op),
+    }
 }
 
-fn place(op: &Op) -> (Option<Fid>, Option<&Name>) {
+fn name(op: &Op) -> Option<&Name> {
     match op {
-        Op::Make { dir, name, .. }
-        | Op::Link { dir, name, .. }
-        | Op::Unlink { dir, name }
-        | Op::Rmdir { dir, name }
-        | Op::Rename {
-            from: dir, name, ..
-        } => (Some(*dir), Some(name)),
-        _ => (None, None),
+        Op::Make { name, .. }
+        | Op::Link { name, .. }
+        | Op::Unlink { name, .. }
+        | Op::Rmdir { name, .. }
+        | Op::Rename { name, .. } => Some(name),
+        _ => None,
     }
 }

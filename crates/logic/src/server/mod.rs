@@ -6,7 +6,8 @@
 //!   shown to others only when the machine that made it shows it too;
 //! - a request is applied once, however often it is sent, also over a restart;
 //! - no two requests wait for each other: each waits only for answers to recalls and
-//!   confirmations, which clients give without waiting for the server, or for the oldest rename.
+//!   confirmations, which clients give without waiting for the server (but, for a moment, whether
+//!   a change of their own is put back), or for the oldest rename.
 //!
 //! The rules are Sprite's (Nelson, section 3.3) and Spritely NFS's (table 1), with tokens that
 //! outlive the open.

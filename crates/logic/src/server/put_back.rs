@@ -19,16 +19,15 @@ impl Server {
         session: SessionId,
         request: RequestId,
     ) {
+        let state = self.sessions.get(&session);
+        if !state.is_some_and(|state| state.running.contains(&request)) {
+            return;
+        }
         let own = |other: &Waiting| (other.session, other.request.id) == (session, request);
         let Some((&seq, waiting)) = self.waiting.iter().find(|(_, other)| own(other)) else {
             return;
         };
-        let waits_for = |earlier: &Waiting| {
-            let mut fids = waiting.fids.iter();
-            fids.any(|fid| earlier.asked.contains_key(&(session, *fid)))
-        };
-        let mut earlier = self.waiting.range(..seq).map(|(_, earlier)| earlier);
-        if !changes_names(&waiting.request.op) || !earlier.any(waits_for) {
+        if !changes_names(&waiting.request.op) || !self.is_waited_for(waiting) {
             return;
         }
         let waiting = self.take_waiting(seq);
@@ -42,6 +41,17 @@ impl Server {
         }
         self.refuse(step, &waiting, Refusal::Again);
         self.recheck_all(step, &waiting.fids);
+    }
+
+    /// Does an earlier request wait for this one's machine, where this one is about something?
+    fn is_waited_for(&self, waiting: &Waiting) -> bool {
+        waiting.fids.iter().any(|fid| {
+            let file = self.files.get(fid);
+            let seqs = file.into_iter().flat_map(|file| &file.waiting);
+            let earlier = seqs.take_while(|seq| **seq < waiting.seq);
+            let mut earlier = earlier.filter_map(|seq| self.waiting.get(seq));
+            earlier.any(|other| other.asked.contains_key(&(waiting.session, *fid)))
+        })
     }
 }
 

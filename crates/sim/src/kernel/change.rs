@@ -18,18 +18,19 @@ pub(super) fn held(again: bool) -> Look {
 }
 
 impl Kernel {
-    /// Does a system call once more from its beginning if it is told to begin again, as Linux does
-    /// for `ESTALE`: names are looked up whatever is known of them then.
+    /// Does a system call once more from its beginning if it is told to begin again, or that its
+    /// path is outdated, as Linux does for `ESTALE`: names are looked up whatever is known of them
+    /// then. It does so once, whatever for.
     pub(super) async fn walk_again<T>(&self, once: impl AsyncFn(bool) -> Result<T>) -> Result<T> {
-        match once(false).await {
-            Err(Refusal::Again) => {}
-            result => return result,
+        let first = once(false).await;
+        if !matches!(first, Err(Refusal::Again | Refusal::Stale)) {
+            return first;
         }
-        let result = once(true).await;
-        if matches!(result, Err(Refusal::Again)) {
+        let second = once(true).await;
+        if matches!(second, Err(Refusal::Again)) {
             self.world.fail(wrong!("a program is told to begin again"));
         }
-        result
+        second
     }
 
     pub(super) async fn alone(&self, inode: &Inode) -> Guard {
@@ -74,12 +75,15 @@ impl Kernel {
             mode,
             open,
         };
-        let call = Call::Op(op);
-        let mut reply = self.ask(call, Vec::new()).await;
+        let mut reply = self.ask(Call::Op(op.clone()), Vec::new()).await;
         let mut made = true;
-        if matches!(reply.done, Done::Refused(Refusal::Exists)) && !exclusive {
+        while matches!(reply.done, Done::Refused(Refusal::Exists)) && !exclusive {
             made = false;
             reply = self.open_instead((dir.fid(), name), (access, append)).await;
+            if matches!(reply.done, Done::Absent { .. }) {
+                made = true;
+                reply = self.ask(Call::Op(op.clone()), Vec::new()).await;
+            }
         }
         let pin = self.made(dir, name, &reply, epoch).await?;
         drop(lock);
@@ -97,8 +101,9 @@ impl Kernel {
     }
 
     /// What the daemon does when the name to be made exists by now: it looks it up and opens it,
-    /// and the kernel takes that for the answer to CREATE. The attributes may be outdated when the
-    /// kernel keeps them, as it does without looking: so they have no lifetime.
+    /// and the kernel takes that for the answer to CREATE. If it has gone again, it is made. The
+    /// attributes may be outdated when the kernel keeps them, as it does without looking: so they
+    /// have no lifetime.
     async fn open_instead(
         &self,
         (dir, name): (Fid, &Name),
@@ -120,9 +125,6 @@ impl Kernel {
             _,
         ) = (&mut found.done, ())
         else {
-            if matches!(found.done, Done::Absent { .. }) {
-                found.done = Done::Refused(Refusal::NotFound);
-            }
             return found;
         };
         *attr_lifetime = Lifetime::None;

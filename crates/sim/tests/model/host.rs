@@ -31,6 +31,9 @@ pub struct Host {
     /// How many calls of the program have begun.
     pub begun: usize,
     pub under_way: Option<(Ticket, Do)>,
+    /// A call that was put back, and that begins again; once.
+    pub again: Option<Do>,
+    pub repeated: bool,
 }
 
 fn name() -> Name {

@@ -150,7 +150,11 @@ fn changes_that_are_nowhere_else() {
 fn a_name_that_comes_and_goes() {
     // Each recall of a name may end in two ways: too many states to see all with a repetition.
     let within = |depth| Scenario { depth, ..NAMES };
-    let delayed = Scenario { delay: 1, ..NAMES };
+    // What is put back begins again, which is more of them.
+    let delayed = Scenario {
+        delay: 1,
+        ..within(18)
+    };
     let repeated = Scenario {
         repeat: 1,
         ..within(14)
@@ -164,7 +168,8 @@ fn a_name_that_comes_and_goes() {
         ticks: 2,
         ..within(10)
     };
-    assert!(sound("a name, one delayed", &delayed).whole);
+    sound("a name", &within(24));
+    sound("a name, one delayed", &delayed);
     sound("a name, one repeated", &repeated);
     sound("a name, one lost and a deadline", &lost);
     sound("a name, two deadlines", &timed);
@@ -186,9 +191,9 @@ fn found(plant: impl Fn(&mut Scenario)) -> Option<(&'static str, usize, usize)> 
     let all = [
         ("reader and writer", SHARED),
         ("changes nowhere else", DIRTY),
-        ("a name", NAMES),
         ("two writers", WRITERS),
         ("appends and sizes", APPENDS),
+        ("a name", NAMES),
     ];
     for (what, mut scenario) in all {
         plant(&mut scenario);
@@ -213,8 +218,9 @@ fn planted_faults_are_found() {
         C::NamesWithoutToken,
         C::AttributesWithoutToken,
         C::IgnoresVersions,
+        C::PutsBackTwice,
     ];
-    let servers = [S::IgnoresExclusive, S::ForgetsNames];
+    let servers = [S::IgnoresExclusive, S::ForgetsNames, S::DoesWhatIsPutBack];
     let mut missed = Vec::new();
     let mut note = |mutant: String, found: Option<(&str, usize, usize)>| match found {
         Some((what, states, depth)) => {

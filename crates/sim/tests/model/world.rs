@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
-use wire::{Caller, Fid, Right, Time, ToClient, ToServer};
+use wire::{Caller, Fid, Refusal, Right, Time, ToClient, ToServer};
 
 const MS: Time = 1_000_000;
 /// Without faults, everybody has an answer within this time.
@@ -213,6 +213,8 @@ impl State {
             handle: None,
             begun: 0,
             under_way: None,
+            again: None,
+            repeated: false,
         })
     }
 
@@ -246,7 +248,8 @@ impl State {
         let mut acts = Vec::new();
         for (at, program) in scenario.programs.iter().enumerate() {
             let host = &self.hosts[at].value;
-            if host.under_way.is_none() && host.begun < program.len() {
+            let begins = host.again.is_some() || host.begun < program.len();
+            if host.under_way.is_none() && begins {
                 acts.push(Act::Call(at));
             }
             for order in 0..host.kernel.orders.len() {
@@ -301,10 +304,13 @@ impl State {
     pub fn describe(&self, scenario: &Scenario, act: Act) -> String {
         let first = |way| format!("{:?}", self.link(way)[0].value.load);
         let about = match act {
-            Act::Call(at) => format!(
-                "{:?}",
-                scenario.programs[at].get(self.hosts[at].value.begun)
-            ),
+            Act::Call(at) => match self.hosts[at].value.again {
+                Some(call) => format!("{call:?} again"),
+                None => format!(
+                    "{:?}",
+                    scenario.programs[at].get(self.hosts[at].value.begun)
+                ),
+            },
             Act::ToServer(at) => first(Way::Up(at)),
             Act::ToClient(at) => first(Way::Down(at)),
             Act::Lose(way) | Act::Repeat(way) | Act::Delay(way) => first(way),
@@ -318,6 +324,7 @@ impl State {
     /// Takes one step and looks at the result.
     pub fn step(&mut self, scenario: &Scenario, act: Act) -> Result<(), Wrong> {
         match act {
+            Act::Call(at) if self.hosts[at].value.again.is_some() => self.begin_again(at)?,
             Act::Call(at) => {
                 let call = scenario.programs[at][self.hosts[at].value.begun];
                 self.hosts[at].change().begun += 1;
@@ -531,6 +538,22 @@ impl State {
             told.push(format!("client {at} begins {call:?}"));
         }
         self.judge.change().begin(at, call);
+        self.hosts[at].change().repeated = false;
+        self.ask(at, call)
+    }
+
+    /// The kernel asks, whatever it knows of the name, and is the same thread.
+    fn begin_again(&mut self, at: usize) -> Result<(), Wrong> {
+        let host = self.hosts[at].change();
+        let Some(call) = host.again.take() else {
+            return Ok(());
+        };
+        host.kernel.name = None;
+        host.repeated = true;
+        self.ask(at, call)
+    }
+
+    fn ask(&mut self, at: usize, call: Do) -> Result<(), Wrong> {
         self.last_ticket += 1;
         let ticket = self.last_ticket;
         let host = self.hosts[at].change();
@@ -567,6 +590,11 @@ impl State {
                 "client {at}: an answer to no call, {ticket}: {done:?}"
             ));
         };
+        if *done == Done::Refused(Refusal::Again) && !host.repeated {
+            host.under_way = None;
+            host.again = Some(call);
+            return Ok(());
+        }
         match host.learn(call, done, bulk) {
             Some(seen) => self.end(at, seen),
             None => Err(format!("client {at}: {call:?} is answered {done:?}")),
@@ -618,7 +646,10 @@ impl State {
 
     /// Does nobody wait, and is nothing on its way?
     fn quiet(&self) -> bool {
-        let still = |host: &Part<Host>| host.value.under_way.is_none() && host.value.kernel.idle();
+        let still = |host: &Part<Host>| {
+            let host = &host.value;
+            host.under_way.is_none() && host.again.is_none() && host.kernel.idle()
+        };
         self.hosts.iter().all(still)
             && self.late.is_empty()
             && self.up.iter().chain(&self.down).all(Vec::is_empty)
