@@ -282,6 +282,19 @@ impl Op {
         }
     }
 
+    /// Does its caller begin again if it is told to? All changes of names but those by bind(2),
+    /// which makes a socket's.
+    pub fn may_be_put_back(&self) -> bool {
+        const SOCKET: Kind = Kind::Socket;
+        match self {
+            Self::Make { make, .. } => !matches!(make, Make::Node { kind: SOCKET, .. }),
+            Self::Link { .. } | Self::Unlink { .. } | Self::Rmdir { .. } | Self::Rename { .. } => {
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Is it about locks? These are the server's alone: the store never sees them.
     pub fn locks(&self) -> bool {
         matches!(

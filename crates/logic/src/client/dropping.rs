@@ -162,7 +162,8 @@ impl Client {
         asked.is_some()
     }
 
-    /// A call has come: if it locks a directory whose names are to be dropped, the epoch will do.
+    /// A call has come: if it locks a directory whose names are to be dropped, these need not wait
+    /// for that lock, or it is put back.
     pub(super) fn on_locked(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         let Some(running) = self.calls.get(&ticket) else {
             return;
@@ -247,14 +248,13 @@ impl Client {
     pub(super) fn names_due(&self) -> Option<Time> {
         let locked = |dropping: &Dropping| dropping.left.values().any(Option::is_some);
         let waits = |dropping: &&Dropping| dropping.raising.is_none() && locked(dropping);
-        let waiting = self.dropping_names.values().filter(waits);
-        let due = waiting.map(|dropping| {
-            let asked = dropping.put_back;
-            let asked = asked.filter(|(ticket, _)| self.calls.contains_key(ticket));
-            let patient = self.patience_ends(dropping.since);
-            asked.map_or(patient, |(_, since)| patient.min(since + PUT_BACK_NS))
-        });
-        due.min()
+        let waiting = || self.dropping_names.values().filter(waits);
+        let since = waiting().map(|dropping| dropping.since).min()?;
+        let asked = waiting().filter_map(|dropping| dropping.put_back);
+        let asked = asked.filter(|(ticket, _)| self.calls.contains_key(ticket));
+        let asked = asked.map(|(_, since)| since + PUT_BACK_NS).min();
+        let patient = self.patience_ends(since);
+        Some(asked.map_or(patient, |asked| asked.min(patient)))
     }
 
     /// When the lock has been waited for too long: nobody has looked anything up for a while.

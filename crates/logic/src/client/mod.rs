@@ -79,7 +79,7 @@ struct Running {
     /// What it sets is set, once and for all, and gave these attributes; only how things are now is
     /// still asked for.
     set: Option<Attr>,
-    /// Its caller was told to begin again, and has: it would not do so once more.
+    /// Its caller may have begun it again already: it would not do so once more.
     repeated: bool,
 }
 
@@ -401,8 +401,8 @@ impl Client {
         }
         self.note_told(step.now, &running, &done);
         self.note_looked(step.now, &running.call);
-        self.note_handed(step.now, &running, &mut done);
         self.note_again(step.now, &running, &done);
+        self.note_handed(step.now, &running, &mut done);
         let refused = matches!(done, Done::Refused(_));
         if !refused {
             self.throw_late(step, &running);

@@ -13,18 +13,22 @@ use super::session::{Sent, Why};
 use super::{Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
-use wire::{Kind, Make, Name, Op, Refusal, Time, ToServer};
+use wire::{Fid, Kind, Make, Name, Op, Refusal, Time, ToServer};
 
-/// So many threads that begin again are known; while there are more, nobody is put back.
+/// So many threads that may have begun again are known. If there are more, nobody is put back until
+/// those that are not known have come back.
 const THREADS: usize = 1024;
-/// A thread that has not come back by then has found nothing to do. It is not stopped meanwhile,
-/// and its look-ups take no longer.
+/// A thread that has asked for nothing for so long has nothing to begin again. Between two of its
+/// questions there is only the kernel's walk.
 const COMES_NS: Time = 60_000_000_000;
 
-/// Threads that have begun again: since when, and with what, if that is known.
+/// Threads that may have begun again: since when they have been on their way, and with what, if
+/// that is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     again: BTreeMap<u32, (Time, Option<Op>)>,
+    /// Until then there may be others.
+    others: Time,
 }
 
 impl Threads {
@@ -32,6 +36,7 @@ impl Threads {
     /// there is nothing to be done any more, and ask for something else.
     pub(super) fn repeats(&mut self, now: Time, thread: u32, call: &Call) -> bool {
         let Some(op) = change_of_names(call) else {
+            self.goes_on(now, thread);
             return false;
         };
         let began = self.again.remove(&thread);
@@ -40,11 +45,24 @@ impl Threads {
         })
     }
 
-    fn is_full(&mut self, now: Time) -> bool {
+    /// It is still on its way, however long a look-up has taken.
+    fn goes_on(&mut self, now: Time, thread: u32) {
+        if let Some((since, _)) = self.again.get_mut(&thread)
+            && now < *since + COMES_NS
+        {
+            *since = now;
+        }
+    }
+
+    fn note(&mut self, now: Time, thread: u32, op: Option<Op>) {
         if self.again.len() >= THREADS {
             self.again.retain(|_, (since, _)| now < *since + COMES_NS);
         }
-        self.again.len() >= THREADS
+        if self.again.len() < THREADS {
+            self.again.insert(thread, (now, op));
+        } else {
+            self.others = now + COMES_NS;
+        }
     }
 }
 
@@ -57,7 +75,7 @@ impl Client {
         // Of thread 0 it is not known which it is.
         let knows = change_of_names(&running.call).is_some() && running.thread != 0;
         let drops = self.drops_at_once;
-        if !knows || drops || running.repeated || self.put_back.is_full(step.now) {
+        if !knows || drops || running.repeated || step.now < self.put_back.others {
             return false;
         }
         let of = |sent: &Sent| matches!(sent.why, Why::Call(of) if of == ticket) && !sent.kept;
@@ -76,12 +94,27 @@ impl Client {
             Done::Refused(Refusal::Stale) => None,
             // The front may say so, when it finds that something else has the name.
             Done::Refused(Refusal::Exists) if makes_file(&running.call) => None,
-            _ => return,
+            // The kernel may, by itself, when it finds a directory elsewhere (`d_splice_alias`).
+            Done::Entry { fid, attr, .. }
+                if attr.kind == Kind::Directory && self.is_found_anew(&running.call, *fid) =>
+            {
+                None
+            }
+            _ => return self.put_back.goes_on(now, running.thread),
         };
-        let forgets = self.options.mutant == Some(Mutant::PutsBackTwice);
-        if running.thread != 0 && !forgets && !self.put_back.is_full(now) {
-            self.put_back.again.insert(running.thread, (now, op));
+        if running.thread != 0 && self.options.mutant != Some(Mutant::PutsBackTwice) {
+            self.put_back.note(now, running.thread, op);
         }
+    }
+
+    /// Does the kernel know this directory already, but perhaps not by that name?
+    fn is_found_anew(&self, call: &Call, fid: Fid) -> bool {
+        let Call::Op(Op::Lookup { dir, name }) = call else {
+            return false;
+        };
+        let known = self.nodes.get(&fid).is_some_and(|node| node.lookups > 1);
+        let handed = self.nodes.get(dir);
+        known && !handed.is_some_and(|node| node.handed.is_known(name))
     }
 }
 
@@ -90,21 +123,10 @@ fn makes_file(call: &Call) -> bool {
     matches!(call, Call::Op(Op::Make { make: FILE, .. }))
 }
 
-/// A change whose caller begins again: not bind(2), which makes a socket's name.
+/// A change whose caller begins again.
 fn change_of_names(call: &Call) -> Option<&Op> {
-    const SOCKET: Kind = Kind::Socket;
     match call {
-        Call::Op(Op::Make {
-            make: Make::Node { kind: SOCKET, .. },
-            ..
-        }) => None,
-        Call::Op(
-            op @ (Op::Make { .. }
-            | Op::Link { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }),
-        ) => Some(op),
+        Call::Op(op) => Some(op).filter(|op| op.may_be_put_back()),
         _ => None,
     }
 }

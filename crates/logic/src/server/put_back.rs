@@ -8,7 +8,7 @@
 use super::api::{Disk, Mutant};
 use super::table::Waiting;
 use super::{Server, Step};
-use wire::{Op, Refusal, RequestId, SessionId};
+use wire::{Refusal, RequestId, SessionId};
 
 impl Server {
     /// A client cannot answer a recall while this request of its own is not answered. What is done
@@ -27,7 +27,7 @@ impl Server {
         let Some((&seq, waiting)) = self.waiting.iter().find(|(_, other)| own(other)) else {
             return;
         };
-        if !changes_names(&waiting.request.op) || !self.is_waited_for(waiting) {
+        if !waiting.request.op.may_be_put_back() || !self.is_waited_for(waiting) {
             return;
         }
         let waiting = self.take_waiting(seq);
@@ -53,16 +53,4 @@ impl Server {
             earlier.any(|other| other.asked.contains_key(&(waiting.session, *fid)))
         })
     }
-}
-
-/// The caller of such a change can begin again.
-fn changes_names(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Make { .. }
-            | Op::Link { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-    )
 }

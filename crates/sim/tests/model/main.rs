@@ -69,6 +69,11 @@ const NAMES: Scenario = Scenario {
     programs: &[&[Create, Unlink], &[Lookup, Create, Lookup]],
     ..PLAIN
 };
+/// The same, but short enough to be explored whole.
+const NAME: Scenario = Scenario {
+    programs: &[&[Create], &[Lookup, Create]],
+    ..NAMES
+};
 const ALL_THREE: &[(usize, Do)] = &[(0, Lookup), (1, Lookup), (2, Lookup)];
 const THREE: Scenario = Scenario {
     before: ALL_THREE,
@@ -168,6 +173,8 @@ fn a_name_that_comes_and_goes() {
         ticks: 2,
         ..within(10)
     };
+    let whole = Scenario { delay: 1, ..NAME };
+    assert!(sound("a name made twice, one delayed", &whole).whole);
     sound("a name", &within(24));
     sound("a name, one delayed", &delayed);
     sound("a name, one repeated", &repeated);
