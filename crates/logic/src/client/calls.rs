@@ -222,6 +222,7 @@ impl Client {
                 let node = self.nodes.get_mut(&fid)?;
                 let attr = node.held()?.clone();
                 let attr_lifetime = Self::lifetime(node.lasting());
+                node.is_in(dir);
                 node.lookups += 1;
                 node.told = step.now;
                 Some(Done::Entry {

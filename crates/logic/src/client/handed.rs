@@ -94,11 +94,6 @@ impl Handed {
         self.any || self.names.get(name).is_some_and(|known| known.lasting)
     }
 
-    /// Is it noted, so that the kernel was told of it and has not dropped it?
-    pub(super) fn is_known(&self, name: &Name) -> bool {
-        self.names.contains_key(name)
-    }
-
     /// When the kernel was told a name last that is noted.
     pub(super) fn told(&self) -> Time {
         self.told

@@ -191,13 +191,13 @@ impl Client {
             return bare(entry, position);
         };
         let lifetime = Self::lifetime(node.lasting());
+        node.is_in(dir);
         node.lookups += 1;
         node.directory |= entry.kind == wire::Kind::Directory;
         node.told = step.now;
         if entry.bare {
             node.has_no_xattrs();
         }
-        node.parent = Some(dir);
         let node = self.node(dir);
         let news = !node.names.contains_key(&entry.name);
         node.set_name(&entry.name, Some((fid, entry.kind)));

@@ -416,6 +416,7 @@ impl Client {
     fn on_forget(&mut self, step: &mut Step<'_>, fid: Fid, count: u64) {
         if let Some(node) = self.nodes.get_mut(&fid) {
             node.lookups = node.lookups.saturating_sub(count);
+            node.moved &= node.lookups > 0;
             self.bury_if_unused(step, fid);
             self.retire(step, fid);
         }

@@ -167,7 +167,7 @@ impl Client {
         }
         let lasting = vouched && node.lasting();
         if let Some(node) = means.and_then(|(fid, _)| self.nodes.get_mut(&fid)) {
-            node.parent = Some(dir);
+            node.is_in(dir);
         }
         self.count_name();
         lasting
@@ -196,6 +196,7 @@ impl Client {
         }
         let (attr, attr_lifetime) = self.to_say(fid, attr);
         let node = self.node(fid);
+        node.is_in(dir);
         node.lookups += 1;
         node.directory |= attr.kind == Kind::Directory;
         node.told = step.now;

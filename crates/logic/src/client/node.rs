@@ -122,6 +122,8 @@ pub(super) struct Node {
     pub(super) foreseen: bool,
     /// A directory in which it has a name, as far as is known.
     pub(super) parent: Option<Fid>,
+    /// The kernel may know it in another directory than that.
+    pub(super) moved: bool,
     pub(super) drain: Option<Drain>,
     /// Calls that wait for the drain, or for a block's or a size's turn.
     pub(super) parked: Vec<Ticket>,
@@ -213,6 +215,7 @@ impl Node {
             ahead: 0,
             foreseen: false,
             parent: None,
+            moved: false,
             drain: None,
             parked: Vec::new(),
             sending: false,
@@ -298,6 +301,12 @@ impl Node {
             write: self.writes > 0 || opening(true),
             stamp,
         }
+    }
+
+    /// It has a name in this directory, as is now known.
+    pub(super) fn is_in(&mut self, dir: Fid) {
+        self.moved |= self.lookups > 0 && self.parent != Some(dir);
+        self.parent = Some(dir);
     }
 
     pub(super) fn opened(&mut self, access: Access) {

@@ -96,7 +96,7 @@ impl Client {
             Done::Refused(Refusal::Exists) if makes_file(&running.call) => None,
             // The kernel may, by itself, when it finds a directory elsewhere (`d_splice_alias`).
             Done::Entry { fid, attr, .. }
-                if attr.kind == Kind::Directory && self.is_found_anew(&running.call, *fid) =>
+                if attr.kind == Kind::Directory && self.is_found_elsewhere(&running.call, *fid) =>
             {
                 None
             }
@@ -107,14 +107,12 @@ impl Client {
         }
     }
 
-    /// Does the kernel know this directory already, but perhaps not by that name?
-    fn is_found_anew(&self, call: &Call, fid: Fid) -> bool {
-        let Call::Op(Op::Lookup { dir, name }) = call else {
-            return false;
-        };
-        let known = self.nodes.get(&fid).is_some_and(|node| node.lookups > 1);
-        let handed = self.nodes.get(dir);
-        known && !handed.is_some_and(|node| node.handed.is_known(name))
+    /// May the kernel know this directory already, but in another one? In the same one it gives it
+    /// the name without a lock of another.
+    fn is_found_elsewhere(&self, call: &Call, fid: Fid) -> bool {
+        let node = self.nodes.get(&fid);
+        let known = node.is_some_and(|node| node.lookups > 1 && node.moved);
+        known && matches!(call, Call::Op(Op::Lookup { .. }))
     }
 }
 

@@ -283,7 +283,7 @@ impl Client {
         if entry.bare {
             node.has_no_xattrs();
         }
-        node.parent = Some(dir);
+        node.is_in(dir);
         node.directory |= entry.kind == wire::Kind::Directory;
         let node = self.node(dir);
         node.set_name(&entry.name, Some((fid, entry.kind)));
