@@ -36,6 +36,9 @@ use wire::{Epoch, Fid, Name, Op, Right, Time};
 const PATIENCE_NS: Time = 400_000_000;
 /// How long a call that holds it is waited for which the server was asked to put back.
 const PUT_BACK_NS: Time = 200_000_000;
+/// How long it is waited for, when that is done, to be told that the name is dropped. Whoever else
+/// waits for this machine is not to lose its patience meanwhile.
+const TOLD_NS: Time = 100_000_000;
 /// How long at most, whatever is looked up meanwhile, and no longer than a quarter of a lease: a
 /// look-up may itself wait for a machine that does not answer, and whoever waits for it would be
 /// fenced too.
@@ -52,7 +55,8 @@ pub(super) struct Dropping {
     /// The epoch is being raised: by which notification, since which stamp, and during which call.
     /// No stamp: it need not be, as nothing is kept.
     raising: Option<(u64, Option<u64>, Option<Ticket>)>,
-    /// The call that holds the lock, and that the server was asked to put back; since when.
+    /// The call that holds the lock while it, or one before it, is put back; until when this is
+    /// waited for.
     put_back: Option<(Ticket, Time)>,
     /// Since when: some day the epoch is raised whoever holds the lock.
     since: Time,
@@ -149,17 +153,22 @@ impl Client {
     }
 
     /// Will the call that holds the lock let go of it soon? Not if the server leaves it as it is
-    /// and it waits for somebody else, nor if what was said is lost.
+    /// and it waits for somebody else, nor if what was said is lost. Or has the name been dropped
+    /// already, which is only not said yet? It may have been if another call was put back before
+    /// this one: who drops names was waiting for its lock.
     fn is_put_back(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), ticket: Ticket) -> bool {
         let asked = (self.dropping_names.get(&at)).and_then(|dropping| dropping.put_back);
-        if let Some((_, since)) = asked.filter(|(asked, _)| *asked == ticket) {
-            return step.now < since + PUT_BACK_NS;
+        if let Some((_, until)) = asked.filter(|(asked, _)| *asked == ticket) {
+            return step.now < until;
         }
-        let asked = self.put_back(step, ticket).then_some((ticket, step.now));
+        let waits_ns = match self.put_back(step, ticket) {
+            true => Some(PUT_BACK_NS),
+            false => asked.map(|_| TOLD_NS),
+        };
         if let Some(dropping) = self.dropping_names.get_mut(&at) {
-            dropping.put_back = asked;
+            dropping.put_back = waits_ns.map(|waits_ns| (ticket, step.now + waits_ns));
         }
-        asked.is_some()
+        waits_ns.is_some()
     }
 
     /// A call has come: if it locks a directory whose names are to be dropped, these need not wait
@@ -252,7 +261,7 @@ impl Client {
         let since = waiting().map(|dropping| dropping.since).min()?;
         let asked = waiting().filter_map(|dropping| dropping.put_back);
         let asked = asked.filter(|(ticket, _)| self.calls.contains_key(ticket));
-        let asked = asked.map(|(_, since)| since + PUT_BACK_NS).min();
+        let asked = asked.map(|(_, until)| until).min();
         let patient = self.patience_ends(since);
         Some(asked.map_or(patient, |asked| asked.min(patient)))
     }
