@@ -34,8 +34,9 @@ use wire::{Fid, Name, Op, RequestId, Right, Time, Unseen};
 /// How long the server is kept waiting for the turn at the lock while a look-up may have it that
 /// waits for the server...
 const PATIENCE_NS: Time = 1_000_000;
-/// ...and else, so that it is only waited for who needs to run.
-const CALM_PATIENCE_NS: Time = 20_000_000;
+/// ...and else, so that it is only waited for who needs to run. On a machine where all processors
+/// are wanted, or whose share of them is used up, that takes tens of milliseconds.
+const CALM_PATIENCE_NS: Time = 200_000_000;
 /// After this time an answer has been taken in.
 pub(super) const LONGEST_NS: Time = 1_000_000_000;
 
