@@ -1,5 +1,6 @@
 //! The command line: help, exit codes, and messages that name the cure.
 
+use crate::harness::starts::start;
 use crate::harness::{Cell, Scratch, ariel, real_system, run, say, text};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -341,11 +342,9 @@ fn the_simulator_runs_until_it_is_told_to_end() {
     if !program_only("sim-forever") {
         return;
     }
-    let mut child = ariel(&["sim", "--forever", "--seed", "1", "--jobs", "2"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut forever = ariel(&["sim", "--forever", "--seed", "1", "--jobs", "2"]);
+    forever.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = start(&mut forever).unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // Said when the signals are waited for; the first seed is there to be repeated.
     let first = lines.next().unwrap().unwrap();

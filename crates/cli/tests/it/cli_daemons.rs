@@ -2,6 +2,7 @@
 
 use crate::harness::permits;
 use crate::harness::scratch::{force_unmount, is_mounted};
+use crate::harness::starts::start;
 use crate::harness::watchdog::Watch;
 use crate::harness::{Cell, Scratch, ariel, eventually, real_system, run, text};
 use std::fs;
@@ -24,7 +25,8 @@ struct CleanUp {
 impl Drop for CleanUp {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = ariel(&[Path::new("down"), Path::new("--data"), &self.data]).output();
+            let mut down = ariel(&[Path::new("down"), Path::new("--data"), &self.data]);
+            let _ = start(&mut down).and_then(|mut down| down.wait());
         }
         force_unmount(&self.point);
     }

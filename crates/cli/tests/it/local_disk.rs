@@ -2,8 +2,9 @@
 //! limits of extended attributes, ends of set-id bits, access lists that are inherited, programs
 //! that run, direct input and output, notifications of the own machine, and calls that do nothing.
 
-use crate::harness::process::{shell, shell_ok};
+use crate::harness::process::{run, shell, shell_ok};
 use crate::harness::scratch::set_mode;
+use crate::harness::starts::{closed_is_closed, start};
 use crate::harness::{
     Cell, Pair, Random, Scratch, eventually, has_program, local, real_system, text,
 };
@@ -137,7 +138,7 @@ fn extended_attributes_have_the_limits_of_linux() {
         let line = format!("setfattr -n {space}.x -v y file");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", &line]).current_dir(pair.b.path());
-        command.uid(12_345).gid(23_456).output().unwrap().status
+        run(command.uid(12_345).gid(23_456)).status
     };
     set_mode(&one, 0o666);
     assert!(tried("user").success() && !tried("trusted").success());
@@ -189,7 +190,7 @@ fn set_id_bits_end_with_a_change_by_another_user_on_any_mount() {
                 .current_dir(other)
                 .uid(12_345)
                 .gid(23_456);
-            let output = command.output().unwrap();
+            let output = run(&mut command);
             assert!(output.status.success(), "{line}: {}", text(&output));
             for side in [one, other] {
                 let seen = fs::metadata(side.join("prog")).unwrap().mode() & 0o7777;
@@ -331,14 +332,8 @@ fn a_program_runs_on_from_a_file_that_is_replaced_elsewhere() {
     };
     fs::copy("/bin/sleep", pair.a.join("program")).unwrap();
     let run = |dir: &Path, time: &str| {
-        let mut started = None;
-        // Whatever other tests fork may have the writer's descriptor for a moment.
-        let ready = eventually(Duration::from_secs(10), || {
-            started = Command::new(dir.join("program")).arg(time).spawn().ok();
-            started.is_some()
-        });
-        assert!(ready, "the program does not start");
-        started.unwrap()
+        closed_is_closed();
+        start(Command::new(dir.join("program")).arg(time)).unwrap()
     };
     let mut running = run(pair.b.path(), "600");
     // As installers do it: another file takes the name.

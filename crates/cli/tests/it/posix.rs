@@ -3,18 +3,18 @@
 
 use crate::basics::{Notes, same};
 use crate::harness::process::{shell, shell_ok};
+use crate::harness::starts::{closed_is_closed, start};
 use crate::harness::status::{bytes_moved, server_received, since, status};
-use crate::harness::{Cell, Pair, Random, Scratch, eventually, has_program, local, real_system};
+use crate::harness::{Cell, Pair, Random, Scratch, has_program, local, real_system};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::fs::{fallocate, linkat, open, seek};
 use rustix::io::{ReadWriteFlags, pwritev2};
 use std::fs::{self, File};
-use std::io::{ErrorKind, IoSlice, Write};
+use std::io::{IoSlice, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Child, Command};
-use std::time::Duration;
+use std::process::Command;
 
 /// A file without a name, in a directory.
 fn nameless(dir: &Path, more: OFlags) -> rustix::io::Result<File> {
@@ -325,35 +325,25 @@ fn a_write_for_stable_storage_is_there_when_it_is_answered() {
     }
 }
 
-/// Starts a program that was written a moment ago. Whatever other tests fork at that moment has the
-/// writer's descriptor too, until it runs its own program: so a busy one is tried again.
-fn start_written(program: &Path, argument: &str) -> Child {
-    let mut started = None;
-    let ends = eventually(Duration::from_secs(10), || {
-        let child = Command::new(program).arg(argument).spawn();
-        let busy = matches!(&child, Err(error) if error.kind() == ErrorKind::ExecutableFileBusy);
-        started = Some(child);
-        !busy
-    });
-    assert!(ends, "{} stays busy", program.display());
-    started.unwrap().unwrap()
-}
-
 #[test]
 fn a_program_that_runs_is_not_written() {
     same("etxtbsy", |dir, notes| {
         let program = dir.join("program");
         fs::copy("/bin/sleep", &program).unwrap();
-        let mut child = start_written(&program, "60");
+        let runs = |argument: &str| {
+            closed_is_closed();
+            start(Command::new(&program).arg(argument))
+        };
+        let mut child = runs("60").unwrap();
         notes.did("write", File::options().write(true).open(&program));
         child.kill().unwrap();
         child.wait().unwrap();
         notes.did("write later", File::options().write(true).open(&program));
         let writer = File::options().append(true).open(&program).unwrap();
-        let run = Command::new(&program).arg("0").status();
+        let run = runs("0").and_then(|mut child| child.wait());
         notes.did("run what is open for writing", run);
         drop(writer);
-        notes.did("run", start_written(&program, "0").wait());
+        notes.did("run", runs("0").unwrap().wait());
     });
 }
 

@@ -9,6 +9,7 @@ pub mod process;
 pub mod record;
 pub mod rerun;
 pub mod scratch;
+pub mod starts;
 pub mod status;
 #[path = "../../../../fuse/tests/support/switch.rs"]
 pub mod switch;

@@ -3,6 +3,7 @@
 
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
+use super::starts::closed_is_closed;
 use super::{OF_ALL_MOUNTS, local, said, scratch, switch};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -159,6 +160,7 @@ impl Mount {
     }
 
     fn end(&mut self, daemon: &mut Proc) -> Result<(), String> {
+        closed_is_closed();
         let output = run(&mut ariel(&[Path::new("umount"), &self.point]));
         if !output.status.success() {
             return Err(format!("ariel umount: {}", text(&output)));

@@ -1,6 +1,7 @@
 //! Processes that are always waited for, within a limit, and never outlive their test.
 
 use super::child::wait_within;
+use super::starts::start;
 use super::watchdog::WatchId;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsStr;
@@ -32,7 +33,7 @@ pub struct Proc {
 
 impl Proc {
     pub fn spawn(command: &mut Command, watch: Option<WatchId>) -> std::io::Result<Self> {
-        let child = command.process_group(0).spawn()?;
+        let child = start(command.process_group(0))?;
         if let Some(watch) = watch {
             watch.add_group(child.id());
         }

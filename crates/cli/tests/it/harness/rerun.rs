@@ -1,6 +1,7 @@
 //! Tests that are run once more, in a process of their own, with all mounts started another way.
 
 use super::process::text;
+use super::starts::start;
 use super::{OF_ALL_MOUNTS, say};
 use std::process::{Command, Stdio};
 
@@ -46,7 +47,8 @@ impl Rerun<'_> {
             .env(self.variable, self.value)
             .env_remove("ARIEL_LONG")
             .stdin(Stdio::null());
-        let output = command.output().unwrap();
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = start(&mut command).unwrap().wait_with_output().unwrap();
         let (how, said) = (format!("{}={}", self.variable, self.value), text(&output));
         assert!(output.status.success(), "{how}:\n{said}");
         let passed = passed(&said);
