@@ -7,13 +7,14 @@
 //! part or not at all.
 
 use crate::error::StoreError;
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, statvfs};
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{fallocate, flock, fstatvfs, openat, unlinkat};
 use rustix::io::pwritev;
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// One file.
@@ -53,10 +54,10 @@ pub(crate) trait Files: Debug + Send + Sync {
 /// The file that a process locks while it has the partition open.
 const LOCK: &str = "lock";
 
-/// A directory of the operating system, locked for as long as the value lives.
+/// A directory of the operating system, locked for as long as the value lives. It is this very one
+/// until then: if it is moved or removed, nothing is done to what has its path then.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    path: PathBuf,
     handle: File,
     /// Held for its lock.
     _lock: File,
@@ -67,30 +68,27 @@ impl Directory {
     pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
         let io = |e| StoreError::io(format!("create the partition {}", path.display()), e);
         std::fs::create_dir_all(path).map_err(io)?;
-        for entry in std::fs::read_dir(path).map_err(io)? {
-            let name = entry.map_err(io)?.file_name();
-            if name != LOCK && name != "lost+found" {
-                return Err(StoreError::NotEmpty(path.to_owned()));
-            }
+        let handle = File::open(path).map_err(io)?;
+        let names = names(&handle).map_err(io)?;
+        if names
+            .iter()
+            .any(|name| name != LOCK && name != "lost+found")
+        {
+            return Err(StoreError::NotEmpty(path.to_owned()));
         }
-        Self::open(path, true)
+        Self::lock(path, handle, true)
     }
 
-    /// Opens and locks the directory; the lock file is made only if `create`.
-    pub(crate) fn open(path: &Path, create: bool) -> Result<Self, StoreError> {
-        let doing = || format!("open the partition {}", path.display());
-        let io = |e: io::Error| match e.kind() {
-            io::ErrorKind::NotFound => StoreError::NotAPartition(path.to_owned()),
-            _ => StoreError::io(doing(), e),
-        };
-        let handle = File::open(path).map_err(io)?;
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(create)
-            .truncate(false)
-            .open(path.join(LOCK))
-            .map_err(io)?;
+    /// Opens and locks the directory.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let handle = File::open(path).map_err(|e| not_opened(path, e))?;
+        Self::lock(path, handle, false)
+    }
+
+    /// The lock file is made only if `create`.
+    fn lock(path: &Path, handle: File, create: bool) -> Result<Self, StoreError> {
+        let io = |e| not_opened(path, e);
+        let mut lock = open_at(&handle, LOCK, create).map_err(io)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut text = String::new();
             // Without the number the message still says what matters.
@@ -104,37 +102,59 @@ impl Directory {
         lock.write_all(format!("{}\n", std::process::id()).as_bytes())
             .map_err(io)?;
         Ok(Self {
-            path: path.to_owned(),
             handle,
             _lock: lock,
         })
     }
 }
 
+fn not_opened(path: &Path, error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::NotFound => StoreError::NotAPartition(path.to_owned()),
+        _ => StoreError::io(format!("open the partition {}", path.display()), error),
+    }
+}
+
+fn open_at(dir: &File, name: &str, create: bool) -> io::Result<File> {
+    let create = if create {
+        OFlags::CREATE
+    } else {
+        OFlags::empty()
+    };
+    let file = openat(
+        dir,
+        name,
+        OFlags::RDWR | OFlags::CLOEXEC | create,
+        Mode::from_raw_mode(0o666),
+    )?;
+    Ok(file.into())
+}
+
+/// The names of all files, the lock's too, in order.
+fn names(dir: &File) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
 impl Files for Directory {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn Disk>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(create)
-            .truncate(false)
-            .open(self.path.join(name))?;
-        Ok(Arc::new(OsFile(file)))
+        Ok(Arc::new(OsFile(open_at(&self.handle, name, create)?)))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path.join(name))
+        Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.path)? {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if name != LOCK {
-                names.push(name);
-            }
-        }
-        names.sort();
+        let mut names = names(&self.handle)?;
+        names.retain(|name| name != LOCK);
         Ok(names)
     }
 
@@ -143,7 +163,7 @@ impl Files for Directory {
     }
 
     fn space(&self) -> io::Result<(u64, u64)> {
-        let stat = statvfs(&self.path)?;
+        let stat = fstatvfs(&self.handle)?;
         Ok((
             stat.f_blocks.saturating_mul(stat.f_frsize),
             stat.f_bavail.saturating_mul(stat.f_frsize),
@@ -218,5 +238,25 @@ mod tests {
         let mut found = vec![0; 4 + large.len() + 3];
         disk.read_at(0, &mut found).expect("read");
         assert_eq!(found, [&[9; 4][..], &[1, 2], &large, &[3]].concat());
+    }
+
+    #[test]
+    fn a_directory_that_took_its_path_is_left_alone() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let [path, away] = ["data", "away"].map(|name| scratch.path().join(name));
+        let first = Directory::create(&path).expect("a partition");
+        first.open("log", true).expect("a file");
+        std::fs::rename(&path, &away).expect("moved");
+        let second = Directory::create(&path).expect("another partition");
+        first.open("more", true).expect("a file");
+        second.open("other", true).expect("a file");
+        first.remove("log").expect("removed");
+        assert_eq!(first.list().expect("names"), ["more"]);
+        assert_eq!(second.list().expect("names"), ["other"]);
+        std::fs::remove_dir_all(&path).expect("removed");
+        let third = Directory::create(&path).expect("a third");
+        let error = second.open("more", true).expect_err("it has gone");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(third.list().expect("names"), Vec::<String>::new());
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Checks the partition in a directory; refuses one that is in use.
 pub fn fsck(dir: &Path) -> Result<Report, StoreError> {
-    let files: Arc<dyn Files> = Arc::new(Directory::open(dir, false)?);
+    let files: Arc<dyn Files> = Arc::new(Directory::open(dir)?);
     if log::segments(&*files)?.is_empty() {
         return Err(StoreError::NotAPartition(dir.to_owned()));
     }

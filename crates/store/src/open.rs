@@ -37,13 +37,13 @@ impl Store {
 
     /// Opens a partition.
     pub fn open(dir: &Path, options: &Options) -> Result<Self, StoreError> {
-        let files: Arc<dyn Files> = Arc::new(Directory::open(dir, false)?);
+        let files: Arc<dyn Files> = Arc::new(Directory::open(dir)?);
         open_files(dir, files, options, Purpose::Use)
     }
 
     /// Opens a partition, and creates it first where there is none.
     pub fn open_or_create(dir: &Path, options: &Options) -> Result<Self, StoreError> {
-        let files: Arc<dyn Files> = match Directory::open(dir, false) {
+        let files: Arc<dyn Files> = match Directory::open(dir) {
             Ok(files) => Arc::new(files),
             Err(StoreError::NotAPartition(_)) => return Self::create(dir, options),
             Err(other) => return Err(other),
