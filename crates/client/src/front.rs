@@ -75,8 +75,8 @@ pub trait Front: Send + Sync {
 pub struct Completion {
     /// The answer.
     pub done: Done,
-    /// The bytes of `Done::Read`, in order; empty for all other answers. They are those that the
-    /// pieces of the answer named when it was given.
+    /// The bytes of `Done::Read` or `Done::Opened`, in order; empty for all other answers. They are
+    /// those that the pieces of the answer named when it was given.
     pub bytes: Bulk,
 }
 

@@ -174,7 +174,9 @@ impl State {
             }
             Output::Done { ticket, done } => {
                 let bytes = match &done {
-                    Done::Read { pieces } => bytes.gather(pieces, last),
+                    Done::Read { pieces } | Done::Opened { bytes: pieces, .. } => {
+                        bytes.gather(pieces, last)
+                    }
                     _ => net::Bulk::empty(),
                 };
                 if let Some(Data::Given(bytes)) = self.data.remove(&ticket) {

@@ -156,6 +156,8 @@ pub struct NotifyCounters {
     pub thrown: AtomicU64,
     /// Sizes told.
     pub grown: AtomicU64,
+    /// Files of which all bytes were given.
+    pub given: AtomicU64,
     /// Notifications about what the kernel did not know.
     pub not_known: AtomicU64,
     /// Repetitions for young inodes.
@@ -243,6 +245,14 @@ impl Notifier {
     /// for its pages to be written meanwhile, and have this wait for that.
     pub fn throw_away(&self, nodeid: u64) {
         self.inner.throw_away(nodeid);
+    }
+
+    /// Gives the kernel pages of a file, from its first byte to its last one. A thread that serves
+    /// requests may do so while the kernel opens the file and nobody else has it open: else a page
+    /// may be locked until a request is answered, and the kernel may be letting go of the file.
+    /// Whatever comes of it: what it does not have it asks for.
+    pub fn give(&self, nodeid: u64, bytes: &[&[u8]]) {
+        self.inner.give(nodeid, bytes);
     }
 
     /// Drops a name. ENOENT: the kernel does not know the name. May block; EDEADLK on a thread
@@ -363,6 +373,20 @@ impl Inner {
         };
         self.settle();
         self.device.write_but_last(head.as_bytes(), body.as_bytes())
+    }
+
+    fn give(&self, nodeid: u64, bytes: &[&[u8]]) {
+        count(&self.counters.given);
+        let size: usize = bytes.iter().map(|part| part.len()).sum();
+        let body = StoreOut {
+            nodeid,
+            offset: 0,
+            size: size as u32,
+            padding: 0,
+        };
+        let mut parts = vec![body.as_bytes()];
+        parts.extend(bytes);
+        let _ = self.write(abi::notify::STORE, &parts);
     }
 
     fn let_go(&self, nodeids: &[u64]) -> Outcome {

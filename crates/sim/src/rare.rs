@@ -101,6 +101,7 @@ rare! {
     LinkedOwn: "a file got another name in a delegated directory",
     ListedHere: "a listing was answered without the server",
     Unseen: "such a change was told before its machine was known to show it",
+    Given: "a kernel was given a file's bytes when it was opened",
     ChangesLost: "changes that were not told were lost with the session",
 }
 

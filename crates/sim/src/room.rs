@@ -6,7 +6,7 @@ use crate::disk::{UNIT, Units};
 use crate::exec::Signal;
 use crate::kernel::Kernel;
 use crate::network::Beside;
-use crate::rare;
+use crate::rare::{self, Rare};
 use crate::world::World;
 use crate::wrong::wrong;
 use logic::client::{Call, Client, Done, Event, Input, Options, Output, Piece};
@@ -29,6 +29,8 @@ struct Waiting {
     units: Units,
     reply: Signal<Reply>,
     late: bool,
+    /// The file that it opens.
+    opens: Option<Fid>,
 }
 
 /// One client machine's room.
@@ -124,6 +126,10 @@ impl Room {
             units,
             reply: reply.clone(),
             late,
+            opens: match &call {
+                Call::Open { fid, .. } => Some(*fid),
+                _ => None,
+            },
         };
         self.calls.borrow_mut().insert(ticket, waiting);
         let caller = Caller::default();
@@ -285,9 +291,18 @@ impl Room {
             return world.fail(wrong!("the call {ticket} is answered twice: {done:?}"));
         };
         let units = match &done {
-            Done::Read { pieces } => self.gather(pieces, beside),
+            Done::Read { pieces } | Done::Opened { bytes: pieces, .. } => {
+                self.gather(pieces, beside)
+            }
             _ => Units::new(),
         };
+        // Before the answer is, as what the kernel must drop is told to it in its order.
+        if let (Some(fid), Some(kernel)) = (waiting.opens, self.kernel())
+            && !units.is_empty()
+        {
+            world.meet(Rare::Given.bit());
+            kernel.store(fid, &units);
+        }
         let reply = Reply { done, units };
         if !waiting.late {
             return waiting.reply.set(reply);

@@ -223,6 +223,60 @@ fn opening_again_what_this_mount_writes_costs_the_server_nothing() {
     );
 }
 
+/// Of a short file that is here the kernel has the pages when it is open: it asks for none, nor for
+/// the attributes once more, and has the new bytes when another machine has changed it.
+#[test]
+fn a_short_file_that_is_opened_need_not_be_read() {
+    const SIZES: [usize; 7] = [1, 4095, 4096, 4097, 9000, 32_768, 32_769];
+    let Some(cell) = cell("given") else { return };
+    let (a, b) = (cell.mount(), cell.mount());
+    let content = |size: usize, salt: usize| -> Vec<u8> {
+        (0..size).map(|at| (at * 7 + size + salt) as u8).collect()
+    };
+    let name = |size: usize| format!("of-{size}");
+    for size in SIZES {
+        fs::write(a.join(&name(size)), content(size, 0)).unwrap();
+    }
+    let read = |mount: &Mount, salt: usize| {
+        for size in SIZES {
+            let size_now = size + salt;
+            let path = mount.join(&name(size));
+            assert!(
+                fs::read(&path).unwrap() == content(size_now, salt),
+                "{size}"
+            );
+            assert_eq!(fs::metadata(path).unwrap().len(), size_now as u64);
+        }
+    };
+    // The kernel asks for the attributes of what was written.
+    for size in SIZES {
+        fs::metadata(a.join(&name(size))).unwrap();
+    }
+    let mut cost = cost_of(a.path(), cell.addr(), || read(&a, 0)).daemon;
+    let count = SIZES.len() as u64;
+    assert_eq!(cost.remove("OPEN"), Some(count));
+    assert_eq!(cost.remove("RELEASE"), Some(count));
+    // The last one is too long, and is asked for.
+    assert!(
+        cost.remove("READ").is_some_and(|reads| reads <= 2),
+        "{cost:?}"
+    );
+    assert!(
+        cost.remove("GETATTR").is_none_or(|asked| asked <= 1),
+        "{cost:?}"
+    );
+    assert!(cost.is_empty(), "the kernel asked for more: {cost:?}");
+    // Elsewhere it is longer now, then shorter: what was given does not stay.
+    for (mount, other, salt) in [(&a, &b, 5000), (&b, &a, 1), (&a, &b, 0)] {
+        for size in SIZES {
+            fs::write(other.join(&name(size)), content(size + salt, salt)).unwrap();
+        }
+        read(mount, salt);
+        read(other, salt);
+        read(mount, salt);
+    }
+}
+
 /// What nobody needs of a mount's memory goes back to the machine.
 #[test]
 fn memory_of_what_is_not_cached_any_more_goes_back() {

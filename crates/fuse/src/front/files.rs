@@ -45,7 +45,8 @@ impl Tree {
             convert::asker(header),
             call,
             move |completion| match completion.done {
-                Done::Opened { cached } => {
+                Done::Opened { cached, .. } => {
+                    tree.give_pages(fid, &completion);
                     let cached = tree.keeping.caches(cached, opening.access);
                     let flags = tree.open_flags(fid, opening, cached);
                     let open = OpenOut::new(opening.handle(), flags);
@@ -56,6 +57,14 @@ impl Tree {
                 other => refuse_done(reply, &other),
             },
         );
+    }
+
+    /// What the kernel need not ask for any more. It has the file in use: it is opening it.
+    fn give_pages(&self, fid: Fid, opened: &Completion) {
+        if !opened.bytes.is_empty() && self.keeping.takes_back() {
+            let slices: Vec<&[u8]> = opened.bytes.slices().collect();
+            self.notifier.give(fid.vnode, &slices);
+        }
     }
 
     /// Gives an open back.

@@ -291,7 +291,7 @@ impl Tree {
             append: creation.opening.append,
         };
         let done = move |completion: Completion| match completion.done {
-            Done::Opened { cached } => tree.empty_found(creation, found, cached),
+            Done::Opened { cached, .. } => tree.empty_found(creation, found, cached),
             other => {
                 tree.client.forget(found.fid, 1);
                 refuse_done(creation.reply, &other);

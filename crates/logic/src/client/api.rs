@@ -294,6 +294,8 @@ pub enum Done {
     Opened {
         /// May the kernel cache through this descriptor? If not, it must be direct.
         cached: bool,
+        /// All bytes of the file for the kernel's pages, which get them before the answer; or none.
+        bytes: Vec<Piece>,
     },
     /// The bytes read, in order; fewer than asked only at the end of the file.
     Read {

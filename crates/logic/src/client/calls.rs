@@ -287,7 +287,7 @@ impl Client {
             node.opened(access);
             let cached = !access.write && !append;
             node.direct |= !cached;
-            return self.finish(step, ticket, Done::Opened { cached });
+            return self.answer_open(step, (ticket, fid, &caller), cached);
         }
         let op = Op::Open { fid, access };
         self.note_sent(&op);

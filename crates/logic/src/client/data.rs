@@ -86,7 +86,12 @@ impl Client {
     }
 
     /// The pieces of a range, if all its blocks are here.
-    fn gather(&mut self, fid: Fid, (from, to): Range, pages: bool) -> Option<Vec<Piece>> {
+    pub(super) fn gather(
+        &mut self,
+        fid: Fid,
+        (from, to): Range,
+        pages: bool,
+    ) -> Option<Vec<Piece>> {
         let blocks = from / BLOCK..to.div_ceil(BLOCK);
         let here = |found: Option<(Slot, State)>| {
             found.and_then(|(slot, state)| (state != State::Filling).then_some(slot))
@@ -119,12 +124,14 @@ impl Client {
         else {
             return;
         };
-        let (fid, pages) = (*fid, *pages);
+        let (fid, offset, pages) = (*fid, *offset, *pages);
         let end = offset + pieces.iter().map(Piece::len).sum::<u64>();
         let last = self.last_request;
         let node = self.node(fid);
         let reading = node.reading.remove(&ticket);
         node.pages |= pages;
+        node.given |=
+            pages && offset == 0 && node.attr.as_ref().is_some_and(|attr| end >= attr.size);
         if let (Some(drain), Some(reading)) = (node.drain.as_mut(), &reading) {
             drain.freed.remove(&ticket);
             drain.again.push(reading.range);

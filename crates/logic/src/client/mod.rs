@@ -18,6 +18,7 @@ mod data;
 mod delegation;
 mod dropping;
 mod figures;
+mod given;
 mod handed;
 mod hands;
 mod late;

@@ -97,6 +97,8 @@ pub(super) struct Node {
     pub(super) asker: Asker,
     /// The kernel may have pages of it.
     pub(super) pages: bool,
+    /// It has all of them, unless it was short of memory since.
+    pub(super) given: bool,
     /// Reads for the kernel's pages that are not answered.
     pub(super) reading: BTreeMap<Ticket, Reading>,
     pub(super) sizes: Sizes,
@@ -202,6 +204,7 @@ impl Node {
             told: 0,
             asker: Asker::default(),
             pages: false,
+            given: false,
             reading: BTreeMap::new(),
             sizes: Sizes::default(),
             behind: Vec::new(),

@@ -37,6 +37,8 @@ pub struct Options {
     pub still_ns: Time,
     /// A read for the kernel's pages that is at least so long is given to it alone.
     pub passing_bytes: u32,
+    /// Of a file that is no longer than this the kernel is given all bytes when it is opened.
+    pub open_bytes: u32,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
     /// Rules to be broken on purpose; for tests of the checkers only.
@@ -60,6 +62,7 @@ impl Default for Options {
             walk_pause_ns: 1_000_000_000,
             still_ns: 1_000_000_000,
             passing_bytes: 256 << 10,
+            open_bytes: 32 << 10,
             part: 1000,
             mutant: None,
         }

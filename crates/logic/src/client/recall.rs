@@ -370,7 +370,7 @@ impl Client {
         let last = self.last_request;
         let node = self.node(fid);
         node.attr = None;
-        node.pages = false;
+        (node.pages, node.given) = (false, false);
         node.recalled = last;
         node.sizes.dropped(0);
         node.names.clear();

@@ -406,15 +406,16 @@ impl Client {
         if vouched {
             self.learn(fid, attr, true);
         }
-        let Some(Call::Open { append, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
+        let Some((&Call::Open { append, .. }, caller)) =
+            (self.calls.get(&ticket)).map(|running| (&running.call, running.caller.clone()))
+        else {
             return;
         };
-        let append = *append;
         let trusting = self.options.mutant == Some(Mutant::CachesSharedOpens);
         let covered = self.node(fid).lasting() && !access.write && !append;
         let cached = covered || trusting;
         self.node(fid).direct |= !cached;
-        self.finish(step, ticket, Done::Opened { cached });
+        self.answer_open(step, (ticket, fid, &caller), cached);
     }
 
     fn on_read(

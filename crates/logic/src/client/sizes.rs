@@ -159,6 +159,22 @@ impl Node {
         debug_assert!(arrived <= now);
         Some((from.max(first / BLOCK * BLOCK), to))
     }
+
+    /// Would the kernel cut off, or make zeros, some of the bytes up to `end` if it got them now,
+    /// by what it was told a moment ago?
+    pub(super) fn may_cut(&self, now: Time, end: u64) -> bool {
+        let sizes = &self.sizes;
+        let told = now < sizes.told + CROSSING_NS && sizes.least < end;
+        told || sizes.zeroed.is_some_and(|(_, at)| now < at + CROSSING_NS)
+    }
+
+    /// The kernel is given all bytes of the file unasked, and takes it for as long as they reach.
+    pub(super) fn gave_all(&mut self, now: Time, (end, last): (u64, RequestId)) {
+        let sizes = &mut self.sizes;
+        (sizes.pages, sizes.paged) = (sizes.pages.max(end), last);
+        sizes.most = sizes.most.max(end);
+        sizes.moved(now);
+    }
 }
 
 /// Have two ranges a page in common?

@@ -502,8 +502,11 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
             attr: known,
             lifetime,
         } => format!("{}, {}", attr(known), kept(*lifetime)),
-        Done::Opened { cached: true } => "opened, cached".into(),
-        Done::Opened { cached: false } => "opened, direct".into(),
+        Done::Opened { cached: true, .. } if !bytes.is_empty() => {
+            format!("opened, cached, given {}", String::from_utf8_lossy(bytes))
+        }
+        Done::Opened { cached: true, .. } => "opened, cached".into(),
+        Done::Opened { cached: false, .. } => "opened, direct".into(),
         Done::Read { .. } => text(bytes),
         Done::Written { len } => format!("wrote {len}"),
         Done::Position(at) => format!("at {at}"),

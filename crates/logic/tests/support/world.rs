@@ -497,7 +497,9 @@ impl World {
             self.disk.labels.entry(*fid).or_insert(path);
         }
         let bytes = match done {
-            Done::Read { pieces } => machine.gather(pieces, bulk),
+            Done::Read { pieces } | Done::Opened { bytes: pieces, .. } => {
+                machine.gather(pieces, bulk)
+            }
             _ => vec![],
         };
         machine.writes.remove(&ticket);

@@ -135,7 +135,7 @@ impl Kernel {
             append,
         };
         let opened = room.call(world, open, Vec::new(), true).wait().await;
-        let Done::Opened { cached: may } = opened.done else {
+        let Done::Opened { cached: may, .. } = opened.done else {
             self.forget(fid, 1);
             return opened;
         };

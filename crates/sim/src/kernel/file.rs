@@ -32,7 +32,7 @@ impl Kernel {
             append,
         };
         let reply = self.ask(call, Units::new()).await;
-        let Done::Opened { cached } = reply.done else {
+        let Done::Opened { cached, .. } = reply.done else {
             return refused(&self.world, &reply);
         };
         if cached && access.write {
@@ -249,6 +249,43 @@ impl Kernel {
             Ok(())
         } else {
             refused(&self.world, &reply)
+        }
+    }
+
+    /// The daemon gives bytes from the file's beginning (`fuse_notify_store`): whole pages, and the
+    /// last one too if the file ends there. A longer file than the kernel knew has grown to that.
+    pub(crate) fn store(&self, fid: wire::Fid, units: &Units) {
+        let Some(inode) = self.inode(fid) else { return };
+        let end = units.len() as u64 * UNIT;
+        if end > inode.size.get() {
+            self.bump(&inode);
+            inode.size.set(end);
+            inode.valid.set(false);
+        }
+        self.note(&inode, || format!("is given {end} bytes: {units:?}"));
+        for (index, part) in (0..).zip(units.chunks(PAGE_UNITS as usize)) {
+            let known = inode
+                .pages
+                .borrow()
+                .get(&index)
+                .map(|page| page.units.is_some());
+            if known == Some(false) {
+                let text = "the daemon waits for a page that is being read, maybe for itself";
+                return self.world.fail(wrong!("{text}"));
+            }
+            let whole = part.len() as u64 == PAGE_UNITS || end == inode.size.get();
+            if !whole && known.is_none() {
+                continue;
+            }
+            let mut content = self.content(&inode, index).unwrap_or_default();
+            content[..part.len()].copy_from_slice(part);
+            let page = Page {
+                units: Some(content),
+                waiters: Vec::new(),
+                filled: self.world.sched.now(),
+                spoilt: None,
+            };
+            inode.pages.borrow_mut().insert(index, page);
         }
     }
 

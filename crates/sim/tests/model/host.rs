@@ -131,8 +131,11 @@ impl Host {
     pub fn learn(&mut self, call: Do, done: &Done, bulk: &[u8]) -> Option<Seen> {
         let forever = |lifetime: &Lifetime| *lifetime == Lifetime::Forever;
         Some(match (call, done) {
-            (Do::OpenRead | Do::OpenWrite, Done::Opened { cached }) => {
+            (Do::OpenRead | Do::OpenWrite, Done::Opened { cached, bytes }) => {
                 let write = call == Do::OpenWrite;
+                if let Some(byte) = self.gather(bytes, bulk).first() {
+                    self.kernel.page = Some(*byte);
+                }
                 self.handle = Some((Access { read: true, write }, *cached));
                 Seen::Done
             }
