@@ -28,6 +28,10 @@ pub const MINOR: u32 = 45;
 pub const MINOR_LEAST: u32 = 31;
 /// Minor version with which `FOPEN_NOFLUSH` came (Linux 5.16).
 pub const MINOR_NO_FLUSH: u32 = 35;
+/// Minor version of the first Linux (6.12) of which it is known that a page that ends behind the
+/// file's end, and comes by `FUSE_NOTIFY_STORE`, has zeros there: before, it could be memory that
+/// somebody else had used.
+pub const MINOR_STORE_ZEROS: u32 = 41;
 /// Minor version with which `FUSE_NOTIFY_INC_EPOCH` came (Linux 6.16).
 pub const MINOR_INC_EPOCH: u32 = 44;
 /// Minor version with which `FUSE_NOTIFY_PRUNE` came (Linux 6.18).

@@ -12,6 +12,8 @@ use crate::abi::init;
 pub enum Feature {
     /// All names can be expired at once, without a lock.
     Epoch,
+    /// It has the pages of a short file that it opens, given without being asked for.
+    Give,
     /// Programs are woken on the processor on which they were answered.
     Handover,
     /// The kernel says with a write whether set-id bits are to go.
@@ -34,8 +36,9 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 10] = [
+    pub const ALL: [Feature; 11] = [
         Feature::Epoch,
+        Feature::Give,
         Feature::Handover,
         Feature::Killpriv,
         Feature::Mmap,
@@ -52,6 +55,7 @@ impl Feature {
     pub const fn word(self) -> &'static str {
         match self {
             Feature::Epoch => "epoch",
+            Feature::Give => "give",
             Feature::Handover => "handover",
             Feature::Killpriv => "killpriv",
             Feature::Mmap => "mmap",
@@ -68,7 +72,11 @@ impl Feature {
     #[must_use]
     pub const fn flags(self) -> u64 {
         match self {
-            Feature::Epoch | Feature::Handover | Feature::NoFlush | Feature::Prune => 0,
+            Feature::Epoch
+            | Feature::Give
+            | Feature::Handover
+            | Feature::NoFlush
+            | Feature::Prune => 0,
             Feature::Killpriv => init::HANDLE_KILLPRIV_V2,
             Feature::Mmap => init::DIRECT_IO_ALLOW_MMAP,
             Feature::Readdirplus => init::DO_READDIRPLUS,

@@ -108,6 +108,8 @@ pub struct Negotiated {
     pub inc_epoch: bool,
     /// Inodes that nobody uses can be forgotten when we ask for it (`notify::Kind::Unused`).
     pub prune: bool,
+    /// Pages can be given without being asked for, and end in zeros (`Notifier::give`).
+    pub give: bool,
     /// A close need not be announced before it.
     pub no_flush: bool,
     /// Who answers a program may hand his processor over to it.
@@ -127,6 +129,7 @@ impl Negotiated {
         match feature {
             Feature::Epoch => self.inc_epoch,
             Feature::Prune => self.prune,
+            Feature::Give => self.give,
             Feature::NoFlush => self.no_flush,
             Feature::Handover => self.hands_over,
             other => self.has(other.flags()),
@@ -237,6 +240,7 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
         max_readahead: options.max_readahead.min(offer.max_readahead),
         inc_epoch: offer.minor >= abi::MINOR_INC_EPOCH && !without.has(Feature::Epoch),
         prune: offer.minor >= abi::MINOR_PRUNE && !without.has(Feature::Prune),
+        give: offer.minor >= abi::MINOR_STORE_ZEROS && !without.has(Feature::Give),
         no_flush: offer.minor >= abi::MINOR_NO_FLUSH && !without.has(Feature::NoFlush),
         hands_over: !without.has(Feature::Handover),
     };

@@ -299,6 +299,11 @@ impl Inner {
 
     fn write(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
         self.settle();
+        self.write_now(code, parts)
+    }
+
+    /// The same beside answers that have not reached the kernel yet.
+    fn write_now(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
         let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
         let head = OutHeader {
             len: len as u32,
@@ -386,7 +391,8 @@ impl Inner {
         };
         let mut parts = vec![body.as_bytes()];
         parts.extend(bytes);
-        let _ = self.write(abi::notify::STORE, &parts);
+        // No answer before this is about these pages, or it would not be given them.
+        let _ = self.write_now(abi::notify::STORE, &parts);
     }
 
     fn let_go(&self, nodeids: &[u64]) -> Outcome {

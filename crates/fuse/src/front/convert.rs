@@ -11,7 +11,7 @@ use wire::{
 };
 
 use crate::abi::{self, Kstatfs, SetattrIn, fattr};
-use crate::request::{Header, Write};
+use crate::request::{Header, Read, Write};
 
 /// The permission bits, the set-id bits and the sticky bit of a mode.
 const MODE_BITS: u32 = 0o7777;
@@ -260,11 +260,19 @@ pub(super) fn is_stable(write: &Write<'_>, silent_opens: bool) -> bool {
     !paged && write.flags & OFlags::DSYNC.bits() != 0
 }
 
-/// May the bytes of a read end up in the page cache? Those reads are of whole pages; a direct
-/// one that happens to be is treated alike.
-pub(super) fn fills_pages(offset: u64, size: u32, silent_opens: bool) -> bool {
+/// Is a file open past the page cache, by flags of open(2) or fcntl(2) (O_DIRECT)?
+pub(super) fn bypasses_pages(flags: u32) -> bool {
+    flags & OFlags::DIRECT.bits() != 0
+}
+
+/// May the bytes of a read end up in the page cache? Those reads are of whole pages. Of a
+/// descriptor that we have made bypass the page cache one that happens to be is treated alike; of
+/// one that does so by itself none is, since others may have pages of the file beside it, which
+/// must be dropped though it is being read.
+pub(super) fn fills_pages(read: &Read, silent_opens: bool) -> bool {
     let page = limits::BLOCK_BYTES;
-    silent_opens || (offset.is_multiple_of(u64::from(page)) && size.is_multiple_of(page))
+    let whole = read.offset.is_multiple_of(u64::from(page)) && read.size.is_multiple_of(page);
+    !bypasses_pages(read.flags) && (silent_opens || whole)
 }
 
 /// How many bytes to read: none behind the largest size of a file, where no file has any.

@@ -46,7 +46,9 @@ impl Tree {
             call,
             move |completion| match completion.done {
                 Done::Opened { cached, .. } => {
-                    tree.give_pages(fid, &completion);
+                    if tree.may_give && !convert::bypasses_pages(open.flags) {
+                        tree.give_pages(fid, &completion);
+                    }
                     let cached = tree.keeping.caches(cached, opening.access);
                     let flags = tree.open_flags(fid, opening, cached);
                     let open = OpenOut::new(opening.handle(), flags);
@@ -61,7 +63,7 @@ impl Tree {
 
     /// What the kernel need not ask for any more. It has the file in use: it is opening it.
     fn give_pages(&self, fid: Fid, opened: &Completion) {
-        if !opened.bytes.is_empty() && self.keeping.takes_back() {
+        if !opened.bytes.is_empty() {
             let slices: Vec<&[u8]> = opened.bytes.slices().collect();
             self.notifier.give(fid.vnode, &slices);
         }
@@ -108,7 +110,7 @@ impl Tree {
             fid: self.fid(header.nodeid),
             offset: read.offset,
             len,
-            pages: convert::fills_pages(read.offset, read.size, self.silent_opens),
+            pages: convert::fills_pages(&read, self.silent_opens),
         };
         self.call(
             convert::asker(header),

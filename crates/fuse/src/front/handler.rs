@@ -33,6 +33,8 @@ pub(super) struct Tree {
     /// The kernel can be told to look up all names again. Where it cannot, taking back a name may
     /// wait for a lock that a request holds; so it is given none to keep.
     pub(super) keeps_names: bool,
+    /// The kernel can be given pages without asking for them, and drops them when it is told to.
+    pub(super) may_give: bool,
     /// The kernel can be told that a close need not be announced before it.
     pub(super) may_skip_flush: bool,
     pub(super) notifier: Notifier,

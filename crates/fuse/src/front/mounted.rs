@@ -373,6 +373,7 @@ fn serve(
         silent_opens: options.silent_opens,
         keeping: options.keeping,
         keeps_names,
+        may_give: options.keeping.takes_back() && session.negotiated().give,
         may_skip_flush: session.negotiated().no_flush,
         notifier,
         opened: AtomicU64::new(0),

@@ -50,6 +50,7 @@ impl Client {
             && let Some(node) = self.nodes.get_mut(&fid)
         {
             node.sizes.noticed(step.now, drops);
+            node.given &= !drops_pages(&what);
         }
         self.invalidations.insert(id, (after, told));
         step.out.push(Output::Invalidate { id, what });
@@ -85,6 +86,10 @@ impl Client {
 }
 
 /// Does this drop pages, without waiting for anybody who asks for the size?
+fn drops_pages(what: &Invalidate) -> bool {
+    matches!(what, Invalidate::Inode { ranges, .. } if !ranges.is_empty())
+}
+
 fn drops(what: &Invalidate) -> bool {
     matches!(what, Invalidate::Inode { .. })
 }

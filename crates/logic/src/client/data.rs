@@ -130,8 +130,8 @@ impl Client {
         let node = self.node(fid);
         let reading = node.reading.remove(&ticket);
         node.pages |= pages;
-        node.given |=
-            pages && offset == 0 && node.attr.as_ref().is_some_and(|attr| end >= attr.size);
+        let all = offset == 0 && node.attr.as_ref().is_some_and(|attr| end >= attr.size);
+        node.given |= pages && all && !node.direct;
         if let (Some(drain), Some(reading)) = (node.drain.as_mut(), &reading) {
             drain.freed.remove(&ticket);
             drain.again.push(reading.range);

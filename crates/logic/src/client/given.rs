@@ -46,7 +46,7 @@ impl Client {
         };
         let size = attr.size;
         let first = node.reads == 1 && node.writes == 0 && node.opening.is_empty();
-        let alone = first && node.reading.is_empty();
+        let alone = first && node.reading.is_empty() && self.serves();
         let still = node.quiet() && !node.may_cut(step.now, size);
         if size == 0 || size > most || !alone || !still || node.given {
             return Vec::new();

@@ -179,11 +179,23 @@ fn a_write_knows_whether_pages_are_locked() {
 
 #[test]
 fn reads_of_whole_pages_may_be_kept() {
-    assert!(fills_pages(0, 4096, false));
-    assert!(fills_pages(1 << 20, 128 << 10, false));
-    assert!(!fills_pages(0, 100, false));
-    assert!(!fills_pages(100, 4096, false));
-    assert!(fills_pages(100, 1, true));
+    let read = |offset, size, flags: OFlags| Read {
+        fh: 0,
+        offset,
+        size,
+        flags: flags.bits(),
+        lock_owner: None,
+    };
+    let plain = |offset, size| read(offset, size, OFlags::RDONLY);
+    assert!(fills_pages(&plain(0, 4096), false));
+    assert!(fills_pages(&plain(1 << 20, 128 << 10), false));
+    assert!(!fills_pages(&plain(0, 100), false));
+    assert!(!fills_pages(&plain(100, 4096), false));
+    assert!(fills_pages(&plain(100, 1), true));
+    // A direct read locks no page, and puts nothing into one.
+    let direct = read(0, 4096, OFlags::RDONLY | OFlags::DIRECT);
+    assert!(!fills_pages(&direct, false));
+    assert!(!fills_pages(&direct, true));
 }
 
 #[test]
