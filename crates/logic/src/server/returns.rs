@@ -74,7 +74,8 @@ impl Server {
             .oldest_waited()
             .into_iter()
             .chain(self.oldest_watched());
-        recalls.chain(confirms).chain(told).min()
+        let locks = self.lock_delegations.asks().map(|(_, _, sent)| sent);
+        recalls.chain(confirms).chain(told).chain(locks).min()
     }
 
     /// Sends unanswered recalls again: to one session that has come back, or where it is time.
@@ -175,7 +176,7 @@ impl Server {
                     What::Keep(Right::None) => {
                         waiting.gave_up.insert((session, fid));
                     }
-                    What::Keep(_) | What::Listed | What::Unused => {}
+                    What::Keep(_) | What::Listed | What::Unused | What::Locks => {}
                 }
             }
         }
