@@ -169,13 +169,14 @@ impl Server {
     pub(super) fn delegates_locks(&mut self, fid: Fid, session: SessionId, at: Epoch) -> bool {
         let delegations = &self.lock_delegations;
         let known = delegations.files.get(&fid);
-        let ours = known.map(|file| file.session == session);
+        // Nor while it is asked for it: what it answers is about what came before.
+        let free = known.is_none_or(|file| file.session == session && file.asked.is_none());
         let careless = self.options.mutant == Some(Mutant::DelegatesLocked);
         let alone = careless || self.locks.is_alone(fid, session);
         let stalled = self.sessions.get(&session).is_none_or(|s| s.stalled);
         let due = self.options.lock_run > 0 && delegations.alone.is_due(fid, session);
         let room = delegations.of(session) < MOST && self.locks.parts(fid) < DELEGATED_LOCKS / 4;
-        if ours == Some(false) || !alone || stalled || !due || !room {
+        if !free || !alone || stalled || !due || !room {
             return false;
         }
         self.lock_delegations.enter(fid, session, at);
