@@ -56,6 +56,8 @@ pub(super) struct Files {
     /// The locks of those about which is decided here.
     pub(super) table: Table,
     own: usize,
+    /// Calls that were decided here.
+    pub(super) calls: u64,
     /// The latest epoch of any answer about locks.
     pub(super) latest: Epoch,
     /// When it is looked for what is not used.
@@ -148,6 +150,7 @@ impl Client {
         if let Some(file) = self.lock_delegation.files.get_mut(&fid) {
             file.used = step.now;
             file.decided = file.decided.saturating_add(calls);
+            self.lock_delegation.calls += u64::from(calls);
         }
     }
 
@@ -326,6 +329,7 @@ impl Client {
     /// The session is over: the calls that waited for anything here.
     pub(super) fn lose_lock_delegations(&mut self) -> Vec<Ticket> {
         let mut lost = core::mem::take(&mut self.lock_delegation);
+        self.lock_delegation.calls = lost.calls;
         let mut waited = core::mem::take(&mut lost.again);
         for (fid, file) in &lost.files {
             waited.extend(&file.parked);

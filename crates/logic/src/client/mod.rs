@@ -360,6 +360,7 @@ impl Client {
             locks,
             lock_waits,
             lock_files: self.lock_delegation.own() as u64,
+            lock_calls: self.lock_delegation.calls,
             watches: self.watches.len() as u64,
             unwatched: self.watches.unanswered() as u64,
             ..Figures::default()
