@@ -1,12 +1,13 @@
 //! Locks of files that only one mount uses: that mount decides about them, and nobody is asked;
 //! when another one locks there, all exclude each other as ever.
 
-use super::pair;
-use crate::harness::local;
-use crate::harness::status::{cost_of, status};
+use super::{WAKES, pair, three, took, wait_for_waiters};
+use crate::harness::status::{cost_of, server_received, since, status};
+use crate::harness::{eventually, local, real_system};
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
 
 const CYCLES: usize = 500;
 
@@ -82,6 +83,70 @@ fn a_lock_that_was_given_without_a_message_excludes_the_other_mount() {
         flock(&mine, FlockOperation::Unlock).unwrap();
         flock(&other, FlockOperation::NonBlockingLockShared).unwrap();
     }
+}
+
+/// Programs of one mount wait for each other there, also after another mount has asked, and when the
+/// server has been killed meanwhile.
+#[test]
+fn who_waits_on_the_mount_that_decides_goes_on_waiting_at_the_server() {
+    if !real_system("locks-alone-waits") {
+        return;
+    }
+    let Some(mut pair) = pair("locks-alone-waits") else {
+        return;
+    };
+    lock_and_unlock(&pair.a.join("file"));
+    let [mut one, mut other, mut third] = three(&pair);
+    one.done("lock f wait ex 0 10");
+    let before = server_received(pair.cell.addr());
+    third.tell("lock f wait ex 5 10");
+    let waits = || status(pair.a.path())["locks"]["waiting"] == 1;
+    assert!(
+        eventually(Duration::from_secs(20), waits),
+        "it does not wait"
+    );
+    let given_up = one.done("lock f wait un 0 10");
+    assert!(took(given_up.at_ns, third.hear().at_ns) < WAKES);
+    let mut asked = since(&before, &server_received(pair.cell.addr()));
+    asked.retain(|kind, _| kind.contains("Lock"));
+    assert!(asked.is_empty(), "the server was asked: {asked:?}");
+    // What was decided there is told when another mount asks, and who waited waits on.
+    one.tell("lock f wait ex 5 10");
+    assert!(
+        eventually(Duration::from_secs(20), waits),
+        "it does not wait"
+    );
+    other.fails("lock f try ex 14 1", "EAGAIN");
+    wait_for_waiters(&pair, 1);
+    pair.cell.kill9();
+    pair.cell.start_server();
+    other.fails("lock f try ex 14 1", "EAGAIN");
+    let given_up = third.done("lock f wait un 5 10");
+    assert!(took(given_up.at_ns, one.hear().at_ns) < WAKES);
+    other.fails("lock f try ex 14 1", "EAGAIN");
+    one.done("lock f wait un 5 10");
+    other.done("lock f try ex 14 1");
+}
+
+/// The server dies while a mount decides: it is told what was locked without it.
+#[test]
+fn locks_that_the_server_was_not_told_of_are_kept_over_its_restart() {
+    if !real_system("locks-alone-restart") {
+        return;
+    }
+    let Some(mut pair) = pair("locks-alone-restart") else {
+        return;
+    };
+    lock_and_unlock(&pair.a.join("file"));
+    let [mut one, mut other, _third] = three(&pair);
+    one.done("flock f ex wait");
+    one.done("lock f wait ex 0 10");
+    pair.cell.kill9();
+    pair.cell.start_server();
+    other.fails("flock f sh try", "EAGAIN");
+    other.fails("lock f try ex 9 1", "EAGAIN");
+    one.done("lock f wait un 0 10");
+    other.done("lock f try ex 9 1");
 }
 
 /// Each program locks a counter a random number of times in a row, adds one each time, and pauses:
