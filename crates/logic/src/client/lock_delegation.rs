@@ -19,6 +19,7 @@ use wire::{Epoch, Fid, Lock, LockOwner, LockWait, Op, Outcome, RequestId, Sessio
 pub(super) const OWN: SessionId = 0;
 /// Files about whose locks it decides though nothing is locked of them, at most.
 const MOST_FILES: usize = 1024;
+
 /// Who decides about the locks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decides {
@@ -35,7 +36,7 @@ struct File {
     granted: Epoch,
     /// Answers up to this one delegate nothing any more.
     void: Epoch,
-    /// They are decided about here.
+    /// This client decides about them.
     own: bool,
     /// Requests about them that the server has not done with.
     asked: u32,
@@ -53,7 +54,7 @@ struct File {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
     files: BTreeMap<Fid, File>,
-    /// The locks of those about which is decided here.
+    /// The locks of the files about which this client decides, and how many files these are.
     pub(super) table: Table,
     own: usize,
     /// Calls that were decided here.
@@ -81,7 +82,7 @@ impl Files {
         }
     }
 
-    /// About how many files is decided here?
+    /// The number of files about whose locks this client decides.
     pub(super) fn own(&self) -> usize {
         self.own
     }
@@ -106,13 +107,14 @@ impl Files {
         }
     }
 
-    /// A call waits until it is heard who decides; or an owner of whom nothing is left.
+    /// A call waits until the server has heard that the locks are given back.
     pub(super) fn park(&mut self, fid: Fid, ticket: Ticket) {
         if let Some(file) = self.files.get_mut(&fid) {
             file.parked.push(ticket);
         }
     }
 
+    /// An open file was closed; until then nothing can be asked for that.
     pub(super) fn close_later(&mut self, fid: Fid, owner: LockOwner) {
         if let Some(file) = self.files.get_mut(&fid) {
             file.closed.push(owner);
