@@ -29,6 +29,7 @@ mod delegation;
 mod exact;
 mod exact_names;
 mod excl;
+mod given;
 mod harness;
 mod kernels;
 mod killed;
