@@ -6,7 +6,7 @@ use crate::harness::process::run_within;
 use std::path::Path;
 use std::process::Command;
 
-const MODULES: [&str; 44] = [
+const MODULES: [&str; 45] = [
     "test_aifc",
     "test_bufio",
     "test_bz2",
@@ -45,6 +45,7 @@ const MODULES: [&str; 44] = [
     "test_posixpath",
     "test_py_compile",
     "test_shelve",
+    "test_selectors",
     "test_shutil",
     "test_sqlite3",
     "test_stat",
