@@ -44,6 +44,7 @@ mod ship;
 mod sizes;
 mod taken;
 mod unused;
+mod used;
 mod walk;
 mod watches;
 mod whole;

@@ -79,6 +79,11 @@ pub(super) struct Node {
     /// The last request sent before a recall of it was answered that left nothing.
     pub(super) recalled: RequestId,
     pub(super) attr: Option<Attr>,
+    /// What the server has of it: how many bytes it occupies there, and its size there.
+    pub(super) stored: (u64, u64),
+    /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
+    /// occupies is not certain until they are written back.
+    pub(super) unsure: bool,
     /// It has no extended attributes but these, as long as `right` is Shared or more.
     pub(super) bare: bool,
     pub(super) xattrs: Option<Box<Xattrs>>,
@@ -194,6 +199,8 @@ impl Node {
             resized: 0,
             recalled,
             attr: None,
+            stored: (0, 0),
+            unsure: false,
             bare: false,
             xattrs: None,
             version: 0,
@@ -253,6 +260,17 @@ impl Node {
     /// May the kernel keep what is said of it now?
     pub(super) fn lasting(&self) -> bool {
         self.right >= Right::Shared && self.drain.is_none()
+    }
+
+    /// May the kernel keep its attributes?
+    pub(super) fn attr_lasting(&self) -> bool {
+        self.lasting() && !self.unsure
+    }
+
+    /// Its attributes are what the server says.
+    pub(super) fn has_attr(&mut self, attr: Attr) {
+        self.stored = (attr.used_bytes, attr.size);
+        self.attr = Some(attr);
     }
 
     /// Its attributes, as far as they may be said without asking: while the server applies an own
