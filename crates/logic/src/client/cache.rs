@@ -166,6 +166,11 @@ impl Cache {
         self.entries[slot as usize].there
     }
 
+    /// Files of which something is dirty or on its way to the server.
+    pub(super) fn changed_files(&self) -> impl Iterator<Item = Fid> + '_ {
+        self.changed.keys().copied()
+    }
+
     /// How much of a file is dirty or on its way to the server.
     pub(super) fn changed(&self, fid: Fid) -> Changed {
         self.changed.get(&fid).copied().unwrap_or_default()

@@ -91,6 +91,7 @@ impl Client {
             {
                 return;
             }
+            Op::Rename { .. } if self.must_publish(step, ticket, &op) => return,
             _ => {}
         }
         if self.done_here(step, ticket, &op) {

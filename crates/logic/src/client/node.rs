@@ -136,6 +136,8 @@ pub(super) struct Node {
     pub(super) parked: Vec<Ticket>,
     /// A write-back batch is on its way.
     pub(super) sending: bool,
+    /// The request that brings it.
+    pub(super) batch: RequestId,
     /// Everything dirty goes to the server, whatever its age.
     pub(super) flush: bool,
     /// Somebody else lists it: once it is written back, Shared is enough.
@@ -229,6 +231,7 @@ impl Node {
             drain: None,
             parked: Vec::new(),
             sending: false,
+            batch: 0,
             flush: false,
             listed: false,
             syncing: Vec::new(),

@@ -87,7 +87,8 @@ impl Client {
             mode: WriteMode::Back { size, mtime, ctime },
         };
         let why = Why::Back { fid, first, count };
-        self.request(step, (op, Caller::default(), Hold::default()), bulk, why);
+        let id = self.request(step, (op, Caller::default(), Hold::default()), bulk, why);
+        self.node(fid).batch = id;
     }
 
     /// The first dirty block of a file and its dirty neighbours.
