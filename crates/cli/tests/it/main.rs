@@ -44,6 +44,7 @@ mod profile;
 mod programs;
 mod real;
 mod restart;
+mod sparse;
 mod suites;
 mod timed;
 mod torture;

@@ -441,11 +441,12 @@ fn wanted(access: Option<Access>) -> Right {
     }
 }
 
-/// Puts the size and the times that an Exclusive holder has said into the outcome.
+/// Puts the size, the room and the times that an Exclusive holder has said into the outcome.
 fn show_held(waiting: &Waiting, outcome: &mut Outcome) {
     let merge = |fid: &Fid, attr: &mut Attr| {
         if let Some(held) = waiting.attrs.get(fid) {
             (attr.size, attr.mtime) = (held.size, held.mtime);
+            attr.used_bytes = held.used_bytes;
             attr.ctime = attr.ctime.max(held.ctime);
         }
     };
