@@ -262,6 +262,10 @@ pub struct Figures {
     pub waiting: u64,
     /// Recalls sent.
     pub recalls: u64,
+    /// Requests compared with what is held, each as often as that was done.
+    pub judged: u64,
+    /// Holders looked at for them.
+    pub looked: u64,
     /// Is the server waiting for sessions known before its restart?
     pub grace: bool,
     /// Parts of files that are locked.

@@ -16,7 +16,9 @@ mod ahead;
 mod alone;
 mod api;
 mod clock;
+mod debts;
 mod delegation;
+mod effort;
 mod execute;
 mod grants;
 mod holders;
@@ -57,6 +59,7 @@ pub struct Server {
     conns: BTreeMap<Conn, SessionId>,
     files: BTreeMap<Fid, File>,
     waiting: BTreeMap<Seq, Waiting>,
+    ripple: debts::Ripple,
     last_seq: Seq,
     syncs: BTreeMap<u64, (SessionId, RequestId)>,
     last_sync: u64,
@@ -78,6 +81,7 @@ pub struct Server {
     /// Requests that are put off, and until when at most.
     patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
+    effort: effort::Effort,
     locks: locks::Locks,
     watches: watches::Watches,
     looks: looks::Looks,
@@ -123,6 +127,7 @@ impl Server {
             conns: BTreeMap::new(),
             files: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            ripple: debts::Ripple::default(),
             last_seq: 0,
             syncs: BTreeMap::new(),
             last_sync: 0,
@@ -134,6 +139,7 @@ impl Server {
             shown: Shown::default(),
             patient: BTreeSet::new(),
             recalls: 0,
+            effort: effort::Effort::default(),
             locks: locks::Locks::default(),
             watches: watches::Watches::default(),
             looks: looks::Looks::default(),
@@ -187,11 +193,14 @@ impl Server {
     /// Figures.
     pub fn figures(&self) -> Figures {
         let (locks, lock_waits) = self.locks.figures();
+        let (judged, looked) = self.effort.figures();
         let mut figures = Figures {
             sessions: self.sessions.len() as u64,
             files: self.files.len() as u64,
             waiting: self.waiting.len() as u64,
             recalls: self.recalls,
+            judged,
+            looked,
             grace: self.grace_until.is_some(),
             locks,
             lock_waits,
@@ -328,20 +337,24 @@ impl Server {
         }
     }
 
-    fn tidy(&mut self, fid: Fid) {
+    /// Forgets a holder that holds nothing, and the object if nothing is known of it any more.
+    fn tidy(&mut self, fid: Fid, session: SessionId) {
         let Some(file) = self.files.get_mut(&fid) else {
             return;
         };
-        let before: Vec<SessionId> = file.holders.sessions().collect();
-        let empty = file.tidy();
-        for session in before {
-            if file.holders.get(&session).is_none()
-                && let Some(state) = self.sessions.get_mut(&session)
-            {
+        let holder = file.holders.get(&session);
+        if holder.is_some_and(table::Holder::is_idle) {
+            file.holders.remove(&session);
+            if let Some(state) = self.sessions.get_mut(&session) {
                 state.fids.remove(&fid);
             }
         }
-        if empty {
+        self.forget_quiet(fid);
+    }
+
+    /// Forgets an object of which nothing is known.
+    fn forget_quiet(&mut self, fid: Fid) {
+        if self.files.get(&fid).is_some_and(File::is_quiet) {
             self.files.remove(&fid);
             self.forget_look(fid);
         }
