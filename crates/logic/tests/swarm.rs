@@ -51,7 +51,7 @@ fn creates_at_once_cost_no_more_than_their_questions() {
         let mut swarm = Swarm::new(holders);
         let cost = swarm.creates(writers);
         told("at once", (holders, writers), cost);
-        assert!(cost.recalls <= holders * writers, "{cost:?}");
+        assert!(cost.recalls <= 8 * holders + 4 * writers, "{cost:?}");
         assert!(cost.judged <= 8 * writers + 8, "{cost:?}");
         assert!(cost.looked <= 24 * holders * writers + 1000, "{cost:?}");
     }

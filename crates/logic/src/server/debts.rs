@@ -7,6 +7,7 @@
 //! noted: what is never answered ends with its session.
 
 use super::api::Disk;
+use super::gather::is_among;
 use super::needs::Plan;
 use super::table::{Ask, File, Queue, Seq, Waiting};
 use super::{Server, Step};
@@ -17,7 +18,7 @@ use wire::{Attr, Epoch, Fid, Name, RequestId, Right, SessionId, What};
 /// Something that a waiting request is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Debt {
-    /// The answer to the recall of this epoch.
+    /// The answer to the question of this number.
     Answer(Epoch),
     /// That this change is confirmed.
     Confirmed(SessionId, RequestId),
@@ -124,7 +125,7 @@ impl Server {
                 let Some(waiting) = self.waiting.get_mut(seq) else {
                     continue;
                 };
-                waiting.owed.remove(&Debt::Answer(ask.epoch));
+                waiting.owed.remove(&Debt::Answer(ask.id));
                 paid.insert(*seq);
                 // Only what was asked while it waited says what was so then.
                 if ask.epoch > waiting.arrived {
@@ -140,7 +141,7 @@ impl Server {
         for ask in asks {
             for seq in &ask.waiters {
                 if let Some(waiting) = self.waiting.get_mut(seq) {
-                    waiting.owed.remove(&Debt::Answer(ask.epoch));
+                    waiting.owed.remove(&Debt::Answer(ask.id));
                 }
             }
         }
@@ -156,14 +157,14 @@ impl Server {
     ) -> bool {
         let holder = self.holder(session, fid);
         let asked = holder.into_iter().flat_map(|holder| &holder.asks);
-        let open: Vec<Epoch> = asked.map(|ask| ask.epoch).collect();
+        let open: Vec<Epoch> = asked.map(|ask| ask.id).collect();
         let mut again = false;
         for seq in seqs {
             let Some(waiting) = self.waiting.get_mut(&seq) else {
                 continue;
             };
-            for epoch in &open {
-                waiting.owed.remove(&Debt::Answer(*epoch));
+            for id in &open {
+                waiting.owed.remove(&Debt::Answer(*id));
             }
             let arrived = waiting.arrived;
             let Some(waiting) = self.waiting.get(&seq) else {
@@ -179,10 +180,10 @@ impl Server {
                 waiting.asked.remove(&(session, fid));
             }
             for need in needs {
-                let epoch = self.ask(step, need, (arrived, since), Some(seq));
+                let id = self.ask(step, need, (arrived, since), Some(seq));
                 if let Some(waiting) = self.waiting.get_mut(&seq) {
                     waiting.asked.insert((session, fid), since);
-                    waiting.owed.insert(Debt::Answer(epoch));
+                    waiting.owed.insert(Debt::Answer(id));
                 }
             }
             self.judge_if_free(step, seq);
@@ -304,7 +305,7 @@ impl Waiting {
                 self.stripped.insert((session, fid));
                 let own = self.plan.names.iter().filter(|(dir, _)| *dir == fid);
                 for name in own.flat_map(|(_, own)| own) {
-                    if names.contains(name) {
+                    if is_among(name, names) {
                         self.dropped.mark((session, fid), name, stamp);
                     }
                 }

@@ -20,6 +20,7 @@ mod debts;
 mod delegation;
 mod effort;
 mod execute;
+mod gather;
 mod grants;
 mod holders;
 mod listings;
@@ -74,6 +75,7 @@ pub struct Server {
     next_tick: Option<Time>,
     /// Who was asked for something at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
+    gathering: gather::Gathering,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
     /// Who was told a size that it may not keep.
@@ -135,6 +137,7 @@ impl Server {
             done: VecDeque::new(),
             held: VecDeque::new(),
             asked: BTreeSet::new(),
+            gathering: BTreeSet::new(),
             lingering: BTreeSet::new(),
             shown: Shown::default(),
             patient: BTreeSet::new(),
@@ -176,7 +179,9 @@ impl Server {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         let patient = self.patient.first().map(|(until, _)| *until);
         let due = self.next_tick.into_iter().chain(lingering);
-        due.chain(patient).chain(self.looks.due()).min()
+        let gathered = self.gathering.first().map(|(until, ..)| *until);
+        let due = due.chain(patient).chain(gathered);
+        due.chain(self.looks.due()).min()
     }
 
     /// Does it wait for anybody?

@@ -236,8 +236,8 @@ impl Server {
         let mut owed = BTreeSet::new();
         for need in needs {
             let since = asked[&(need.session, need.fid)];
-            let epoch = self.ask(step, need, (arrived, since), Some(seq));
-            owed.insert(Debt::Answer(epoch));
+            let question = self.ask(step, need, (arrived, since), Some(seq));
+            owed.insert(Debt::Answer(question));
         }
         for confirm in confirms {
             debug_assert!(session != confirm.session, "nobody waits for himself");

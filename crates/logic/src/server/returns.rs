@@ -3,6 +3,7 @@
 
 use super::api::Disk;
 use super::debts::Debt;
+use super::gather::is_among;
 use super::needs::{Confirm, Need};
 use super::table::{Ask, Asked, Holder, Seq};
 use super::{Server, Step};
@@ -16,7 +17,7 @@ use wire::{
 impl Server {
     /// Asks a client, unless the same has been asked already in a way that serves this request too.
     /// The request arrived at this epoch, and since this time the client is in its way.
-    /// Returns the epoch of the recall whose answer serves it.
+    /// Returns the number of the question whose answer serves it.
     pub(super) fn ask(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -31,30 +32,32 @@ impl Server {
         let serves = |ask: &&mut Ask| match (&ask.what, &what) {
             (What::Keep(asked), What::Keep(wanted)) => asked <= wanted && ask.epoch > granted,
             (What::Names(asked), What::Names(wanted)) => {
-                ask.epoch > arrived && wanted.iter().all(|name| asked.contains(name))
+                ask.epoch > arrived && wanted.iter().all(|name| is_among(name, asked))
             }
             (asked, wanted) => ask.epoch > arrived && asked == wanted,
         };
         if let Some(ask) = holder.asks.iter_mut().find(serves) {
             ask.since = ask.since.min(since);
             ask.waiters.extend(waiter);
-            return ask.epoch;
+            return ask.id;
+        }
+        if let What::Names(names) = &what
+            && let Some(id) = self.gather(step.now, (session, fid), names, (since, waiter))
+        {
+            return id;
         }
         self.epoch += 1;
         let epoch = self.epoch;
+        let holder = self.files.entry(fid).or_default().holders.of(session);
         holder.asks.push(Ask {
+            id: epoch,
             epoch,
             what: what.clone(),
             since,
             sent: step.now,
             waiters: waiter.into_iter().collect(),
         });
-        self.asked.insert((session, fid));
-        if let Some(state) = self.sessions.get_mut(&session) {
-            state.fids.insert(fid);
-        }
-        self.recalls += 1;
-        self.wake(step.now);
+        self.note_asked(step.now, session, fid);
         self.send(step, session, ToClient::Recall(Recall { fid, epoch, what }));
         epoch
     }
@@ -76,7 +79,8 @@ impl Server {
             let file = self.files.get(fid)?;
             file.holders.get(session)
         });
-        let recalls = holders.flat_map(|holder| holder.asks.iter().map(|ask| ask.sent));
+        let asks = holders.flat_map(|holder| &holder.asks);
+        let recalls = asks.filter(|ask| !ask.gathers()).map(|ask| ask.sent);
         let sessions = self.sessions.values();
         let confirms = sessions.flat_map(|session| session.confirm_asked.values());
         let confirms = confirms.map(|asked| asked.sent);
@@ -100,7 +104,8 @@ impl Server {
                 continue;
             };
             for ask in &mut holder.asks {
-                if only.is_some() || step.now >= ask.sent + self.options.resend_ns {
+                let due = only.is_some() || step.now >= ask.sent + self.options.resend_ns;
+                if due && !ask.gathers() {
                     ask.sent = step.now;
                     let (epoch, what) = (ask.epoch, ask.what.clone());
                     again.push((session, Recall { fid, epoch, what }));
@@ -151,6 +156,7 @@ impl Server {
         }
         let paid = self.pay((session, hold.stamp), fid, &answered, attr.as_ref());
         let again = self.look_again(step, (session, fid), paid);
+        self.ask_gathered(step, session, fid);
         self.judge_outdated(step);
         // Who is put off goes by what others are still owed; if that is only less than before, it
         // concerns whose own client has answered.
@@ -354,9 +360,9 @@ fn names_of(asks: &[Ask], epoch: Epoch) -> Option<Vec<Name>> {
 /// one of the same names, or if nothing is left.
 fn answers(ask: &Ask, (epoch, right): (Epoch, Right), dropped: Option<&[Name]>) -> bool {
     match &ask.what {
-        _ if ask.epoch >= epoch => ask.epoch == epoch,
+        _ if ask.epoch >= epoch || ask.gathers() => ask.epoch == epoch,
         What::Names(names) => {
-            let all = |dropped: &[Name]| names.iter().all(|name| dropped.contains(name));
+            let all = |dropped: &[Name]| names.iter().all(|name| is_among(name, dropped));
             right == Right::None || dropped.is_some_and(all)
         }
         _ => true,

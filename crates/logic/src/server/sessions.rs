@@ -118,6 +118,7 @@ impl Server {
             self.reap_if_unused(step, fid);
             self.forget_quiet(fid);
         }
+        self.tick_gathered(step);
         self.tick_put_off(step);
         self.tick_looks(step);
         if self.next_tick.is_none_or(|due| step.now < due) {

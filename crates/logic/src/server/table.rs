@@ -27,6 +27,8 @@ pub(super) type Seq = u64;
 /// A recall that is not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
+    /// The number of the question, and the epoch of the recall; 0: it has not been sent.
+    pub(super) id: Epoch,
     pub(super) epoch: Epoch,
     pub(super) what: What,
     /// Since when something has been asked for; earlier answers may have been in vain.
@@ -237,6 +239,11 @@ impl Waiting {
             gave_up: BTreeSet::new(),
             patient_until: None,
         }
+    }
+
+    /// Does it wait for the answer to this question?
+    pub(super) fn is_owed(&self, question: Epoch) -> bool {
+        self.owed.contains(&Debt::Answer(question))
     }
 
     /// Has this holder dropped the name for it, and not been told of it since?
