@@ -292,6 +292,9 @@ pub(crate) struct TortureArgs {
     #[arg(long, value_name = "HOW", default_value = "exact", value_parser = cache,
           requires = "cell")]
     pub(crate) cache: Cache,
+    /// With --cell: as of `ariel mount`
+    #[arg(long, value_enum, default_value_t = Transport::Auto, requires = "cell")]
+    pub(crate) transport: Transport,
     /// With --cell: kill -9 these again and again, and start them again
     #[arg(
         long,

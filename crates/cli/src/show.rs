@@ -37,7 +37,11 @@ pub(crate) fn server_status(status: &Status) -> Value {
         "sessions": status.clients.iter().map(client).collect::<Vec<_>>(),
         "grace": figures.grace,
         "waiting": figures.waiting,
-        "locks": { "held": figures.locks, "waiting": figures.lock_waits },
+        "locks": {
+            "held": figures.locks,
+            "waiting": figures.lock_waits,
+            "delegated_files": figures.lock_files,
+        },
         "watches": figures.watches,
         "held_bytes": status.held_bytes,
         "store": status.store.as_ref().map(store_status),
@@ -120,7 +124,12 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "untold_changes": figures.untold,
         "nodes": figures.nodes,
         "opens": figures.opens,
-        "locks": { "held": figures.locks, "waiting": figures.lock_waits },
+        "locks": {
+            "held": figures.locks,
+            "waiting": figures.lock_waits,
+            "delegated_files": figures.lock_files,
+            "decided": figures.lock_calls,
+        },
         "watches": figures.watches,
         "tokens": {
             "shared": figures.shared,

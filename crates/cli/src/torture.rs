@@ -5,6 +5,7 @@ use crate::cell::{self, Cell, Shared};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -97,7 +98,8 @@ fn start_cell(
     dir: &Path,
     count: u32,
 ) -> Result<(Shared, Vec<PathBuf>), Failure> {
-    let how = vec!["--cache".into(), args.cache.to_string().into()];
+    let mut how: Vec<OsString> = vec!["--cache".into(), args.cache.to_string().into()];
+    how.extend(["--transport".into(), args.transport.word().into()]);
     let started = Cell::start(dir, &vec![how; count as usize]);
     let cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.

@@ -297,6 +297,8 @@ impl Plan {
         if rng.chance(250) {
             self.lockers = rng.between(1, 2) as u32;
             self.locks = rng.between(4, if self.small { 16 } else { 40 }) as u32;
+            self.server.lock_run = *rng.pick(&[0, 1, 1, 2, 4]);
+            self.client.lock_idle_ns = rng.between(1, 200) * MS;
         }
     }
 

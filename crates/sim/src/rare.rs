@@ -103,6 +103,8 @@ rare! {
     ListedHere: "a listing was answered without the server",
     Unseen: "such a change was told before its machine was known to show it",
     Given: "a kernel was given a file's bytes when it was opened",
+    LocksDelegated: "a client came to decide about the locks of a file",
+    LocksGiven: "it gave that back, with locks",
     ChangesLost: "changes that were not told were lost with the session",
 }
 
@@ -126,6 +128,7 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
                 What::Attr => Rare::RecallAttr.bit(),
                 What::Listed => Rare::Listed.bit(),
                 What::Unused => Rare::Unused.bit(),
+                What::Locks => 0,
             },
             ToClient::Confirm { .. } => Rare::Confirm.bit(),
             ToClient::Reply { reply, .. } => {
@@ -154,6 +157,9 @@ fn of_reply(reply: &wire::Reply) -> u128 {
         }
     });
     met |= match &reply.outcome {
+        wire::Outcome::Locked {
+            delegated: true, ..
+        } => Rare::LocksDelegated.bit(),
         wire::Outcome::Opened(_) if reply.grants.is_empty() => Rare::SharedOpen.bit(),
         wire::Outcome::Opened(_) if met & Rare::GrantExclusive.bit() != 0 => Rare::AloneOpen.bit(),
         wire::Outcome::Removed { attr, .. } if attr.nlink == 0 => Rare::Orphaned.bit(),
@@ -218,6 +224,12 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
                 op: Op::Prefetch { .. },
                 ..
             }) => Rare::LookedAhead.bit(),
+            ToServer::Request(Request {
+                op: Op::GiveLocks {
+                    held: Some(held), ..
+                },
+                ..
+            }) if !held.is_empty() => Rare::LocksGiven.bit(),
             ToServer::Release { .. } => Rare::Release.bit(),
             ToServer::Opens { .. } => Rare::Opens.bit(),
             ToServer::KeepAlive { .. } => Rare::KeepAlive.bit(),

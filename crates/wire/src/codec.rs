@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,10 @@ impl Bounded for Op {
             Self::Unlock {
                 owner, first, last, ..
             } => bytes(*owner, *first, *last),
+            Self::GiveLocks { held, .. } => {
+                let all = held.as_deref().unwrap_or_default();
+                all.len() <= limits::DELEGATED_LOCKS && all.iter().all(Bounded::within_bounds)
+            }
             Self::Reserve { count } => (1..=limits::NUMBERS).contains(count),
             _ => true,
         }

@@ -26,6 +26,8 @@ pub const POSITIONS: u64 = 1 << 39;
 pub const REQUESTS: usize = 1024;
 /// Most numbers of objects that a client gets at once.
 pub const NUMBERS: u32 = 1 << 16;
+/// Most parts of one file that a client has locked while its locks are delegated to it.
+pub const DELEGATED_LOCKS: usize = 8192;
 /// Most groups of a caller.
 pub const GROUPS: usize = 1024;
 /// Most bytes of a path of a change that is told to who watches.

@@ -139,6 +139,9 @@ pub enum What {
     /// Somebody else changes names in this directory, and nobody else does: who does not use it
     /// gives it up by `Release`, with all that its kernel knows of it. It answers at once.
     Unused,
+    /// The locks of this file are not the client's to decide any more. It answers by a request,
+    /// `GiveLocks`.
+    Locks,
 }
 
 /// A callback: a request from the server to a client about what it caches.

@@ -2,7 +2,7 @@
 //! each adds what is its own (a ticket, a token, a slot) and none translates.
 
 use crate::attr::{Kind, Set};
-use crate::ids::{Fid, RequestId, Time};
+use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
 use alloc::vec::Vec;
@@ -205,6 +205,15 @@ pub enum Op {
     /// Gives the client numbers for what it makes in directories that are delegated to it: nobody
     /// else gets these. Outcome: `Numbers`.
     Reserve { count: u32 },
+    /// Gives back what was delegated up to this epoch: to decide about the locks of a file. `held`:
+    /// what the client has locked of it, none of it twice; `None`: what the server knows. So many
+    /// calls were answered without it (`decided`). Outcome: `Done`.
+    GiveLocks {
+        fid: Fid,
+        upto: Epoch,
+        decided: u32,
+        held: Option<Vec<Lock>>,
+    },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -244,6 +253,7 @@ impl Op {
             Self::MakeNameless { .. } => "MakeNameless",
             Self::Prefetch { .. } => "Prefetch",
             Self::Reserve { .. } => "Reserve",
+            Self::GiveLocks { .. } => "GiveLocks",
         }
     }
 
@@ -303,6 +313,7 @@ impl Op {
                 | Self::Unlock { .. }
                 | Self::TestLock { .. }
                 | Self::StopWaiting { .. }
+                | Self::GiveLocks { .. }
         )
     }
 

@@ -111,8 +111,13 @@ pub enum Outcome {
     /// Done, with nothing to say.
     Done,
     /// What became of a lock, and when: later epochs name what was done later, whichever answer
-    /// comes first.
-    Locked { locked: Locked, at: Epoch },
+    /// comes first. `delegated`: from then on the client decides about the locks of this file, as
+    /// soon as none of its requests about them is under way.
+    Locked {
+        locked: Locked,
+        at: Epoch,
+        delegated: bool,
+    },
     /// The lock that is in the way; the process of a lock of another machine is 0.
     InTheWay(Option<Lock>),
     /// So many bytes were copied; the attributes of the file that got them.

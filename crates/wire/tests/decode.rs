@@ -256,6 +256,12 @@ fn locks_of_no_range_are_refused() {
                 first,
                 last,
             },
+            Op::GiveLocks {
+                fid,
+                upto: 1,
+                decided: 1,
+                held: Some(vec![lock]),
+            },
         ];
         let asked = asked.map(|op| request(op, 1, Caller::default()));
         let said = ToServer::Reassert {

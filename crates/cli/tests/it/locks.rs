@@ -4,6 +4,7 @@
 //! server says that it does; where a lock is given up, the time until the next one has it is
 //! measured by the clock that all of them share.
 
+mod alone;
 mod many;
 mod worker;
 

@@ -2,7 +2,9 @@
 
 use crate::harness::cell::CellOptions;
 use crate::harness::process::{Proc, run_within};
-use crate::harness::{Cell, Pair, Scratch, ariel, eventually, real_system, run, say, text};
+use crate::harness::{
+    Cell, Pair, Scratch, ariel, eventually, has_uring, real_system, run, say, text,
+};
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -28,7 +30,7 @@ fn directories(cell: &Cell) -> usize {
 
 /// Runs `ariel torture` on a cell of its own, which must be found clean; its report.
 fn clean_cell(cell: &Cell, args: &[&str]) -> serde_json::Value {
-    let mut words = vec!["torture", "--json", "--seconds", "60"];
+    let mut words = vec!["torture", "--json"];
     words.extend(args);
     let mut command = ariel(&words);
     let output = run_within(command.env("TMPDIR", cell.scratch().path()), LIMIT);
@@ -52,7 +54,7 @@ fn three_mounts_are_linearizable_for_a_minute() {
     let Some(cell) = Cell::start("torture-three") else {
         return;
     };
-    let report = clean_cell(&cell, &["--cell", "3", "--seed", "7"]);
+    let report = clean_cell(&cell, &["--cell", "3", "--seconds", "60", "--seed", "7"]);
     assert!(report["operations"].as_u64() > Some(10_000), "{report}");
     assert_eq!(report["mounts"].as_array().unwrap().len(), 3);
 }
@@ -66,10 +68,41 @@ fn mounts_and_servers_killed_for_a_minute_are_linearizable() {
         return;
     };
     let kills = ["--kill", "server,client", "--every", "5"];
-    let report = clean_cell(&cell, &[&["--cell", "2"], &kills[..]].concat());
+    let args = [&["--cell", "2", "--seconds", "60"], &kills[..]].concat();
+    let report = clean_cell(&cell, &args);
     assert!(report["operations"].as_u64() > Some(1000), "{report}");
     assert!(report["kills"].as_u64() >= Some(6), "{report}");
     assert_eq!(report["notes"][0], "the server's store is whole");
+}
+
+/// Daemons killed while programs of their mounts ask them: what a dead mount answers is known for
+/// each transport, and nothing that was answered before is lost.
+fn killed_are_linearizable(test: &str, transport: &str) {
+    if !real_system(test) {
+        return;
+    }
+    let Some(cell) = Cell::start(test) else {
+        return;
+    };
+    for whom in ["client", "server,client"] {
+        let kills = ["--kill", whom, "--every", "0.5", "--seconds", "10"];
+        let args = ["--cell", "3", "--transport", transport, "--seed", "11"];
+        let report = clean_cell(&cell, &[args, kills].concat());
+        assert!(report["kills"].as_u64() >= Some(3), "{whom}: {report}");
+        assert_eq!(report["notes"][0], "the server's store is whole");
+    }
+}
+
+#[test]
+fn killed_mounts_are_linearizable_over_the_device() {
+    killed_are_linearizable("torture-killed-dev", "dev");
+}
+
+#[test]
+fn killed_mounts_are_linearizable_over_io_uring() {
+    if has_uring("torture-killed-uring") {
+        killed_are_linearizable("torture-killed-uring", "uring");
+    }
 }
 
 /// Torture of two mounts whose kernels keep things for a second: exit code 1, and what it said.

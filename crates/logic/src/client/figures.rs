@@ -55,6 +55,10 @@ pub struct Figures {
     pub locks: u64,
     /// Calls that wait for a lock.
     pub lock_waits: u64,
+    /// Files about whose locks this client decides.
+    pub lock_files: u64,
+    /// Calls about locks that it has decided.
+    pub lock_calls: u64,
     /// What is watched.
     pub watches: u64,
     /// Watches that the server has not answered.

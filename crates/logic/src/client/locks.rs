@@ -1,86 +1,24 @@
-//! Advisory locks: what the programs of this machine have locked, as far as the server has said.
+//! Advisory locks: what the programs of this machine have locked, as far as is known.
 //!
-//! The server decides. What it has given is remembered here for three ends: a restarted server is
-//! told of it, a close gives up what its owner or its open file still has, and whoever has locked
-//! nothing closes without asking anybody.
+//! The server decides, or this client, where nobody else uses a file's locks
+//! (`lock_delegation`). What is locked is remembered here: a restarted server is told of it, as is
+//! one to which the deciding is given back; a close gives up what its owner or its open file still
+//! has; and a program that has locked nothing closes without asking anybody.
 //!
 //! Answers may overtake each other, so each carries the epoch in which it was given, and of each
 //! byte the latest counts. What a request that is not answered may have given up is not claimed of
 //! a restarted server: the last run may have given it to somebody else.
 
+use super::lock_delegation::Decides;
+use super::lock_owners::Own;
 use super::session::Why;
 use super::{Call, Client, Done, Step};
 use crate::Ticket;
 use crate::ranges::{EVERYTHING, Ranges, Span};
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{
-    Caller, Epoch, Fid, HeldLock, Hold, Lock, LockMode, LockOwner, LockWait, Locked, Op, Outcome,
-    Refusal, RequestId, ToServer,
+    Caller, Fid, Hold, Lock, LockOwner, LockWait, Locked, Op, Outcome, Refusal, RequestId, ToServer,
 };
-
-/// What one owner has locked of one file.
-#[derive(Clone, Debug, Default)]
-struct Own {
-    /// Of each byte that an answer was about: how it is locked, if it is, and since which epoch.
-    known: Ranges<(Option<LockMode>, Epoch)>,
-    /// Through which descriptors it has locked.
-    handles: BTreeSet<u64>,
-    /// Requests that are not answered, or wait.
-    asked: u32,
-    /// The process that locked last.
-    pid: u32,
-    /// It has lost locks with the session, and does not know.
-    lost: bool,
-}
-
-/// All of them.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Locks {
-    owners: BTreeMap<(Fid, LockOwner), Own>,
-    /// Calls whose requests wait at the server.
-    waiting: BTreeMap<RequestId, Ticket>,
-    /// Calls whose callers have been interrupted.
-    interrupted: BTreeSet<Ticket>,
-    /// Calls of owners whose open file has been closed, and that is not answered: the kernel may
-    /// give the next open file the same number, whose lock must not be given up by that.
-    behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
-    /// Calls whose lock came when the lease was near its end: others may have it by now.
-    late: Vec<Ticket>,
-}
-
-impl Own {
-    fn learn(&mut self, span: Span, mode: Option<LockMode>, at: Epoch) {
-        self.known.update(span, |old| match old {
-            Some((_, since)) if since > at => old,
-            _ => Some((mode, at)),
-        });
-    }
-
-    /// Where nothing is under way, what is not locked need not be known, nor since when the
-    /// rest is.
-    fn settle(&mut self) {
-        if self.asked == 0 {
-            let last = self.known.iter().map(|(_, (_, at))| at).max();
-            let last = last.unwrap_or_default();
-            let locked =
-                |(mode, _): (Option<LockMode>, Epoch)| mode.is_some().then_some((mode, last));
-            self.known.update(EVERYTHING, |old| old.and_then(locked));
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.asked == 0 && self.known.is_empty() && !self.lost
-    }
-
-    fn claims(&self) -> Ranges<LockMode> {
-        let mut claims = Ranges::default();
-        for (span, (mode, _)) in self.known.iter() {
-            claims.set(span, mode);
-        }
-        claims
-    }
-}
 
 impl Client {
     /// Begins a call about locks.
@@ -98,9 +36,13 @@ impl Client {
                 first,
                 last,
             } => self.unlock(step, ticket, (fid, owner), (first, last)),
-            Call::TestLock { fid, lock } => {
-                self.ask_lock(step, Op::TestLock { fid, lock }, Why::Call(ticket));
-            }
+            Call::TestLock { fid, lock } => match self.lock_delegation.decides(fid) {
+                Decides::Client => self.test_here(step, ticket, (fid, lock)),
+                Decides::Nobody => self.lock_delegation.park(fid, ticket),
+                Decides::Server => {
+                    self.ask_lock(step, Op::TestLock { fid, lock }, Why::Call(ticket));
+                }
+            },
             _ => {}
         }
     }
@@ -127,13 +69,21 @@ impl Client {
         if let Some(behind) = self.locks.behind.get_mut(&(fid, lock.owner)) {
             return behind.push(ticket);
         }
-        let own = self.locks.owners.entry((fid, lock.owner)).or_default();
-        if own.lost {
+        let key = (fid, lock.owner);
+        if self.locks.owners.get(&key).is_some_and(|own| own.lost) {
             return self.finish_lock(step, ticket, Done::Refused(Refusal::SessionLost));
         }
+        let decides = self.lock_delegation.decides(fid);
+        if decides == Decides::Nobody {
+            return self.lock_delegation.park(fid, ticket);
+        }
+        let own = self.locks.owners.entry(key).or_default();
         own.handles.insert(handle);
-        own.asked += 1;
         own.pid = lock.pid;
+        if decides == Decides::Client {
+            return self.lock_here(step, ticket, (fid, lock), wait);
+        }
+        own.asked += 1;
         self.ask_lock(step, Op::Lock { fid, lock, wait }, Why::Call(ticket));
     }
 
@@ -152,6 +102,14 @@ impl Client {
                 self.locks.owners.remove(&(fid, owner));
             }
             return self.finish(step, ticket, Done::Nothing);
+        }
+        match self.lock_delegation.decides(fid) {
+            Decides::Client => {
+                self.unlock_here(step, (fid, owner), (first, last));
+                return self.finish(step, ticket, Done::Nothing);
+            }
+            Decides::Nobody => return self.lock_delegation.park(fid, ticket),
+            Decides::Server => {}
         }
         own.asked += 1;
         let op = Op::Unlock {
@@ -175,28 +133,41 @@ impl Client {
         }
         for owner in ended {
             let key = (fid, owner);
-            match self.locks.owners.get_mut(&key) {
-                Some(own) if own.lost => {
-                    self.locks.owners.remove(&key);
-                }
-                Some(own) => {
-                    own.asked += 1;
+            let own = self.locks.owners.get(&key);
+            match own.map(|own| (own.lost, self.lock_delegation.decides(fid))) {
+                Some((true, _)) => self.locks.forget(key),
+                Some((false, Decides::Client)) => self.unlock_here(step, key, EVERYTHING),
+                Some((false, Decides::Nobody)) => {
                     self.locks.behind.insert(key, Vec::new());
-                    let (first, last) = EVERYTHING;
-                    let op = Op::Unlock {
-                        fid,
-                        owner,
-                        first,
-                        last,
-                    };
-                    self.ask_lock(step, op, Why::Lock);
+                    self.lock_delegation.close_later(fid, owner);
+                }
+                Some((false, Decides::Server)) => {
+                    self.locks.behind.insert(key, Vec::new());
+                    self.ask_to_unlock(step, key);
                 }
                 None => {}
             }
         }
     }
 
-    fn ask_lock(&mut self, step: &mut Step<'_>, op: Op, why: Why) -> RequestId {
+    /// Gives up all that an owner has, for no call.
+    pub(super) fn ask_to_unlock(&mut self, step: &mut Step<'_>, (fid, owner): (Fid, LockOwner)) {
+        self.locks.asks((fid, owner));
+        let (first, last) = EVERYTHING;
+        let op = Op::Unlock {
+            fid,
+            owner,
+            first,
+            last,
+        };
+        self.ask_lock(step, op, Why::Lock);
+    }
+
+    pub(super) fn ask_lock(&mut self, step: &mut Step<'_>, op: Op, why: Why) -> RequestId {
+        if let Op::Lock { fid, .. } | Op::Unlock { fid, .. } = op {
+            self.lock_delegation.asks(fid);
+            self.give_waited_for(step, &op);
+        }
         let caller = Caller::default();
         self.request(step, (op, caller, Hold::default()), Vec::new(), why)
     }
@@ -209,10 +180,11 @@ impl Client {
         op: &Op,
         outcome: Outcome,
     ) {
+        self.note_who_decides(step, id, (op, &outcome));
         let done = match (op, outcome) {
             (Op::Lock { fid, lock, .. }, outcome) => {
                 let key = (*fid, lock.owner);
-                match self.lock_answer(key, lock, outcome) {
+                match self.lock_answer(step, key, lock, outcome) {
                     Some(done) => done,
                     None => {
                         let ticket = ticket.filter(|ticket| self.calls.contains_key(ticket));
@@ -231,7 +203,7 @@ impl Client {
                 Outcome::Locked { at, .. },
             ) => {
                 let key = (*fid, *owner);
-                self.answered_lock(key, |own| own.learn((*first, *last), None, at));
+                self.answered_lock(step, key, |own| own.learn((*first, *last), None, at));
                 if ticket.is_none() {
                     let behind = self.locks.behind.remove(&key);
                     for ticket in behind.into_iter().flatten() {
@@ -245,11 +217,18 @@ impl Client {
             _ => Done::Nothing,
         };
         let Some(ticket) = ticket else { return };
-        let given = matches!(op, Op::Lock { .. }) && done == Done::Nothing;
-        if given && step.now >= self.lease_end() {
-            return self.locks.late.push(ticket);
+        if matches!(op, Op::Lock { .. }) && done == Done::Nothing {
+            return self.give_lock(step, ticket);
         }
         self.finish_lock(step, ticket, done);
+    }
+
+    /// A call has its lock, unless the lease is near its end.
+    pub(super) fn give_lock(&mut self, step: &mut Step<'_>, ticket: Ticket) {
+        if step.now >= self.lease_end() {
+            return self.locks.late.push(ticket);
+        }
+        self.finish_lock(step, ticket, Done::Nothing);
     }
 
     /// The lease goes on: what came near its end is true.
@@ -262,13 +241,14 @@ impl Client {
     /// The answer to a request for a lock; none if it waits.
     fn lock_answer(
         &mut self,
+        step: &mut Step<'_>,
         key: (Fid, LockOwner),
         lock: &Lock,
         outcome: Outcome,
     ) -> Option<Done> {
         let span = (lock.first, lock.last);
-        let Outcome::Locked { locked, at } = outcome else {
-            self.answered_lock(key, |_| ());
+        let Outcome::Locked { locked, at, .. } = outcome else {
+            self.answered_lock(step, key, |_| ());
             let refusal = match outcome {
                 Outcome::Refused(refusal) => refusal,
                 _ => Refusal::Invalid,
@@ -279,11 +259,11 @@ impl Client {
         let whole = lock.owner.is_whole();
         match locked {
             Locked::Done => {
-                self.answered_lock(key, |own| own.learn(span, Some(lock.mode), at));
+                self.answered_lock(step, key, |own| own.learn(span, Some(lock.mode), at));
                 Some(Done::Nothing)
             }
             Locked::Conflict => {
-                self.answered_lock(key, |own| {
+                self.answered_lock(step, key, |own| {
                     if whole {
                         own.learn(span, None, at);
                     }
@@ -299,19 +279,22 @@ impl Client {
         }
     }
 
-    fn answered_lock(&mut self, key: (Fid, LockOwner), learn: impl FnOnce(&mut Own)) {
-        let Some(own) = self.locks.owners.get_mut(&key) else {
-            return;
-        };
-        learn(own);
-        own.asked = own.asked.saturating_sub(1);
-        own.settle();
-        if own.is_over() {
-            self.locks.owners.remove(&key);
+    fn answered_lock(
+        &mut self,
+        step: &mut Step<'_>,
+        key: (Fid, LockOwner),
+        learn: impl FnOnce(&mut Own),
+    ) {
+        if let Some(own) = self.locks.owners.get_mut(&key) {
+            learn(own);
+            own.asked = own.asked.saturating_sub(1);
+            own.settle();
+            self.locks.tidy(key);
         }
+        self.lock_done(step, key.0);
     }
 
-    fn finish_lock(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
+    pub(super) fn finish_lock(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
         self.locks.interrupted.remove(&ticket);
         self.finish(step, ticket, done);
     }
@@ -351,6 +334,9 @@ impl Client {
         if !waits || !self.locks.interrupted.insert(ticket) {
             return;
         }
+        if self.waits_here_no_more(ticket) {
+            return self.finish_lock(step, ticket, Done::Refused(Refusal::Interrupted));
+        }
         let of = |why: &Why| matches!(why, Why::Call(asked) if *asked == ticket);
         let sent = self.requests.iter().find(|(_, sent)| of(&sent.why));
         let waits = self
@@ -367,61 +353,28 @@ impl Client {
         }
     }
 
-    /// What a restarted server is told.
-    pub(super) fn lock_claims(&self) -> Vec<HeldLock> {
-        let mut all: BTreeMap<(Fid, LockOwner), Ranges<LockMode>> = BTreeMap::new();
-        for (key, own) in &self.locks.owners {
-            all.insert(*key, own.claims());
-        }
-        for sent in self.requests.values() {
-            match sent.request.op {
-                Op::Unlock {
-                    fid,
-                    owner,
-                    first,
-                    last,
-                } => {
-                    if let Some(claims) = all.get_mut(&(fid, owner)) {
-                        claims.set((first, last), None);
-                    }
-                }
-                Op::Lock { fid, lock, .. } => {
-                    if let Some(claims) = all.get_mut(&(fid, lock.owner)) {
-                        claims.update((lock.first, lock.last), |old| left_by(&lock, old));
-                    }
-                }
-                _ => {}
-            }
-        }
-        let held = |((fid, owner), claims): ((Fid, LockOwner), Ranges<LockMode>)| {
-            let pid = self.locks.owners[&(fid, owner)].pid;
-            let parts: Vec<_> = claims.iter().collect();
-            parts.into_iter().map(move |((first, last), mode)| {
-                let lock = Lock {
-                    owner,
-                    mode,
-                    first,
-                    last,
-                    pid,
-                };
-                HeldLock { fid, lock }
-            })
-        };
-        all.into_iter().flat_map(held).collect()
-    }
-
     /// The server has restarted: nobody waits there any more.
     pub(super) fn wait_again(&mut self, step: &mut Step<'_>) {
         for (_, ticket) in core::mem::take(&mut self.locks.waiting) {
             if let Some(Call::Lock { fid, lock, .. }) = self.calls.get(&ticket).map(|r| &r.call) {
-                self.answered_lock((*fid, lock.owner), |_| ());
+                self.answered_lock(step, (*fid, lock.owner), |_| ());
                 self.start(step, ticket);
             }
+        }
+        for ticket in self.take_waited_here() {
+            self.start(step, ticket);
         }
     }
 
     /// The session is over, and with it all locks.
     pub(super) fn lose_locks(&mut self) {
+        let mut waited = self.lose_lock_delegations();
+        self.parked.append(&mut waited);
+        // An owner whose open file is closed will never give up what it has lost.
+        let behind = core::mem::take(&mut self.locks.behind);
+        for key in behind.keys() {
+            self.locks.forget(*key);
+        }
         self.locks.owners.retain(|_, own| {
             own.lost |= own.known.iter().any(|(_, (mode, _))| mode.is_some());
             own.known = Ranges::default();
@@ -429,29 +382,8 @@ impl Client {
             own.lost
         });
         self.parked.append(&mut self.locks.late);
-        let behind = core::mem::take(&mut self.locks.behind);
         self.parked.extend(behind.into_values().flatten());
         self.parked
             .extend(core::mem::take(&mut self.locks.waiting).into_values());
     }
-
-    /// Parts of files that are locked, and calls that wait for a lock at the server.
-    pub(super) fn lock_figures(&self) -> (u64, u64) {
-        let locked = |own: &Own| {
-            own.known
-                .iter()
-                .filter(|(_, (mode, _))| mode.is_some())
-                .count()
-        };
-        let locks: usize = self.locks.owners.values().map(locked).sum();
-        (locks as u64, self.locks.waiting.len() as u64)
-    }
-}
-
-/// What is certainly still held if this has been asked for.
-fn left_by(lock: &Lock, held: Option<LockMode>) -> Option<LockMode> {
-    if lock.owner.is_whole() {
-        return held.filter(|mode| *mode == lock.mode);
-    }
-    held.map(|mode| mode.min(lock.mode))
 }

@@ -24,6 +24,9 @@ mod hands;
 mod late;
 mod lease;
 mod listing;
+mod lock_deciding;
+mod lock_delegation;
+mod lock_owners;
 mod locks;
 mod loose;
 mod moves;
@@ -174,7 +177,8 @@ pub struct Client {
     hits: u64,
     misses: u64,
     recalls: u64,
-    locks: locks::Locks,
+    locks: lock_owners::Locks,
+    lock_delegation: lock_delegation::Files,
     watches: watches::Watches,
     delegation: delegation::Delegation,
 }
@@ -253,7 +257,8 @@ impl Client {
             hits: 0,
             misses: 0,
             recalls: 0,
-            locks: locks::Locks::default(),
+            locks: lock_owners::Locks::default(),
+            lock_delegation: lock_delegation::Files::default(),
             watches: watches::Watches::default(),
             delegation: delegation::Delegation::default(),
         }
@@ -356,6 +361,8 @@ impl Client {
             connected: self.state == State::Up,
             locks,
             lock_waits,
+            lock_files: self.lock_delegation.own() as u64,
+            lock_calls: self.lock_delegation.calls,
             watches: self.watches.len() as u64,
             unwatched: self.watches.unanswered() as u64,
             ..Figures::default()

@@ -25,6 +25,10 @@ pub enum Mutant {
     CachesSharedOpens,
     /// Does not tell a restarted server what its programs have locked.
     ForgetsLocks,
+    /// Gives back that it decides about the locks of a file without telling which there are.
+    KeepsLocks,
+    /// Decides about the locks of a file while an answer about one of them is under way.
+    DecidesEarly,
     /// Has the server change, or look into, a range of a file with dirty blocks of it still here.
     LeavesRanges,
     /// Gives a token back before the server has taken the changes that were made under it.

@@ -39,6 +39,9 @@ pub struct Options {
     pub passing_bytes: u32,
     /// Of a file that is no longer than this the kernel is given all bytes when it is opened.
     pub open_bytes: u32,
+    /// A client that decides about the locks of a file gives that back when nothing of it is locked
+    /// and none was asked for, for so long, ns.
+    pub lock_idle_ns: Time,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
     /// Rules to be broken on purpose; for tests of the checkers only.
@@ -63,6 +66,7 @@ impl Default for Options {
             still_ns: 1_000_000_000,
             passing_bytes: 256 << 10,
             open_bytes: 32 << 10,
+            lock_idle_ns: 30_000_000_000,
             part: 1000,
             mutant: None,
         }

@@ -30,6 +30,9 @@ impl Client {
     pub(super) fn on_recall(&mut self, step: &mut Step<'_>, recall: Recall) {
         let Recall { fid, epoch, what } = recall;
         self.recalls += 1;
+        if what == What::Locks {
+            return self.on_locks_recalled(step, fid, epoch);
+        }
         let Some(node) = self.nodes.get_mut(&fid) else {
             self.floor = self.floor.max(epoch);
             self.recalled = self.last_request;
@@ -46,6 +49,7 @@ impl Client {
             What::Listed => self.is_listed(step, fid, epoch),
             What::Unused => self.on_unused(step, fid, epoch),
             What::Keep(keep) => self.give_back(step, fid, epoch, keep),
+            What::Locks => {}
         }
     }
 

@@ -44,6 +44,7 @@ impl Client {
         let all = nodes.map(|(fid, node)| holding(*fid, node));
         let holdings: Vec<Holding> = all.filter(holds).collect();
         let unseen = self.unseen();
+        self.end_lock_delegations(boot);
         let forgets = self.options.mutant == Some(Mutant::ForgetsLocks);
         let locks = if forgets { vec![] } else { self.lock_claims() };
         let most = self.options.part.max(1);

@@ -126,6 +126,11 @@ impl Client {
         let delegable = self.options.keep_ns.is_some() && op.may_be_delegated();
         let keeps = keeps || plus || delegable;
         let ahead = self.ahead.wanted(&op, self.options.ahead_bytes, walked);
+        // Others wait for the answer to a callback, so it waits for nothing.
+        let after = match op {
+            Op::GiveLocks { .. } => 0,
+            _ => self.delegation.last_unanswered(&self.requests),
+        };
         let request = Request {
             id,
             acked: 0,
@@ -136,7 +141,7 @@ impl Client {
             ahead,
             clock: 0,
             delegated: None,
-            after: self.delegation.last_unanswered(&self.requests),
+            after,
         };
         self.requests.insert(
             id,
@@ -414,6 +419,7 @@ impl Client {
             self.next_scan = now + self.options.scan_ns;
             self.scan(step);
         }
+        self.tick_locks(step);
         self.tick_drains(step);
         self.tick_names(step);
         self.tick_bars(step);
@@ -444,6 +450,7 @@ impl Client {
         }
         let due = [
             self.drains_due(),
+            self.lock_delegation.due(),
             self.names_due(),
             self.bars_due(),
             self.taken_due(),

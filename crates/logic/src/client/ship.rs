@@ -151,7 +151,10 @@ pub(super) fn about(op: &Op) -> [Option<Fid>; 2] {
         | Op::TestLock { fid, .. }
         | Op::Allocate { fid, .. }
         | Op::Find { fid, .. } => [Some(*fid), None],
-        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } => [None, None],
+        // What is locked of a file is told however things stand with its changes.
+        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } | Op::GiveLocks { .. } => {
+            [None, None]
+        }
     }
 }
 

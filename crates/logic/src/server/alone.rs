@@ -1,4 +1,5 @@
-//! Directories that one client alone changes: they are delegated to it, as new ones are.
+//! Directories that one client alone changes: they are delegated to it, as new ones are. The same of
+//! the locks of files: a lock is a change then, and the file takes the directory's place.
 //!
 //! Guarantees: a directory that was there before is delegated only to who has changed it several
 //! times in a row, with nobody else looking at it or changing it in between; and where that does
@@ -31,23 +32,38 @@ struct Run {
 }
 
 /// Who uses which directories alone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Alone {
     runs: BTreeMap<Fid, Run>,
+    /// Changes in a row that it takes at least.
+    least: u32,
+}
+
+impl Default for Alone {
+    fn default() -> Self {
+        Self::new(LEAST)
+    }
 }
 
 impl Alone {
+    /// It takes so many changes in a row at first.
+    pub(super) fn new(least: u32) -> Self {
+        let runs = BTreeMap::new();
+        Self { runs, least }
+    }
+
     /// A client is shown a directory, or a name in it.
     pub(super) fn looked(&mut self, dir: Fid, session: SessionId) {
         if let Some(run) = self.runs.get_mut(&dir) {
-            run.used_by(session);
+            run.used_by(session, self.least);
         }
     }
 
     /// A client has asked for a change of names in it. Does it change it alone?
     pub(super) fn changed(&mut self, dir: Fid, session: SessionId) -> bool {
         if self.runs.len() >= REMEMBERED && !self.runs.contains_key(&dir) {
-            self.runs.retain(|_, run| run.needed > LEAST);
+            let least = self.least;
+            self.runs.retain(|_, run| run.needed > least);
             if self.runs.len() >= REMEMBERED {
                 self.runs.clear();
             }
@@ -55,14 +71,20 @@ impl Alone {
         let run = self.runs.entry(dir).or_insert(Run {
             session,
             changes: 0,
-            needed: LEAST,
+            needed: self.least,
             delegated: false,
             own: 0,
             asks: 0,
         });
-        run.used_by(session);
+        run.used_by(session, self.least);
         run.changes = run.changes.saturating_add(1);
         run.changes >= run.needed
+    }
+
+    /// Has this client changed it often enough in a row?
+    pub(super) fn is_due(&self, dir: Fid, session: SessionId) -> bool {
+        let run = self.runs.get(&dir);
+        run.is_some_and(|run| run.session == session && run.changes >= run.needed)
     }
 
     /// Others hold something of it, and so it cannot be delegated to who changes it alone. Are they
@@ -87,14 +109,19 @@ impl Alone {
 
     /// Its holder has changed it without asking.
     pub(super) fn changed_there(&mut self, dir: Fid) {
+        self.changed_often(dir, 1);
+    }
+
+    /// The same, so often.
+    pub(super) fn changed_often(&mut self, dir: Fid, times: u32) {
         if let Some(run) = self.runs.get_mut(&dir) {
-            run.own = run.own.saturating_add(1);
+            run.own = run.own.saturating_add(times);
         }
     }
 }
 
 impl Run {
-    fn used_by(&mut self, session: SessionId) {
+    fn used_by(&mut self, session: SessionId, least: u32) {
         if self.session == session {
             return;
         }
@@ -102,7 +129,7 @@ impl Run {
             self.needed = if self.own < self.needed {
                 (self.needed * 2).min(MOST)
             } else {
-                (self.needed / 2).max(LEAST)
+                (self.needed / 2).max(least)
             };
         }
         (self.session, self.changes) = (session, 0);

@@ -33,6 +33,9 @@ pub struct Options {
     pub names_at_once: usize,
     /// Most parts of files that a client may have locked, and requests for locks that wait.
     pub locks: usize,
+    /// So many requests for locks of a file in a row by one client until it decides about them
+    /// itself; 0: it never does.
+    pub lock_run: u32,
     /// Most watches of a client.
     pub watches: usize,
     /// Most changes that are kept for a watch that has not taken them.
@@ -55,6 +58,7 @@ impl Default for Options {
             linger_ns: 2_000_000_000,
             names_at_once: 4,
             locks: 65_536,
+            lock_run: 4,
             watches: 1024,
             watch_changes: 65_536,
             watch_bytes: 16 << 20,
@@ -81,6 +85,8 @@ pub enum Mutant {
     FencesAtOnce,
     /// Gives a lock again when the request comes a second time.
     LocksTwice,
+    /// Lets a client decide about the locks of a file of which another one has locked something.
+    DelegatesLocked,
     /// Does not look for circles of those who wait for locks.
     IgnoresDeadlocks,
     /// Does not tell who watches what is removed.
@@ -272,10 +278,12 @@ pub struct Figures {
     pub looked: u64,
     /// Is the server waiting for sessions known before its restart?
     pub grace: bool,
-    /// Parts of files that are locked.
+    /// Parts of files that are locked, as far as the server decides about them.
     pub locks: u64,
     /// Requests that wait for a lock.
     pub lock_waits: u64,
+    /// Files about whose locks one client decides.
+    pub lock_files: u64,
     /// Watches.
     pub watches: u64,
 }

@@ -318,7 +318,7 @@ impl Waiting {
             What::Keep(Right::None) => {
                 self.gave_up.insert((session, fid));
             }
-            What::Keep(_) | What::Listed | What::Unused => {}
+            What::Keep(_) | What::Listed | What::Unused | What::Locks => {}
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Requests for locks: what is answered at once, what waits, and what ends the waiting.
+//! Requests for locks: what is answered at once, what waits, and what ends the waiting. Of a file
+//! about whose locks a client decides, see `lock_delegation`.
 //!
 //! A request for a lock is answered as any other. If it has to wait, the answer says so, and
 //! `Waited` tells the end of that, again and again until it has been heard: so a request that waits
@@ -7,9 +8,8 @@
 //! clients say which locks they hold, and ask again for those that they were waiting for.
 
 use super::api::{Disk, Mutant};
-use super::locks::{Owner, Place};
-use super::table::Seq;
 use super::{Server, Step};
+use crate::locks::{Owner, Place, Seq};
 use crate::ranges::EVERYTHING;
 use alloc::vec::Vec;
 use wire::{
@@ -32,6 +32,12 @@ impl Server {
         request: &Request,
     ) {
         let id = request.id;
+        if let Op::Lock { fid, .. } | Op::TestLock { fid, .. } = request.op {
+            if self.waits_for_delegation(step, (session, request), fid) {
+                return;
+            }
+            self.note_locking(session, fid, matches!(request.op, Op::Lock { .. }));
+        }
         match request.op {
             Op::Lock { fid, lock, wait } => {
                 let outcome = self.lock(step, (session, id), (fid, lock), wait);
@@ -45,9 +51,18 @@ impl Server {
                 last,
             } => {
                 self.locks.give_up(fid, (session, owner), (first, last));
-                let outcome = self.locked(Locked::Done);
+                let outcome = self.locked(Locked::Done, None);
                 self.answer_lock(step, (session, id), outcome);
                 self.go_on_locking(step, fid, (session, owner));
+            }
+            Op::GiveLocks {
+                fid,
+                upto,
+                decided,
+                ref held,
+            } => {
+                self.answer_lock(step, (session, id), Outcome::Done);
+                self.on_give_locks(step, session, (fid, upto, decided), held.as_deref());
             }
             Op::TestLock { fid, lock } => {
                 self.fence_in_the_way(step, fid, (session, lock));
@@ -63,9 +78,15 @@ impl Server {
         }
     }
 
-    fn locked(&mut self, locked: Locked) -> Outcome {
+    /// What became of a lock; `of`: of which file and for whom, where it may be delegated.
+    fn locked(&mut self, locked: Locked, of: Option<(Fid, SessionId)>) -> Outcome {
         let at = self.next_epoch();
-        Outcome::Locked { locked, at }
+        let delegated = of.is_some_and(|(fid, session)| self.delegates_locks(fid, session, at));
+        Outcome::Locked {
+            locked,
+            at,
+            delegated,
+        }
     }
 
     fn lock(
@@ -81,7 +102,7 @@ impl Server {
             .held(fid, owner)
             .filter(|_| lock.owner.is_whole());
         if held.is_some_and(|held| held.iter().any(|(_, mode)| mode == lock.mode)) {
-            return self.locked(Locked::Done);
+            return self.locked(Locked::Done, Some((fid, session)));
         }
         // As flock(2) says: a lock is not changed into another, but given up first.
         let changes = held.is_some() && self.locks.give_up(fid, owner, EVERYTHING);
@@ -91,10 +112,10 @@ impl Server {
         self.fence_in_the_way(step, fid, (session, lock));
         if self.locks.conflict(fid, session, lock).is_none() {
             self.locks.hold(fid, session, lock);
-            return self.locked(Locked::Done);
+            return self.locked(Locked::Done, Some((fid, session)));
         }
         if wait == LockWait::Never {
-            return self.locked(Locked::Conflict);
+            return self.locked(Locked::Conflict, Some((fid, session)));
         }
         let detects = wait == LockWait::UnlessDeadlocked;
         let place = Place {
@@ -109,7 +130,7 @@ impl Server {
         }
         self.locks.enter(place);
         self.wake(step.now);
-        self.locked(Locked::Waits)
+        self.locked(Locked::Waits, None)
     }
 
     fn has_most_locks(&self, session: SessionId) -> bool {
@@ -152,7 +173,7 @@ impl Server {
             };
             self.locks.hold(fid, place.session, place.lock);
             circle |= self.locks.is_waiting(place.owner());
-            let outcome = self.locked(Locked::Done);
+            let outcome = self.locked(Locked::Done, Some((fid, place.session)));
             self.tell_waited(step, (place.session, place.request), outcome);
         }
         circle &= self.finds_deadlocks();
@@ -178,6 +199,8 @@ impl Server {
         let interrupted = Outcome::Refused(Refusal::Interrupted);
         if let Some(seq) = self.locks.place_of(session, request) {
             self.stop_waiting(step, seq, Refusal::Interrupted);
+        } else if self.lock_delegations.take(session, request) {
+            self.answer_lock(step, (session, request), interrupted);
         } else if let Some(state) = self.sessions.get_mut(&session) {
             let held =
                 |(id, held, _): &(SessionId, Request, u64)| (*id, held.id) == (session, request);
@@ -281,6 +304,7 @@ impl Server {
         for fid in self.locks.drop_session(id) {
             self.go_on_locking(step, fid, nobody);
         }
+        self.end_delegations(step, id);
     }
 
     /// When the oldest unheard end of a wait was sent last.

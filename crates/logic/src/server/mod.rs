@@ -24,8 +24,8 @@ mod gather;
 mod grants;
 mod holders;
 mod listings;
+mod lock_delegation;
 mod locking;
-mod locks;
 mod looks;
 mod needs;
 mod put_back;
@@ -84,7 +84,8 @@ pub struct Server {
     patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
     effort: effort::Effort,
-    locks: locks::Locks,
+    locks: crate::locks::Table,
+    lock_delegations: lock_delegation::Delegations,
     watches: watches::Watches,
     looks: looks::Looks,
     clock: VolumeClock,
@@ -114,6 +115,7 @@ impl Server {
         } else {
             now + options.grace_ns
         });
+        let lock_delegations = lock_delegation::Delegations::new(options.lock_run);
         let session = Session {
             heard: now,
             used: true,
@@ -143,7 +145,8 @@ impl Server {
             patient: BTreeSet::new(),
             recalls: 0,
             effort: effort::Effort::default(),
-            locks: locks::Locks::default(),
+            locks: crate::locks::Table::default(),
+            lock_delegations,
             watches: watches::Watches::default(),
             looks: looks::Looks::default(),
             clock: VolumeClock::new(now, newest),
@@ -191,14 +194,15 @@ impl Server {
             sessions.any(|session| !session.confirm_asked.is_empty() || !session.waited.is_empty());
         let waited_for = !self.waiting.is_empty() || !self.asked.is_empty();
         let waited_for = waited_for || self.locks.anybody_waits();
+        let waited_for = waited_for || self.lock_delegations.asks().next().is_some();
         let told = self.oldest_watched().is_some();
         asked || told || self.grace_until.is_some() || waited_for
     }
 
     /// Figures.
     pub fn figures(&self) -> Figures {
-        let (locks, lock_waits) = self.locks.figures();
         let (judged, looked) = self.effort.figures();
+        let (locks, lock_waits) = self.lock_figures();
         let mut figures = Figures {
             sessions: self.sessions.len() as u64,
             files: self.files.len() as u64,
@@ -209,6 +213,7 @@ impl Server {
             grace: self.grace_until.is_some(),
             locks,
             lock_waits,
+            lock_files: self.lock_delegations.len() as u64,
             watches: self.watches.len() as u64,
             ..Figures::default()
         };

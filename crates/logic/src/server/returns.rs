@@ -88,7 +88,8 @@ impl Server {
             .oldest_waited()
             .into_iter()
             .chain(self.oldest_watched());
-        recalls.chain(confirms).chain(told).min()
+        let locks = self.lock_delegations.asks().map(|(_, _, sent)| sent);
+        recalls.chain(confirms).chain(told).chain(locks).min()
     }
 
     /// Sends unanswered recalls again: to one session that has come back, or where it is time.

@@ -58,6 +58,7 @@ impl Server {
             self.welcome(step, id, resumed);
         }
         self.repeat_asks(step, Some(id));
+        self.repeat_lock_asks(step, Some(id));
         self.repeat_confirms(step, Some(id));
         self.repeat_waited(step, Some(id));
     }
@@ -128,6 +129,7 @@ impl Server {
         self.forget_answered();
         self.fence_silent(step);
         self.repeat_asks(step, None);
+        self.repeat_lock_asks(step, None);
         self.repeat_confirms(step, None);
         self.repeat_waited(step, None);
         self.repeat_watched(step);

@@ -27,7 +27,9 @@ impl Server {
         let recalls = self.asked.iter().filter_map(|asked| self.recalled(*asked));
         let sessions = self.sessions.values();
         let confirms = sessions.flat_map(|session| session.confirm_asked.values());
-        recalls.chain(confirms.map(|asked| asked.since)).min()
+        let locks = self.lock_delegations.asks().map(|(_, since, _)| since);
+        let confirms = confirms.map(|asked| asked.since);
+        recalls.chain(confirms).chain(locks).min()
     }
 
     /// Since when this session has been asked for something of this object that somebody may wait
@@ -45,7 +47,9 @@ impl Server {
         let own = self.asked.range((id, FIRST)..);
         let own = own.take_while(|(session, _)| *session == id);
         let confirms = self.sessions.get(&id).map(|s| s.confirm_asked.values());
+        let mut locks = self.lock_delegations.asks();
         own.filter_map(|asked| self.recalled(*asked)).any(late)
+            || locks.any(|(session, since, _)| session == id && late(since))
             || confirms.is_some_and(|mut all| all.any(|asked| late(asked.since)))
     }
 
@@ -60,6 +64,7 @@ impl Server {
         let sessions = self.sessions.iter();
         ids.extend(sessions.filter(|(_, s)| confirms(s)).map(|(id, _)| *id));
         ids.extend(self.locks.waited_for());
+        ids.extend(self.lock_delegations.asks().map(|(id, _, _)| id));
         ids.sort_unstable();
         ids.dedup();
         ids

@@ -113,3 +113,12 @@ pub fn in_the_way(found: Option<&Lock>) -> String {
         None => "nothing in the way".into(),
     }
 }
+
+/// What a client has locked of a file about whose locks it decides no more.
+pub fn given(held: Option<&[Lock]>) -> String {
+    match held {
+        None => "as known".into(),
+        Some([]) => "nothing".into(),
+        Some(held) => held.iter().map(lock).collect::<Vec<_>>().join(" and "),
+    }
+}

@@ -164,6 +164,18 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
             format!("{kind} {} {what}", of(fid))
         }
         Op::StopWaiting { request } => format!("{kind} #{request}"),
+        Op::GiveLocks {
+            fid,
+            upto,
+            decided,
+            held,
+        } => {
+            let held = super::lock::given(held.as_deref());
+            format!(
+                "{kind} {} up to @{upto}: {held}, {decided} decided",
+                of(fid)
+            )
+        }
         Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
             format!("{kind} {}", of(fid))
         }
@@ -211,7 +223,14 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         Outcome::Target(bytes) | Outcome::Value(bytes) => text(bytes),
         Outcome::Filesystem(_) => "Filesystem".into(),
         Outcome::Done => "Done".into(),
-        Outcome::Locked { locked, at } => format!("{locked:?} @{at}"),
+        Outcome::Locked {
+            locked,
+            at,
+            delegated,
+        } => {
+            let delegated = if *delegated { ", delegated" } else { "" };
+            format!("{locked:?} @{at}{delegated}")
+        }
         Outcome::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
         Outcome::Copied { len, attr: known } => format!("Copied {len}, {}", attr(known)),
         Outcome::Position(at) => format!("Position {at}"),
@@ -416,6 +435,7 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
                 What::Attr => "which attributes?".into(),
                 What::Listed => "is listed".into(),
                 What::Unused => "is it used?".into(),
+                What::Locks => "its locks".into(),
             };
             format!("Recall {} @{epoch}: {what}", name(disk, *fid))
         }

@@ -55,9 +55,11 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         // Not functions of the index: the store does them.
         Op::Read { .. } | Op::Sync { .. } | Op::StatFs => Err(Refusal::Invalid),
         // Not even of the store: who has locked what is known to the server alone.
-        Op::Lock { .. } | Op::Unlock { .. } | Op::TestLock { .. } | Op::StopWaiting { .. } => {
-            Err(Refusal::Invalid)
-        }
+        Op::Lock { .. }
+        | Op::Unlock { .. }
+        | Op::TestLock { .. }
+        | Op::StopWaiting { .. }
+        | Op::GiveLocks { .. } => Err(Refusal::Invalid),
     }
 }
 

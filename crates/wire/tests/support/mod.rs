@@ -267,6 +267,18 @@ fn lock_ops() -> Vec<Op> {
             lock: bytes,
         },
         Op::StopWaiting { request: 1 << 33 },
+        Op::GiveLocks {
+            fid: fid(9),
+            upto: 1 << 40,
+            decided: 300,
+            held: Some(vec![whole, bytes]),
+        },
+        Op::GiveLocks {
+            fid: fid(9),
+            upto: 3,
+            decided: 0,
+            held: None,
+        },
     ]
 }
 
@@ -276,14 +288,17 @@ fn lock_outcomes() -> Vec<Outcome> {
         Outcome::Locked {
             locked: Locked::Done,
             at: 1 << 40,
+            delegated: true,
         },
         Outcome::Locked {
             locked: Locked::Waits,
             at: 1,
+            delegated: false,
         },
         Outcome::Locked {
             locked: Locked::Conflict,
             at: 2,
+            delegated: false,
         },
         Outcome::InTheWay(None),
         Outcome::InTheWay(Some(lock(LockOwner::Bytes(7), 0))),
@@ -518,6 +533,7 @@ pub fn to_client() -> Vec<ToClient> {
         recall(What::Attr),
         recall(What::Listed),
         recall(What::Unused),
+        recall(What::Locks),
         ToClient::Confirm { request: 12 },
         ToClient::Alive {
             sent: 99,

@@ -24,7 +24,7 @@ fn long() -> usize {
 
 /// Runs a Python script so often at once, each in the directory of its mount, and expects all of
 /// them to succeed.
-fn run_all(test: &super::Pair, script: &str, count: usize, args: &[&str]) {
+pub(super) fn run_all(test: &super::Pair, script: &str, count: usize, args: &[&str]) {
     let start = |number: usize| {
         let mount = test.sides(number).0;
         let log = test.cell.scratch().join(&format!("program-{number}.log"));
@@ -43,7 +43,7 @@ fn run_all(test: &super::Pair, script: &str, count: usize, args: &[&str]) {
     }
 }
 
-fn said(test: &super::Pair, number: usize) -> String {
+pub(super) fn said(test: &super::Pair, number: usize) -> String {
     let log = test.cell.scratch().join(&format!("program-{number}.log"));
     fs::read_to_string(log).unwrap()
 }

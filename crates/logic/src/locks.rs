@@ -1,31 +1,35 @@
-//! Who has locked what, and who waits for it: the table of advisory locks. It decides as Linux does
-//! for the programs of one machine.
+//! The table of advisory locks: which owner has locked which bytes of which file, and which requests
+//! wait. It decides as Linux does for the programs of one machine. The server has one of all
+//! clients' locks, and a client one of the files whose locks are delegated to it.
 //!
 //! A lock is in the way of another if they are of different owners, have a byte in common, and one
-//! of them is exclusive; locks of whole files and of bytes do not meet. Who waits has a *place* in
-//! the order of arrival, whichever machine he is on, and holds nothing by that: as on one machine,
-//! a lock that no held one is in the way of is given to whoever asks. When something is given up,
-//! the places are looked through in their order.
+//! of them is exclusive; locks of whole files and of bytes do not meet. A request that waits has a
+//! *place* in the order of arrival, whichever machine it is from, and holds nothing by that: as on
+//! one machine, a lock that no held one is in the way of is given to whoever asks. When something is
+//! given up, the places are looked through in their order.
 
-use super::table::Seq;
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Fid, Lock, LockMode, LockOwner, RequestId, SessionId};
 
-/// An owner of locks, of whichever client.
-pub(super) type Owner = (SessionId, LockOwner);
+/// The place of a request in the order of arrival.
+pub(crate) type Seq = u64;
+
+/// An owner of locks, of whichever client. (A client calls itself 0.)
+pub(crate) type Owner = (SessionId, LockOwner);
 
 /// A request that waits for a lock.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) fid: Fid,
-    pub(super) session: SessionId,
-    pub(super) request: RequestId,
-    pub(super) lock: Lock,
+pub(crate) struct Place {
+    pub(crate) fid: Fid,
+    pub(crate) session: SessionId,
+    /// The request that waits; at a client, the call.
+    pub(crate) request: RequestId,
+    pub(crate) lock: Lock,
     /// It is refused if it would wait for ever.
-    pub(super) detects: bool,
+    pub(crate) detects: bool,
 }
 
 /// What one owner has locked of one file.
@@ -44,7 +48,7 @@ struct File {
 
 /// All locks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Locks {
+pub(crate) struct Table {
     files: BTreeMap<Fid, File>,
     /// In the order of arrival.
     places: BTreeMap<Seq, Place>,
@@ -56,7 +60,7 @@ pub(super) struct Locks {
 }
 
 impl Place {
-    pub(super) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         (self.session, self.lock.owner)
     }
 }
@@ -69,7 +73,7 @@ fn excludes(one: LockMode, other: LockMode) -> bool {
     one == LockMode::Exclusive || other == LockMode::Exclusive
 }
 
-impl Locks {
+impl Table {
     /// Locks that others hold and that are in the way, each owner's first.
     fn in_the_way(
         &self,
@@ -98,7 +102,7 @@ impl Locks {
     }
 
     /// The first lock that is in the way of this one, and whose client's.
-    pub(super) fn conflict(
+    pub(crate) fn conflict(
         &self,
         fid: Fid,
         session: SessionId,
@@ -110,13 +114,13 @@ impl Locks {
     }
 
     /// Whose locks are in the way.
-    pub(super) fn holders(&self, fid: Fid, session: SessionId, lock: Lock) -> BTreeSet<SessionId> {
+    pub(crate) fn holders(&self, fid: Fid, session: SessionId, lock: Lock) -> BTreeSet<SessionId> {
         let all = self.in_the_way(fid, session, lock);
         all.map(|(owner, _)| owner.0).collect()
     }
 
     /// Other clients whose locks somebody waits for.
-    pub(super) fn waited_for(&self) -> BTreeSet<SessionId> {
+    pub(crate) fn waited_for(&self) -> BTreeSet<SessionId> {
         let places = self.places.values();
         let holders = |place: &Place| {
             let mut holders = self.holders(place.fid, place.session, place.lock);
@@ -127,7 +131,7 @@ impl Locks {
     }
 
     /// What this owner holds of a file.
-    pub(super) fn held(&self, fid: Fid, owner: Owner) -> Option<&Ranges<LockMode>> {
+    pub(crate) fn held(&self, fid: Fid, owner: Owner) -> Option<&Ranges<LockMode>> {
         self.files
             .get(&fid)?
             .held
@@ -136,7 +140,7 @@ impl Locks {
     }
 
     /// Enters a lock as held; nothing may be in its way.
-    pub(super) fn hold(&mut self, fid: Fid, session: SessionId, lock: Lock) {
+    pub(crate) fn hold(&mut self, fid: Fid, session: SessionId, lock: Lock) {
         let owner = (session, lock.owner);
         let held = self
             .files
@@ -153,7 +157,7 @@ impl Locks {
     }
 
     /// Gives up what an owner holds of these bytes; false if that is nothing.
-    pub(super) fn give_up(&mut self, fid: Fid, owner: Owner, span: Span) -> bool {
+    pub(crate) fn give_up(&mut self, fid: Fid, owner: Owner, span: Span) -> bool {
         let file = self.files.get_mut(&fid);
         let Some(held) = file.and_then(|file| file.held.get_mut(&owner)) else {
             return false;
@@ -186,24 +190,68 @@ impl Locks {
     }
 
     /// How many parts of files a session has locked, and how often it waits.
-    pub(super) fn of(&self, session: SessionId) -> usize {
+    pub(crate) fn of(&self, session: SessionId) -> usize {
         self.counts.get(&session).copied().unwrap_or(0)
     }
 
     /// The same of all sessions, and how many wait.
-    pub(super) fn figures(&self) -> (u64, u64) {
+    pub(crate) fn figures(&self) -> (u64, u64) {
         let all: usize = self.counts.values().sum();
         let waiting = self.places.len();
         ((all - waiting) as u64, waiting as u64)
     }
 
     /// Does anybody wait?
-    pub(super) fn anybody_waits(&self) -> bool {
+    pub(crate) fn anybody_waits(&self) -> bool {
         !self.places.is_empty()
     }
 
+    /// The files in which a request waits that is told if it would wait for ever.
+    pub(crate) fn detecting(&self) -> BTreeSet<Fid> {
+        let places = self.places.values().filter(|place| place.detects);
+        places.map(|place| place.fid).collect()
+    }
+
+    /// Has only this client locked something of a file, if anybody has, and does nobody wait?
+    pub(crate) fn is_alone(&self, fid: Fid, session: SessionId) -> bool {
+        self.files.get(&fid).is_none_or(|file| {
+            let mut owners = file.held.keys();
+            file.waiting.is_empty() && owners.all(|owner| owner.0 == session)
+        })
+    }
+
+    /// How many parts of a file are locked.
+    pub(crate) fn parts(&self, fid: Fid) -> usize {
+        let held = self.files.get(&fid).into_iter().flat_map(|file| &file.held);
+        held.map(|(_, held)| held.parts.len()).sum()
+    }
+
+    /// Is nothing of this file locked, and waits nobody?
+    pub(crate) fn is_free(&self, fid: Fid) -> bool {
+        !self.files.contains_key(&fid)
+    }
+
+    /// Forgets what a client has locked of a file.
+    pub(crate) fn free(&mut self, fid: Fid, session: SessionId) {
+        let file = self.files.get(&fid).into_iter();
+        let owners = file.flat_map(|file| file.held.keys());
+        let own: Vec<Owner> = owners.filter(|owner| owner.0 == session).copied().collect();
+        for owner in own {
+            self.give_up(fid, owner, EVERYTHING);
+        }
+    }
+
+    /// The requests that wait for locks of a file, in their order, wait no more.
+    pub(crate) fn take_waiting(&mut self, fid: Fid) -> Vec<Place> {
+        let waiting: Vec<Seq> = self.waiting(fid).collect();
+        waiting
+            .into_iter()
+            .filter_map(|seq| self.leave(seq))
+            .collect()
+    }
+
     /// Gives a request its place.
-    pub(super) fn enter(&mut self, place: Place) {
+    pub(crate) fn enter(&mut self, place: Place) {
         self.last += 1;
         let (fid, owner) = (place.fid, place.owner());
         self.files.entry(fid).or_default().waiting.insert(self.last);
@@ -213,14 +261,14 @@ impl Locks {
     }
 
     /// The place of a request.
-    pub(super) fn place_of(&self, session: SessionId, request: RequestId) -> Option<Seq> {
+    pub(crate) fn place_of(&self, session: SessionId, request: RequestId) -> Option<Seq> {
         let mut places = self.places.iter();
         let found = places.find(|(_, place)| (place.session, place.request) == (session, request));
         found.map(|(seq, _)| *seq)
     }
 
     /// A request waits no more.
-    pub(super) fn leave(&mut self, seq: Seq) -> Option<Place> {
+    pub(crate) fn leave(&mut self, seq: Seq) -> Option<Place> {
         let place = self.places.remove(&seq)?;
         if let Some(file) = self.files.get_mut(&place.fid) {
             file.waiting.remove(&seq);
@@ -238,7 +286,7 @@ impl Locks {
     }
 
     /// The first request waiting here that nothing is in the way of any more.
-    pub(super) fn next_free(&self, fid: Fid) -> Option<Seq> {
+    pub(crate) fn next_free(&self, fid: Fid) -> Option<Seq> {
         let mut waiting = self.waiting(fid);
         waiting.find(|seq| {
             let place = &self.places[seq];
@@ -248,7 +296,7 @@ impl Locks {
     }
 
     /// The first request waiting here that would wait for ever.
-    pub(super) fn next_deadlocked(&self, fid: Fid) -> Option<Seq> {
+    pub(crate) fn next_deadlocked(&self, fid: Fid) -> Option<Seq> {
         let mut waiting = self.waiting(fid);
         waiting.find(|seq| self.deadlocks(&self.places[seq]))
     }
@@ -259,14 +307,14 @@ impl Locks {
     }
 
     /// Does an owner wait somewhere?
-    pub(super) fn is_waiting(&self, owner: Owner) -> bool {
+    pub(crate) fn is_waiting(&self, owner: Owner) -> bool {
         self.waits.contains_key(&owner)
     }
 
     /// Would this request wait for ever: do those who are in its way wait, over however many
     /// others, for its own owner? Who never asks for this is no process but an open file, which
     /// any process that has it may unlock: he is not followed, as on one machine.
-    pub(super) fn deadlocks(&self, place: &Place) -> bool {
+    pub(crate) fn deadlocks(&self, place: &Place) -> bool {
         if !place.detects || place.lock.owner.is_whole() {
             return false;
         }
@@ -288,7 +336,7 @@ impl Locks {
     }
 
     /// A session is over: its locks are free, its places empty. The files that this is about.
-    pub(super) fn drop_session(&mut self, session: SessionId) -> Vec<Fid> {
+    pub(crate) fn drop_session(&mut self, session: SessionId) -> Vec<Fid> {
         if self.of(session) == 0 {
             return vec![];
         }
@@ -302,11 +350,7 @@ impl Locks {
         let files = self.files.iter().filter(|(_, file)| holds(file));
         let fids: Vec<Fid> = files.map(|(fid, _)| *fid).collect();
         for &fid in &fids {
-            let owners = self.files[&fid].held.keys();
-            let owners: Vec<Owner> = owners.filter(|owner| owner.0 == session).copied().collect();
-            for owner in owners {
-                self.give_up(fid, owner, EVERYTHING);
-            }
+            self.free(fid, session);
         }
         fids
     }
