@@ -9,7 +9,8 @@ help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
-	@echo 'make conformance  suites of others and demanding programs in their long forms'
+	@echo 'make conformance  suites of others and demanding programs in their long forms;'
+	@echo '           with XFSTESTS=DIR, GNU_TAR=DIR, GIT_SRC=DIR, CPYTHON=DIR these suites, too'
 	@echo 'make demo   two mounts and real programs: a C build, git, sqlite, tar'
 	@echo 'make soak   the long tests: a minute of contention each, then simulated worlds until'
 	@echo '           Ctrl-C (make soak FIRST=N: from seed N on; else from a random one)'
@@ -39,7 +40,7 @@ test:
 conformance: build
 	@tools/setup suites
 	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- \
-		suites two_mounts programs postgres large kernels delegation transport
+		suites given two_mounts programs postgres large kernels delegation transport
 
 demo: build
 	@tools/setup

@@ -102,10 +102,11 @@ pub(crate) enum Seen {
         ended: bool,
         doubtful: bool,
     },
-    /// A size, a mode, and when it was modified and changed.
+    /// A size, how many bytes it occupies, a mode, and when it was modified and changed.
     Attr {
         fid: Fid,
         units: u64,
+        used: u64,
         mode: u16,
         times: [Time; 2],
     },

@@ -28,6 +28,7 @@ rare! {
     RecallAll: "a token was asked back whole",
     RecallShared: "an Exclusive token was asked back but for Shared",
     RecallNames: "names were asked to be dropped",
+    Gathered: "names of several requests were dropped by one recall",
     RecallAttr: "an Exclusive holder was asked for attributes",
     Listed: "an Exclusive holder was told that somebody lists its file",
     Confirm: "a change had to be confirmed before others were shown it",
@@ -120,6 +121,9 @@ pub(crate) fn of_server(output: &server::Output) -> u128 {
             ToClient::Recall(recall) => match &recall.what {
                 What::Keep(Right::None | Right::Transient) => Rare::RecallAll.bit(),
                 What::Keep(_) => Rare::RecallShared.bit(),
+                What::Names(names) if names.len() > 2 => {
+                    Rare::RecallNames.bit() | Rare::Gathered.bit()
+                }
                 What::Names(_) => Rare::RecallNames.bit(),
                 What::Attr => Rare::RecallAttr.bit(),
                 What::Listed => Rare::Listed.bit(),

@@ -28,20 +28,50 @@ pub(super) enum State {
     Sending(Option<Time>),
 }
 
+/// Does the server have bytes of a block, or is it a hole there?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum There {
+    /// It has.
+    Yes,
+    /// It has none.
+    No,
+    /// The client cannot tell: the block lies in a file with holes that others have written.
+    Unknown,
+}
+
 #[derive(Clone, Debug)]
 struct Entry {
     key: (Fid, u64),
     state: State,
+    there: There,
     older: Slot,
     newer: Slot,
 }
 
 /// What is dirty or on its way to the server of a file.
-#[derive(Clone, Copy, Debug)]
-struct Changed {
-    count: u32,
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changed {
+    pub(super) count: u32,
     /// No such block is before this one.
     from: u64,
+    /// How many of them the server may have no bytes of, and of how many of these that is not
+    /// known.
+    pub(super) new: u32,
+    pub(super) unknown: u32,
+}
+
+impl Changed {
+    /// A block counts, or counts no more.
+    fn count(&mut self, there: There, more: bool) {
+        let step = |number: &mut u32| *number = if more { *number + 1 } else { *number - 1 };
+        step(&mut self.count);
+        if there != There::Yes {
+            step(&mut self.new);
+        }
+        if there == There::Unknown {
+            step(&mut self.unknown);
+        }
+    }
 }
 
 /// The cache's table.
@@ -63,6 +93,7 @@ impl Cache {
         let entry = Entry {
             key: (Fid::root(0), 0),
             state: State::Clean,
+            there: There::Unknown,
             older: NONE,
             newer: NONE,
         };
@@ -113,10 +144,36 @@ impl Cache {
             }
         };
         self.index.insert((fid, block), slot);
-        self.entries[slot as usize].key = (fid, block);
-        self.entries[slot as usize].state = state;
+        let entry = &mut self.entries[slot as usize];
+        (entry.key, entry.state, entry.there) = ((fid, block), state, There::Unknown);
         self.enter(slot, state);
         Some(slot)
+    }
+
+    /// It is now known whether the server has bytes of a block.
+    pub(super) fn set_there(&mut self, slot: Slot, there: There) {
+        let entry = &mut self.entries[slot as usize];
+        let old = core::mem::replace(&mut entry.there, there);
+        if let (State::Dirty(_) | State::Sending(_), (fid, _)) = (entry.state, entry.key)
+            && let Some(changed) = self.changed.get_mut(&fid)
+        {
+            changed.count(old, false);
+            changed.count(there, true);
+        }
+    }
+
+    pub(super) fn there(&self, slot: Slot) -> There {
+        self.entries[slot as usize].there
+    }
+
+    /// Files of which something is dirty or on its way to the server.
+    pub(super) fn changed_files(&self) -> impl Iterator<Item = Fid> + '_ {
+        self.changed.keys().copied()
+    }
+
+    /// How much of a file is dirty or on its way to the server.
+    pub(super) fn changed(&self, fid: Fid) -> Changed {
+        self.changed.get(&fid).copied().unwrap_or_default()
     }
 
     /// Could so many slots be taken now?
@@ -257,13 +314,17 @@ impl Cache {
         match state {
             State::Clean => self.list(slot),
             State::Dirty(_) | State::Sending(_) => {
-                let (fid, block) = self.entries[slot as usize].key;
-                let fresh = Changed {
-                    count: 0,
+                let Entry {
+                    key: (fid, block),
+                    there,
+                    ..
+                } = self.entries[slot as usize];
+                let first = Changed {
                     from: block,
+                    ..Changed::default()
                 };
-                let changed = self.changed.entry(fid).or_insert(fresh);
-                changed.count += 1;
+                let changed = self.changed.entry(fid).or_insert(first);
+                changed.count(there, true);
                 changed.from = changed.from.min(block);
                 self.dirty += 1;
             }
@@ -275,9 +336,10 @@ impl Cache {
         match self.entries[slot as usize].state {
             State::Clean => self.unlist(slot),
             State::Dirty(_) | State::Sending(_) => {
-                let (fid, _) = self.entries[slot as usize].key;
+                let Entry { key, there, .. } = self.entries[slot as usize];
+                let (fid, _) = key;
                 if let Some(changed) = self.changed.get_mut(&fid) {
-                    changed.count -= 1;
+                    changed.count(there, false);
                     if changed.count == 0 {
                         self.changed.remove(&fid);
                     }

@@ -91,6 +91,7 @@ impl Client {
             {
                 return;
             }
+            Op::Rename { .. } if self.must_publish(step, ticket, &op) => return,
             _ => {}
         }
         if self.done_here(step, ticket, &op) {
@@ -221,7 +222,7 @@ impl Client {
             Some(fid) => {
                 let node = self.nodes.get_mut(&fid)?;
                 let attr = node.held()?.clone();
-                let attr_lifetime = Self::lifetime(node.lasting());
+                let attr_lifetime = Self::lifetime(node.attr_lasting());
                 node.is_in(dir);
                 node.lookups += 1;
                 node.told = step.now;
@@ -244,7 +245,7 @@ impl Client {
         let attr = node.held()?.clone();
         Some(Done::Attr {
             attr,
-            lifetime: Self::lifetime(node.lasting()),
+            lifetime: Self::lifetime(node.attr_lasting()),
         })
     }
 

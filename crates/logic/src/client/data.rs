@@ -295,6 +295,7 @@ impl Client {
             attr.size = attr.size.max(end);
             (attr.mtime, attr.ctime) = (now, now);
         }
+        self.count_used(fid);
         self.answer_write(step, (ticket, fid), (offset, end), how);
     }
 
@@ -340,8 +341,9 @@ impl Client {
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let found: Vec<_> = self.cache.span(fid, blocks.clone()).collect();
         // First those that are here: they are not given up for the others then.
-        for found in &found {
+        for (block, found) in blocks.clone().zip(&found) {
             if let Some((slot, State::Clean)) = *found {
+                self.place(fid, (block, slot));
                 self.cache.set(slot, dirty);
             }
         }
@@ -364,9 +366,13 @@ impl Client {
                     let since = since.or(Some(step.now));
                     self.cache.set(slot, State::Sending(since));
                 }
-                Some((_, State::Filling)) => self.cache.set(slot, dirty),
+                Some((_, State::Filling)) => {
+                    self.place(fid, (block, slot));
+                    self.cache.set(slot, dirty);
+                }
+                None => self.place(fid, (block, slot)),
                 // It was, or has just been made so.
-                None | Some((_, State::Dirty(_) | State::Clean)) => {}
+                Some((_, State::Dirty(_) | State::Clean)) => {}
             }
             step.out.push(Output::CopyIn {
                 ticket,

@@ -190,7 +190,7 @@ impl Client {
         let Some(attr) = node.held().cloned() else {
             return bare(entry, position);
         };
-        let lifetime = Self::lifetime(node.lasting());
+        let lifetime = Self::lifetime(node.attr_lasting());
         node.is_in(dir);
         node.lookups += 1;
         node.directory |= entry.kind == wire::Kind::Directory;

@@ -43,6 +43,10 @@ pub enum Mutant {
     TellsOtherPositions,
     /// Has a call put back whose caller has begun again already.
     PutsBackTwice,
+    /// Tells of a rename before the bytes of the file that it puts in the place of another.
+    RenamesBeforeBytes,
+    /// Does not count dirty bytes among those that a file occupies.
+    ForgetsDirtyBytes,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
 }

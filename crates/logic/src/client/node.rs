@@ -79,6 +79,11 @@ pub(super) struct Node {
     /// The last request sent before a recall of it was answered that left nothing.
     pub(super) recalled: RequestId,
     pub(super) attr: Option<Attr>,
+    /// What the server has of it: how many bytes it occupies there, and its size there.
+    pub(super) stored: (u64, u64),
+    /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
+    /// occupies is not certain until they are written back.
+    pub(super) unsure: bool,
     /// It has no extended attributes but these, as long as `right` is Shared or more.
     pub(super) bare: bool,
     pub(super) xattrs: Option<Box<Xattrs>>,
@@ -131,6 +136,8 @@ pub(super) struct Node {
     pub(super) parked: Vec<Ticket>,
     /// A write-back batch is on its way.
     pub(super) sending: bool,
+    /// The request that brings it.
+    pub(super) batch: RequestId,
     /// Everything dirty goes to the server, whatever its age.
     pub(super) flush: bool,
     /// Somebody else lists it: once it is written back, Shared is enough.
@@ -194,6 +201,8 @@ impl Node {
             resized: 0,
             recalled,
             attr: None,
+            stored: (0, 0),
+            unsure: false,
             bare: false,
             xattrs: None,
             version: 0,
@@ -222,6 +231,7 @@ impl Node {
             drain: None,
             parked: Vec::new(),
             sending: false,
+            batch: 0,
             flush: false,
             listed: false,
             syncing: Vec::new(),
@@ -253,6 +263,17 @@ impl Node {
     /// May the kernel keep what is said of it now?
     pub(super) fn lasting(&self) -> bool {
         self.right >= Right::Shared && self.drain.is_none()
+    }
+
+    /// May the kernel keep its attributes?
+    pub(super) fn attr_lasting(&self) -> bool {
+        self.lasting() && !self.unsure
+    }
+
+    /// Its attributes are what the server says.
+    pub(super) fn has_attr(&mut self, attr: Attr) {
+        self.stored = (attr.used_bytes, attr.size);
+        self.attr = Some(attr);
     }
 
     /// Its attributes, as far as they may be said without asking: while the server applies an own

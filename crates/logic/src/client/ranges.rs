@@ -106,7 +106,10 @@ impl Client {
         if attr.version > node.version || node.attr.is_none() {
             // An answer that was kept over a restart of the server says how things were then.
             node.version = node.version.max(attr.version);
-            node.attr = (node.right >= Right::Shared && vouched).then_some(attr);
+            node.attr = None;
+            if node.right >= Right::Shared && vouched {
+                node.has_attr(attr);
+            }
         } else if attr.version == node.version {
             // No bytes have changed, but times may have: room was made behind the end.
             let older = node.attr.as_ref().is_some_and(|own| own.ctime < attr.ctime);

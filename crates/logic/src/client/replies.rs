@@ -261,7 +261,7 @@ impl Client {
         }
         let outdated = node.version != attr.version && !trusting;
         node.version = attr.version;
-        node.attr = Some(attr);
+        node.has_attr(attr);
         if outdated {
             self.cache.drop_clean(fid, 0);
         }
@@ -292,7 +292,7 @@ impl Client {
             return (said, Lifetime::Forever);
         }
         let node = self.nodes.get(&fid);
-        match node.and_then(|node| Some((node.held()?.clone(), node.lasting()))) {
+        match node.and_then(|node| Some((node.held()?.clone(), node.attr_lasting()))) {
             Some((attr, lasting)) => (attr, Self::lifetime(lasting)),
             None => (said, Lifetime::None),
         }
@@ -350,12 +350,11 @@ impl Client {
                 own.mtime = attr.mtime;
             }
             if let Some(size) = set.size {
-                (own.size, own.used_bytes) = (size, attr.used_bytes);
-                own.version = attr.version;
+                (own.size, own.version) = (size, attr.version);
             }
         }
         if own && set.size.is_some() {
-            self.node(fid).version = attr.version;
+            self.resized(fid, &attr);
         }
         let (attr, lifetime) = self.to_say(fid, attr);
         let done = Done::Attr { attr, lifetime };

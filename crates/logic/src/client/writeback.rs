@@ -5,7 +5,7 @@
 //! that is changed while it is on its way stays dirty. What was refused is tried again.
 
 use super::api::{Call, Done, Event, Piece};
-use super::cache::State;
+use super::cache::{State, There};
 use super::session::Why;
 use super::{Client, Step};
 use crate::Ticket;
@@ -87,7 +87,8 @@ impl Client {
             mode: WriteMode::Back { size, mtime, ctime },
         };
         let why = Why::Back { fid, first, count };
-        self.request(step, (op, Caller::default(), Hold::default()), bulk, why);
+        let id = self.request(step, (op, Caller::default(), Hold::default()), bulk, why);
+        self.node(fid).batch = id;
     }
 
     /// The first dirty block of a file and its dirty neighbours.
@@ -134,19 +135,23 @@ impl Client {
                 (Some(_), None) => self
                     .cache
                     .set(slot, State::Dirty(again.unwrap_or(step.now))),
-                (None, _) => self
-                    .cache
-                    .set(slot, again.map_or(State::Clean, State::Dirty)),
+                (None, _) => {
+                    self.cache.set_there(slot, There::Yes);
+                    self.cache
+                        .set(slot, again.map_or(State::Clean, State::Dirty));
+                }
             }
         }
         let node = self.node(fid);
         node.sending = false;
         if let Ok(attr) = result {
             node.version = attr.version;
+            node.stored = (attr.used_bytes, attr.size);
             if let Some(own) = node.attr.as_mut() {
-                (own.version, own.used_bytes) = (attr.version, attr.used_bytes);
+                own.version = attr.version;
             }
         }
+        self.count_used(fid);
         if let Some(refusal) = refused {
             self.write_back_failed(step, (fid, count), refusal, lost.is_some());
         }

@@ -28,6 +28,9 @@ pub struct Options {
     /// How long an object that has lost its last name stays at least, ns: a program elsewhere may
     /// just have looked the name up and be about to open it.
     pub linger_ns: Time,
+    /// So many recalls of names of a directory are sent to a client that has answered none of them;
+    /// what else is to be dropped there is gathered into one.
+    pub names_at_once: usize,
     /// Most parts of files that a client may have locked, and requests for locks that wait.
     pub locks: usize,
     /// So many requests for locks of a file in a row by one client until it decides about them
@@ -53,6 +56,7 @@ impl Default for Options {
             recall_ns: 60_000_000_000,
             resend_ns: 10_000_000_000,
             linger_ns: 2_000_000_000,
+            names_at_once: 4,
             locks: 65_536,
             lock_run: 4,
             watches: 1024,
@@ -268,6 +272,10 @@ pub struct Figures {
     pub waiting: u64,
     /// Recalls sent.
     pub recalls: u64,
+    /// Requests compared with what is held, each as often as that was done.
+    pub judged: u64,
+    /// Holders looked at for them.
+    pub looked: u64,
     /// Is the server waiting for sessions known before its restart?
     pub grace: bool,
     /// Parts of files that are locked, as far as the server decides about them.

@@ -193,7 +193,8 @@ impl Server {
             }
             for (session, granted) in others {
                 let what = What::Unused;
-                self.ask(step, Need { session, fid, what }, (granted, step.now));
+                let need = Need { session, fid, what };
+                self.ask(step, need, (granted, step.now), None);
             }
         }
     }
@@ -211,7 +212,6 @@ impl Server {
     /// known of it all the same, its maker has lied: it holds what it cannot be granted.
     pub(super) fn grant_made(
         &mut self,
-        step: &Step<'_, impl Disk>,
         session: SessionId,
         (op, outcome): (&Op, &Outcome),
         grants: &mut Vec<Grant>,
@@ -220,7 +220,7 @@ impl Server {
             return;
         };
         if self.exclusive_fits(session, entry.fid) {
-            self.grant(step.disk, (session, entry.fid), Right::Exclusive, grants);
+            self.grant((session, entry.fid), Right::Exclusive, grants);
         } else {
             self.break_delegation(session);
         }

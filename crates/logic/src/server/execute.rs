@@ -5,7 +5,7 @@ use super::ahead::bytes_ahead;
 use super::api::{By, Disk, Mutant};
 use super::grants::{delegable, note_bare};
 use super::needs::{Need, Plan};
-use super::table::{Unconfirmed, Waiting};
+use super::table::{Seq, Unconfirmed, Waiting};
 use super::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
@@ -21,15 +21,13 @@ impl Server {
         waiting: Waiting,
         plan: &Plan,
     ) {
-        let touched = plan.fids();
+        let mut changed = false;
         match waiting.request.op {
             Op::Read { .. } => self.read(step, &waiting),
             Op::Sync { .. } => self.begin_sync(step, &waiting),
-            _ => self.apply(step, &waiting, plan),
+            _ => changed = self.apply(step, &waiting, plan),
         }
-        for fid in touched.into_iter().chain(waiting.fids) {
-            self.recheck(step, fid);
-        }
+        self.spread(step, (&waiting, plan), changed);
         self.go_on_behind(step, waiting.session, waiting.request.id);
     }
 
@@ -40,12 +38,7 @@ impl Server {
         let (outcome, bulk) = step.disk.read(fid, offset, len);
         let mut grants = Vec::new();
         if matches!(outcome, Outcome::Read { .. }) {
-            self.grant(
-                step.disk,
-                (waiting.session, fid),
-                Right::Shared,
-                &mut grants,
-            );
+            self.grant((waiting.session, fid), Right::Shared, &mut grants);
             if grants.is_empty() && waiting.request.keeps {
                 self.grant_pages(waiting.session, fid, &mut grants);
             }
@@ -55,16 +48,18 @@ impl Server {
         self.answer(step, (waiting.session, &waiting.request), reply, bulk);
     }
 
-    fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) {
+    /// True if it has changed something now.
+    fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) -> bool {
         let (session, op) = (waiting.session, &waiting.request.op);
         let (mut outcome, repeated) = self.apply_once(step, waiting, plan);
         let mut delegated = Vec::new();
         if let Outcome::Refused(refusal) = outcome
             && self.may_come_again(waiting, refusal)
         {
-            return;
+            return false;
         }
-        if !matches!(outcome, Outcome::Refused(_)) {
+        let done = !matches!(outcome, Outcome::Refused(_));
+        if done {
             self.note_objects(step.now, waiting, &outcome);
             if !repeated {
                 if shows_before(&waiting.request) {
@@ -80,7 +75,7 @@ impl Server {
         let mut grants = Vec::new();
         match waiting.request.delegated {
             _ if repeated => {}
-            Some(_) => self.grant_made(step, session, (op, &outcome), &mut grants),
+            Some(_) => self.grant_made(session, (op, &outcome), &mut grants),
             None => self.grant_for(step, (waiting, &outcome), &delegated, &mut grants),
         }
         self.note_delegated(&delegated, &grants);
@@ -112,6 +107,7 @@ impl Server {
         };
         self.answer(step, (session, &waiting.request), reply, bulk);
         self.say_listed(step, held);
+        done && !repeated && op.changes()
     }
 
     /// Was it applied by an earlier run of the server? Then nothing stands in its way, and what its
@@ -192,9 +188,11 @@ impl Server {
             let Some(file) = self.files.get(&fid) else {
                 continue;
             };
-            for seq in &file.waiting {
-                if let Some(other) = self.waiting.get_mut(seq) {
-                    other.attrs.remove(&fid);
+            let all: Vec<Seq> = file.waiting().collect();
+            for seq in all {
+                let other = self.waiting.get_mut(&seq);
+                if other.is_some_and(|other| other.attrs.remove(&fid).is_some()) {
+                    self.note_outdated(seq);
                 }
             }
         }
@@ -316,7 +314,7 @@ impl Server {
             false => Right::Shared,
         };
         let mut give = |server: &mut Self, fid: Fid, right: Right| {
-            server.grant(disk, (session, fid), right, grants);
+            server.grant((session, fid), right, grants);
         };
         match (&waiting.request.op, outcome) {
             (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
@@ -398,16 +396,8 @@ impl Server {
                 fid,
                 what: What::Keep(Right::None),
             };
-            self.ask(step, need, (arrived, step.now));
+            self.ask(step, need, (arrived, step.now), None);
         }
-    }
-
-    /// Is a waiting request about to change this object?
-    pub(super) fn disturbs(&self, disk: &impl Disk, waiting: &Waiting, fid: Fid) -> bool {
-        // If the disk cannot say, it may be: the disk may say again when it is the request's turn,
-        // and who was asked before is not asked again.
-        self.plan(disk, waiting)
-            .map_or(true, |plan| plan.disturbs(fid))
     }
 }
 
@@ -441,11 +431,12 @@ fn wanted(access: Option<Access>) -> Right {
     }
 }
 
-/// Puts the size and the times that an Exclusive holder has said into the outcome.
+/// Puts the size, the room and the times that an Exclusive holder has said into the outcome.
 fn show_held(waiting: &Waiting, outcome: &mut Outcome) {
     let merge = |fid: &Fid, attr: &mut Attr| {
         if let Some(held) = waiting.attrs.get(fid) {
             (attr.size, attr.mtime) = (held.size, held.mtime);
+            attr.used_bytes = held.used_bytes;
             attr.ctime = attr.ctime.max(held.ctime);
         }
     };

@@ -16,7 +16,6 @@ impl Server {
     /// Grants the client what may be granted of a file, at most `wanted`.
     pub(super) fn grant(
         &mut self,
-        disk: &impl Disk,
         (session, fid): (SessionId, Fid),
         wanted: Right,
         grants: &mut Vec<Grant>,
@@ -24,7 +23,7 @@ impl Server {
         let exclusive = wanted == Right::Exclusive && self.exclusive_fits(session, fid);
         let right = if exclusive {
             Right::Exclusive
-        } else if self.shared_fits(disk, session, fid) {
+        } else if self.shared_fits(session, fid) {
             Right::Shared
         } else {
             return;
@@ -58,6 +57,7 @@ impl Server {
     ) {
         let epoch: Epoch = self.next_epoch();
         let holder = self.files.entry(fid).or_default().holders.of(session);
+        let grown = held > holder.right;
         holder.right = held;
         holder.epoch = epoch;
         if right == Right::Exclusive {
@@ -66,6 +66,9 @@ impl Server {
         holder.known = holder.known && held < Right::Shared;
         if let Some(state) = self.sessions.get_mut(&session) {
             state.fids.insert(fid);
+        }
+        if grown {
+            self.note_grown(session, fid);
         }
         let bare = false;
         grants.push(Grant {
@@ -85,13 +88,13 @@ impl Server {
             return true;
         };
         let others = || file.holders.iter().filter(|(id, _)| **id != session);
-        file.waiting.is_empty()
+        !file.waits()
             && file.orphan.is_none()
             && !asked(file, session)
             && others().all(|(_, other)| other.right == Right::None && !other.may_be_open())
     }
 
-    fn shared_fits(&self, disk: &impl Disk, session: SessionId, fid: Fid) -> bool {
+    fn shared_fits(&self, session: SessionId, fid: Fid) -> bool {
         let Some(file) = self.files.get(&fid) else {
             return true;
         };
@@ -105,15 +108,7 @@ impl Server {
                 return false;
             }
         }
-        !self.about_to_change(disk, file, fid)
-    }
-
-    fn about_to_change(&self, disk: &impl Disk, file: &File, fid: Fid) -> bool {
-        file.waiting.iter().any(|seq| {
-            self.waiting
-                .get(seq)
-                .is_some_and(|waiting| self.disturbs(disk, waiting, fid))
-        })
+        !file.about_to_change()
     }
 }
 

@@ -36,22 +36,13 @@ impl Holders {
         &mut self.0[at].1
     }
 
-    pub(super) fn remove(&mut self, session: &SessionId) {
-        if let Ok(at) = self.find(*session) {
-            self.0.remove(at);
-        }
-    }
-
-    pub(super) fn retain(&mut self, keep: impl Fn(&Holder) -> bool) {
-        self.0.retain(|(_, holder)| keep(holder));
+    pub(super) fn remove(&mut self, session: &SessionId) -> Option<Holder> {
+        let at = self.find(*session).ok()?;
+        Some(self.0.remove(at).1)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&SessionId, &Holder)> {
         self.0.iter().map(|(id, holder)| (id, holder))
-    }
-
-    pub(super) fn sessions(&self) -> impl Iterator<Item = SessionId> {
-        self.0.iter().map(|(id, _)| *id)
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Holder> {
@@ -74,12 +65,12 @@ mod tests {
         for session in [5, 1, 9, 5, 1] {
             holders.of(session).epoch += session;
         }
-        assert_eq!(holders.sessions().collect::<Vec<_>>(), vec![1, 5, 9]);
+        let all: Vec<SessionId> = holders.iter().map(|(id, _)| *id).collect();
+        assert_eq!(all, vec![1, 5, 9]);
         assert_eq!(holders.get(&5).map(|holder| holder.epoch), Some(10));
         assert!(holders.get(&2).is_none() && holders.get_mut(&10).is_none());
-        holders.remove(&5);
-        holders.remove(&7);
-        holders.retain(|holder| holder.epoch > 2);
+        assert!(holders.remove(&5).is_some() && holders.remove(&7).is_none());
+        holders.remove(&1);
         let left: Vec<_> = holders
             .iter()
             .map(|(id, holder)| (*id, holder.epoch))

@@ -51,7 +51,7 @@ impl Server {
         for need in held {
             let granted = self.holder(need.session, need.fid);
             let granted = granted.map_or(0, |holder| holder.epoch);
-            self.ask(step, need, (granted, step.now));
+            self.ask(step, need, (granted, step.now), None);
         }
     }
 }

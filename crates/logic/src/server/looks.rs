@@ -163,7 +163,7 @@ impl Server {
         let need = Need { session, fid, what };
         // What it was asked since it has the file, and has not answered, is not asked again.
         let granted = self.holder(session, fid).map_or(0, |holder| holder.epoch);
-        self.ask(step, need, (granted, step.now));
+        self.ask(step, need, (granted, step.now), None);
     }
 
     fn is_watched(&self, disk: &impl Disk, fid: Fid) -> Result<bool, Refusal> {

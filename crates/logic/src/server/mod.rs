@@ -16,8 +16,11 @@ mod ahead;
 mod alone;
 mod api;
 mod clock;
+mod debts;
 mod delegation;
+mod effort;
 mod execute;
+mod gather;
 mod grants;
 mod holders;
 mod listings;
@@ -57,6 +60,7 @@ pub struct Server {
     conns: BTreeMap<Conn, SessionId>,
     files: BTreeMap<Fid, File>,
     waiting: BTreeMap<Seq, Waiting>,
+    ripple: debts::Ripple,
     last_seq: Seq,
     syncs: BTreeMap<u64, (SessionId, RequestId)>,
     last_sync: u64,
@@ -71,6 +75,7 @@ pub struct Server {
     next_tick: Option<Time>,
     /// Who was asked for something at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
+    gathering: gather::Gathering,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
     /// Who was told a size that it may not keep.
@@ -78,6 +83,7 @@ pub struct Server {
     /// Requests that are put off, and until when at most.
     patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
+    effort: effort::Effort,
     locks: crate::locks::Table,
     lock_delegations: lock_delegation::Delegations,
     watches: watches::Watches,
@@ -125,6 +131,7 @@ impl Server {
             conns: BTreeMap::new(),
             files: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            ripple: debts::Ripple::default(),
             last_seq: 0,
             syncs: BTreeMap::new(),
             last_sync: 0,
@@ -132,10 +139,12 @@ impl Server {
             done: VecDeque::new(),
             held: VecDeque::new(),
             asked: BTreeSet::new(),
+            gathering: BTreeSet::new(),
             lingering: BTreeSet::new(),
             shown: Shown::default(),
             patient: BTreeSet::new(),
             recalls: 0,
+            effort: effort::Effort::default(),
             locks: crate::locks::Table::default(),
             lock_delegations,
             watches: watches::Watches::default(),
@@ -173,7 +182,9 @@ impl Server {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         let patient = self.patient.first().map(|(until, _)| *until);
         let due = self.next_tick.into_iter().chain(lingering);
-        due.chain(patient).chain(self.looks.due()).min()
+        let gathered = self.gathering.first().map(|(until, ..)| *until);
+        let due = due.chain(patient).chain(gathered);
+        due.chain(self.looks.due()).min()
     }
 
     /// Does it wait for anybody?
@@ -190,12 +201,15 @@ impl Server {
 
     /// Figures.
     pub fn figures(&self) -> Figures {
+        let (judged, looked) = self.effort.figures();
         let (locks, lock_waits) = self.lock_figures();
         let mut figures = Figures {
             sessions: self.sessions.len() as u64,
             files: self.files.len() as u64,
             waiting: self.waiting.len() as u64,
             recalls: self.recalls,
+            judged,
+            looked,
             grace: self.grace_until.is_some(),
             locks,
             lock_waits,
@@ -333,20 +347,24 @@ impl Server {
         }
     }
 
-    fn tidy(&mut self, fid: Fid) {
+    /// Forgets a holder that holds nothing, and the object if nothing is known of it any more.
+    fn tidy(&mut self, fid: Fid, session: SessionId) {
         let Some(file) = self.files.get_mut(&fid) else {
             return;
         };
-        let before: Vec<SessionId> = file.holders.sessions().collect();
-        let empty = file.tidy();
-        for session in before {
-            if file.holders.get(&session).is_none()
-                && let Some(state) = self.sessions.get_mut(&session)
-            {
+        let holder = file.holders.get(&session);
+        if holder.is_some_and(table::Holder::is_idle) {
+            file.holders.remove(&session);
+            if let Some(state) = self.sessions.get_mut(&session) {
                 state.fids.remove(&fid);
             }
         }
-        if empty {
+        self.forget_quiet(fid);
+    }
+
+    /// Forgets an object of which nothing is known.
+    fn forget_quiet(&mut self, fid: Fid) {
+        if self.files.get(&fid).is_some_and(File::is_quiet) {
             self.files.remove(&fid);
             self.forget_look(fid);
         }

@@ -25,10 +25,14 @@ pub(super) struct Confirm {
     pub(super) whole: bool,
 }
 
+/// Of all holders, one of one object, if not all are looked at.
+pub(super) type Only = Option<(SessionId, Fid)>;
+
 /// What must be given up or said, and the changes that must be confirmed.
 pub(super) type Needs = (Vec<Need>, Vec<Confirm>);
 
 /// What a request looks at, of one object.
+#[derive(Clone, Debug)]
 pub(super) enum View {
     /// One name in it.
     Name(Name),
@@ -47,7 +51,7 @@ impl View {
 }
 
 /// What a request looks at and what it changes.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// Shown by the request: what others changed here must have been confirmed.
     pub(super) views: Vec<(Fid, View)>,
@@ -84,6 +88,20 @@ impl Plan {
         fids.sort_unstable();
         fids.dedup();
         fids
+    }
+
+    /// The names that it looks at in this directory.
+    pub(super) fn names_viewed(&self, dir: Fid) -> impl Iterator<Item = &Name> {
+        self.views.iter().filter_map(move |(fid, view)| match view {
+            View::Name(name) if *fid == dir => Some(name),
+            _ => None,
+        })
+    }
+
+    /// Does it look at all of this object?
+    pub(super) fn views_all_of(&self, fid: Fid) -> bool {
+        let whole = |(viewed, view): &(Fid, View)| *viewed == fid && matches!(view, View::Whole);
+        self.views.iter().any(whole)
     }
 
     /// Does it change names in this directory?
@@ -211,7 +229,7 @@ impl Server {
         fid: Fid,
     ) -> Result<Right, Refusal> {
         let held = |(id, holder): (SessionId, &Holder)| id != session && holder.right > Right::None;
-        if self.holders(fid).any(held) {
+        if self.holders(fid, None).any(held) {
             kept_of(disk, fid)
         } else {
             Ok(Right::None)
@@ -245,65 +263,93 @@ impl Server {
 
     /// Who must be asked for what, and whose changes must be confirmed, before the request is done.
     pub(super) fn needs(&self, waiting: &Waiting, plan: &Plan) -> Needs {
+        self.effort.judge();
         let mut needs = Vec::new();
-        for dir in &plan.looks {
-            self.need_right(waiting, (*dir, Right::Shared), false, &mut needs);
-        }
-        for (dir, names) in &plan.names {
-            self.need_names(waiting, (*dir, names), &mut needs);
-        }
-        for (fid, keep) in &plan.changes {
-            self.need_right(waiting, (*fid, *keep), false, &mut needs);
-            if *keep == Right::Shared && !plan.names_in(*fid) {
-                self.need_names(waiting, (*fid, &[]), &mut needs);
-            }
-        }
-        if let Some(fid) = plan.resizes {
-            self.need_shown(waiting, fid, &mut needs);
-        }
-        for fid in &plan.shows {
-            self.need_attr(waiting, *fid, &mut needs);
-        }
-        if let Some(used) = plan.uses {
-            self.need_right(waiting, used, plan.own_pages, &mut needs);
-        }
-        if let Some(fid) = plan.reads {
-            self.need_right(waiting, (fid, Right::Shared), false, &mut needs);
-        }
+        self.find_needs(waiting, plan, None, &mut needs);
         (needs, self.unconfirmed(waiting.session, plan))
     }
 
-    fn holders(&self, fid: Fid) -> impl Iterator<Item = (SessionId, &Holder)> {
-        self.files
-            .get(&fid)
-            .into_iter()
-            .flat_map(|f| f.holders.iter().map(|(s, h)| (*s, h)))
+    /// What one client must be asked for of one object.
+    pub(super) fn needs_of(
+        &self,
+        waiting: &Waiting,
+        plan: &Plan,
+        only: (SessionId, Fid),
+    ) -> Vec<Need> {
+        let mut needs = Vec::new();
+        self.find_needs(waiting, plan, Some(only), &mut needs);
+        needs
+    }
+
+    fn find_needs(&self, waiting: &Waiting, plan: &Plan, only: Only, needs: &mut Vec<Need>) {
+        for dir in &plan.looks {
+            self.need_right(waiting, (*dir, Right::Shared), false, (only, needs));
+        }
+        for (dir, names) in &plan.names {
+            self.need_names(waiting, (*dir, names), (only, needs));
+        }
+        for (fid, keep) in &plan.changes {
+            self.need_right(waiting, (*fid, *keep), false, (only, needs));
+            if *keep == Right::Shared && !plan.names_in(*fid) {
+                self.need_names(waiting, (*fid, &[]), (only, needs));
+            }
+        }
+        if let Some(fid) = plan.resizes {
+            self.need_shown(waiting, fid, (only, needs));
+        }
+        for fid in &plan.shows {
+            self.need_attr(waiting, *fid, (only, needs));
+        }
+        if let Some(used) = plan.uses {
+            self.need_right(waiting, used, plan.own_pages, (only, needs));
+        }
+        if let Some(fid) = plan.reads {
+            self.need_right(waiting, (fid, Right::Shared), false, (only, needs));
+        }
+    }
+
+    /// The holders of an object, or one of them.
+    fn holders(&self, fid: Fid, only: Only) -> impl Iterator<Item = (SessionId, &Holder)> {
+        let file = self.files.get(&fid);
+        let file = file.filter(|_| only.is_none_or(|(_, of)| of == fid));
+        let one = only.and_then(|(session, _)| Some((session, file?.holders.get(&session)?)));
+        let all = file.filter(|_| only.is_none()).into_iter();
+        let all = all.flat_map(|file| file.holders.iter().map(|(id, holder)| (*id, holder)));
+        one.into_iter().chain(all)
     }
 
     /// Others are to drop these names, and the attributes of the directory.
-    fn need_names(&self, waiting: &Waiting, (dir, names): (Fid, &[Name]), needs: &mut Vec<Need>) {
+    fn need_names(
+        &self,
+        waiting: &Waiting,
+        (dir, names): (Fid, &[Name]),
+        (only, needs): (Only, &mut Vec<Need>),
+    ) {
         if self.options.mutant == Some(Mutant::ForgetsNames) {
             return;
         }
-        for (session, holder) in self.holders(dir) {
-            let missing = |name: &&Name| !waiting.has_dropped((session, dir, (*name).clone()));
+        for (session, holder) in self.holders(dir, only) {
+            self.effort.look();
+            let at = (session, dir);
+            let missing = |name: &&Name| !waiting.has_dropped(at, name);
             let attributes = names.is_empty()
                 && holder.right == Right::Shared
-                && !waiting.stripped.contains(&(session, dir));
-            let names: Vec<Name> = names.iter().filter(missing).cloned().collect();
+                && !waiting.stripped.contains(&at);
             // Transient too: names told without a token may be in the kernel's hand (see `told`).
             // To whom the directory is delegated is asked when he has given that up: till then he
             // may make the names again.
             let holds = session != waiting.session
                 && holder.right > Right::None
                 && holder.right < Right::Exclusive;
-            if holds && (attributes || !names.is_empty()) {
-                needs.push(Need {
-                    session,
-                    fid: dir,
-                    what: What::Names(names),
-                });
+            if !holds || !(attributes || names.iter().any(|name| missing(&name))) {
+                continue;
             }
+            let names = names.iter().filter(missing).cloned().collect();
+            needs.push(Need {
+                session,
+                fid: dir,
+                what: What::Names(names),
+            });
         }
     }
 
@@ -313,9 +359,10 @@ impl Server {
         waiting: &Waiting,
         (fid, keep): (Fid, Right),
         own_pages: bool,
-        needs: &mut Vec<Need>,
+        (only, needs): (Only, &mut Vec<Need>),
     ) {
-        for (session, holder) in self.holders(fid) {
+        for (session, holder) in self.holders(fid, only) {
+            self.effort.look();
             let own = session == waiting.session;
             let spared = match self.options.mutant {
                 Some(Mutant::IgnoresExclusive) => keep == Right::Shared,
@@ -337,12 +384,12 @@ impl Server {
         }
     }
 
-    fn need_attr(&self, waiting: &Waiting, fid: Fid, needs: &mut Vec<Need>) {
+    fn need_attr(&self, waiting: &Waiting, fid: Fid, (only, needs): (Only, &mut Vec<Need>)) {
         let ignored = self.options.mutant == Some(Mutant::IgnoresExclusive);
         if ignored || waiting.attrs.contains_key(&fid) {
             return;
         }
-        for (session, holder) in self.holders(fid) {
+        for (session, holder) in self.holders(fid, only) {
             if session != waiting.session && holder.right == Right::Exclusive {
                 needs.push(Need {
                     session,
@@ -353,7 +400,7 @@ impl Server {
         }
     }
 
-    fn unconfirmed(&self, session: SessionId, plan: &Plan) -> Vec<Confirm> {
+    pub(super) fn unconfirmed(&self, session: SessionId, plan: &Plan) -> Vec<Confirm> {
         if self.options.mutant == Some(Mutant::SkipsConfirmation) {
             return vec![];
         }

@@ -6,7 +6,7 @@
 //! and begins again. Of all requests the earliest is never put back, so one is always done.
 
 use super::api::{Disk, Mutant};
-use super::table::Waiting;
+use super::table::{File, Waiting};
 use super::{Server, Step};
 use wire::{Refusal, RequestId, SessionId};
 
@@ -40,16 +40,16 @@ impl Server {
             step.disk.apply(step.now, &waiting.request.op, by, 0);
         }
         self.refuse(step, &waiting, Refusal::Again);
-        self.recheck_all(step, &waiting.fids);
+        self.recheck_all(step, &waiting);
     }
 
     /// Does an earlier request wait for this one's machine, where this one is about something?
     fn is_waited_for(&self, waiting: &Waiting) -> bool {
         waiting.fids.iter().any(|fid| {
             let file = self.files.get(fid);
-            let seqs = file.into_iter().flat_map(|file| &file.waiting);
-            let earlier = seqs.take_while(|seq| **seq < waiting.seq);
-            let mut earlier = earlier.filter_map(|seq| self.waiting.get(seq));
+            let seqs = file.into_iter().flat_map(File::waiting);
+            let earlier = seqs.take_while(|seq| *seq < waiting.seq);
+            let mut earlier = earlier.filter_map(|seq| self.waiting.get(&seq));
             earlier.any(|other| other.asked.contains_key(&(waiting.session, *fid)))
         })
     }

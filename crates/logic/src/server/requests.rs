@@ -5,6 +5,7 @@
 //! two requests can wait for each other. Some may keep others waiting for a while: see `turns`.
 
 use super::api::{Bulk, Conn, Disk, Output};
+use super::debts::Debt;
 use super::needs::{Need, Needs, Plan};
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
@@ -142,21 +143,8 @@ impl Server {
             return self.on_lock_request(step, session, &request);
         }
         self.last_seq += 1;
-        let waiting = Waiting {
-            seq: self.last_seq,
-            session,
-            request,
-            bulk,
-            fids: BTreeSet::new(),
-            arrived: self.epoch,
-            dropped: BTreeMap::new(),
-            stripped: BTreeSet::new(),
-            told: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            attrs: BTreeMap::new(),
-            gave_up: BTreeSet::new(),
-            patient_until: None,
-        };
+        let at = (self.last_seq, self.epoch);
+        let waiting = Waiting::new(at, session, (request, bulk));
         // Most requests wait for nothing, and are never entered as waiting.
         let plan = match self.plan(step.disk, &waiting) {
             Ok(plan) => plan,
@@ -176,8 +164,8 @@ impl Server {
         if matches!(waiting.request.op, Op::Prefetch { .. }) {
             return self.not_now(step, &waiting);
         }
-        self.waiting.insert(self.last_seq, waiting);
-        self.wait(step, self.last_seq, &plan, needs);
+        self.waiting.insert(at.0, waiting);
+        self.wait(step, at.0, plan, needs);
     }
 
     /// Does a request if nothing stands in its way, or asks for what does.
@@ -190,7 +178,7 @@ impl Server {
             Err(refusal) => {
                 let waiting = self.take_waiting(seq);
                 self.refuse(step, &waiting, refusal);
-                return self.recheck_all(step, &waiting.fids);
+                return self.recheck_all(step, &waiting);
             }
         };
         let needs = self.needs(waiting, &plan);
@@ -199,7 +187,7 @@ impl Server {
             let waiting = self.take_waiting(seq);
             return self.execute(step, waiting, &plan);
         }
-        self.wait(step, seq, &plan, needs);
+        self.wait(step, seq, plan, needs);
     }
 
     /// Nobody needs it, so nobody is asked for what it would need.
@@ -225,53 +213,50 @@ impl Server {
         &mut self,
         step: &mut Step<'_, impl Disk>,
         seq: Seq,
-        plan: &Plan,
+        plan: Plan,
         (needs, confirms): Needs,
     ) {
-        let fids = plan.fids();
-        for &fid in &fids {
-            self.files.entry(fid).or_default().waiting.insert(seq);
-        }
+        self.enter_plan(seq, plan);
         self.wake(step.now);
-        if needs.is_empty() && confirms.is_empty() {
+        let put_off = needs.is_empty() && confirms.is_empty();
+        self.mark_put_off(seq, put_off);
+        if put_off {
             self.note_put_off(step.now, seq);
         }
-        if let Some(waiting) = self.waiting.get_mut(&seq) {
-            let arrived = waiting.arrived;
-            waiting.fids.extend(fids);
-            let mut asked = BTreeMap::new();
-            for Need { session, fid, .. } in &needs {
-                let key = (*session, *fid);
-                asked.insert(key, *waiting.asked.get(&key).unwrap_or(&step.now));
-            }
-            waiting.asked.clone_from(&asked);
-            for need in needs {
-                let since = asked[&(need.session, need.fid)];
-                self.ask(step, need, (arrived, since));
-            }
+        let Some(waiting) = self.waiting.get_mut(&seq) else {
+            return;
+        };
+        let (session, arrived) = (waiting.session, waiting.arrived);
+        let mut asked = BTreeMap::new();
+        for Need { session, fid, .. } in &needs {
+            let key = (*session, *fid);
+            asked.insert(key, *waiting.asked.get(&key).unwrap_or(&step.now));
+        }
+        waiting.asked.clone_from(&asked);
+        let mut owed = BTreeSet::new();
+        for need in needs {
+            let since = asked[&(need.session, need.fid)];
+            let question = self.ask(step, need, (arrived, since), Some(seq));
+            owed.insert(Debt::Answer(question));
         }
         for confirm in confirms {
-            debug_assert!(
-                self.waiting
-                    .get(&seq)
-                    .is_none_or(|waiting| waiting.session != confirm.session)
-            );
-            self.ask_confirm(step, confirm);
+            debug_assert!(session != confirm.session, "nobody waits for himself");
+            owed.insert(Debt::Confirmed(confirm.session, confirm.request));
+            self.ask_confirm(step, confirm, seq);
+        }
+        if let Some(waiting) = self.waiting.get_mut(&seq) {
+            waiting.owed = owed;
         }
     }
 
     pub(super) fn take_waiting(&mut self, seq: Seq) -> Waiting {
+        self.leave_queues(seq);
         let waiting = self
             .waiting
             .remove(&seq)
             .expect("the request has just been looked at");
         if let Some(until) = waiting.patient_until {
             self.patient.remove(&(until, seq));
-        }
-        for fid in &waiting.fids {
-            if let Some(file) = self.files.get_mut(fid) {
-                file.waiting.remove(&seq);
-            }
         }
         waiting
     }
@@ -287,23 +272,23 @@ impl Server {
         waiting.fids
     }
 
-    /// Something has changed here: whoever waits is judged again, in the order of arrival.
-    pub(super) fn recheck(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
+    /// Something has changed here that this client may have done: what is put off here, by
+    /// everybody or by one client, is judged again, in the order of arrival.
+    pub(super) fn recheck(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        fid: Fid,
+        (by, only): (SessionId, Option<SessionId>),
+    ) {
         self.reap_if_unused(step, fid);
-        let Some(file) = self.files.get(&fid) else {
-            return;
-        };
-        let waiting: Vec<Seq> = file.waiting.iter().copied().collect();
-        for seq in waiting {
-            self.judge(step, seq);
-        }
-        self.tidy(fid);
+        self.judge_put_off(step, fid, only);
+        self.tidy(fid, by);
     }
 
-    /// The same in several places: a request that others were put off for is done.
-    pub(super) fn recheck_all(&mut self, step: &mut Step<'_, impl Disk>, fids: &BTreeSet<Fid>) {
-        for &fid in fids {
-            self.recheck(step, fid);
+    /// A request that others were put off for is over.
+    pub(super) fn recheck_all(&mut self, step: &mut Step<'_, impl Disk>, over: &Waiting) {
+        for &fid in &over.fids {
+            self.recheck(step, fid, (over.session, None));
         }
     }
 

@@ -2,21 +2,29 @@
 //! answer has been seen. Also the asking.
 
 use super::api::Disk;
+use super::debts::Debt;
+use super::gather::is_among;
 use super::needs::{Confirm, Need};
-use super::table::{Ask, Asked, Holder};
+use super::table::{Ask, Asked, Holder, Seq};
 use super::{Server, Step};
+use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use wire::{
-    Attr, Epoch, Fid, Hold, Name, Recall, RequestId, Returned, Right, SessionId, Time, ToClient,
-    What,
+    Epoch, Fid, Hold, Name, Recall, RequestId, Returned, Right, SessionId, Time, ToClient, What,
 };
 
 impl Server {
     /// Asks a client, unless the same has been asked already in a way that serves this request too.
     /// The request arrived at this epoch, and since this time the client is in its way.
-    pub(super) fn ask(&mut self, step: &mut Step<'_, impl Disk>, need: Need, at: (Epoch, Time)) {
-        let (arrived, since) = at;
+    /// Returns the number of the question whose answer serves it.
+    pub(super) fn ask(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        need: Need,
+        (arrived, since): (Epoch, Time),
+        waiter: Option<Seq>,
+    ) -> Epoch {
         let Need { session, fid, what } = need;
         let file = self.files.entry(fid).or_default();
         let holder = file.holders.of(session);
@@ -24,29 +32,34 @@ impl Server {
         let serves = |ask: &&mut Ask| match (&ask.what, &what) {
             (What::Keep(asked), What::Keep(wanted)) => asked <= wanted && ask.epoch > granted,
             (What::Names(asked), What::Names(wanted)) => {
-                ask.epoch > arrived && wanted.iter().all(|name| asked.contains(name))
+                ask.epoch > arrived && wanted.iter().all(|name| is_among(name, asked))
             }
             (asked, wanted) => ask.epoch > arrived && asked == wanted,
         };
         if let Some(ask) = holder.asks.iter_mut().find(serves) {
             ask.since = ask.since.min(since);
-            return;
+            ask.waiters.extend(waiter);
+            return ask.id;
+        }
+        if let What::Names(names) = &what
+            && let Some(id) = self.gather(step.now, (session, fid), names, (since, waiter))
+        {
+            return id;
         }
         self.epoch += 1;
         let epoch = self.epoch;
+        let holder = self.files.entry(fid).or_default().holders.of(session);
         holder.asks.push(Ask {
+            id: epoch,
             epoch,
             what: what.clone(),
             since,
             sent: step.now,
+            waiters: waiter.into_iter().collect(),
         });
-        self.asked.insert((session, fid));
-        if let Some(state) = self.sessions.get_mut(&session) {
-            state.fids.insert(fid);
-        }
-        self.recalls += 1;
-        self.wake(step.now);
+        self.note_asked(step.now, session, fid);
         self.send(step, session, ToClient::Recall(Recall { fid, epoch, what }));
+        epoch
     }
 
     /// Somebody is waited for.
@@ -66,7 +79,8 @@ impl Server {
             let file = self.files.get(fid)?;
             file.holders.get(session)
         });
-        let recalls = holders.flat_map(|holder| holder.asks.iter().map(|ask| ask.sent));
+        let asks = holders.flat_map(|holder| &holder.asks);
+        let recalls = asks.filter(|ask| !ask.gathers()).map(|ask| ask.sent);
         let sessions = self.sessions.values();
         let confirms = sessions.flat_map(|session| session.confirm_asked.values());
         let confirms = confirms.map(|asked| asked.sent);
@@ -91,7 +105,8 @@ impl Server {
                 continue;
             };
             for ask in &mut holder.asks {
-                if only.is_some() || step.now >= ask.sent + self.options.resend_ns {
+                let due = only.is_some() || step.now >= ask.sent + self.options.resend_ns;
+                if due && !ask.gathers() {
                     ask.sent = step.now;
                     let (epoch, what) = (ask.epoch, ask.what.clone());
                     again.push((session, Recall { fid, epoch, what }));
@@ -140,46 +155,14 @@ impl Server {
         if let Some(attr) = &attr {
             self.hear_time(step, attr.ctime);
         }
-        self.tell_waiting((session, hold.stamp), fid, &answered, attr);
-        self.recheck(step, fid);
-    }
-
-    /// Tells the requests that wait here what was answered, if they were there when it was asked.
-    fn tell_waiting(
-        &mut self,
-        (session, stamp): (SessionId, u64),
-        fid: Fid,
-        answered: &[Ask],
-        attr: Option<Attr>,
-    ) {
-        let Some(file) = self.files.get(&fid) else {
-            return;
-        };
-        for seq in &file.waiting {
-            let Some(waiting) = self.waiting.get_mut(seq) else {
-                continue;
-            };
-            for ask in answered.iter().filter(|ask| ask.epoch > waiting.arrived) {
-                match &ask.what {
-                    What::Names(names) => {
-                        waiting.stripped.insert((session, fid));
-                        for name in names {
-                            let name = (session, fid, name.clone());
-                            waiting.dropped.insert(name, stamp);
-                        }
-                    }
-                    What::Attr => {
-                        if let Some(attr) = &attr {
-                            waiting.attrs.insert(fid, attr.clone());
-                        }
-                    }
-                    What::Keep(Right::None) => {
-                        waiting.gave_up.insert((session, fid));
-                    }
-                    What::Keep(_) | What::Listed | What::Unused | What::Locks => {}
-                }
-            }
-        }
+        let paid = self.pay((session, hold.stamp), fid, &answered, attr.as_ref());
+        let again = self.look_again(step, (session, fid), paid);
+        self.ask_gathered(step, session, fid);
+        self.judge_outdated(step);
+        // Who is put off goes by what others are still owed; if that is only less than before, it
+        // concerns whose own client has answered.
+        let only = (!again).then_some(session);
+        self.recheck(step, fid, (session, only));
     }
 
     pub(super) fn on_release(
@@ -200,7 +183,7 @@ impl Server {
             && holder.epoch <= epoch
         {
             lower(holder, epoch, right, hold);
-            self.recheck(step, fid);
+            self.said(step, session, fid);
         }
         self.send(step, session, ToClient::Noted { fid, stamp });
     }
@@ -230,13 +213,25 @@ impl Server {
         let file = self.files.get_mut(&fid);
         if let Some(holder) = file.and_then(|file| file.holders.get_mut(&session)) {
             holder.declare(hold);
-            self.recheck(step, fid);
+            self.said(step, session, fid);
         }
         self.send(step, session, ToClient::Noted { fid, stamp });
     }
 
+    /// A client has said unasked what it holds: who waits for it there may not have to.
+    fn said(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+        let waiters = self.waiters(session, fid);
+        self.look_again(step, (session, fid), waiters);
+        self.recheck(step, fid, (session, None));
+    }
+
     /// Asks a client whether it has handed an answer to its caller.
-    pub(super) fn ask_confirm(&mut self, step: &mut Step<'_, impl Disk>, confirm: Confirm) {
+    pub(super) fn ask_confirm(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        confirm: Confirm,
+        waiter: Seq,
+    ) {
         let Confirm {
             session,
             request,
@@ -247,9 +242,18 @@ impl Server {
         };
         let (since, sent) = (step.now, step.now);
         match state.confirm_asked.entry(request) {
-            Entry::Occupied(mut entry) => entry.get_mut().whole |= whole,
+            Entry::Occupied(mut entry) => {
+                entry.get_mut().whole |= whole;
+                entry.get_mut().waiters.insert(waiter);
+            }
             Entry::Vacant(entry) => {
-                entry.insert(Asked { since, sent, whole });
+                let waiters = BTreeSet::from([waiter]);
+                entry.insert(Asked {
+                    since,
+                    sent,
+                    whole,
+                    waiters,
+                });
                 self.wake(step.now);
                 self.send(step, session, ToClient::Confirm { request });
             }
@@ -296,9 +300,12 @@ impl Server {
         let Some(state) = self.sessions.get_mut(&session) else {
             return;
         };
-        let mut touched: Vec<Fid> = Vec::new();
+        let mut touched: BTreeSet<Fid> = BTreeSet::new();
+        let mut paid: BTreeSet<(Seq, RequestId)> = BTreeSet::new();
         for request in &requests {
-            state.confirm_asked.remove(request);
+            let asked = state.confirm_asked.remove(request);
+            let waiters = asked.into_iter().flat_map(|asked| asked.waiters);
+            paid.extend(waiters.map(|seq| (seq, *request)));
             touched.extend(state.unconfirmed.remove(request).into_iter().flatten());
         }
         for fid in &touched {
@@ -309,8 +316,33 @@ impl Server {
                 file.unconfirmed.retain(|change| !done(change));
             }
         }
+        self.pay_confirmed(step, session, paid);
         for fid in touched {
-            self.recheck(step, fid);
+            if self.is_shown(session, fid) {
+                // It was not to be asked for that before.
+                self.look_again(step, (session, fid), self.waiting_at(fid));
+            }
+            self.recheck(step, fid, (session, None));
+        }
+    }
+
+    /// These requests wait no more for these changes of a client to be confirmed.
+    pub(super) fn pay_confirmed(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        paid: BTreeSet<(Seq, RequestId)>,
+    ) {
+        for (seq, request) in &paid {
+            if let Some(waiting) = self.waiting.get_mut(seq) {
+                waiting.owed.remove(&Debt::Confirmed(session, *request));
+            }
+        }
+        let mut last = None;
+        for (seq, _) in paid {
+            if last.replace(seq) != Some(seq) {
+                self.judge_if_free(step, seq);
+            }
         }
     }
 }
@@ -329,9 +361,9 @@ fn names_of(asks: &[Ask], epoch: Epoch) -> Option<Vec<Name>> {
 /// one of the same names, or if nothing is left.
 fn answers(ask: &Ask, (epoch, right): (Epoch, Right), dropped: Option<&[Name]>) -> bool {
     match &ask.what {
-        _ if ask.epoch >= epoch => ask.epoch == epoch,
+        _ if ask.epoch >= epoch || ask.gathers() => ask.epoch == epoch,
         What::Names(names) => {
-            let all = |dropped: &[Name]| names.iter().all(|name| dropped.contains(name));
+            let all = |dropped: &[Name]| names.iter().all(|name| is_among(name, dropped));
             right == Right::None || dropped.is_some_and(all)
         }
         _ => true,

@@ -6,6 +6,7 @@
 use super::api::{By, Conn, Disk, Event, Output};
 use super::table::Holder;
 use super::{Server, Step};
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
@@ -116,8 +117,9 @@ impl Server {
             }
             self.lingering.remove(&(until, fid));
             self.reap_if_unused(step, fid);
-            self.tidy(fid);
+            self.forget_quiet(fid);
         }
+        self.tick_gathered(step);
         self.tick_put_off(step);
         self.tick_looks(step);
         if self.next_tick.is_none_or(|due| step.now < due) {
@@ -172,23 +174,33 @@ impl Server {
             .filter(|(_, w)| w.session == id)
             .map(|(s, _)| *s)
             .collect();
-        let mut touched: Vec<Fid> = session.fids.into_iter().collect();
+        let mut touched: BTreeSet<Fid> = session.fids;
         for seq in own {
             touched.extend(self.drop_waiting(step, seq));
         }
         touched.extend(session.unconfirmed.into_values().flatten());
-        touched.sort_unstable();
-        touched.dedup();
-        for fid in &touched {
-            if let Some(file) = self.files.get_mut(fid) {
-                file.holders.remove(&id);
+        let mut paid = Vec::new();
+        for &fid in &touched {
+            if let Some(file) = self.files.get_mut(&fid) {
+                let holder = file.holders.remove(&id);
                 file.unconfirmed.retain(|change| change.session != id);
+                let asks = holder.map_or_else(Vec::new, |holder| holder.asks);
+                let waiters = asks.iter().flat_map(|ask| ask.waiters.iter().copied());
+                paid.push((fid, waiters.collect(), asks));
             }
         }
-        for fid in touched {
+        for (fid, waiters, asks) in paid {
             self.forget_look(fid);
-            self.recheck(step, fid);
+            self.write_off(&asks);
+            self.look_again(step, (id, fid), waiters);
+            self.recheck(step, fid, (id, None));
         }
+        let asked = session.confirm_asked.into_iter();
+        let paid = asked.flat_map(|(request, asked)| {
+            let waiters = asked.waiters.into_iter();
+            waiters.map(move |seq| (seq, request))
+        });
+        self.pay_confirmed(step, id, paid.collect());
         self.free_locks(step, id);
         self.grace_if_complete(step);
     }
@@ -337,7 +349,7 @@ impl Server {
         }
         for fid in orphans {
             self.reap_if_unused(step, fid);
-            self.tidy(fid);
+            self.forget_quiet(fid);
         }
     }
 

@@ -10,7 +10,7 @@
 //! a recall himself before he knows how long it is. It must not be fenced because another is mute.
 
 use super::api::Disk;
-use super::needs::Need;
+use super::needs::{Need, Only};
 use super::table::{File, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -100,6 +100,7 @@ impl Server {
         shown.order.remove(&(told.at, fid, session));
         shown.order.insert((now, fid, session));
         (told.stamp, told.at) = (told.stamp.max(stamp), now);
+        self.note_grown(session, fid);
         let asked = |file: &File| super::grants::asked(file, session);
         match self.files.get(&fid).is_some_and(asked) {
             true => 0,
@@ -125,23 +126,39 @@ impl Server {
             Some(holder) => holder.told = holder.told.max(stamp),
             None => self.grant_pages(session, *dir, grants),
         }
-        let waits = self.files.get(dir).map(|file| file.waiting.clone());
+        let queue = self.files.get(dir).and_then(|file| file.queue.as_ref());
+        let waits = queue.and_then(|queue| queue.named.get(name)).cloned();
         for seq in waits.into_iter().flatten() {
             let other = self.waiting.get_mut(&seq);
             if let Some(other) = other.filter(|other| other.moves(*dir, name)) {
-                let told = other.told.entry((session, *dir, name.clone()));
-                let last = told.or_default();
-                *last = (*last).max(stamp);
+                let last = other.told.of((session, *dir), name).unwrap_or(0);
+                other.told.mark((session, *dir), name, last.max(stamp));
+                self.note_grown(session, *dir);
             }
         }
+    }
+
+    /// Was this client told the size of the file without a right to keep it?
+    pub(super) fn is_shown(&self, session: SessionId, fid: Fid) -> bool {
+        let told = self.shown.files.get(&fid);
+        told.is_some_and(|told| told.contains_key(&session))
     }
 
     /// Before this one's size is set, others who were told it drop that. Not before they have
     /// confirmed what they have changed here themselves, which is waited for anyway: as long as the
     /// call that did it goes on, it asks for the attributes again whenever they are taken back.
-    pub(super) fn need_shown(&self, waiting: &Waiting, fid: Fid, needs: &mut Vec<Need>) {
+    pub(super) fn need_shown(
+        &self,
+        waiting: &Waiting,
+        fid: Fid,
+        (only, needs): (Only, &mut Vec<Need>),
+    ) {
         let told = self.shown.files.get(&fid).into_iter().flatten();
-        for (&session, _) in told.filter(|(session, _)| **session != waiting.session) {
+        let others = told.filter(|(session, _)| **session != waiting.session);
+        for (&session, _) in others {
+            if only.is_some_and(|only| only != (session, fid)) {
+                continue;
+            }
             if self.changed_by(session, fid) {
                 continue;
             }
@@ -162,7 +179,8 @@ impl Server {
         let late: BTreeSet<(SessionId, Fid)> = late.map(|(of, _)| *of).collect();
         for (session, fid) in late {
             if self.shown.forget(fid, session, |_| true) {
-                self.recheck(step, fid);
+                let waiters = self.waiters(session, fid);
+                self.look_again(step, (session, fid), waiters);
             }
         }
     }
@@ -175,8 +193,9 @@ impl Server {
     /// Its questions about the file that wait here count as asked now, since an answer will say so:
     /// what a holder said before may be from before a change that this was waited for.
     pub(super) fn look_anew(&mut self, session: SessionId, fid: Fid) {
-        let waits = self.files.get(&fid).map(|file| file.waiting.clone());
-        for seq in waits.into_iter().flatten() {
+        let waits = self.files.get(&fid).into_iter();
+        let mut outdated = Vec::new();
+        for seq in waits.flat_map(File::waiting) {
             let waiting = self.waiting.get_mut(&seq);
             let looks = |waiting: &&mut Waiting| {
                 let op = &waiting.request.op;
@@ -185,7 +204,11 @@ impl Server {
             if let Some(waiting) = waiting.filter(looks) {
                 waiting.arrived = self.epoch;
                 waiting.attrs.remove(&fid);
+                outdated.push(seq);
             }
+        }
+        for seq in outdated {
+            self.note_outdated(seq);
         }
     }
 }

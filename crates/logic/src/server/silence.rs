@@ -14,6 +14,13 @@ use super::{Event, Output, Step};
 use alloc::vec::Vec;
 use wire::{Fid, SessionId, Time, ToClient, What};
 
+/// Before every object.
+const FIRST: Fid = Fid {
+    volume: 0,
+    vnode: 0,
+    uniq: 0,
+};
+
 impl Server {
     /// Since when the question that has waited longest for its answer has been asked.
     pub fn oldest_question(&self) -> Option<Time> {
@@ -37,7 +44,8 @@ impl Server {
     /// Does it leave a question unanswered for too long?
     fn leaves_unanswered(&self, now: Time, id: SessionId) -> bool {
         let late = |since: Time| now > since + self.options.recall_ns;
-        let own = self.asked.iter().filter(|(session, _)| *session == id);
+        let own = self.asked.range((id, FIRST)..);
+        let own = own.take_while(|(session, _)| *session == id);
         let confirms = self.sessions.get(&id).map(|s| s.confirm_asked.values());
         let mut locks = self.lock_delegations.asks();
         own.filter_map(|asked| self.recalled(*asked)).any(late)

@@ -9,8 +9,11 @@
 //! machine may still show the old state, so nobody else may be shown the new one.
 
 use super::api::{Bulk, Conn};
+use super::debts::Debt;
 use super::holders::Holders;
 use super::locking::Waited;
+use super::needs::Plan;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{
@@ -24,11 +27,15 @@ pub(super) type Seq = u64;
 /// A recall that is not answered yet.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
+    /// The number of the question, and the epoch of the recall; 0: it has not been sent.
+    pub(super) id: Epoch,
     pub(super) epoch: Epoch,
     pub(super) what: What,
     /// Since when something has been asked for; earlier answers may have been in vain.
     pub(super) since: Time,
     pub(super) sent: Time,
+    /// The requests that wait for the answer; some may be over.
+    pub(super) waiters: BTreeSet<Seq>,
 }
 
 /// What one client holds of one file.
@@ -84,7 +91,7 @@ impl Holder {
         }
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.right == Right::None && !self.may_be_open() && self.asks.is_empty()
     }
 }
@@ -103,18 +110,48 @@ pub(super) struct Unconfirmed {
 pub(super) struct File {
     pub(super) holders: Holders,
     pub(super) unconfirmed: Vec<Unconfirmed>,
-    /// Requests that wait for something here; each blocks grants that would be in its way.
-    pub(super) waiting: BTreeSet<Seq>,
+    /// Requests that wait for something here, if there are any.
+    pub(super) queue: Option<Box<Queue>>,
     /// It has no name any more, and lives until nobody has it open, but at least until then.
     pub(super) orphan: Option<Time>,
 }
 
+/// Requests that wait for something of one object, in the order of arrival.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    /// Each, and whether it is about to change the object: it blocks grants that would be in its
+    /// way then.
+    pub(super) waiting: BTreeMap<Seq, bool>,
+    /// Of a directory, those that look at a name in it.
+    pub(super) named: BTreeMap<Name, BTreeSet<Seq>>,
+    /// Those that look at all of the object.
+    pub(super) whole: BTreeSet<Seq>,
+    /// Those that nobody owes anything: they are put off; see `turns`.
+    pub(super) idle: BTreeSet<Seq>,
+}
+
 impl File {
-    /// Drops holders that hold nothing; true if nothing is left to remember.
-    pub(super) fn tidy(&mut self) -> bool {
-        self.holders.retain(|holder| !holder.is_idle());
-        let quiet = self.unconfirmed.is_empty() && self.waiting.is_empty();
+    /// Is nothing left to remember?
+    pub(super) fn is_quiet(&self) -> bool {
+        let quiet = self.unconfirmed.is_empty() && self.queue.is_none();
         self.holders.is_empty() && quiet && self.orphan.is_none()
+    }
+
+    /// Does anybody wait here?
+    pub(super) fn waits(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Who waits here, in the order of arrival.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Seq> + '_ {
+        let queue = self.queue.iter();
+        queue.flat_map(|queue| queue.waiting.keys().copied())
+    }
+
+    /// Is a waiting request about to change it?
+    pub(super) fn about_to_change(&self) -> bool {
+        let mut queue = self.queue.iter();
+        queue.any(|queue| queue.waiting.values().any(|disturbs| *disturbs))
     }
 
     /// Does anybody have it open, as far as is known?
@@ -135,10 +172,14 @@ pub(super) struct Waiting {
     pub(super) fids: BTreeSet<Fid>,
     /// Only answers to recalls after this epoch tell what was true during the request.
     pub(super) arrived: Epoch,
+    /// What it looks at and changes, as things were when it was judged last.
+    pub(super) plan: Plan,
+    /// What it is owed since then.
+    pub(super) owed: BTreeSet<Debt>,
     /// Names that a holder has dropped for it, and when; and that it was told of again by a
     /// look-up, and when that was sent: by the stamps of the holder.
-    pub(super) dropped: BTreeMap<(SessionId, Fid, Name), u64>,
-    pub(super) told: BTreeMap<(SessionId, Fid, Name), u64>,
+    pub(super) dropped: Marks,
+    pub(super) told: Marks,
     /// Who has dropped the attributes of a directory for it. Nobody is granted them again while it
     /// waits.
     pub(super) stripped: BTreeSet<(SessionId, Fid)>,
@@ -152,11 +193,63 @@ pub(super) struct Waiting {
     pub(super) patient_until: Option<Time>,
 }
 
+/// Names of directories, each with the latest stamp of a holder. A request is about two at most.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks(BTreeMap<(SessionId, Fid), Vec<(Name, u64)>>);
+
+impl Marks {
+    /// The stamp at which a holder marked this name.
+    pub(super) fn of(&self, at: (SessionId, Fid), name: &Name) -> Option<u64> {
+        let mut marks = self.0.get(&at)?.iter();
+        marks
+            .find(|(marked, _)| marked == name)
+            .map(|(_, stamp)| *stamp)
+    }
+
+    pub(super) fn mark(&mut self, at: (SessionId, Fid), name: &Name, stamp: u64) {
+        let marks = self.0.entry(at).or_default();
+        match marks.iter_mut().find(|(marked, _)| marked == name) {
+            Some((_, last)) => *last = stamp,
+            None => marks.push((name.clone(), stamp)),
+        }
+    }
+}
+
 impl Waiting {
+    /// One that has just come, at this epoch.
+    pub(super) fn new(
+        (seq, arrived): (Seq, Epoch),
+        session: SessionId,
+        (request, bulk): (Request, Bulk),
+    ) -> Self {
+        Self {
+            seq,
+            session,
+            request,
+            bulk,
+            fids: BTreeSet::new(),
+            arrived,
+            plan: Plan::default(),
+            owed: BTreeSet::new(),
+            dropped: Marks::default(),
+            told: Marks::default(),
+            stripped: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            attrs: BTreeMap::new(),
+            gave_up: BTreeSet::new(),
+            patient_until: None,
+        }
+    }
+
+    /// Does it wait for the answer to this question?
+    pub(super) fn is_owed(&self, question: Epoch) -> bool {
+        self.owed.contains(&Debt::Answer(question))
+    }
+
     /// Has this holder dropped the name for it, and not been told of it since?
-    pub(super) fn has_dropped(&self, name: (SessionId, Fid, Name)) -> bool {
-        let told = self.told.get(&name).copied().unwrap_or(0);
-        self.dropped.get(&name).is_some_and(|&stamp| stamp > told)
+    pub(super) fn has_dropped(&self, at: (SessionId, Fid), name: &Name) -> bool {
+        let dropped = self.dropped.of(at, name);
+        dropped.is_some_and(|stamp| stamp > self.told.of(at, name).unwrap_or(0))
     }
 
     /// Does it take this name away from an object that may live on under another one?
@@ -179,12 +272,14 @@ impl Waiting {
 }
 
 /// When something was asked for the first and for the last time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) since: Time,
     pub(super) sent: Time,
     /// By somebody who waits to see all of the object, not only the name that changed.
     pub(super) whole: bool,
+    /// The requests that wait for it; some may be over.
+    pub(super) waiters: BTreeSet<Seq>,
 }
 
 /// One client's stay.

@@ -6,7 +6,7 @@
 
 use super::api::Disk;
 use super::needs::{Need, Plan};
-use super::table::{Seq, Waiting};
+use super::table::{File, Seq, Waiting};
 use super::{Server, Step};
 use wire::{Fid, Name, Op, Right, Time, What};
 
@@ -83,9 +83,9 @@ impl Server {
         let mut shown = shown.chain(plan.uses.map(|(fid, _)| fid));
         shown.any(|fid| {
             let file = self.files.get(&fid);
-            let seqs = file.into_iter().flat_map(|file| &file.waiting);
-            let earlier = seqs.take_while(|seq| **seq < waiting.seq);
-            let mut earlier = earlier.filter_map(|seq| self.waiting.get(seq));
+            let seqs = file.into_iter().flat_map(File::waiting);
+            let earlier = seqs.take_while(|seq| *seq < waiting.seq);
+            let mut earlier = earlier.filter_map(|seq| self.waiting.get(&seq));
             earlier.any(|change| self.gave_way(disk, waiting, (change, fid)))
         })
     }
@@ -103,8 +103,12 @@ impl Server {
         }
         self.plan(disk, change).is_ok_and(|plan| {
             let changes = |changed: &(Fid, Right)| *changed == (fid, Right::None);
-            let own = |need: &Need| need.session == waiting.session;
-            plan.changes.iter().any(changes) && !self.needs(change, &plan).0.iter().any(own)
+            let owes = |fid: Fid| {
+                !self
+                    .needs_of(change, &plan, (waiting.session, fid))
+                    .is_empty()
+            };
+            plan.changes.iter().any(changes) && !plan.fids().into_iter().any(owes)
         })
     }
 
@@ -118,7 +122,7 @@ impl Server {
         let Op::Lookup { dir, name } = &waiting.request.op else {
             return false;
         };
-        if self.files.get(dir).is_none_or(|f| f.waiting.is_empty()) {
+        if !self.files.get(dir).is_some_and(File::waits) {
             return false;
         }
         let moves =
@@ -131,10 +135,9 @@ impl Server {
         }
         let again = |need: &Need| match &need.what {
             What::Names(names) if need.session != waiting.session && !names.is_empty() => {
-                let at = |name: &Name| (need.session, need.fid, name.clone());
-                names
-                    .iter()
-                    .all(|name| rename.dropped.contains_key(&at(name)))
+                let at = (need.session, need.fid);
+                let dropped = |name: &Name| rename.dropped.of(at, name).is_some();
+                names.iter().all(dropped)
             }
             _ => false,
         };

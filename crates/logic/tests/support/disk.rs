@@ -26,6 +26,17 @@ struct Object {
     last: u64,
 }
 
+impl Object {
+    /// Its attributes with the size that its bytes have; a block of zeros occupies nothing.
+    fn measured(&mut self) -> &mut Attr {
+        let blocks = self.bytes.chunks(wire::limits::BLOCK_BYTES as usize);
+        let full = blocks.filter(|block| block.iter().any(|byte| *byte != 0));
+        self.attr.used_bytes = full.map(|block| block.len() as u64).sum();
+        self.attr.size = self.bytes.len() as u64;
+        &mut self.attr
+    }
+}
+
 /// The store.
 pub struct MemoryDisk {
     objects: BTreeMap<Fid, Object>,
@@ -290,8 +301,7 @@ impl MemoryDisk {
         let object = self.change(fid)?;
         if let Some(size) = set.size {
             object.bytes.resize(size as usize, 0);
-            object.attr.size = size;
-            touched(&mut object.attr, now);
+            touched(object.measured(), now);
         }
         if let Some(mode) = set.mode {
             object.attr.mode = mode;
@@ -329,7 +339,7 @@ impl MemoryDisk {
             object.bytes.resize(size as usize, 0);
             object.attr.mtime = mtime;
         }
-        object.attr.size = object.bytes.len() as u64;
+        object.measured();
         Ok(Outcome::Written {
             offset,
             attr: object.attr.clone(),
@@ -356,8 +366,7 @@ impl MemoryDisk {
         if !keep_size && end > object.bytes.len() {
             object.bytes.resize(end, 0);
         }
-        object.attr.size = object.bytes.len() as u64;
-        let attr = touched(&mut object.attr, now);
+        let attr = touched(object.measured(), now);
         Ok(Outcome::Written { offset, attr })
     }
 

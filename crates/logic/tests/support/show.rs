@@ -46,6 +46,9 @@ fn attr(attr: &Attr) -> String {
     ) {
         text += &format!(" mode {:o}", attr.mode);
     }
+    if attr.kind == Kind::File && attr.used_bytes != attr.size {
+        text += &format!(" uses {}", attr.used_bytes);
+    }
     let links = if attr.kind == Kind::Directory { 2 } else { 1 };
     if attr.nlink != links {
         text += &format!(" nlink {}", attr.nlink);

@@ -5,15 +5,19 @@
 //! Files that are only appended to are judged by their records ([`logs`]). Which object a rename
 //! moved is taken from the disk's record of changes, since a program is not told; so is whether two
 //! names named one object at one moment, as a rename says that had nothing to do ([`twins`]). Times
-//! of objects must not go back ([`times`]), and names keep their positions ([`positions`]).
+//! of objects must not go back ([`times`]), names keep their positions ([`positions`]), and files
+//! occupy what has been written to them ([`used`]). Bytes come before a name that replaces another
+//! ([`replaced`]).
 
 mod explain;
 mod linear;
 mod logs;
 mod names;
 mod positions;
+mod replaced;
 mod times;
 mod twins;
+mod used;
 mod watches;
 
 use crate::disk::{Applied, Restored, UNIT, Units};
@@ -103,6 +107,8 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     watches::judge(case)?;
     times::judge(case)?;
     positions::judge(case)?;
+    used::judge(case)?;
+    replaced::judge(case)?;
     let mut values = Values::default();
     made(case, &mut values);
     changes(case, &mut values)?;

@@ -25,6 +25,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
             units,
             mode,
             times,
+            ..
         } = sight.seen
         {
             near_the_servers(case, sight, times)?;

@@ -145,6 +145,7 @@ impl Program {
             Seen::Attr {
                 fid,
                 units,
+                used: attr.used_bytes,
                 mode: attr.mode,
                 times: [attr.mtime, attr.ctime],
             },

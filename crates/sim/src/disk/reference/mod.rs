@@ -80,6 +80,7 @@ impl Reference {
 
 impl Object {
     fn changed(&mut self, now: Time) {
+        self.attr.used_bytes = self.units.iter().filter(|unit| **unit != 0).count() as u64 * UNIT;
         self.attr.mtime = now;
         self.attr.ctime = now;
         self.attr.version += 1;

@@ -1,0 +1,82 @@
+//! Many clients that cache one directory: what a change of a name in it costs the server, counted
+//! in requests judged and holders looked at, not in time. The cost of one change grows with the
+//! number of the holders, and that of many at once with the number of questions asked.
+//!
+//!     cargo test -p ariel-logic --test swarm -- --nocapture     with the figures
+//!     ARIEL_LONG=1 cargo test --release -p ariel-logic --test swarm -- --nocapture
+//!                                                               the same with milliseconds
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+extern crate ariel_logic as logic;
+
+#[allow(dead_code)]
+#[path = "support/disk.rs"]
+mod disk;
+#[path = "support/swarm.rs"]
+mod swarm;
+
+use swarm::{Cost, Swarm};
+
+const SIZES: [u64; 6] = [25, 50, 100, 200, 400, 1000];
+
+fn told(what: &str, (holders, writers): (u64, u64), cost: Cost) {
+    let Cost {
+        judged,
+        looked,
+        recalls,
+        took_us,
+    } = cost;
+    println!(
+        "{what}: {holders} holders, {writers} writers: {judged} requests judged, {looked} holders \
+         looked at, {recalls} recalls, {took_us} us in the machine"
+    );
+}
+
+#[test]
+fn one_create_costs_each_holder_a_question() {
+    for holders in SIZES {
+        let mut swarm = Swarm::new(holders);
+        let cost = swarm.creates(1);
+        told("one create", (holders, 1), cost);
+        assert!(cost.recalls <= holders, "{cost:?}");
+        assert!(cost.judged <= 4, "{cost:?}");
+        assert!(cost.looked <= 12 * holders + 100, "{cost:?}");
+    }
+}
+
+#[test]
+fn creates_at_once_cost_no_more_than_their_questions() {
+    for (holders, writers) in [(100, 1), (100, 10), (100, 50), (100, 100), (200, 200)] {
+        let mut swarm = Swarm::new(holders);
+        let cost = swarm.creates(writers);
+        told("at once", (holders, writers), cost);
+        assert!(cost.recalls <= 8 * holders + 4 * writers, "{cost:?}");
+        assert!(cost.judged <= 8 * writers + 8, "{cost:?}");
+        assert!(cost.looked <= 24 * holders * writers + 1000, "{cost:?}");
+    }
+}
+
+/// The same name at once: one makes it, the others are told that it is there.
+#[test]
+fn who_wants_the_same_name_waits_for_one() {
+    for clients in [25, 50, 100, 200] {
+        let mut swarm = Swarm::new(clients);
+        let cost = swarm.creates_one_name(clients);
+        told("one name", (clients, clients), cost);
+        assert!(cost.judged <= 12 * clients, "{cost:?}");
+        assert!(cost.looked <= 40 * clients * clients, "{cost:?}");
+    }
+}
+
+/// A file that all have read is changed.
+#[test]
+fn a_file_that_all_cache_is_taken_from_each_once() {
+    for holders in SIZES {
+        let mut swarm = Swarm::new(holders);
+        let cost = swarm.chmod();
+        told("a chmod", (holders, 1), cost);
+        assert!(cost.recalls <= holders, "{cost:?}");
+        assert!(cost.looked <= 12 * holders + 100, "{cost:?}");
+    }
+}
