@@ -41,4 +41,6 @@ pub enum Mutant {
     PutsBackTwice,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
+    /// Takes an answer for a sign that the server has heard this client just now.
+    RenewsFromAnswers,
 }
