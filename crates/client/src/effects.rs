@@ -27,6 +27,8 @@ pub(crate) enum Effect {
     News(OnNews, News),
     /// The connection is of no use.
     Hangup(Arc<Link>),
+    /// Nothing is heard on the connection.
+    GiveUp(Arc<Link>),
 }
 
 #[derive(Default)]
@@ -85,7 +87,12 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link
         match effect {
             Effect::Send(link, message, bulk) => {
                 front.settle();
-                link.send(wire::encode(&message), bulk);
+                let body = wire::encode(&message);
+                if message.is_last() {
+                    link.send_last(body);
+                } else {
+                    link.send(body, bulk);
+                }
                 if let Some(other) = unwritten.replace(link.clone())
                     && other.id() != link.id()
                 {
@@ -96,6 +103,10 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link
             Effect::Invalidate(id, what) => front.invalidate(id, what),
             Effect::Outdated(fid) => front.outdated(fid),
             Effect::News(tell, news) => tell(news),
+            Effect::GiveUp(link) => {
+                tracing::warn!(server = %link.peer(), "nothing is heard of the server: a new connection");
+                link.abort(CloseReason::Silent);
+            }
             Effect::Hangup(link) => {
                 tracing::warn!(server = %link.peer(), "the connection is of no use: a new one");
                 link.close(CloseReason::Refused(

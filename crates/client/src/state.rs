@@ -212,6 +212,11 @@ impl State {
                     self.effects.push(Effect::Hangup(Arc::clone(link)));
                 }
             }
+            Output::Redial => {
+                if let Some(link) = &self.link {
+                    self.effects.push(Effect::GiveUp(Arc::clone(link)));
+                }
+            }
             Output::Event(event) => self.tell(&event),
             Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {}
         }

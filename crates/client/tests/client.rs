@@ -51,7 +51,10 @@ fn scripted(answer: Box<Answer>) -> (Listener, Arc<Scripted>) {
         heard: Mutex::new(Vec::new()),
     });
     let addr = "127.0.0.1:0".parse().unwrap();
-    (Listener::bind(addr, scripted.clone()).unwrap(), scripted)
+    (
+        Listener::bind(addr, LIMIT, scripted.clone()).unwrap(),
+        scripted,
+    )
 }
 
 fn welcome() -> ToClient {
@@ -95,11 +98,16 @@ fn serving(
                         id: *id,
                         reply,
                         clock: 0,
+                        renews: true,
                     },
                     bulk,
                 )
             };
             outcome(op).map(reply).into_iter().collect()
+        }
+        ToServer::KeepAlive { sent, .. } => {
+            let (sent, clock) = (*sent, 0);
+            vec![(ToClient::Alive { sent, clock }, Vec::new())]
         }
         _ => Vec::new(),
     })

@@ -1,7 +1,7 @@
 //! The only file that reads the operating system's clock.
 //!
-//! Guarantees: [`now_ns`] never goes back, and nobody who sets the time of day moves it: a lease
-//! cannot end early or late because of that. [`wall_ns`] is the time of day, right or wrong, and
+//! Guarantees: [`now_ns`] never goes back, nobody who sets the time of day moves it, and it goes on
+//! while the machine sleeps: a lease cannot end early or late because of either. [`wall_ns`] is the time of day, right or wrong, and
 //! may jump. Only a server asks for it: the times of files are those of one clock, whatever the
 //! clocks of the machines that change them show.
 
@@ -10,10 +10,12 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Nanoseconds since some moment in the past, by the monotonic clock.
+/// Nanoseconds since some moment in the past. By the clock of the time since the machine was
+/// started (`CLOCK_BOOTTIME`): `CLOCK_MONOTONIC` stands still while a machine is suspended, and a
+/// client that woke up would go on with leases that were over long ago.
 #[must_use]
 pub fn now_ns() -> u64 {
-    read_ns(ClockId::Monotonic)
+    read_ns(ClockId::Boottime)
 }
 
 /// Nanoseconds since 1970, as the machine's clock is set. A clock before that reads as 1970.

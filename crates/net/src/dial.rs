@@ -2,13 +2,17 @@
 //!
 //! Guarantees: at most one link lives at once; after its end, or a failure to connect, the next
 //! attempt follows after a random pause that grows from 20 ms to 1 s, so that the clients of a
-//! restarted server do not come all at once. After [`Dialer::stop`] no event comes.
+//! restarted server do not come all at once. An attempt that nobody answers ends after
+//! [`ATTEMPT`], which counts as a part of the pause: so a network that comes back is found within
+//! two seconds, however long it was away. After [`Dialer::stop`] no event comes.
 
 use crate::Events;
 use crate::identity::Identity;
-use crate::link::{CloseReason, Link};
+use crate::link::Link;
+use crate::reason::CloseReason;
+use crate::receive::{self, Patience};
 use crate::worker::Worker;
-use crate::{clock, entropy, receive};
+use crate::{clock, entropy};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -18,8 +22,14 @@ use std::time::Duration;
 /// Bounds of the pause between attempts.
 const PAUSE_MIN_NS: u64 = 20_000_000;
 const PAUSE_MAX_NS: u64 = 1_000_000_000;
-/// How long one attempt may take; [`Dialer::stop`] waits for it.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it may take to connect, and then to be greeted; [`Dialer::stop`] waits for it. The
+/// kernel repeats its first packet after a second.
+const ATTEMPT: Duration = Duration::from_millis(1500);
+/// For how long nothing need be heard is for the room above to say: it knows when it asks.
+const PATIENCE: Patience = Patience {
+    hello: ATTEMPT,
+    silence: None,
+};
 
 /// Why there is no link.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -143,10 +153,14 @@ impl Drop for Dialer {
 fn keep_up(shared: &Shared) {
     let mut pause = Pause::new(entropy::seed());
     loop {
-        let outcome = connect(shared.addr).map_err(|error| error.to_string());
+        let mut began_ns = clock::now_ns();
+        let outcome = connect(shared).map_err(|error| error.to_string());
         let last = match outcome {
             Ok(link) => match read(shared, &link, &mut pause) {
-                Ok(()) => "the connection was lost".into(),
+                Ok(()) => {
+                    began_ns = clock::now_ns();
+                    "the connection was lost".into()
+                }
                 Err(reason) => reason.to_string(),
             },
             Err(error) => error,
@@ -155,7 +169,8 @@ fn keep_up(shared: &Shared) {
         if !state.stopping {
             tracing::debug!(addr = %shared.addr, last, "not connected");
             state.last = Some(last);
-            let until_ns = clock::now_ns() + pause.next_ns();
+            let soonest_ns = clock::now_ns() + PAUSE_MIN_NS;
+            let until_ns = soonest_ns.max(began_ns + pause.next_ns());
             // Others are told through the same variable: wait for the time, not for the wake-up.
             while !state.stopping && clock::now_ns() < until_ns {
                 let left_ns = until_ns.saturating_sub(clock::now_ns());
@@ -170,13 +185,15 @@ fn keep_up(shared: &Shared) {
     }
 }
 
-fn connect(addr: SocketAddr) -> io::Result<Arc<Link>> {
-    let socket = TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT)?;
+fn connect(shared: &Shared) -> io::Result<Arc<Link>> {
+    let addr = shared.addr;
+    let socket = TcpStream::connect_timeout(&addr, ATTEMPT)?;
     // Where nobody listens at a port that may be given to us as our own, TCP connects to itself.
     if socket.local_addr()? == socket.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    Link::new(socket, addr)
+    // What waits is bounded by those who made it, and wait for its answers.
+    Link::new((socket, addr), &shared.events, usize::MAX)
 }
 
 /// Forgets the link when it has ended, also by a panic of an event.
@@ -201,7 +218,7 @@ fn read(shared: &Shared, link: &Arc<Link>, pause: &mut Pause) -> Result<(), Clos
             link.abort(CloseReason::Stopped);
         }
     }
-    receive::run(link, &*shared.events, || {
+    receive::run(link, &*shared.events, &PATIENCE, || {
         // Whoever flushes later may run under conditions of his own, which threads inherit.
         link.have_writer();
         pause.reset();

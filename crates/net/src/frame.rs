@@ -1,13 +1,19 @@
 //! Frames on a byte stream: a fixed header, the body (an encoded message), the bulk (file data).
 //!
+//! A long message travels in pieces: a `Message` frame with the first bytes of body and bulk, then
+//! `Part` frames with the others. Between two pieces whole messages may come, never a second one in
+//! pieces: so a short message waits for one piece of a long one, and not for all of it.
+//!
 //! Guarantees: reading never panics, whatever the bytes, and never holds more than the bounds
-//! below; memory is taken as bytes arrive, not because a header announces them. There is no
-//! checksum: TCP has its own, and the store checks what it keeps.
+//! below and one message in pieces; memory is taken as bytes arrive, not because a header announces
+//! them. There is no checksum: TCP has its own, and the store checks what it keeps.
 //!
 //! ```text
-//!  0  magic "ARIL"     4  version    5  kind     6  flags u16, zero
-//!  8  body length u32  12 bulk length u32        16 reserved u64, zero     all little endian
+//!  0  magic "ARIL"     4  version    5  kind     6  flags u16, zero        all little endian
+//!  8  body length u32  12 bulk length u32        16 bytes that follow u32  20 reserved u32, zero
 //! ```
+//!
+//! The lengths are those of the whole message, and zero in a `Part`.
 
 use crate::spare;
 use std::io::{self, BufReader, Read};
@@ -21,7 +27,7 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 pub const BULK_BYTES_MAX: usize = 2 << 20;
 
 const MAGIC: [u8; 4] = *b"ARIL";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Taken before the first byte came; doubled with each part that really arrived.
 const FIRST_STEP_BYTES: usize = 256 << 10;
 /// Read ahead: a message without bulk comes with one system call. More would be copied twice.
@@ -38,8 +44,10 @@ const _: () = assert!(BODY_BYTES_MAX <= BULK_BYTES_MAX && BULK_BYTES_MAX <= u32:
 pub enum Kind {
     /// The first frame each way, without body or bulk: both ends speak this protocol.
     Hello,
-    /// A message of the rooms above.
+    /// A message of the rooms above, or its first piece.
     Message,
+    /// The next piece of the message that has begun.
+    Part,
 }
 
 /// Why a stream is not a sequence of frames, or cannot be read.
@@ -68,7 +76,8 @@ pub enum FrameError {
     /// The stream ended inside a frame.
     #[error("the connection ended inside a frame: the peer crashed or was cut off")]
     Truncated,
-    /// The first frame was no Hello, or a Hello came later.
+    /// The first frame was no Hello, or a Hello came later, or a piece of no message, or a second
+    /// message in pieces.
     #[error("a {0:?} frame where it may not be: the peer does not follow the protocol")]
     OutOfTurn(Kind),
     /// The stream could not be read.
@@ -88,10 +97,11 @@ pub struct Header {
     kind: Kind,
     body_len: u32,
     bulk_len: u32,
+    here: u32,
 }
 
 impl Header {
-    /// The header of a frame with these lengths.
+    /// The header of a frame that holds all of a message with these lengths.
     ///
     /// # Errors
     /// A length exceeds its bound, or a Hello has content.
@@ -102,14 +112,33 @@ impl Header {
                 bulk_bytes,
             });
         }
-        if kind == Kind::Hello && body_bytes + bulk_bytes > 0 {
+        if kind != Kind::Message && body_bytes + bulk_bytes > 0 {
             return Err(FrameError::BadHeader);
         }
         Ok(Header {
             kind,
             body_len: body_bytes as u32,
             bulk_len: bulk_bytes as u32,
+            here: (body_bytes + bulk_bytes) as u32,
         })
+    }
+
+    /// The header of the first piece of such a message: `here` bytes of it follow.
+    #[must_use]
+    pub(crate) fn first_piece(self, here: usize) -> Header {
+        let here = here.min(self.body_bytes() + self.bulk_bytes()) as u32;
+        Header { here, ..self }
+    }
+
+    /// The header of a later piece.
+    #[must_use]
+    pub(crate) fn part(here: usize) -> Header {
+        Header {
+            kind: Kind::Part,
+            body_len: 0,
+            bulk_len: 0,
+            here: here as u32,
+        }
     }
 
     /// What the frame is for.
@@ -130,6 +159,16 @@ impl Header {
         self.bulk_len as usize
     }
 
+    /// Bytes that follow it.
+    #[must_use]
+    pub fn here_bytes(&self) -> usize {
+        self.here as usize
+    }
+
+    fn is_whole(&self) -> bool {
+        self.here_bytes() == self.body_bytes() + self.bulk_bytes()
+    }
+
     /// The header as it travels.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -139,9 +178,11 @@ impl Header {
         bytes[5] = match self.kind {
             Kind::Hello => 1,
             Kind::Message => 2,
+            Kind::Part => 3,
         };
         bytes[8..12].copy_from_slice(&self.body_len.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.bulk_len.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.here.to_le_bytes());
         bytes
     }
 
@@ -167,6 +208,10 @@ impl Header {
             k1,
             k2,
             k3,
+            h0,
+            h1,
+            h2,
+            h3,
             rest @ ..,
         ] = *bytes;
         if [m0, m1, m2, m3] != MAGIC {
@@ -178,14 +223,27 @@ impl Header {
         let kind = match kind {
             1 => Kind::Hello,
             2 => Kind::Message,
+            3 => Kind::Part,
             _ => return Err(FrameError::BadHeader),
         };
-        if [f0, f1] != [0; 2] || rest != [0; 8] {
+        if [f0, f1] != [0; 2] || rest != [0; 4] {
             return Err(FrameError::BadHeader);
         }
         let body_len = u32::from_le_bytes([b0, b1, b2, b3]);
         let bulk_len = u32::from_le_bytes([k0, k1, k2, k3]);
-        Header::new(kind, body_len as usize, bulk_len as usize)
+        let here = u32::from_le_bytes([h0, h1, h2, h3]);
+        let whole = Header::new(kind, body_len as usize, bulk_len as usize)?;
+        let header = Header { here, ..whole };
+        let fits = match kind {
+            Kind::Hello => here == 0,
+            // A piece without bytes would be no end of pieces.
+            Kind::Message => header.is_whole() || (1..whole.here).contains(&here),
+            Kind::Part => here > 0,
+        };
+        if !fits {
+            return Err(FrameError::BadHeader);
+        }
+        Ok(header)
     }
 }
 
@@ -202,11 +260,36 @@ pub struct Frame<'a> {
     pub short_follows: bool,
 }
 
+/// A message of which not all pieces have come.
+#[derive(Debug)]
+struct Pieces {
+    header: Header,
+    body: Vec<u8>,
+    bulk: Vec<u8>,
+}
+
+impl Pieces {
+    fn missing(&self) -> usize {
+        let all = self.header.body_bytes() + self.header.bulk_bytes();
+        all - self.body.len() - self.bulk.len()
+    }
+
+    /// Takes the next `here` bytes, of those that are missing.
+    fn take(&mut self, stream: &mut impl Read, here: usize) -> Result<(), FrameError> {
+        let of_body = here.min(self.header.body_bytes() - self.body.len());
+        let body_end = self.body.len() + of_body;
+        let bulk_end = self.bulk.len() + here - of_body;
+        read_announced(stream, body_end, &mut self.body)?;
+        read_announced(stream, bulk_end, &mut self.bulk)
+    }
+}
+
 /// Takes frames from a stream.
 #[derive(Debug)]
 pub struct FrameReader<R> {
     stream: BufReader<R>,
     body: Vec<u8>,
+    pieces: Option<Pieces>,
 }
 
 impl<R: Read> FrameReader<R> {
@@ -215,19 +298,60 @@ impl<R: Read> FrameReader<R> {
         FrameReader {
             stream: BufReader::with_capacity(READ_AHEAD_BYTES, stream),
             body: Vec::new(),
+            pieces: None,
         }
     }
 
-    /// The next frame; none when the stream ended between two frames.
+    /// The next whole message or Hello; none when the stream ended between two of them.
     ///
     /// # Errors
     /// The stream holds no frame here or cannot be read; it must not be read further.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
-        let mut bytes = [0; HEADER_BYTES];
-        if !self.read_header(&mut bytes)? {
-            return Ok(None);
-        }
-        let header = Header::decode(&bytes)?;
+        let (kind, bulk) = loop {
+            let mut bytes = [0; HEADER_BYTES];
+            if !self.read_header(&mut bytes)? {
+                return match self.pieces {
+                    Some(_) => Err(FrameError::Truncated),
+                    None => Ok(None),
+                };
+            }
+            let header = Header::decode(&bytes)?;
+            match self.pieces.take() {
+                None if header.kind == Kind::Part => {
+                    return Err(FrameError::OutOfTurn(Kind::Part));
+                }
+                Some(pieces) if header.kind == Kind::Part => {
+                    if let Some(bulk) = self.next_piece(pieces, header.here_bytes())? {
+                        break (Kind::Message, bulk);
+                    }
+                }
+                Some(_) if !header.is_whole() => {
+                    return Err(FrameError::OutOfTurn(header.kind));
+                }
+                None if !header.is_whole() => {
+                    let pieces = Pieces {
+                        header,
+                        body: Vec::new(),
+                        bulk: spare::used(header.bulk_bytes()).unwrap_or_default(),
+                    };
+                    self.next_piece(pieces, header.here_bytes())?;
+                }
+                begun => {
+                    self.pieces = begun;
+                    break (header.kind, self.read_whole(header)?);
+                }
+            }
+        };
+        Ok(Some(Frame {
+            kind,
+            short_follows: self.is_short_here(),
+            body: &self.body,
+            bulk,
+        }))
+    }
+
+    /// Reads a frame that holds all of its message: the bulk; the body is kept here.
+    fn read_whole(&mut self, header: Header) -> Result<Vec<u8>, FrameError> {
         if self.body.capacity() > KEPT_BODY_BYTES {
             self.body = Vec::new();
         }
@@ -236,12 +360,25 @@ impl<R: Read> FrameReader<R> {
         // One that has been used costs nobody memory, whatever is announced.
         let mut bulk = spare::used(header.bulk_bytes()).unwrap_or_default();
         read_announced(&mut self.stream, header.bulk_bytes(), &mut bulk)?;
-        Ok(Some(Frame {
-            kind: header.kind,
-            short_follows: self.is_short_here(),
-            body: &self.body,
-            bulk,
-        }))
+        Ok(bulk)
+    }
+
+    /// Reads the next piece; of the last one the bulk of its message, whose body is kept here.
+    fn next_piece(
+        &mut self,
+        mut pieces: Pieces,
+        here: usize,
+    ) -> Result<Option<Vec<u8>>, FrameError> {
+        if here > pieces.missing() {
+            return Err(FrameError::BadHeader);
+        }
+        pieces.take(&mut self.stream, here)?;
+        if pieces.missing() > 0 {
+            self.pieces = Some(pieces);
+            return Ok(None);
+        }
+        self.body = pieces.body;
+        Ok(Some(pieces.bulk))
     }
 
     fn is_short_here(&self) -> bool {
@@ -249,7 +386,8 @@ impl<R: Read> FrameReader<R> {
             return false;
         };
         Header::decode(header).is_ok_and(|header| {
-            header.bulk_bytes() == 0 && header.body_bytes() <= SHORT_BYTES.min(rest.len())
+            let short = header.bulk_bytes() == 0 && header.kind == Kind::Message;
+            short && header.is_whole() && header.body_bytes() <= SHORT_BYTES.min(rest.len())
         })
     }
 
@@ -269,7 +407,7 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// Appends exactly `announced` bytes to the empty `into`, which grows as they arrive.
+/// Appends to `into` until it has `announced` bytes; it grows as they arrive.
 fn read_announced(
     stream: &mut impl Read,
     announced: usize,
@@ -330,11 +468,11 @@ mod tests {
                 let mut bytes = good;
                 bytes[at] = value;
                 match Header::decode(&bytes) {
-                    Ok(other) => assert!((8..16).contains(&at) && other != header, "byte {at}"),
+                    Ok(other) => assert!((8..20).contains(&at) && other != header, "byte {at}"),
                     Err(FrameError::BadMagic(_)) => assert!(at < 4),
                     Err(FrameError::BadVersion(_)) => assert_eq!(at, 4),
                     Err(FrameError::TooLarge { .. }) => assert!((8..16).contains(&at)),
-                    Err(_) => assert!((5..8).contains(&at) || at >= 16, "byte {at}"),
+                    Err(_) => assert!((5..).contains(&at), "byte {at}"),
                 }
             }
         }

@@ -1,10 +1,11 @@
 //! Moves opaque messages between machines over TCP, and holds the two impure sources: the clock
 //! and the entropy of the operating system.
 //!
-//! Guarantees: of one link, `opened`, every `frame` in the order sent, and `closed` are called one
-//! after the other on one thread; `closed` comes exactly once for each `opened`. No method of
-//! [`Link`] calls [`Events`] or waits for the peer, so all of them may be called under a lock that
-//! the events take. Everything a peer can make this crate hold is bounded. What a message means is
+//! Guarantees: of one link, `opened`, every `frame`, and `closed` are called one after the other on
+//! one thread; `closed` comes exactly once for each `opened`. Frames come in the order sent, but
+//! that short messages go before long ones. But for [`Link::flush`] no method of [`Link`] calls
+//! [`Events`], and none waits for the peer, so all others may be called under a lock that the
+//! events take. A peer that is silent for too long is given up. Everything a peer can make this crate hold is bounded. What a message means is
 //! not known here.
 #![forbid(unsafe_code)]
 
@@ -17,7 +18,9 @@ mod link;
 mod listen;
 mod meter;
 mod queue;
+mod reason;
 mod receive;
+mod socket;
 pub mod spare;
 mod timer;
 mod worker;
@@ -27,10 +30,11 @@ pub use frame::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind,
 };
 pub use identity::{Identity, NotLoopback};
-pub use link::{CloseReason, LINGER_NS, Link, LinkId, QUEUE_BYTES_MAX};
+pub use link::{CONGESTED_BYTES, LINGER_NS, Link, LinkId, QUEUE_BYTES_MAX};
 pub use listen::{CONNECTIONS_MAX, Listener};
 pub use meter::{Meter, Meters, Reading};
 pub use queue::Bulk;
+pub use reason::CloseReason;
 pub use timer::Timer;
 pub use worker::Worker;
 
@@ -45,6 +49,9 @@ pub trait Events: Send + Sync {
     fn opened(&self, link: &Arc<Link>);
     /// A frame came. While this runs, no other frame of the same link is delivered.
     fn frame(&self, link: &Arc<Link>, body: &[u8], bulk: Vec<u8>);
+    /// A link that was found to be congested ([`Link::is_congested`]) is so no more. Called on the
+    /// thread that writes.
+    fn room(&self, _link: &Arc<Link>) {}
     /// The link that was opened is gone; nothing more comes from it.
     fn closed(&self, id: LinkId, reason: &CloseReason);
 }

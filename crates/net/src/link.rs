@@ -1,7 +1,8 @@
 //! One live TCP connection: a bounded queue of frames to write, and an orderly end.
 //!
-//! Guarantees: frames leave in the order of [`Link::send`]; no method blocks on the peer; after an
-//! overrun not one later frame leaves, so the peer never sees a gap. Closing writes what is queued,
+//! Guarantees: messages leave in the order of [`Link::send`], but that short ones go before long
+//! ones ([`crate::queue`]); no method blocks on the peer; after an overrun not one later frame
+//! leaves, so the peer never sees a gap. Closing writes what is queued,
 //! shuts down the writing half and reads until the peer's end, all within [`LINGER_NS`], because
 //! closing a socket with unread input resets it and takes the last replies from the peer.
 //!
@@ -18,25 +19,28 @@
 //! | Aborted | dropped   | discarded   | the reader finds the end at once                         |
 
 use crate::clock;
-use crate::frame::{FrameError, Kind};
+use crate::frame::Kind;
 use crate::identity::Identity;
-use crate::queue::{Bulk, Outgoing, SLICES, Unsent};
-use crate::receive;
+use crate::queue::{Bulk, Outgoing, Queue, SLICES, Unsent};
+use crate::reason::CloseReason;
+use crate::{Events, receive, socket};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg, sockopt};
-use std::collections::VecDeque;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Most bytes that wait to be written on one link. A peer that leaves more unread is cut off.
-pub const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// Most bytes that wait to be written to a peer that came by itself. It must be cut off if it
+/// leaves more unread, or could fill this process's memory.
+pub const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// A link on which more waits is congested: what would make more of it is put off.
+pub const CONGESTED_BYTES: usize = 4 << 20;
 /// Most bytes that wait while the reading thread delivers more short frames.
 const HELD_BYTES_MAX: usize = 64 << 10;
 /// How long an orderly end may take before the connection is cut.
@@ -45,10 +49,6 @@ pub const LINGER_NS: u64 = 2_000_000_000;
 const INLINE_BYTES: usize = 4 << 20;
 /// How often a writer that waits for a full socket looks whether the link has ended.
 const POLL_NS: i64 = 100_000_000;
-/// A silent peer is probed after this time, and given up after three probes.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEPALIVE_PROBES: u32 = 3;
 
 /// Names a link within the process: no two links ever have the same, whoever made them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,38 +63,6 @@ impl fmt::Display for LinkId {
 /// The last id given. One for the process, since links of several dialers meet in one `Events`.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
-/// Why a link ended: the first cause wins.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum CloseReason {
-    /// The peer ended the connection in order.
-    #[error("the peer closed the connection")]
-    Peer,
-    /// The listener or dialer was stopped.
-    #[error("this side is stopping")]
-    Stopped,
-    /// The room above refused what the peer said.
-    #[error("the peer was refused: {0}")]
-    Refused(String),
-    /// What came is no sequence of frames.
-    #[error("{0}")]
-    Frame(#[source] FrameError),
-    /// The peer said nothing after connecting.
-    #[error("the peer did not introduce itself in time: is it an Ariel of the same version?")]
-    NoHello,
-    /// The peer does not read what it is sent.
-    #[error("{queued_bytes} bytes wait for a peer that does not read them; it must connect anew")]
-    Overrun {
-        /// Bytes that would have waited.
-        queued_bytes: usize,
-    },
-    /// This side made a message longer than a frame may be.
-    #[error("a message could not be sent: {0}")]
-    Unsendable(#[source] FrameError),
-    /// The connection failed.
-    #[error("the connection failed: {0}")]
-    Io(#[source] Arc<io::Error>),
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
@@ -108,9 +76,11 @@ struct Outbound {
     reason: Option<CloseReason>,
     /// When Closing becomes Aborted.
     close_by_ns: u64,
-    queue: VecDeque<Outgoing>,
+    queue: Queue,
     /// Of `queue` and `unsent` together.
     queued_bytes: usize,
+    /// Somebody wants to know when the link is no longer congested.
+    told_room: bool,
     writing: bool,
     /// The writing is left to the writer thread, which has not taken it up yet.
     handed: bool,
@@ -125,6 +95,9 @@ enum Pumped {
     Done,
     /// The socket is full or the budget spent; the caller still owns the writing.
     Left,
+    /// The link is no longer congested, which somebody wants to know; the caller still owns the
+    /// writing.
+    Room,
 }
 
 /// A connection. Belongs to a [`crate::Listener`] or a [`crate::Dialer`], which read from it.
@@ -133,6 +106,9 @@ pub struct Link {
     peer: SocketAddr,
     identity: Identity,
     socket: TcpStream,
+    events: Weak<dyn Events>,
+    /// Most bytes that may wait.
+    most_bytes: usize,
     out: Mutex<Outbound>,
     /// Something in `out` changed that a waiting thread may care for.
     changed: Condvar,
@@ -142,25 +118,28 @@ pub struct Link {
 }
 
 impl Link {
-    /// Prepares a fresh connection.
-    pub(crate) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Arc<Link>> {
+    /// Prepares a fresh connection, on which at most so many bytes may wait.
+    pub(crate) fn new(
+        (socket, peer): (TcpStream, SocketAddr),
+        events: &Arc<dyn Events>,
+        most_bytes: usize,
+    ) -> io::Result<Arc<Link>> {
         let identity = Identity::check(peer)?;
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        sockopt::set_socket_keepalive(&socket, true)?;
-        sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
-        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(&socket, KEEPALIVE_PROBES)?;
+        socket::prepare(&socket)?;
         Ok(Arc::new(Link {
             id: LinkId(LAST_ID.fetch_add(1, Ordering::Relaxed) + 1),
             peer,
             identity,
             socket,
+            events: Arc::downgrade(events),
+            most_bytes,
             out: Mutex::new(Outbound {
                 stage: Stage::Open,
                 reason: None,
                 close_by_ns: 0,
-                queue: VecDeque::new(),
+                queue: Queue::default(),
                 queued_bytes: 0,
+                told_room: false,
                 writing: false,
                 handed: false,
                 ended: false,
@@ -196,11 +175,30 @@ impl Link {
         self.out.lock().queued_bytes
     }
 
+    /// Do more bytes wait than is good? If so, [`Events::room`] is called when it is over.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        let mut out = self.out.lock();
+        let congested = out.stage == Stage::Open && out.queued_bytes > CONGESTED_BYTES;
+        out.told_room |= congested;
+        congested
+    }
+
     /// Queues a message; a later [`Link::flush`] writes it. The order of calls is the order on the
-    /// wire. On a link that is closing the message is dropped: [`crate::Events::closed`] tells.
+    /// wire, but that short messages without a bulk go before all others. On a link that is
+    /// closing the message is dropped: [`crate::Events::closed`] tells.
     pub fn send(&self, body: Vec<u8>, bulk: Bulk) {
+        self.send_as(body, bulk, false);
+    }
+
+    /// The same for a message after which nothing is sent: it goes before no other.
+    pub fn send_last(&self, body: Vec<u8>) {
+        self.send_as(body, Bulk::empty(), true);
+    }
+
+    fn send_as(&self, body: Vec<u8>, bulk: Bulk, last: bool) {
         match Outgoing::new(Kind::Message, body, bulk) {
-            Ok(frame) => self.enqueue(frame),
+            Ok(message) => self.enqueue(message, last),
             Err(error) => {
                 tracing::error!(link = self.id.0, %error, "unsendable message, closing");
                 self.abort(CloseReason::Unsendable(error));
@@ -210,23 +208,23 @@ impl Link {
 
     pub(crate) fn send_hello(&self) {
         if let Ok(frame) = Outgoing::new(Kind::Hello, Vec::new(), Bulk::empty()) {
-            self.enqueue(frame);
+            self.enqueue(frame, false);
         }
     }
 
-    fn enqueue(&self, frame: Outgoing) {
+    fn enqueue(&self, message: Outgoing, last: bool) {
         let mut out = self.out.lock();
         if out.stage != Stage::Open {
             return;
         }
-        let queued_bytes = out.queued_bytes + frame.len();
-        if queued_bytes > QUEUE_BYTES_MAX {
-            // Under the same lock: a smaller frame sent next must not slip past the lost one.
+        let queued_bytes = out.queued_bytes + message.len();
+        if queued_bytes > self.most_bytes {
+            // Under the same lock: a smaller one sent next must not slip past the lost one.
             self.abort_locked(&mut out, CloseReason::Overrun { queued_bytes });
             return;
         }
         out.queued_bytes = queued_bytes;
-        out.queue.push_back(frame);
+        out.queue.push(message, last);
     }
 
     /// Writes what is queued, unless somebody is writing already (they will write this too). The
@@ -278,8 +276,12 @@ impl Link {
         true
     }
 
-    /// Cuts the link: nothing more leaves, nothing more is delivered.
-    pub(crate) fn abort(&self, reason: CloseReason) {
+    /// Cuts the link: nothing more leaves, nothing more is delivered, and its end is reached at
+    /// once, whatever has become of the peer.
+    pub fn abort(&self, reason: CloseReason) {
+        if matches!(reason, CloseReason::Silent) {
+            socket::give_up(&self.socket);
+        }
         self.abort_locked(&mut self.out.lock(), reason);
     }
 
@@ -300,7 +302,7 @@ impl Link {
 
     /// Writes as the owner of `writing`, leaving the rest to the writer thread.
     fn pump_or_hand_over(self: &Arc<Self>) {
-        if let Pumped::Left = self.pump(INLINE_BYTES) {
+        if let Pumped::Left = self.pump_telling(INLINE_BYTES) {
             let mut out = self.out.lock();
             if out.ended {
                 // The writer thread is gone, and so is the connection.
@@ -310,6 +312,20 @@ impl Link {
             out.handed = true;
             self.ensure_writer(&mut out);
             self.changed.notify_all();
+        }
+    }
+
+    /// The same as `pump`, and tells who wants to know when there is room again.
+    fn pump_telling(self: &Arc<Self>, budget: usize) -> Pumped {
+        loop {
+            match self.pump(budget) {
+                Pumped::Room => {
+                    if let Some(events) = self.events.upgrade() {
+                        events.room(self);
+                    }
+                }
+                pumped => return pumped,
+            }
         }
     }
 
@@ -326,7 +342,13 @@ impl Link {
                     return Pumped::Done;
                 }
                 out.queued_bytes -= std::mem::take(&mut written);
-                unsent.take(&mut out.queue);
+                if out.told_room && out.queued_bytes <= CONGESTED_BYTES / 2 {
+                    out.told_room = false;
+                    return Pumped::Room;
+                }
+                if unsent.is_empty() {
+                    out.queued_bytes += unsent.take(&mut out.queue);
+                }
                 if unsent.is_empty() {
                     if out.stage == Stage::Closing {
                         // The peer reads the end after the last frame.
@@ -340,24 +362,29 @@ impl Link {
                 return Pumped::Left;
             }
             match self.write_some(&unsent) {
-                Ok(bytes) => {
+                Ok((bytes, offered)) => {
                     written = bytes;
                     total += bytes;
-                    unsent.advance(bytes);
+                    unsent.advance(bytes, offered);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Pumped::Left,
+                Err(Errno::AGAIN) => {
+                    unsent.advance(0, 1);
+                    return Pumped::Left;
+                }
                 Err(error) => self.break_off(error.into()),
             }
         }
     }
 
-    fn write_some(&self, unsent: &Unsent) -> Result<usize, Errno> {
+    /// How many bytes were written, of how many.
+    fn write_some(&self, unsent: &Unsent) -> Result<(usize, usize), Errno> {
         let mut slices = [IoSlice::new(&[]); SLICES];
-        let filled = unsent.fill(&mut slices);
+        let (filled, offered) = unsent.fill(&mut slices);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut control = SendAncillaryBuffer::default();
-        sendmsg(&self.socket, &slices[..filled], &mut control, flags)
+        let written = sendmsg(&self.socket, &slices[..filled], &mut control, flags)?;
+        Ok((written, offered))
     }
 
     fn stop_writing(&self, out: &mut Outbound) {
@@ -424,8 +451,8 @@ impl Link {
     }
 
     /// Writes until nothing is left, waiting for the peer to read.
-    fn pump_patiently(&self) {
-        while let Pumped::Left = self.pump(usize::MAX) {
+    fn pump_patiently(self: &Arc<Self>) {
+        while let Pumped::Left = self.pump_telling(usize::MAX) {
             let tick = Timespec {
                 tv_sec: 0,
                 tv_nsec: POLL_NS,

@@ -1,13 +1,15 @@
 //! Accepts connections of peers.
 //!
 //! Guarantees: plain TCP stays on this machine: other addresses are refused, to bind and as peers.
-//! At most [`CONNECTIONS_MAX`] links live at once. After [`Listener::stop`] no thread of the
+//! At most [`CONNECTIONS_MAX`] links live at once, and one of whose peer nothing is heard for too
+//! long ends: machines that are gone take nobody's place. After [`Listener::stop`] no thread of the
 //! listener runs and no event comes.
 
 use crate::Events;
 use crate::identity::Identity;
-use crate::link::{CloseReason, Link, LinkId};
-use crate::receive;
+use crate::link::{Link, LinkId, QUEUE_BYTES_MAX};
+use crate::reason::CloseReason;
+use crate::receive::{self, Patience};
 use parking_lot::{Condvar, Mutex};
 use rustix::net::Shutdown;
 use std::collections::BTreeMap;
@@ -19,6 +21,8 @@ use std::time::Duration;
 
 /// Most links of a listener.
 pub const CONNECTIONS_MAX: usize = 1024;
+/// How long a peer may take to introduce itself.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after accepting failed, for instance because no descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,6 +42,7 @@ struct State {
 struct Shared {
     socket: TcpListener,
     events: Arc<dyn Events>,
+    patience: Patience,
     state: Mutex<State>,
     /// `stopping` was set.
     changed: Condvar,
@@ -51,11 +56,16 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `addr` (port 0: any free one) and tells `events` of the links.
+    /// Listens at `addr` (port 0: any free one) and tells `events` of the links. One whose peer
+    /// says nothing for `silence` is ended.
     ///
     /// # Errors
     /// The address is not a loopback one, or cannot be bound.
-    pub fn bind(addr: SocketAddr, events: Arc<dyn Events>) -> io::Result<Listener> {
+    pub fn bind(
+        addr: SocketAddr,
+        silence: Duration,
+        events: Arc<dyn Events>,
+    ) -> io::Result<Listener> {
         Identity::check(addr)?;
         // The standard library sets SO_REUSEADDR: a restarted server binds at once although
         // connections of its predecessor are still in TIME_WAIT.
@@ -64,6 +74,10 @@ impl Listener {
         let shared = Arc::new(Shared {
             socket,
             events,
+            patience: Patience {
+                hello: HELLO_TIMEOUT,
+                silence: Some(silence),
+            },
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         });
@@ -155,7 +169,7 @@ fn accept(shared: &Arc<Shared>) {
 
 /// Makes a connection a link with its reading thread.
 fn admit(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) -> io::Result<()> {
-    let link = Link::new(socket, peer)?;
+    let link = Link::new((socket, peer), &shared.events, QUEUE_BYTES_MAX)?;
     let finished = std::mem::take(&mut shared.state.lock().finished);
     join_all(finished);
     // Held over the start of the thread, so that its end finds the entry.
@@ -197,7 +211,7 @@ impl Drop for Leaving<'_> {
 
 fn read(shared: &Arc<Shared>, link: &Arc<Link>) {
     let _leaving = Leaving(shared, link.id());
-    if let Err(reason) = receive::run(link, &*shared.events, || {}) {
+    if let Err(reason) = receive::run(link, &*shared.events, &shared.patience, || {}) {
         tracing::warn!(peer = %link.peer(), %reason, "a connection did not become a link");
     }
 }

@@ -1,6 +1,11 @@
-//! What a link still has to write: bulks, frames ready to leave, and how far the writer came.
+//! What a link still has to write: bulks, messages ready to leave, and how far the writer came.
 //!
-//! Guarantees: bytes leave in the order queued; a bulk is never copied on its way to the socket.
+//! Guarantees: a bulk is never copied on its way to the socket. Messages without a bulk, of at most
+//! [`SWIFT_BYTES`], are *swift*: they leave in the order queued, and go before all others, which
+//! leave in the order queued too. A swift message waits for one piece of a long one at most: for
+//! [`STEP_MIN`] bytes when the peer, or the network, does not take what is offered; and a long one
+//! waits for the swift messages that were queued when its last piece was written, not for those
+//! that follow them.
 
 use crate::frame::{FrameError, HEADER_BYTES, Header, Kind};
 use crate::spare;
@@ -11,6 +16,13 @@ use std::sync::Arc;
 
 /// Slices handed to one system call.
 pub(crate) const SLICES: usize = 320;
+
+/// A message that is longer, or has a bulk, does not go before others.
+pub(crate) const SWIFT_BYTES: usize = 4 << 10;
+/// Of long messages so much leaves at a time while the network is slow.
+const STEP_MIN: usize = 64 << 10;
+/// And so much while everything that is offered is taken at once.
+const STEP_MAX: usize = 1 << 20;
 
 /// Raw file data that goes with a message, in one or several parts that are sent as one.
 #[derive(Debug, Default)]
@@ -101,81 +113,232 @@ impl From<Arc<[u8]>> for Bulk {
     }
 }
 
-/// A frame ready to leave.
+/// A message ready to leave.
 pub(crate) struct Outgoing {
-    header: [u8; HEADER_BYTES],
+    header: Header,
     body: Vec<u8>,
     bulk: Bulk,
 }
 
 impl Outgoing {
     pub(crate) fn new(kind: Kind, body: Vec<u8>, bulk: Bulk) -> Result<Outgoing, FrameError> {
-        let header = Header::new(kind, body.len(), bulk.len())?.encode();
+        let header = Header::new(kind, body.len(), bulk.len())?;
         Ok(Outgoing { header, body, bulk })
     }
 
     pub(crate) fn len(&self) -> usize {
-        HEADER_BYTES + self.body.len() + self.bulk.len()
+        HEADER_BYTES + self.payload()
+    }
+
+    fn payload(&self) -> usize {
+        self.body.len() + self.bulk.len()
+    }
+
+    /// Does it go before what is long?
+    fn is_swift(&self) -> bool {
+        self.bulk.is_empty() && self.body.len() <= SWIFT_BYTES
     }
 
     fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        [self.header.as_slice(), self.body.as_slice()]
-            .into_iter()
-            .chain(self.bulk.slices())
+        [self.body.as_slice()].into_iter().chain(self.bulk.slices())
     }
 }
 
-/// Frames taken from the queue by whoever writes.
+/// Messages that nobody has begun to write, in two lanes.
 #[derive(Default)]
-pub(crate) struct Unsent {
-    frames: VecDeque<Outgoing>,
-    /// Bytes of the first frame that are already written.
-    skip: usize,
+pub(crate) struct Queue {
+    swift: VecDeque<Outgoing>,
+    long: VecDeque<Outgoing>,
 }
 
-impl Unsent {
-    pub(crate) fn take(&mut self, queue: &mut VecDeque<Outgoing>) {
-        self.frames.append(queue);
+impl Queue {
+    /// Queues a message; `last`: behind all that is queued, whatever its length.
+    pub(crate) fn push(&mut self, message: Outgoing, last: bool) {
+        if last || !message.is_swift() {
+            self.long.push_back(message);
+        } else {
+            self.swift.push_back(message);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.swift.is_empty() && self.long.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Queue::default();
+    }
+}
+
+/// A long message that leaves in pieces, and the piece that is being written.
+struct Pieces {
+    message: Outgoing,
+    /// How many bytes of body and bulk belong to pieces that were begun.
+    begun: usize,
+    /// The header of the piece that is being written, and where in the message it begins and ends.
+    header: [u8; HEADER_BYTES],
+    piece: Range<usize>,
+}
+
+impl Pieces {
+    fn left(&self) -> usize {
+        self.message.payload() - self.begun
+    }
+
+    /// Begins the next piece.
+    fn cut(&mut self, most: usize) {
+        let end = self.begun + self.left().min(most);
+        let here = end - self.begun;
+        let header = if self.begun == 0 {
+            self.message.header.first_piece(here)
+        } else {
+            Header::part(here)
+        };
+        self.header = header.encode();
+        self.piece = self.begun..end;
+        self.begun = end;
+    }
+
+    /// Bytes of the piece, with its header; none when it has been written.
+    fn len(&self) -> usize {
+        match self.piece.len() {
+            0 => 0,
+            len => HEADER_BYTES + len,
+        }
+    }
+
+    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let parts = self.message.slices().scan(0, |at, part| {
+            let from = *at;
+            *at += part.len();
+            Some((from, part))
+        });
+        let payload = parts.map(|(from, part)| {
+            let within = |place: usize| place.clamp(from, from + part.len()) - from;
+            &part[within(self.piece.start)..within(self.piece.end)]
+        });
+        [self.header.as_slice()].into_iter().chain(payload)
+    }
+}
+
+/// What was taken from the queue by the thread that writes.
+pub(crate) struct Unsent {
+    /// Whole messages, and their headers.
+    whole: VecDeque<([u8; HEADER_BYTES], Outgoing)>,
+    /// Behind them.
+    pieces: Option<Pieces>,
+    /// Bytes of what comes first that are already written.
+    skip: usize,
+    /// Of long messages so much is taken at a time.
+    step: usize,
+}
+
+impl Default for Unsent {
+    fn default() -> Unsent {
+        Unsent {
+            whole: VecDeque::new(),
+            pieces: None,
+            skip: 0,
+            step: STEP_MIN,
+        }
+    }
+}
+
+impl Unsent {
+    /// Takes what leaves next, when all that was taken is written: what is swift, and so much of
+    /// what is long that the next swift message does not wait for long. Returns by how many bytes
+    /// that is more than was queued.
+    pub(crate) fn take(&mut self, queue: &mut Queue) -> usize {
+        let with_header = |message: Outgoing| (message.header.encode(), message);
+        self.whole.extend(queue.swift.drain(..).map(with_header));
+        if let Some(pieces) = &mut self.pieces {
+            pieces.cut(self.step);
+            return HEADER_BYTES;
+        }
+        let mut room = self.step;
+        while let Some(next) = queue.long.front() {
+            if next.len() <= room {
+                room -= next.len();
+                self.whole.extend(queue.long.pop_front().map(with_header));
+            } else if room == self.step {
+                self.pieces = queue.long.pop_front().map(|message| Pieces {
+                    message,
+                    begun: 0,
+                    header: [0; HEADER_BYTES],
+                    piece: 0..0,
+                });
+                if let Some(pieces) = &mut self.pieces {
+                    pieces.cut(room);
+                }
+                break;
+            } else {
+                break;
+            }
+        }
+        0
+    }
+
+    /// All that was taken is written.
+    pub(crate) fn is_empty(&self) -> bool {
+        let written = |pieces: &Pieces| pieces.piece.is_empty();
+        self.whole.is_empty() && self.pieces.as_ref().is_none_or(written)
     }
 
     pub(crate) fn clear(&mut self) {
         *self = Unsent::default();
     }
 
-    /// Lays the next bytes into `slices`; returns how many slices are filled.
-    pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> usize {
+    /// Lays the next bytes into `slices`; returns how many slices are filled, and of how many bytes.
+    pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> (usize, usize) {
         let mut skip = self.skip;
-        let mut filled = 0;
-        for part in self.frames.iter().flat_map(Outgoing::slices) {
+        let (mut filled, mut bytes) = (0, 0);
+        let whole = self.whole.iter().flat_map(|(header, message)| {
+            let header = [header.as_slice()].into_iter();
+            header.chain(message.slices())
+        });
+        let pieces = self.pieces.iter().filter(|pieces| pieces.len() > 0);
+        for part in whole.chain(pieces.flat_map(Pieces::slices)) {
             if filled == SLICES {
                 break;
             }
             if skip < part.len() {
                 slices[filled] = IoSlice::new(&part[skip..]);
+                bytes += part.len() - skip;
                 filled += 1;
                 skip = 0;
             } else {
                 skip -= part.len();
             }
         }
-        filled
+        (filled, bytes)
     }
 
-    /// Forgets the first `written` bytes.
-    pub(crate) fn advance(&mut self, written: usize) {
+    /// Forgets the first `written` bytes of the `offered` ones. As long as the peer takes all,
+    /// more of a long message is offered at a time; when it does not, the next message that is
+    /// swift must not wait for much.
+    pub(crate) fn advance(&mut self, written: usize, offered: usize) {
+        self.step = if written < offered {
+            STEP_MIN
+        } else {
+            (2 * self.step).min(STEP_MAX)
+        };
         self.skip += written;
-        while let Some(first) = self.frames.front() {
+        while let Some((_, first)) = self.whole.front() {
             if self.skip < first.len() {
                 return;
             }
             self.skip -= first.len();
-            self.frames.pop_front();
+            self.whole.pop_front();
         }
+        let Some(pieces) = self.pieces.as_mut().filter(|p| self.skip >= p.len()) else {
+            return;
+        };
+        self.skip -= pieces.len();
         debug_assert_eq!(self.skip, 0, "no more is written than there was");
+        pieces.piece = pieces.begun..pieces.begun;
+        if pieces.left() == 0 {
+            self.pieces = None;
+        }
     }
 }
 
@@ -183,36 +346,130 @@ impl Unsent {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::frame::FrameReader;
+
+    fn message(number: u8, bulk: usize) -> Outgoing {
+        let bytes: Arc<[u8]> = (0..bulk + 5).map(|at| (at * 7) as u8 ^ number).collect();
+        let mut both = Bulk::from(vec![number; bulk.min(3)]);
+        both.push_shared(bytes, 5..5 + bulk.saturating_sub(3));
+        Outgoing::new(
+            Kind::Message,
+            vec![number; 9 + usize::from(number % 5)],
+            both,
+        )
+        .unwrap()
+    }
+
+    fn whole(message: &Outgoing) -> Vec<u8> {
+        message.slices().flatten().copied().collect()
+    }
+
+    /// Writes up to `most` bytes to the stream.
+    fn write(unsent: &mut Unsent, most: usize, stream: &mut Vec<u8>) {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let (filled, offered) = unsent.fill(&mut slices);
+        let before = stream.len();
+        let all = slices[..filled].iter().flat_map(|slice| slice.iter());
+        stream.extend(all.take(most));
+        unsent.advance(stream.len() - before, offered);
+    }
 
     #[test]
-    fn bytes_leave_in_order_whatever_the_socket_takes() {
-        let shared: Arc<[u8]> = (0..200).collect();
-        let mut expected: Vec<u8> = Vec::new();
-        for taken_at_once in 1..120 {
-            let mut unsent = Unsent::default();
-            expected.clear();
-            for frame in 0..50_u8 {
-                let mut bulk = Bulk::from(vec![frame; usize::from(frame % 7)]);
-                bulk.push_shared(Arc::clone(&shared), 10..10 + usize::from(frame));
-                let out = Outgoing::new(Kind::Message, vec![frame; 9], bulk).unwrap();
-                expected.extend(out.slices().flatten());
-                unsent.take(&mut VecDeque::from([out]));
+    fn each_lane_keeps_its_order_and_its_bytes_whatever_the_socket_takes() {
+        for most in [1, 7, 24, 25, 100, 65_536, 65_560, usize::MAX] {
+            let (mut queue, mut unsent) = (Queue::default(), Unsent::default());
+            let (mut swift, mut long) = (Vec::new(), Vec::new());
+            let (mut stream, mut queued) = (Vec::new(), 0);
+            for number in 0..60_u8 {
+                let large = if most < 50 { 300 } else { 200_000 };
+                let message = message(number, [0, large, 0, 17][usize::from(number % 4)]);
+                let lane = if message.is_swift() {
+                    &mut swift
+                } else {
+                    &mut long
+                };
+                lane.push(whole(&message));
+                queued += message.len();
+                queue.push(message, false);
+                if unsent.is_empty() {
+                    queued += unsent.take(&mut queue);
+                }
+                write(&mut unsent, most, &mut stream);
             }
-            let mut sent: Vec<u8> = Vec::new();
-            while !unsent.is_empty() {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let filled = unsent.fill(&mut slices);
-                let before = sent.len();
-                sent.extend(
-                    slices[..filled]
-                        .iter()
-                        .flat_map(|s| s.iter())
-                        .take(taken_at_once),
-                );
-                let written = sent.len() - before;
-                unsent.advance(written);
+            loop {
+                if unsent.is_empty() {
+                    queued += unsent.take(&mut queue);
+                }
+                if unsent.is_empty() {
+                    break;
+                }
+                write(&mut unsent, most, &mut stream);
             }
-            assert_eq!(sent, expected);
+            assert_eq!(stream.len(), queued, "what was queued has left");
+            let mut frames = FrameReader::new(stream.as_slice());
+            let (mut swift_read, mut long_read) = (Vec::new(), Vec::new());
+            while let Some(frame) = frames.next_frame().unwrap() {
+                let short = frame.bulk.is_empty();
+                let read = [frame.body, &frame.bulk].concat();
+                if short {
+                    &mut swift_read
+                } else {
+                    &mut long_read
+                }
+                .push(read);
+            }
+            assert!(
+                swift_read == swift && long_read == long,
+                "at most {most} bytes"
+            );
         }
+    }
+
+    #[test]
+    fn a_swift_message_waits_for_one_small_piece_where_the_network_is_slow() {
+        let (mut queue, mut unsent) = (Queue::default(), Unsent::default());
+        let mut stream = Vec::new();
+        for number in 0..4 {
+            queue.push(message(number, 1 << 20), false);
+        }
+        // The network takes 10,000 bytes at a time, and never all that is offered.
+        for _ in 0..20 {
+            if unsent.is_empty() {
+                unsent.take(&mut queue);
+            }
+            write(&mut unsent, 10_000, &mut stream);
+        }
+        queue.push(message(99, 0), false);
+        let before = stream.len();
+        while !queue.swift.is_empty() || !unsent.whole.is_empty() {
+            if unsent.is_empty() {
+                unsent.take(&mut queue);
+            }
+            write(&mut unsent, 10_000, &mut stream);
+        }
+        let waited = stream.len() - before;
+        assert!(waited <= STEP_MIN + 20_000, "{waited} bytes went before it");
+    }
+
+    #[test]
+    fn what_is_last_stays_behind_all_that_was_queued() {
+        let (mut queue, mut unsent) = (Queue::default(), Unsent::default());
+        let mut stream = Vec::new();
+        queue.push(message(1, 300_000), false);
+        queue.push(message(2, 0), false);
+        queue.push(message(3, 0), true);
+        for _ in 0..10 {
+            if unsent.is_empty() {
+                unsent.take(&mut queue);
+            }
+            write(&mut unsent, usize::MAX, &mut stream);
+        }
+        assert!(unsent.is_empty() && queue.is_empty());
+        let mut frames = FrameReader::new(stream.as_slice());
+        let mut read = Vec::new();
+        while let Some(frame) = frames.next_frame().unwrap() {
+            read.push(frame.body[0]);
+        }
+        assert_eq!(read, [2, 1, 3]);
     }
 }

@@ -7,15 +7,22 @@
 use crate::Events;
 use crate::clock;
 use crate::frame::{FrameError, FrameReader, Kind};
-use crate::link::{CloseReason, Link, LinkId};
+use crate::link::{Link, LinkId};
+use crate::reason::CloseReason;
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a peer may take to introduce itself.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a peer may take.
+pub(crate) struct Patience {
+    /// To introduce itself.
+    pub(crate) hello: Duration,
+    /// To say anything, afterwards; none: for ever.
+    pub(crate) silence: Option<Duration>,
+}
+
 /// What was said to frames is written after so long at most, if more of them follow.
 const HELD_NS: u64 = 200_000;
 
@@ -49,6 +56,7 @@ impl Drop for Ending<'_> {
 pub(crate) fn run(
     link: &Arc<Link>,
     events: &dyn Events,
+    patience: &Patience,
     on_open: impl FnOnce(),
 ) -> Result<(), CloseReason> {
     let mut frames = FrameReader::new(link.socket());
@@ -58,7 +66,7 @@ pub(crate) fn run(
         opened: false,
         reason: None,
     };
-    if let Err(end) = greet(link, &mut frames) {
+    if let Err(end) = greet(link, &mut frames, patience) {
         let reason = finish(link, end);
         ending.reason = Some(reason.clone());
         return Err(reason);
@@ -73,13 +81,17 @@ pub(crate) fn run(
 }
 
 /// Exchanges Hellos.
-fn greet(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>) -> Result<(), End> {
+fn greet(
+    link: &Arc<Link>,
+    frames: &mut FrameReader<&TcpStream>,
+    patience: &Patience,
+) -> Result<(), End> {
     let failed = |error| End {
         reason: CloseReason::Io(Arc::new(error)),
         at_end: true,
     };
     link.socket()
-        .set_read_timeout(Some(HELLO_TIMEOUT))
+        .set_read_timeout(Some(patience.hello))
         .map_err(failed)?;
     link.send_hello();
     link.flush();
@@ -93,14 +105,17 @@ fn greet(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>) -> Result<(), E
             });
         }
         Err(FrameError::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
+            // An orderly end is for a peer that reads.
+            link.abort(CloseReason::NoHello);
             return Err(End {
                 reason: CloseReason::NoHello,
-                at_end: false,
+                at_end: true,
             });
         }
         Err(error) => return Err(failing(error)),
     }
-    link.socket().set_read_timeout(None).map_err(failed)
+    let silence = patience.silence;
+    link.socket().set_read_timeout(silence).map_err(failed)
 }
 
 thread_local! {
@@ -161,6 +176,14 @@ fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn 
             Ok(None) => {
                 return End {
                     reason: CloseReason::Peer,
+                    at_end: true,
+                };
+            }
+            Err(FrameError::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
+                // An orderly end is for a peer that reads.
+                link.abort(CloseReason::Silent);
+                return End {
+                    reason: CloseReason::Silent,
                     at_end: true,
                 };
             }

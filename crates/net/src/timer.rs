@@ -2,7 +2,9 @@
 //!
 //! Guarantees: the callback runs on one thread, never earlier than the earliest deadline that was
 //! set, and soon after it. A deadline that is not earlier than the pending one costs one atomic
-//! load: the callback, which runs at the pending one, returns what is then next.
+//! load: the callback, which runs at the pending one, returns what is then next. A deadline that
+//! passed while the machine slept has come when it wakes up: the kernel's timer is one of the
+//! clock that does not stand still.
 //!
 //! Why that load is enough: the thread clears `next_ns` before it calls back. Whoever still reads
 //! the old value changed the machine (under its lock) before a callback that is yet to take that
@@ -10,20 +12,27 @@
 
 use crate::clock;
 use crate::worker::Worker;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// No deadline.
 const NEVER_NS: u64 = u64::MAX;
+const SECOND_NS: u64 = 1_000_000_000;
 
 struct Shared {
-    /// The pending deadline. Lowered only under the lock, or waiting would miss it.
+    /// The pending deadline. Lowered only under the lock, or the timer would be set to a later one.
     next_ns: AtomicU64,
     stopping: Mutex<bool>,
-    changed: Condvar,
+    /// Expires at the pending deadline.
+    timer: OwnedFd,
 }
 
 /// A thread that waits for the earliest deadline.
@@ -37,12 +46,12 @@ impl Timer {
     /// [`clock::now_ns`], if there is any.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started, or no descriptor is free.
     pub fn new(on_deadline: Box<dyn Fn() -> Option<u64> + Send>) -> io::Result<Timer> {
         let shared = Arc::new(Shared {
             next_ns: AtomicU64::new(NEVER_NS),
             stopping: Mutex::new(false),
-            changed: Condvar::new(),
+            timer: timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?,
         });
         let worker = {
             let shared = Arc::clone(&shared);
@@ -58,8 +67,11 @@ impl Timer {
 
     /// Ends the thread and waits for it. Called from the callback, it does not wait.
     pub fn stop(&self) {
-        *self.shared.stopping.lock() = true;
-        self.shared.changed.notify_all();
+        {
+            let mut stopping = self.shared.stopping.lock();
+            *stopping = true;
+            self.shared.expire_at(1);
+        }
         self.worker.join();
     }
 }
@@ -75,36 +87,49 @@ impl Shared {
         if deadline_ns >= self.next_ns.load(Ordering::Acquire) {
             return;
         }
-        // Under the lock, so that the thread is not between reading the deadline and waiting.
-        let _stopping = self.stopping.lock();
-        if self.next_ns.fetch_min(deadline_ns, Ordering::AcqRel) > deadline_ns {
-            self.changed.notify_all();
+        let stopping = self.stopping.lock();
+        if self.next_ns.fetch_min(deadline_ns, Ordering::AcqRel) > deadline_ns && !*stopping {
+            self.expire_at(deadline_ns);
+        }
+    }
+
+    fn expire_at(&self, at_ns: u64) {
+        // A time of zero would be none at all.
+        let at_ns = at_ns.max(1);
+        let spec = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec {
+                tv_sec: (at_ns / SECOND_NS) as i64,
+                tv_nsec: (at_ns % SECOND_NS) as i64,
+            },
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)
+            .expect("any time is a time of this timer");
+    }
+
+    /// Waits until the pending deadline has come. False: the timer was stopped.
+    fn wait(&self) -> bool {
+        loop {
+            let mut expirations = [0; 8];
+            match rustix::io::read(&self.timer, &mut expirations) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => panic!("the timer cannot be waited for: {error}"),
+            }
+            let stopping = self.stopping.lock();
+            if *stopping {
+                return false;
+            }
+            // It may have expired for a deadline that has been met already.
+            if self.next_ns.load(Ordering::Acquire) <= clock::now_ns() {
+                self.next_ns.store(NEVER_NS, Ordering::Release);
+                return true;
+            }
         }
     }
 }
 
 fn run(shared: &Shared, on_deadline: &(dyn Fn() -> Option<u64> + Send)) {
-    loop {
-        {
-            let mut stopping = shared.stopping.lock();
-            loop {
-                if *stopping {
-                    return;
-                }
-                let next_ns = shared.next_ns.load(Ordering::Acquire);
-                let now_ns = clock::now_ns();
-                if next_ns <= now_ns {
-                    break;
-                }
-                if next_ns == NEVER_NS {
-                    shared.changed.wait(&mut stopping);
-                } else {
-                    let left = Duration::from_nanos(next_ns - now_ns);
-                    shared.changed.wait_for(&mut stopping, left);
-                }
-            }
-            shared.next_ns.store(NEVER_NS, Ordering::Release);
-        }
+    while shared.wait() {
         if let Some(deadline_ns) = on_deadline() {
             shared.set(deadline_ns);
         }

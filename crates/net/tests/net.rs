@@ -17,10 +17,12 @@ use std::time::Duration;
 /// No event takes this long unless it never comes.
 const SOON: Duration = Duration::from_secs(20);
 
+#[derive(Debug)]
 enum Event {
     Opened(Arc<Link>),
     Frame(Vec<u8>, Vec<u8>),
     Closed(LinkId, CloseReason),
+    Room(LinkId),
 }
 
 /// Hands events to the test; answers a body of "echo" on the reading thread.
@@ -43,6 +45,9 @@ impl Events for Recorder {
             }
         }
     }
+    fn room(&self, link: &Arc<Link>) {
+        let _ = self.0.send(Event::Room(link.id()));
+    }
     fn closed(&self, id: LinkId, reason: &CloseReason) {
         let _ = self.0.send(Event::Closed(id, reason.clone()));
     }
@@ -55,25 +60,31 @@ impl Seen {
         let (sender, receiver) = mpsc::channel();
         (Arc::new(Recorder(sender)), Seen(receiver))
     }
+    fn next(&self) -> Event {
+        self.0.recv_timeout(SOON).unwrap()
+    }
     fn opened(&self) -> Arc<Link> {
-        match self.0.recv_timeout(SOON).unwrap() {
+        match self.next() {
             Event::Opened(link) => link,
-            Event::Frame(body, _) => panic!("frame {body:?} instead of opened"),
-            Event::Closed(id, reason) => panic!("{id} closed instead of opened: {reason}"),
+            other => panic!("{other:?} instead of opened"),
         }
     }
     fn frame(&self) -> (Vec<u8>, Vec<u8>) {
-        match self.0.recv_timeout(SOON).unwrap() {
+        match self.next() {
             Event::Frame(body, bulk) => (body, bulk),
-            Event::Opened(link) => panic!("{link:?} opened instead of a frame"),
-            Event::Closed(id, reason) => panic!("{id} closed instead of a frame: {reason}"),
+            other => panic!("{other:?} instead of a frame"),
         }
     }
     fn closed(&self) -> (LinkId, CloseReason) {
-        match self.0.recv_timeout(SOON).unwrap() {
+        match self.next() {
             Event::Closed(id, reason) => (id, reason),
-            Event::Opened(link) => panic!("{link:?} opened instead of closed"),
-            Event::Frame(body, _) => panic!("frame {body:?} instead of closed"),
+            other => panic!("{other:?} instead of closed"),
+        }
+    }
+    fn room(&self) -> LinkId {
+        match self.next() {
+            Event::Room(id) => id,
+            other => panic!("{other:?} instead of room"),
         }
     }
     fn nothing_more(&self) {
@@ -91,7 +102,7 @@ fn any_port() -> SocketAddr {
 /// A listener and a raw connection to it that has greeted.
 fn raw_peer() -> (Listener, Seen, Arc<Link>, TcpStream) {
     let (events, seen) = Seen::new();
-    let listener = Listener::bind(any_port(), events).unwrap();
+    let listener = Listener::bind(any_port(), SOON, events).unwrap();
     let mut raw = TcpStream::connect(listener.local_addr()).unwrap();
     raw.write_all(&hello()).unwrap();
     let link = seen.opened();
@@ -127,7 +138,7 @@ struct Pair {
 
 fn pair() -> Pair {
     let (server_events, server) = Seen::new();
-    let listener = Listener::bind(any_port(), server_events).unwrap();
+    let listener = Listener::bind(any_port(), SOON, server_events).unwrap();
     let (client_events, client) = Seen::new();
     let dialer = Dialer::new(listener.local_addr(), client_events).unwrap();
     let client_link = dialer.wait_connected(SOON).unwrap();
@@ -295,7 +306,7 @@ fn rubbish_closes_the_link_with_its_reason() {
 #[test]
 fn a_stranger_is_never_told_to_the_events() {
     let (events, seen) = Seen::new();
-    let listener = Listener::bind(any_port(), events).unwrap();
+    let listener = Listener::bind(any_port(), SOON, events).unwrap();
     for greeting in [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         message(b"", b""),
@@ -328,7 +339,7 @@ fn the_dialer_comes_back_after_the_server_restarted() {
     drop(listener);
 
     let (events, server) = Seen::new();
-    let listener = Listener::bind(addr, events).expect("a restarted server binds at once");
+    let listener = Listener::bind(addr, SOON, events).expect("a restarted server binds at once");
     let again = client.opened();
     assert!(again.id() > client_link.id());
     let server_link = server.opened();
@@ -390,18 +401,110 @@ fn a_slow_reader_gets_big_bulks_whole_and_nobody_waits_for_it() {
     }
     // More than the kernel's buffers hold: had flush waited for the reader, we were not here.
     assert!(link.queued_bytes() > 8 << 20, "{}", link.queued_bytes());
-    link.send(b"last".to_vec(), Bulk::empty());
+    link.send_last(b"last".to_vec());
+    link.send(b"swift".to_vec(), Bulk::empty());
     let mut frames = FrameReader::new(raw);
-    for number in 0..20 {
+    let (mut number, mut swift_at) = (0, None);
+    while number < 20 {
         let frame = frames.next_frame().unwrap().unwrap();
+        if frame.body == b"swift" {
+            swift_at = Some(number);
+            continue;
+        }
         assert_eq!(frame.body, [number]);
         assert!(
             frame.bulk == pattern(number.into(), BULK_BYTES_MAX),
             "bulk {number}"
         );
+        number += 1;
     }
+    assert!(swift_at.is_some_and(|at| at < 15), "{swift_at:?}");
     link.flush();
     assert_eq!(frames.next_frame().unwrap().unwrap().body, b"last");
+}
+
+/// What would make a congested link more so is put off by the room above: it is told when to go on.
+#[test]
+fn the_end_of_congestion_is_told() {
+    let (_listener, seen, link, raw) = raw_peer();
+    assert!(!link.is_congested());
+    for number in 0..10 {
+        link.send(vec![number], pattern(number.into(), BULK_BYTES_MAX).into());
+        link.flush();
+    }
+    assert!(link.is_congested());
+    let mut frames = FrameReader::new(raw);
+    for _ in 0..10 {
+        frames.next_frame().unwrap().unwrap();
+    }
+    assert_eq!(seen.room(), link.id());
+    assert!(!link.is_congested());
+    seen.nothing_more();
+}
+
+/// The peer's kernel acknowledges what it is sent, but the peer says nothing.
+#[test]
+fn a_silent_peer_is_given_up() {
+    let silence = Duration::from_millis(300);
+    let (events, seen) = Seen::new();
+    let listener = Listener::bind(any_port(), silence, events).unwrap();
+    let mut raw = TcpStream::connect(listener.local_addr()).unwrap();
+    raw.write_all(&hello()).unwrap();
+    let link = seen.opened();
+    for _ in 0..5 {
+        thread::sleep(silence / 3);
+        raw.write_all(&message(b"here", b"")).unwrap();
+        assert_eq!(seen.frame().0, b"here");
+    }
+    let since_ns = clock::now_ns();
+    let (id, reason) = seen.closed();
+    let took = Duration::from_nanos(clock::now_ns() - since_ns);
+    assert_eq!(id, link.id());
+    assert!(matches!(reason, CloseReason::Silent), "{reason}");
+    assert!(took < SOON / 4, "{took:?}: nobody waits for its end");
+}
+
+/// A network that swallows everything: connections are made, and nothing comes back.
+#[test]
+fn the_dialer_soon_finds_a_network_that_has_come_back() {
+    let black_hole = TcpListener::bind(any_port()).unwrap();
+    let addr = black_hole.local_addr().unwrap();
+    let (client_events, client) = Seen::new();
+    let dialer = Dialer::new(addr, client_events).unwrap();
+    let held: Vec<TcpStream> = (0..3).map(|_| black_hole.accept().unwrap().0).collect();
+    let (mut raw, _) = black_hole.accept().unwrap();
+    client.nothing_more();
+    let back_ns = clock::now_ns();
+    // The attempt in progress is one of those that are swallowed.
+    drop(held);
+    let mut next = black_hole.accept().unwrap().0;
+    next.write_all(&hello()).unwrap();
+    client.opened();
+    let took = Duration::from_nanos(clock::now_ns() - back_ns);
+    assert!(took < Duration::from_millis(2_500), "{took:?}");
+    let mut theirs = Vec::new();
+    // The swallowed attempt has ended.
+    let _ = raw.read_to_end(&mut theirs);
+    dialer.stop();
+}
+
+/// The end of a link that is given up waits for nobody, and the next one is made at once.
+#[test]
+fn a_link_that_is_given_up_is_made_anew() {
+    let pair = pair();
+    pair.client_link
+        .send(b"1".to_vec(), pattern(1, BULK_BYTES_MAX).into());
+    let since_ns = clock::now_ns();
+    pair.client_link.abort(CloseReason::Silent);
+    let (id, reason) = pair.client.closed();
+    assert_eq!(id, pair.client_link.id());
+    assert!(matches!(reason, CloseReason::Silent), "{reason}");
+    let next = pair.client.opened();
+    assert_ne!(next.id(), id);
+    let took = Duration::from_nanos(clock::now_ns() - since_ns);
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
+    pair.dialer.stop();
+    pair.listener.stop();
 }
 
 /// The peer has sent what is never read, which would make a plain close reset the connection.
@@ -491,21 +594,24 @@ fn an_overrun_closes_the_link_and_leaves_no_gap() {
     let (_listener, seen, link, raw) = raw_peer();
     let shared: Arc<[u8]> = vec![0; BULK_BYTES_MAX].into();
     // Far more than the bound and the kernel's buffers; the frames after the lost one are small.
-    for number in 0..100_u8 {
+    for number in 0..160_u8 {
         link.send(vec![number], Arc::clone(&shared).into());
         link.flush();
         link.send(vec![number], Bulk::empty());
         assert!(link.queued_bytes() <= QUEUE_BYTES_MAX);
     }
     let (_, reason) = seen.closed();
-    assert!(matches!(reason, CloseReason::Overrun { queued_bytes } if queued_bytes > 64 << 20));
+    let most = QUEUE_BYTES_MAX;
+    assert!(matches!(reason, CloseReason::Overrun { queued_bytes } if queued_bytes > most));
     let mut frames = FrameReader::new(raw);
-    let mut expected = (0..100_u8).flat_map(|number| [(number, true), (number, false)]);
+    let (mut long, mut short) = (0..160_u8, 0..160_u8);
     while let Ok(Some(frame)) = frames.next_frame() {
-        assert_eq!(
-            expected.next(),
-            Some((frame.body[0], !frame.bulk.is_empty()))
-        );
+        let lane = if frame.bulk.is_empty() {
+            &mut short
+        } else {
+            &mut long
+        };
+        assert_eq!(lane.next(), Some(frame.body[0]));
     }
 }
 
@@ -581,7 +687,9 @@ fn other_machines_are_refused_with_the_cure() {
     ] {
         let addr: SocketAddr = addr.parse().unwrap();
         let (events, _seen) = Seen::new();
-        let bind = Listener::bind(addr, Arc::clone(&events)).err().unwrap();
+        let bind = Listener::bind(addr, SOON, Arc::clone(&events))
+            .err()
+            .unwrap();
         let dial = Dialer::new(addr, events).err().unwrap();
         for error in [bind, dial] {
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);

@@ -34,6 +34,9 @@ impl Events for Core {
             }
             state.received.add(message.kind());
             state.moved.received += (body.len() + bulk.len()) as u64;
+            let Some(message) = state.congested.keep(link, message) else {
+                return;
+            };
             let bulk_len = bulk.len() as u32;
             let input = Input::Message {
                 from: link.id().0,
@@ -45,8 +48,13 @@ impl Events for Core {
         });
     }
 
+    fn room(&self, link: &Arc<Link>) {
+        self.enter(|state, after| state.on_room(link, after));
+    }
+
     fn closed(&self, id: LinkId, reason: &CloseReason) {
         let link = self.enter(|state, after| {
+            state.congested.forget(id.0);
             let link = state.links.remove(&id.0);
             if link.is_some() {
                 state.handle(Input::Gone { conn: id.0 }, after);

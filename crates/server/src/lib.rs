@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bulks;
+mod congested;
 mod core;
 mod counts;
 mod disk;
@@ -30,6 +31,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use store::{Store, StoreError};
 
 /// The machine's limits and delays.
@@ -142,6 +144,8 @@ impl Server {
         let root = store.root();
         let newest = store.newest();
         warn_if_set_back(newest);
+        // A client speaks every quarter of its lease.
+        let silence = Duration::from_nanos(machine.lease_ns);
         let (place, left) = ((boot, root), (known, newest));
         let machine = logic::server::Server::new(machine, now, place, left);
         let core = Arc::new(Core::new(State::new(machine, store), on_failure));
@@ -153,7 +157,7 @@ impl Server {
         };
         core.begin(timer);
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
-        let listener = match Listener::bind(listen, events) {
+        let listener = match Listener::bind(listen, silence, events) {
             Ok(listener) => listener,
             Err(error) => {
                 syncs.stop(&core);

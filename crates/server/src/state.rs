@@ -6,6 +6,7 @@
 //! `store` is there exactly while the server serves; without it no input reaches the machine.
 
 use crate::bulks::Bulks;
+use crate::congested::Congested;
 use crate::counts::{Counts, Moved};
 use crate::disk::StoreDisk;
 use crate::profile::Profile;
@@ -24,6 +25,7 @@ pub(crate) struct State {
     pub(crate) store: Option<Store>,
     pub(crate) bulks: Bulks,
     pub(crate) links: BTreeMap<Conn, Arc<Link>>,
+    pub(crate) congested: Congested,
     /// Names of sessions, for people.
     pub(crate) names: BTreeMap<SessionId, String>,
     pub(crate) received: Counts,
@@ -59,6 +61,7 @@ impl State {
             store: Some(store),
             bulks: Bulks::default(),
             links: BTreeMap::new(),
+            congested: Congested::default(),
             names: BTreeMap::new(),
             received: Counts::default(),
             sent: Counts::default(),
@@ -148,7 +151,11 @@ impl State {
         self.sent.add(message.kind());
         let body = wire::encode(message);
         self.moved.sent += body.len() as u64 + beside;
-        link.send(body, bytes.into());
+        if message.is_last() {
+            link.send_last(body);
+        } else {
+            link.send(body, bytes.into());
+        }
         if !after.flush.iter().any(|other| other.id() == link.id()) {
             after.flush.push(Arc::clone(link));
         }

@@ -191,7 +191,6 @@ impl Plan {
             kinds.push(Kind::Repetition);
         }
         kinds.extend(self.strike.map(|(strike, _)| match strike {
-            Strike::Lose => Kind::Loss,
             Strike::Repeat => Kind::Repetition,
             Strike::Cut => Kind::Cut,
             Strike::Restart => Kind::Restart,

@@ -157,7 +157,7 @@ impl World {
         }
         self.trace(|| format!("h{host}: message {message}: {strike:?}"));
         let fault = match strike {
-            Strike::Lose | Strike::Repeat => return Some(strike),
+            Strike::Repeat => return Some(strike),
             Strike::Cut => Fault::Cut { host, ns },
             Strike::Restart => Fault::Server { ns },
             Strike::Vanish => Fault::Client { host, ns },

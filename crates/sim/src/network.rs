@@ -1,9 +1,12 @@
-//! The network between the clients and the server: delay, loss, repetition, overtaking, links that
-//! break and links that are silent for a while.
+//! The network between the clients and the server: delay, overtaking, links that break, links that
+//! are silent for a while, and messages that arrive twice.
 //!
-//! A greeting and its answer stay in order with what follows them, as on any connection; everything
-//! else may be lost, repeated and overtaken where the seed says so. What is under way when a
-//! connection ends is lost.
+//! On a connection that lives no message is lost, as TCP gives it: what cannot get through while a
+//! link is silent arrives when that is over, unless the connection has been given up meanwhile. What
+//! is under way when a connection ends is lost, and where the seed says so connections end at any
+//! message. Short messages overtake long ones, and in half of the worlds any other, but for a
+//! greeting, its answer and the end of a session. (A message that comes twice is more than TCP
+//! does: it stands for one that was said again on the next connection.)
 
 use crate::atlas::Ways;
 use crate::disk::Units;
@@ -43,9 +46,10 @@ struct Link {
     down_until: Time,
     /// Nothing arrives before what must not be overtaken.
     floor: [Time; 2],
-    last: [Time; 2],
+    /// When the last message of this way arrives: of the short ones, and of the long ones.
+    last: [[Time; 2]; 2],
     wants: bool,
-    /// How many messages to the server the network has swallowed since one arrived.
+    /// How many messages to the server were lost with their connections since one arrived.
     swallowed: u32,
     /// How often the network has swallowed a question of the server or its answer since an answer
     /// arrived, and when it last did.
@@ -100,14 +104,25 @@ pub(crate) struct Network {
     owners: RefCell<BTreeMap<Conn, u32>>,
     /// Connections that the server has ended: it hears nothing more from them.
     closed: RefCell<BTreeSet<Conn>>,
-    /// Whether the greeting of a connection has come through, if one was sent.
-    greeted: RefCell<BTreeMap<Conn, bool>>,
     last_conn: Cell<Conn>,
     pub(crate) messages: Cell<u64>,
 }
 
 const TO_SERVER: usize = 0;
 const TO_CLIENT: usize = 1;
+
+/// How a message travels.
+#[derive(Clone, Copy)]
+struct Travel {
+    way: usize,
+    /// It goes behind what is short.
+    long: bool,
+    /// Nothing overtakes it; `behind`: nor does it overtake anything.
+    keeps: bool,
+    behind: bool,
+    /// The question that it is, or answers.
+    question: Option<Question>,
+}
 
 impl Network {
     /// A client begins to want a connection.
@@ -173,20 +188,21 @@ impl Network {
 
     /// The link of a client breaks; the server hears of it later, the client now.
     pub(crate) fn hangup(&self, world: &Rc<World>, host: u32) {
-        let conn = {
+        let (conn, silent_until) = {
             let mut links = self.links.borrow_mut();
             let Some(link) = links.get_mut(&host) else {
                 return;
             };
             let Some(conn) = link.conn.take() else { return };
             link.floor = [0; 2];
-            conn
+            (conn, link.silent_until[TO_SERVER])
         };
         self.owners.borrow_mut().remove(&conn);
         world.trace(|| format!("h{host} disconnected"));
         let delay = world.rng.borrow_mut().between(0, 2_000_000);
         let then = Rc::clone(world);
-        world.sched.at(world.sched.now() + delay, move || {
+        let heard = world.sched.now().max(silent_until) + delay;
+        world.sched.at(heard, move || {
             then.to_server(server::Input::Gone { conn });
         });
         let then = Rc::clone(world);
@@ -260,53 +276,64 @@ impl Network {
             return;
         }
         let keeps = matches!(beside.message, ToServer::Hello { .. });
-        let answered = Question::answered(&beside.message);
-        each(
-            self.arrivals(world, host, (TO_SERVER, keeps), answered),
-            beside,
-            |at, beside| {
-                let then = Rc::clone(world);
-                world.sched.at(at, move || {
-                    let net = &then.net;
-                    let open = net.is_open(conn) && !net.is_closed(conn);
-                    let silent = net.is_silent(&then, host, TO_SERVER);
-                    if open && net.lets_through(conn, (keeps, silent)) {
-                        net.arrived(host, answered);
-                        then.message_to_server(conn, beside);
-                    } else if open {
-                        net.swallow(&then, (host, TO_SERVER), answered);
-                    }
-                });
-            },
-        );
+        let together = matches!(beside.message, ToServer::Requests(_));
+        let travel = Travel {
+            way: TO_SERVER,
+            long: together || !beside.units.is_empty(),
+            keeps,
+            behind: keeps,
+            question: Question::answered(&beside.message),
+        };
+        each(self.arrivals(world, host, travel), beside, |at, beside| {
+            let then = Rc::clone(world);
+            let arrive = move || {
+                let net = &then.net;
+                if net.is_open(conn) && !net.is_closed(conn) {
+                    net.arrived(host, travel.question);
+                    then.message_to_server(conn, beside);
+                }
+            };
+            Self::at(world, (host, TO_SERVER), at, arrive);
+        });
     }
 
     pub(crate) fn to_client(&self, world: &Rc<World>, conn: Conn, beside: Beside<ToClient>) {
         let Some(host) = self.owners.borrow().get(&conn).copied() else {
             return;
         };
-        let keeps = matches!(beside.message, ToClient::Welcome(_) | ToClient::Lost);
-        let asked = Question::asked(&beside.message);
-        each(
-            self.arrivals(world, host, (TO_CLIENT, keeps), asked),
-            beside,
-            |at, beside| {
-                let then = Rc::clone(world);
-                world.sched.at(at, move || {
-                    if !then.net.is_open(conn) {
-                        return;
-                    }
-                    if then.net.is_silent(&then, host, TO_CLIENT) {
-                        then.net.swallow(&then, (host, TO_CLIENT), asked);
-                    } else {
-                        let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
-                        let message = beside.message;
-                        let input = client::Input::Message { message, bulk_len };
-                        then.to_room(host, input, beside.units);
-                    }
-                });
-            },
-        );
+        let last = matches!(beside.message, ToClient::Lost);
+        let travel = Travel {
+            way: TO_CLIENT,
+            long: !beside.units.is_empty(),
+            keeps: last || matches!(beside.message, ToClient::Welcome(_)),
+            behind: last,
+            question: Question::asked(&beside.message),
+        };
+        each(self.arrivals(world, host, travel), beside, |at, beside| {
+            let then = Rc::clone(world);
+            let arrive = move || {
+                if then.net.is_open(conn) {
+                    let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
+                    let message = beside.message;
+                    let input = client::Input::Message { message, bulk_len };
+                    then.to_room(host, input, beside.units);
+                }
+            };
+            Self::at(world, (host, TO_CLIENT), at, arrive);
+        });
+    }
+
+    /// Has it arrive then, or when its way is silent no more: TCP sends it again.
+    fn at(world: &Rc<World>, (host, way): (u32, usize), at: Time, arrive: impl FnOnce() + 'static) {
+        let then = Rc::clone(world);
+        world.sched.at(at, move || {
+            let until = then.net.silent_until(host, way);
+            if until > then.sched.now() {
+                Self::at(&then, (host, way), until, arrive);
+            } else {
+                arrive();
+            }
+        });
     }
 
     /// Has the server ended this connection?
@@ -323,26 +350,9 @@ impl Network {
         self.owners.borrow().contains_key(&conn)
     }
 
-    fn is_silent(&self, world: &World, host: u32, way: usize) -> bool {
+    fn silent_until(&self, host: u32, way: usize) -> Time {
         let links = self.links.borrow();
-        links
-            .get(&host)
-            .is_none_or(|link| link.silent_until[way] > world.sched.now())
-    }
-
-    /// Does it get through? What follows a greeting that did not, does not either.
-    fn lets_through(&self, conn: Conn, (greeting, silent): (bool, bool)) -> bool {
-        let mut greeted = self.greeted.borrow_mut();
-        if greeting {
-            *greeted.entry(conn).or_default() |= !silent;
-        }
-        !silent && greeted.get(&conn) != Some(&false)
-    }
-
-    fn swallow(&self, world: &World, (host, way): (u32, usize), question: Option<Question>) {
-        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
-            link.swallow(world.sched.now(), way, question);
-        }
+        links.get(&host).map_or(0, |link| link.silent_until[way])
     }
 
     fn arrived(&self, host: u32, answered: Option<Question>) {
@@ -364,13 +374,14 @@ impl Network {
     }
 
     /// When a message arrives: never, once or twice.
-    fn arrivals(
-        &self,
-        world: &Rc<World>,
-        host: u32,
-        (way, keeps): (usize, bool),
-        question: Option<Question>,
-    ) -> [Option<Time>; 2] {
+    fn arrivals(&self, world: &Rc<World>, host: u32, travel: Travel) -> [Option<Time>; 2] {
+        let Travel {
+            way,
+            long,
+            keeps,
+            behind,
+            question,
+        } = travel;
         self.messages.set(self.messages.get() + 1);
         let mut arrivals = [None; 2];
         let strike = world
@@ -391,6 +402,11 @@ impl Network {
         if stormy && !keeps && rng.chance(weather.loss_permille) && world.loses(host) {
             world.meet(Rare::MessageLost.bit());
             link.swallow(world.sched.now(), way, question);
+            // With its connection. Its sender is in the middle of a step.
+            let then = Rc::clone(world);
+            world.sched.at(world.sched.now(), move || {
+                then.net.hangup(&then, host);
+            });
             return arrivals;
         }
         let drawn = stormy && !keeps && rng.chance(weather.repeat_permille) && world.repeats(host);
@@ -401,13 +417,16 @@ impl Network {
         for arrival in &mut arrivals[..1 + usize::from(twice)] {
             let flight = weather.base_ns + rng.below(weather.jitter_ns + 1) + late_ns;
             let mut at = (world.sched.now() + flight).max(link.floor[way]);
-            if keeps || !weather.overtakes {
-                at = at.max(link.last[way] + 1);
+            let last = &mut link.last[way];
+            if behind {
+                at = at.max(last[0].max(last[1]) + 1);
+            } else if !weather.overtakes {
+                at = at.max(last[usize::from(long)] + 1);
             }
-            if at < link.last[way] {
+            if at < last[0].max(last[1]) {
                 world.meet(Rare::MessageOvertaken.bit());
             }
-            link.last[way] = link.last[way].max(at);
+            last[usize::from(long)] = last[usize::from(long)].max(at);
             if keeps {
                 link.floor[way] = at + 1;
             }

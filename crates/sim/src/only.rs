@@ -402,7 +402,7 @@ mod tests {
             "salt=7",
             "calls=none",
             "faults=none/also=vanish:12",
-            "also=lose:3/disk=half:7",
+            "also=cut:3/disk=half:7",
             "machines=1,3/faults=none/lost=2/twice=1,2,4-6/without=drift,pressure/salt=3/\
              calls=1.1:3,7-9+3.2:1",
         ] {
@@ -429,9 +429,12 @@ mod tests {
             ("faults=3-1", "`3-1` ends before it begins"),
             ("machines=2", "machine 1 makes the tree"),
             ("without=rain", "`rain` cannot be left out: drift"),
-            ("also=rain:1", "`rain:1` is nothing that can go wrong: lose"),
-            ("also=lose", "`lose` is nothing that can go wrong"),
-            ("also=lose:0", "`0` is no number"),
+            (
+                "also=rain:1",
+                "`rain:1` is nothing that can go wrong: repeat",
+            ),
+            ("also=cut", "`cut` is nothing that can go wrong"),
+            ("also=cut:0", "`0` is no number"),
             ("calls=1:2", "`1:2` does not name calls"),
             ("calls=1.1:2+1.1:3", "`1.1` is there twice"),
         ] {

@@ -243,7 +243,7 @@ impl Plan {
             scan_ns: rng.between(of(1, 2), of(30, 200)) * MS,
             // Not drawn, so that the other worlds stay what they were.
             objects: [6, 1 << 20, 1 << 20, 1 << 20][(lease_ns / MS % 4) as usize],
-            resend_ns,
+            later_ns: resend_ns,
             batch_blocks: rng.between(1, 8) as u32,
             ahead_bytes: *rng.pick(&[0, 1024, 65_536]),
             // Drawn apart, so that the other worlds stay what they were.
@@ -385,7 +385,7 @@ fn weather(rng: &mut Rng, calm: bool) -> Weather {
     };
     weather.overtakes = rng.chance(500);
     if !calm {
-        weather.loss_permille = *rng.pick(&[0, 0, 10, 50, 150]);
+        weather.loss_permille = *rng.pick(&[0, 0, 2, 10, 30]);
         weather.repeat_permille = *rng.pick(&[0, 0, 20, 200]);
     }
     weather

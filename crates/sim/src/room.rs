@@ -248,7 +248,7 @@ impl Room {
                 let met = world.watchers.told(moment, whose, (missed, changes), end);
                 world.meet(met);
             }
-            Output::Hangup => world.net.hangup(world, self.host),
+            Output::Hangup | Output::Redial => world.net.hangup(world, self.host),
             Output::Event(event) => {
                 if matches!(
                     event,

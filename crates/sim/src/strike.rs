@@ -4,9 +4,7 @@
 /// What is done to a world at a moment that is chosen, not drawn: when a message is about to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
-    /// The message is lost.
-    Lose,
-    /// It arrives twice.
+    /// The message arrives twice.
     Repeat,
     /// It is lost with its link, which is made again.
     Cut,
@@ -18,22 +16,15 @@ pub enum Strike {
 
 impl Strike {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Lose,
-        Self::Repeat,
-        Self::Cut,
-        Self::Restart,
-        Self::Vanish,
-    ];
+    pub const ALL: [Self; 4] = [Self::Repeat, Self::Cut, Self::Restart, Self::Vanish];
 
-    /// Nothing of a connection can be lost or repeated by itself that must stay in order.
+    /// Nothing of a connection can be repeated by itself that must stay in order.
     pub(crate) fn ends_link(self) -> bool {
-        !matches!(self, Self::Lose | Self::Repeat)
+        self != Self::Repeat
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Lose => "lose",
             Self::Repeat => "repeat",
             Self::Cut => "cut",
             Self::Restart => "restart",

@@ -1,6 +1,6 @@
-//! Messages between a client and a server. Both directions share one connection; each direction
-//! keeps its order there, but nothing relies on it: what crosses is put in order by epochs, request
-//! numbers and stamps, so that a message may be lost, repeated or overtaken.
+//! Messages between a client and a server. Both directions share one connection. In each, short
+//! messages overtake long ones, and what is under way when a connection ends is lost; nothing relies
+//! on more: what crosses is put in order by epochs, request numbers and stamps.
 
 use crate::attr::Attr;
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
@@ -263,7 +263,7 @@ pub enum ToServer {
         /// Which request.
         request: RequestId,
     },
-    /// Wants to be told what changes; repeated until `Watched` comes.
+    /// Wants to be told what changes; said again on each new connection.
     Watch {
         /// Which watch.
         watch: WatchId,
@@ -302,6 +302,8 @@ pub enum ToClient {
         reply: Reply,
         /// Nothing at the server has a later time when it leaves.
         clock: Time,
+        /// The lease runs from when the request was sent, at least.
+        renews: bool,
     },
     /// A callback.
     Recall(Recall),
@@ -310,21 +312,22 @@ pub enum ToClient {
         /// Which.
         request: RequestId,
     },
-    /// Answers `KeepAlive`: the lease runs from the time given.
+    /// Answers `KeepAlive`: the lease runs from the time given. Zero: from no other time than
+    /// before, since the client leaves a question unanswered.
     Alive {
         /// As it was sent.
         sent: Time,
         /// What the server's own clock shows.
         clock: Time,
     },
-    /// Answers `Opens` and `Release`, which are repeated until this comes.
+    /// Answers `Opens` and `Release`, which are said again on each new connection until this comes.
     Noted {
         /// Of what.
         fid: Fid,
         /// The statement's stamp.
         stamp: u64,
     },
-    /// All parts of `Reassert`, which are repeated until this comes, have come.
+    /// All parts of `Reassert`, which are said again likewise, have come.
     Reasserted {
         /// The run of the server.
         boot: Epoch,
@@ -369,6 +372,11 @@ pub enum Violation {
 }
 
 impl ToServer {
+    /// Is it the last word on its connection, behind all that was said before?
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Goodbye)
+    }
+
     /// The message's kind, for counters and traces.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -392,6 +400,11 @@ impl ToServer {
 }
 
 impl ToClient {
+    /// Is it the last word on its connection, behind all that was said before?
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Lost)
+    }
+
     /// The message's kind, for counters and traces.
     pub fn kind(&self) -> &'static str {
         match self {

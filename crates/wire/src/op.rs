@@ -317,6 +317,14 @@ impl Op {
         )
     }
 
+    /// Does its answer bring much?
+    pub fn brings_bytes(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. } | Self::ReadDir { .. } | Self::Prefetch { .. }
+        )
+    }
+
     /// How it opens what it makes.
     pub fn makes_open(&self) -> Option<Access> {
         match self {

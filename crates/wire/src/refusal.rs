@@ -59,4 +59,6 @@ pub enum Refusal {
     TooManyWatches,
     /// It has been put back, and not done: its caller begins again.
     Again,
+    /// It cannot be done yet: the client asks again in a while, and its caller is not told.
+    Later,
 }

@@ -38,6 +38,7 @@ mod local_disk;
 mod locks;
 mod mmap;
 mod names_in_use;
+mod network;
 mod posix;
 mod postgres;
 mod profile;

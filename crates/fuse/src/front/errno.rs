@@ -37,7 +37,7 @@ pub(super) const fn of(refusal: Refusal) -> Errno {
         Refusal::CrossVolume => Errno::XDEV,
         Refusal::Damaged | Refusal::Disk | Refusal::SessionLost => Errno::IO,
         Refusal::Interrupted => Errno::INTR,
-        Refusal::Locked => Errno::AGAIN,
+        Refusal::Locked | Refusal::Later => Errno::AGAIN,
         Refusal::Deadlock => Errno::DEADLK,
         Refusal::TooManyLocks => Errno::NOLCK,
         // As inotify_add_watch(2) says.

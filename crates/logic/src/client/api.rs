@@ -491,8 +491,11 @@ pub enum Output {
         /// Nothing more comes, and why.
         end: Option<Refusal>,
     },
-    /// The connection is of no use: end it and make another.
+    /// The connection is of no use: end it, when what was said has left, and make another.
     Hangup,
+    /// Nothing is heard on the connection: give it up at once, with all that is under way on it,
+    /// and make another.
+    Redial,
     /// To be logged and counted.
     Event(Event),
 }

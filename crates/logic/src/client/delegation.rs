@@ -188,7 +188,7 @@ impl Client {
                 node.own.push(id);
             }
         }
-        let sent = Sent::kept(request, Why::Delegated(about), step.now);
+        let sent = Sent::kept(request, Why::Delegated(about));
         self.requests.insert(id, sent);
         self.delegation.begins(step.now);
         self.delegation.kept.insert(id);

@@ -7,10 +7,11 @@
 //! is reported, and the same calls go on in a new session.
 
 use super::api::{Event, Output};
+use super::mutant::Mutant;
 use super::session::{State, Why};
 use super::{Client, Step};
 use alloc::vec::Vec;
-use wire::{Fid, Right, Time};
+use wire::{Fid, RequestId, Right, Time};
 
 impl Client {
     /// The server has heard us since then. Not that it counts while a restarted server has not
@@ -21,6 +22,22 @@ impl Client {
         }
         self.leased = self.leased.max(sent.min(step.now));
         self.wake_up(step);
+    }
+
+    /// An answer has come: the server has heard this client when the request came, or later. (Not
+    /// while it does not count what this client says: the answer says so.)
+    pub(super) fn note_answer(&mut self, step: &mut Step<'_>, id: RequestId, renews: bool) {
+        let Some(sent) = self.requests.get(&id) else {
+            return;
+        };
+        let Some(left) = sent.left else { return };
+        if matches!(sent.why, Why::Back { .. }) {
+            self.window.answered(step.now.saturating_sub(left));
+        }
+        if renews {
+            let mutant = self.options.mutant == Some(Mutant::RenewsFromAnswers);
+            self.renew(step, if mutant { step.now } else { left });
+        }
     }
 
     pub(super) fn wake_up(&mut self, step: &mut Step<'_>) {
@@ -95,6 +112,7 @@ impl Client {
         self.session = renew(self.session);
         self.begun = false;
         self.statements.clear();
+        self.liveness.lose();
         self.reasserting.clear();
         self.confirms.clear();
         self.taking.clear();

@@ -24,6 +24,7 @@ mod hands;
 mod late;
 mod lease;
 mod listing;
+mod liveness;
 mod lock_deciding;
 mod lock_delegation;
 mod lock_owners;
@@ -108,8 +109,7 @@ pub struct Client {
     greeted: Time,
     /// The caches were emptied since the lease was near its end; nothing is served.
     suspended: bool,
-    next_keepalive: Time,
-    next_resend: Time,
+    liveness: liveness::Liveness,
     next_scan: Time,
     last_request: RequestId,
     /// The request whose answer is being taken in.
@@ -173,6 +173,7 @@ pub struct Client {
     /// Files whose write-back waits for its turn; how many batches are on their way.
     wants_cleaner: VecDeque<Fid>,
     cleaners: u32,
+    window: writeback::Window,
     leaving: Option<Ticket>,
     hits: u64,
     misses: u64,
@@ -213,8 +214,7 @@ impl Client {
             leased: 0,
             greeted: 0,
             suspended: false,
-            next_keepalive: 0,
-            next_resend: 0,
+            liveness: liveness::Liveness::default(),
             next_scan: 0,
             last_request: 0,
             answering: 0,
@@ -253,6 +253,7 @@ impl Client {
             cache,
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
+            window: writeback::Window::new(),
             leaving: None,
             hits: 0,
             misses: 0,

@@ -49,4 +49,6 @@ pub enum Mutant {
     ForgetsDirtyBytes,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
+    /// Takes an answer for a sign that the server has heard this client just now.
+    RenewsFromAnswers,
 }

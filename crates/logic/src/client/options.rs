@@ -18,8 +18,8 @@ pub struct Options {
     pub scan_ns: Time,
     /// Of how many objects the kernel may know without using them: of more it is asked to let go.
     pub objects: usize,
-    /// Time after which an unanswered message is repeated, ns.
-    pub resend_ns: Time,
+    /// Time after which the server is asked again for what it could not do yet, ns.
+    pub later_ns: Time,
     /// Most blocks of one write-back request.
     pub batch_blocks: u32,
     /// A look-up, or a listing, may bring the bytes of files that are no longer than this.
@@ -57,7 +57,7 @@ impl Default for Options {
             write_delay_ns: 30_000_000_000,
             scan_ns: 5_000_000_000,
             objects: 524_288,
-            resend_ns: 10_000_000_000,
+            later_ns: 10_000_000_000,
             batch_blocks: 256,
             ahead_bytes: wire::limits::AHEAD_BYTES,
             walk_entries: 64,

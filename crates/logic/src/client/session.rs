@@ -1,14 +1,16 @@
 //! The session with the server: greeting, requests and their repetition, restarts.
 //!
 //! A request is kept until its reply comes and sent again on each new connection, with the same
-//! number. So are statements (`Opens`, `Release`) until they are noted.
+//! number. So are statements (`Opens`, `Release`) until they are noted. On a connection that lives
+//! neither is said twice.
 
 use super::api::{Output, Piece};
 use super::{Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
-    Caller, Fid, Hold, Op, Request, RequestId, Right, Time, ToClient, ToServer, VERSION, Welcome,
+    Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Time, ToClient, ToServer,
+    VERSION, Welcome,
 };
 
 /// Is there a connection, and does the server know us on it?
@@ -22,7 +24,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Is anything said to the server again that it has not answered?
+    /// Is the server to answer?
     pub(super) fn talks(self) -> bool {
         matches!(self, Self::Greeting | Self::Up)
     }
@@ -60,19 +62,20 @@ pub(super) struct Sent {
     pub(super) request: Request,
     pub(super) bulk: Vec<Piece>,
     pub(super) why: Why,
-    at: Time,
+    /// When it left for the first time: who answers it has heard this client since.
+    pub(super) left: Option<Time>,
     /// Not to be sent before its turn.
     pub(super) kept: bool,
 }
 
 impl Sent {
     /// One that is sent later.
-    pub(super) fn kept(request: Request, why: Why, at: Time) -> Self {
+    pub(super) fn kept(request: Request, why: Why) -> Self {
         Self {
             request,
             bulk: Vec::new(),
             why,
-            at,
+            left: None,
             kept: true,
         }
     }
@@ -89,6 +92,7 @@ impl Client {
     pub(super) fn on_connected(&mut self, step: &mut Step<'_>) {
         self.state = State::Greeting;
         self.greeted = step.now;
+        self.await_welcome(step.now);
         let (session, name) = (self.session, self.name.clone());
         self.say(
             step,
@@ -98,7 +102,6 @@ impl Client {
                 name,
             },
         );
-        self.next_resend = step.now + self.options.resend_ns;
     }
 
     pub(super) fn say(&self, step: &mut Step<'_>, message: ToServer) {
@@ -149,22 +152,15 @@ impl Client {
                 request,
                 bulk,
                 why,
-                at: step.now,
+                left: None,
                 kept: false,
             },
         );
-        self.resend_later(step);
+        self.await_word(step.now);
         if self.state == State::Up {
             self.send_request(step, id);
         }
         id
-    }
-
-    /// Something is to be answered: it is said again if it is not.
-    pub(super) fn resend_later(&mut self, step: &Step<'_>) {
-        if self.next_resend <= step.now {
-            self.next_resend = step.now + self.options.resend_ns;
-        }
     }
 
     fn why_call(&self, why: &Why) -> Option<&super::Call> {
@@ -172,7 +168,7 @@ impl Client {
         self.calls.get(ticket).map(|running| &running.call)
     }
 
-    fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
+    pub(super) fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
         self.settle_taken(step);
         let acked = self.acked();
         if let Some((request, bulk)) = self.ready_to_send(step.now, id, acked) {
@@ -189,7 +185,7 @@ impl Client {
         acked: RequestId,
     ) -> Option<(Request, Vec<Piece>)> {
         let sent = self.requests.get_mut(&id)?;
-        sent.at = now;
+        sent.left.get_or_insert(now);
         sent.request.acked = acked;
         sent.request.clock = self.clock.last_shown();
         if let Some(delegated) = &mut sent.request.delegated {
@@ -216,10 +212,20 @@ impl Client {
             return;
         }
         self.begun |= !matches!(message, ToClient::Welcome(_));
+        self.hear(step.now);
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
-            ToClient::Reply { id, reply, clock } => {
+            ToClient::Reply {
+                id,
+                reply,
+                clock,
+                renews,
+            } => {
                 self.clock.not_before(clock);
+                self.note_answer(step, id, renews);
+                if reply.outcome == Outcome::Refused(Refusal::Later) {
+                    return self.ask_later(step.now, id);
+                }
                 self.on_reply(step, id, reply, bulk_len);
             }
             ToClient::Recall(recall) => self.on_recall(step, recall),
@@ -249,6 +255,8 @@ impl Client {
                 if boot == self.boot && !self.reasserting.is_empty() {
                     self.reasserting.clear();
                     self.renew(step, self.reassert_since);
+                    // What was stated before that the server has not heard.
+                    self.state_again(step);
                 }
             }
             ToClient::Lost => self.lose(step),
@@ -285,6 +293,7 @@ impl Client {
             return self.lose(step);
         }
         self.state = State::Up;
+        self.hear(step.now);
         let restarted = welcome.resumed && welcome.boot != self.boot;
         // Known to the server from before its restart, even if its first answer never came here: it
         // waits for us to say what we hold.
@@ -293,45 +302,43 @@ impl Client {
             self.reasserting.clear();
         } else if welcome.boot != self.boot {
             self.reassert(step, welcome.boot);
+        } else {
+            for part in self.reasserting.clone() {
+                self.say(step, part);
+            }
         }
         self.boot = welcome.boot;
         self.renew(step, self.greeted);
-        self.next_keepalive = step.now + self.lease_ns / 4;
+        self.begin_keeping_alive(step.now);
         self.watch_again();
-        self.repeat(step, true);
+        self.repeat(step);
         if restarted {
             self.wait_again(step);
         }
         self.wake_up(step);
     }
 
-    /// Sends again what is not answered: everything on a new connection, else what is due.
-    fn repeat(&mut self, step: &mut Step<'_>, all: bool) {
-        self.next_resend = step.now + self.options.resend_ns;
-        if !all {
-            for part in self.reasserting.clone() {
-                self.say(step, part);
-            }
+    /// On a new connection: says again what is not answered.
+    fn repeat(&mut self, step: &mut Step<'_>) {
+        self.state_again(step);
+        for question in self.watches.questions() {
+            self.say(step, question);
         }
-        let said: Vec<ToServer> = self
-            .statements
-            .values()
-            .map(|s| s.message.clone())
-            .chain(self.watches.questions(all))
-            .collect();
-        for message in said {
-            self.say(step, message);
+        let sent = self.requests.iter().filter(|(_, sent)| !sent.kept);
+        let ids: Vec<RequestId> = sent.map(|(id, _)| *id).collect();
+        if !ids.is_empty() {
+            self.await_word(step.now);
         }
-        let resend_ns = self.options.resend_ns;
-        let due = |sent: &Sent| !sent.kept && (all || step.now >= sent.at + resend_ns);
-        let ids: Vec<RequestId> = self
-            .requests
-            .iter()
-            .filter(|(_, sent)| due(sent))
-            .map(|(id, _)| *id)
-            .collect();
         for id in ids {
             self.send_request(step, id);
+        }
+    }
+
+    fn state_again(&mut self, step: &mut Step<'_>) {
+        let statements = self.statements.values();
+        let said: Vec<ToServer> = statements.map(|said| said.message.clone()).collect();
+        for message in said {
+            self.say(step, message);
         }
     }
 
@@ -401,18 +408,7 @@ impl Client {
 
     pub(super) fn on_tick(&mut self, step: &mut Step<'_>) {
         let now = step.now;
-        if self.state == State::Up && now >= self.next_keepalive {
-            self.next_keepalive = now + self.lease_ns / 4;
-            self.settle_taken(step);
-            let acked = self.acked();
-            self.say(step, ToServer::KeepAlive { sent: now, acked });
-        }
-        if now >= self.next_resend && self.state.talks() {
-            match self.state {
-                State::Greeting => self.on_connected(step),
-                _ => self.repeat(step, false),
-            }
-        }
+        self.tick_liveness(step);
         self.suspend_if_due(step);
         self.give_back_unused(step);
         if now >= self.next_scan {
@@ -431,17 +427,6 @@ impl Client {
     /// When it wants `Input::Tick`.
     pub fn deadline(&self) -> Option<Time> {
         let mut deadline = Time::MAX;
-        if self.state == State::Up {
-            deadline = deadline.min(self.next_keepalive);
-        }
-        let unanswered = !self.requests.is_empty()
-            || !self.statements.is_empty()
-            || !self.reasserting.is_empty()
-            || self.watches.unanswered() > 0
-            || self.state == State::Greeting;
-        if self.state.talks() && unanswered {
-            deadline = deadline.min(self.next_resend);
-        }
         if self.root.is_some() && !self.suspended {
             deadline = deadline.min(self.lease_end());
         }
@@ -449,6 +434,7 @@ impl Client {
             deadline = deadline.min(self.next_scan);
         }
         let due = [
+            self.liveness_due(),
             self.drains_due(),
             self.lock_delegation.due(),
             self.names_due(),

@@ -23,7 +23,7 @@ impl Client {
             }
         }
         if !ids.is_empty() {
-            self.resend_later(step);
+            self.await_word(step.now);
         }
         if self.state == State::Up {
             self.send_together(step, &ids);

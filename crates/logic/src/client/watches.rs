@@ -37,10 +37,10 @@ impl Watches {
         self.0.values().filter(|watch| !watch.answered).count()
     }
 
-    /// What is to be said again: all that was not answered, or all.
-    pub(super) fn questions(&self, all: bool) -> Vec<ToServer> {
-        let open = self.0.iter().filter(|(_, watch)| all || !watch.answered);
-        open.map(|(id, watch)| watch.question(*id)).collect()
+    /// What is to be said on a new connection.
+    pub(super) fn questions(&self) -> Vec<ToServer> {
+        let all = self.0.iter();
+        all.map(|(id, watch)| watch.question(*id)).collect()
     }
 }
 
@@ -79,7 +79,7 @@ impl Client {
         };
         let question = watch.question(id);
         self.watches.0.insert(id, watch);
-        self.resend_later(step);
+        self.await_word(step.now);
         if self.state == State::Up {
             self.say(step, question);
         }

@@ -1,7 +1,8 @@
 //! When dirty blocks leave: by age (every 5 s what is older than 30 s; Nelson, section 3.5), when
 //! the token is asked back, when a program syncs, when the cache is full.
 //!
-//! Never two batches of one file are on their way, and never more than [`CLEANERS`] in all. A block
+//! Never two batches of one file are on their way, and never more than [`CLEANERS`] in all; over a
+//! slow network fewer, so that what is asked back does not stand behind much. A block
 //! that is changed while it is on its way stays dirty. What was refused is tried again.
 
 use super::api::{Call, Done, Event, Piece};
@@ -11,12 +12,36 @@ use super::{Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Caller, Fid, Hold, Op, Refusal, WriteMode};
+use wire::{Attr, Caller, Fid, Hold, Op, Refusal, Time, WriteMode};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Most batches on their way.
 const CLEANERS: u32 = 32;
+/// How many are, before it is known how long they take, and where they take long.
+const FIRST_CLEANERS: u32 = 8;
+const LEAST_CLEANERS: u32 = 2;
+/// A batch that is not answered within this time has waited for others.
+const LONG_NS: Time = 1_000_000_000;
+
+/// How many batches may be on their way: as many as are answered soon.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window(u32);
+
+impl Window {
+    pub(super) fn new() -> Self {
+        Self(FIRST_CLEANERS)
+    }
+
+    /// A batch has been answered after so long.
+    pub(super) fn answered(&mut self, took: Time) {
+        self.0 = if took > LONG_NS {
+            (self.0 / 2).max(LEAST_CLEANERS)
+        } else {
+            (self.0 + 1).min(CLEANERS)
+        };
+    }
+}
 
 impl Client {
     /// Writes back what is old enough.
@@ -56,7 +81,7 @@ impl Client {
             self.node(fid).flush = false;
             return;
         };
-        if self.cleaners >= CLEANERS {
+        if self.cleaners >= self.window.0 {
             return self.wants_cleaner.push_back(fid);
         }
         self.cleaners += 1;
@@ -192,7 +217,7 @@ impl Client {
     }
 
     pub(super) fn next_cleaner(&mut self, step: &mut Step<'_>) {
-        while self.cleaners < CLEANERS {
+        while self.cleaners < self.window.0 {
             let Some(fid) = self.wants_cleaner.pop_front() else {
                 break;
             };
@@ -271,5 +296,25 @@ impl Client {
             Vec::new(),
             Why::Call(ticket),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_network_has_few_batches_on_their_way_and_a_fast_one_many() {
+        let mut window = Window::new();
+        for _ in 0..100 {
+            window.answered(LONG_NS / 10);
+        }
+        assert_eq!(window.0, CLEANERS);
+        for _ in 0..5 {
+            window.answered(8 * LONG_NS);
+        }
+        assert_eq!(window.0, LEAST_CLEANERS);
+        window.answered(LONG_NS / 10);
+        assert_eq!(window.0, LEAST_CLEANERS + 1);
     }
 }

@@ -46,8 +46,13 @@ impl Server {
     }
 
     /// A delegated change that the disk has no room for, or cannot make: its caller believes that
-    /// it is done. Nothing is answered, so that it comes again, and what builds on it waits.
-    pub(super) fn may_come_again(&mut self, waiting: &Waiting, refusal: Refusal) -> bool {
+    /// it is done. Its client asks for it later, and what builds on it waits.
+    pub(super) fn comes_later(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+        refusal: Refusal,
+    ) -> bool {
         if waiting.request.delegated.is_none() {
             return false;
         }
@@ -55,9 +60,7 @@ impl Server {
             self.break_delegation(waiting.session);
             return false;
         }
-        if let Some(session) = self.sessions.get_mut(&waiting.session) {
-            session.running.remove(&waiting.request.id);
-        }
+        self.ask_later(step, (waiting.session, waiting.request.id));
         true
     }
 
@@ -83,7 +86,7 @@ impl Server {
         answered || step.disk.answer(origin).is_some()
     }
 
-    /// Keeps a request that has overtaken others; of too many it comes again.
+    /// Keeps a request that has overtaken others; of too many the client asks again later.
     pub(super) fn keep_back(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -96,9 +99,13 @@ impl Server {
             kept.len() < OVERTAKEN && (bulk == 0 || bulks < OVERTAKEN_BULKS)
         };
         let kept = self.sessions.get_mut(&id).map(|s| &mut s.overtaken);
-        match kept.filter(|kept| room(kept) && !kept.contains_key(&key)) {
-            Some(kept) => drop(kept.insert(key, (request, bulk))),
-            None => step.discard(bulk),
+        match kept {
+            Some(kept) if kept.contains_key(&key) => step.discard(bulk),
+            Some(kept) if room(kept) => drop(kept.insert(key, (request, bulk))),
+            _ => {
+                step.discard(bulk);
+                self.ask_later(step, (id, request.id));
+            }
         }
     }
 

@@ -54,7 +54,7 @@ impl Server {
         let (mut outcome, repeated) = self.apply_once(step, waiting, plan);
         let mut delegated = Vec::new();
         if let Outcome::Refused(refusal) = outcome
-            && self.may_come_again(waiting, refusal)
+            && self.comes_later(step, waiting, refusal)
         {
             return false;
         }

@@ -310,9 +310,8 @@ impl Server {
             ToServer::Unwatch { watch } => self.on_unwatch(session, watch),
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
-                if renews {
-                    self.say_alive(step, session, sent);
-                }
+                // A client that is stalled is to know that the connection lives.
+                self.say_alive(step, session, if renews { sent } else { 0 });
             }
         }
         self.revive(step, session);

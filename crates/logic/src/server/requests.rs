@@ -7,7 +7,7 @@
 use super::api::{Bulk, Conn, Disk, Output};
 use super::debts::Debt;
 use super::needs::{Need, Needs, Plan};
-use super::table::{Seq, Waiting};
+use super::table::{Seq, Session, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -42,6 +42,9 @@ impl Server {
         let Some(session) = self.sessions.get_mut(&id) else {
             return step.discard(bulk);
         };
+        if session.stalled {
+            session.uncounted = session.uncounted.max(request.id);
+        }
         if let Some(reply) = session.answers.get(&request.id).cloned() {
             step.discard(bulk);
             let reply = self.again(id, reply);
@@ -148,7 +151,7 @@ impl Server {
         // Most requests wait for nothing, and are never entered as waiting.
         let plan = match self.plan(step.disk, &waiting) {
             Ok(plan) => plan,
-            Err(refusal) if self.may_come_again(&waiting, refusal) => return,
+            Err(refusal) if self.comes_later(step, &waiting, refusal) => return,
             Err(refusal) => return self.refuse(step, &waiting, refusal),
         };
         // What is delegated nobody else can be in the way of.
@@ -317,7 +320,29 @@ impl Server {
         bulk: Bulk,
     ) {
         let clock = self.time(step);
-        self.send_bulk(step, session, ToClient::Reply { id, reply, clock }, bulk);
+        // Of a request that came while nothing that its client said was counted nothing is known.
+        let counts = |session: &Session| !session.stalled && id > session.uncounted;
+        let renews = self.sessions.get(&session).is_some_and(counts);
+        let message = ToClient::Reply {
+            id,
+            reply,
+            clock,
+            renews,
+        };
+        self.send_bulk(step, session, message, bulk);
+    }
+
+    /// Has a request asked again, since it cannot be done yet: nothing is kept of it.
+    pub(super) fn ask_later(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (session, id): (SessionId, RequestId),
+    ) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.running.remove(&id);
+        }
+        let later = Reply::from(Outcome::Refused(Refusal::Later));
+        self.reply(step, (session, id), later, 0);
     }
 
     pub(super) fn begin_sync(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {

@@ -290,6 +290,8 @@ pub(super) struct Session {
     pub(super) heard: Time,
     /// It leaves a question unanswered for too long: nothing renews its lease; see `silence`.
     pub(super) stalled: bool,
+    /// The highest request that came in such a time: its answer renews nothing either.
+    pub(super) uncounted: RequestId,
     /// Its greeting has not been answered for that reason.
     pub(super) unwelcome: bool,
     /// Has it said anything but greetings? Then it knows that the session is a new one. Until then

@@ -225,10 +225,14 @@ impl World {
         self.arrive(packet);
     }
 
-    /// The nth message held on a link is lost.
+    /// The nth message held on a link is lost with its connection, and another one is made.
     pub fn lose(&mut self, link: (char, char), nth: usize) {
         let at = self.nth_held(link, nth);
         self.flying.remove(at);
+        let name = if link.0 == SERVER { link.1 } else { link.0 };
+        self.cut_from(name, true);
+        self.held.remove(&link);
+        self.connect(name);
     }
 
     /// The nth message held on a link is there twice.
@@ -460,7 +464,7 @@ impl World {
                     self.say(format!("{name}'s kernel is to drop {text}"));
                 }
             }
-            Output::Hangup => {
+            Output::Hangup | Output::Redial => {
                 if let Some(conn) = machine.conn.take() {
                     self.say(format!("{name} hangs up"));
                     self.server(server::Input::Gone { conn });

@@ -7,7 +7,7 @@ use super::host::{BYTES, Host, Kernel};
 use super::judge::{Do, Judge, Seen};
 use logic::Ticket;
 use logic::client::{self, Client, Done, Invalidate};
-use logic::server::{self, Server};
+use logic::server::{self, Conn, Server};
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::hash::{DefaultHasher, Hasher};
@@ -51,7 +51,7 @@ pub enum Act {
     /// The oldest message of a link arrives.
     ToServer(usize),
     ToClient(usize),
-    /// It is lost.
+    /// It is lost with its connection; another one is made.
     Lose(Way),
     /// It arrives, and will once more.
     Repeat(Way),
@@ -64,6 +64,9 @@ pub enum Act {
     /// The next deadline comes.
     Tick,
 }
+
+/// Added to the number of a client's connection for the next one.
+const NEXT_CONN: Conn = 100;
 
 /// One direction of one client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +144,8 @@ pub struct State {
     up: Vec<Vec<Part<Packet>>>,
     down: Vec<Vec<Part<Packet>>>,
     late: Vec<Part<Packet>>,
+    /// The connection of each client.
+    conns: Vec<Conn>,
     judge: Part<Judge>,
     /// Losses, repetitions, delays, ticks left.
     left: [u8; 4],
@@ -173,6 +178,7 @@ impl State {
             up: vec![vec![]; clients],
             down: vec![vec![]; clients],
             late: vec![],
+            conns: (0..clients).map(|at| at as u64 + 1).collect(),
             judge: Part::new(Judge::new(clients, scenario.file)),
             left: [0; 4],
             last_ticket: 0,
@@ -198,7 +204,7 @@ impl State {
     fn host(scenario: &Scenario, at: usize) -> Part<Host> {
         let options = client::Options {
             slots: 16,
-            resend_ns: 10 * MS,
+            later_ns: 10 * MS,
             write_delay_ns: 30 * MS,
             scan_ns: 20 * MS,
             walk_entries: 0,
@@ -340,7 +346,7 @@ impl State {
             }
             Act::Lose(way) => {
                 self.left[0] -= 1;
-                self.take(way);
+                self.reconnect(way)?;
             }
             Act::Repeat(way) => {
                 self.left[1] -= 1;
@@ -366,6 +372,18 @@ impl State {
         self.check()
     }
 
+    /// The connection of a client ends, with all that is under way on it, and another is made.
+    fn reconnect(&mut self, (Way::Up(at) | Way::Down(at)): Way) -> Result<(), Wrong> {
+        self.up[at].clear();
+        self.down[at].clear();
+        self.late.retain(|packet| packet.value.client != at);
+        let conn = self.conns[at];
+        self.conns[at] += NEXT_CONN;
+        self.server(server::Input::Gone { conn })?;
+        self.client(at, client::Input::Gone, &[])?;
+        self.client(at, client::Input::Connected, &[])
+    }
+
     fn arrive(&mut self, packet: &Part<Packet>) -> Result<(), Wrong> {
         let at = packet.value.client;
         let bytes = &packet.value.bytes;
@@ -373,7 +391,7 @@ impl State {
         match packet.value.load.clone() {
             Load::Up(message) => {
                 let bulk = self.core.change().disk.hold(bytes.clone());
-                let from = at as u64 + 1;
+                let from = self.conns[at];
                 self.server(server::Input::Message {
                     from,
                     message,
@@ -493,7 +511,7 @@ impl State {
             // This kernel takes its answers in at once, and keeps no attributes.
             Output::Outdated { .. } => {}
             Output::Watched { .. } => return Err(format!("client {at} watches nothing")),
-            Output::Hangup => return Err(format!("client {at} hangs up")),
+            Output::Hangup | Output::Redial => return Err(format!("client {at} hangs up")),
             Output::Event(event) => return Err(format!("client {at}: {event:?}")),
         }
         Ok(())
@@ -510,7 +528,10 @@ impl State {
             match output {
                 Output::Send { to, message, bulk } => {
                     let bytes = disk.bulks.remove(&bulk).unwrap_or_default();
-                    let (client, load) = (to as usize - 1, Load::Down(message));
+                    let Some(client) = self.conns.iter().position(|conn| *conn == to) else {
+                        continue;
+                    };
+                    let load = Load::Down(message);
                     self.down[client].push(Part::new(Packet {
                         client,
                         load,

@@ -514,6 +514,7 @@ pub fn to_client() -> Vec<ToClient> {
             id: at as u64 + 200,
             reply,
             clock: 1 << 60,
+            renews: at % 2 == 0,
         }
     };
     let all = outcomes().into_iter().chain(lock_outcomes());

@@ -4,6 +4,7 @@ pub mod cell;
 #[path = "../../../src/child.rs"]
 mod child;
 pub mod mount;
+pub mod network;
 pub mod permits;
 pub mod process;
 pub mod record;
@@ -17,6 +18,7 @@ pub mod watchdog;
 
 pub use cell::{Cell, Pair};
 pub use mount::Mount;
+pub use network::Network;
 pub use process::{ariel, run, text};
 pub use scratch::Scratch;
 

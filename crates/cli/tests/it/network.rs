@@ -1,0 +1,202 @@
+//! The network drops everything for a while, or is slow. Programs go on within seconds of its
+//! return, whatever its absence was; what is long does not keep what is short waiting, and nothing
+//! is sent twice.
+
+use crate::harness::cell::CellOptions;
+use crate::harness::status::bytes_moved;
+use crate::harness::{Cell, Mount, Network, Pair, has_program, long, real_system};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Programs go on so soon after the network does.
+const SOON: Duration = Duration::from_secs(3);
+
+fn can_shape(test: &str) -> bool {
+    real_system(test) && has_program(test, "ip") && has_program(test, "tc")
+}
+
+/// Milliseconds since the test began at which something was done last.
+struct Pulse {
+    began: Instant,
+    last_ms: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Pulse {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            last_ms: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    fn beat(&self) {
+        let now_ms = self.began.elapsed().as_millis() as u64;
+        self.last_ms.store(now_ms, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// When the next beat comes.
+    fn next(&self, limit: Duration) -> Option<Instant> {
+        let before = self.count();
+        let end = Instant::now() + limit;
+        // The program cannot tell, since it waits: this looks from time to time.
+        while self.count() == before {
+            if Instant::now() > end {
+                return None;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Some(self.began + Duration::from_millis(self.last_ms.load(Ordering::SeqCst)))
+    }
+}
+
+/// Appends numbered lines, each made stable, until it is told to end. Returns how many.
+fn append(path: &Path, pulse: &Pulse, ends: &AtomicBool) -> u64 {
+    let mut file = File::create(path).unwrap();
+    let mut line = 0;
+    while !ends.load(Ordering::SeqCst) {
+        writeln!(file, "{line}").unwrap();
+        file.sync_all().unwrap();
+        line += 1;
+        pulse.beat();
+    }
+    line
+}
+
+/// Asks for names that were never asked for, until it is told to end.
+fn look(dir: &Path, pulse: &Pulse, ends: &AtomicBool) {
+    let mut number = 0;
+    while !ends.load(Ordering::SeqCst) {
+        number += 1;
+        assert!(!dir.join(format!("absent-{number}")).exists());
+        pulse.beat();
+    }
+}
+
+/// The network is away for so long: then everybody goes on.
+fn black_hole(pair: &Pair, network: &Network, away: Duration) {
+    let began = Instant::now();
+    let ends = AtomicBool::new(false);
+    let pulses = [Pulse::new(began), Pulse::new(began), Pulse::new(began)];
+    let (a, b) = (pair.a.join("a.log"), pair.b.join("b.log"));
+    thread::scope(|scope| {
+        let first = scope.spawn(|| append(&a, &pulses[0], &ends));
+        let second = scope.spawn(|| append(&b, &pulses[1], &ends));
+        let third = scope.spawn(|| look(pair.b.path(), &pulses[2], &ends));
+        for pulse in &pulses {
+            assert!(pulse.next(SOON * 5).is_some(), "nothing goes on");
+        }
+        network.black_hole();
+        let gone = Instant::now();
+        // The network is away: that is what is waited for.
+        thread::sleep(away);
+        let before: Vec<u64> = pulses.iter().map(Pulse::count).collect();
+        network.heal();
+        let back = Instant::now();
+        let next: Vec<Option<Instant>> = pulses.iter().map(|p| p.next(away + SOON * 20)).collect();
+        ends.store(true, Ordering::SeqCst);
+        let lines = [first.join().unwrap(), second.join().unwrap()];
+        third.join().unwrap();
+        for (number, next) in next.iter().enumerate() {
+            let took = next.map(|at| at.saturating_duration_since(back));
+            assert!(
+                took.is_some_and(|took| took <= SOON),
+                "program {number} went on {took:?} after a cut of {:?} ({before:?} steps before)\n{}",
+                back - gone,
+                pair.b.log()
+            );
+        }
+        for (path, lines) in [(&a, lines[0]), (&b, lines[1])] {
+            let expected: String = (0..lines).map(|line| format!("{line}\n")).collect();
+            assert!(
+                fs::read_to_string(path).unwrap() == expected,
+                "{}",
+                path.display()
+            );
+        }
+    });
+}
+
+#[test]
+fn programs_go_on_when_the_network_is_back() {
+    if !can_shape("network-cut") {
+        return;
+    }
+    // Of each length TCP alone would try again at another time: after the longer ones after ten
+    // seconds, and more.
+    let lengths: &[u64] = if long() { &[4, 60, 600] } else { &[4, 30] };
+    Network::within(|network| {
+        let options = CellOptions {
+            limit: Duration::from_secs(240 + lengths.iter().sum::<u64>()),
+            ..CellOptions::default()
+        };
+        let Some(pair) = Pair::start_with("network-cut", options, &[]) else {
+            return;
+        };
+        for length in lengths {
+            black_hole(&pair, network, Duration::from_secs(*length));
+        }
+    });
+}
+
+/// What a program waits for a look-up, and for a change that is made stable, while another one
+/// writes much over a slow network.
+#[test]
+fn over_a_slow_network_nothing_is_sent_twice_and_what_is_short_goes_first() {
+    if !can_shape("network-slow") {
+        return;
+    }
+    const MIB: usize = 1 << 20;
+    let (mbit, mib) = if long() { (1, 6) } else { (8, 16) };
+    Network::within(|network| {
+        let Some(cell) = Cell::start("network-slow") else {
+            return;
+        };
+        let mount = cell.mount();
+        fs::create_dir(mount.join("dir")).unwrap();
+        let before = bytes_moved(cell.addr());
+        network.slow(mbit);
+        let began = Instant::now();
+        let (ends, pulse) = (AtomicBool::new(false), Pulse::new(began));
+        let mut longest = Duration::ZERO;
+        thread::scope(|scope| {
+            let other = scope.spawn(|| look(&mount.join("dir"), &pulse, &ends));
+            let writer = scope.spawn(|| write_stable(&mount, mib * MIB));
+            while !writer.is_finished() {
+                let asked = Instant::now();
+                let next = pulse.next(SOON * 20).expect("look-ups go on");
+                longest = longest.max(next.saturating_duration_since(asked));
+            }
+            writer.join().unwrap();
+            ends.store(true, Ordering::SeqCst);
+            other.join().unwrap();
+        });
+        let took = began.elapsed();
+        network.heal();
+        let moved = bytes_moved(cell.addr()) - before;
+        let least = Duration::from_secs((mib * 8 / mbit as usize) as u64 / 2);
+        assert!(took > least, "{took:?}: the network was not slow");
+        assert!(longest <= SOON, "a look-up took {longest:?}");
+        let most = (mib * MIB + mib * MIB / 4) as u64;
+        assert!(moved < most, "{moved} bytes were moved for {mib} MiB");
+        assert!(!mount.log().contains("a new connection"), "{}", mount.log());
+        let bytes = fs::read(mount.join("large")).unwrap();
+        assert_eq!(bytes.len(), mib * MIB);
+    });
+}
+
+fn write_stable(mount: &Mount, len: usize) {
+    let mut file = File::create(mount.join("large")).unwrap();
+    file.write_all(&vec![b'x'; len]).unwrap();
+    file.sync_all().unwrap();
+}
