@@ -7,6 +7,7 @@
 //! is reported, and the same calls go on in a new session.
 
 use super::api::{Event, Output};
+use super::privileges::Privileges;
 use super::session::{State, Why};
 use super::{Client, Step};
 use alloc::vec::Vec;
@@ -147,6 +148,7 @@ impl Client {
         node.own = Vec::new();
         node.sending = false;
         node.flush = false;
+        node.privileges = Privileges::default();
         if let Some(drain) = node.drain.take() {
             drop(drain);
         }
@@ -184,7 +186,11 @@ impl Client {
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
                 Why::Walk | Why::Names => self.unsend(&sent.request.op),
-                Why::Back { .. } | Why::Lock | Why::Numbers | Why::Delegated(_) => {}
+                Why::Back { .. }
+                | Why::Lock
+                | Why::Numbers
+                | Why::Privileges { .. }
+                | Why::Delegated(_) => {}
             }
         }
         for node in self.nodes.values_mut() {

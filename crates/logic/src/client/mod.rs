@@ -34,6 +34,7 @@ mod options;
 mod order;
 mod positions;
 mod predict;
+mod privileges;
 mod publish;
 mod put_back;
 mod ranges;
