@@ -11,6 +11,7 @@ mod device;
 pub mod directory;
 mod feature;
 pub mod front;
+mod groups;
 pub mod guard;
 mod handover;
 pub mod init;

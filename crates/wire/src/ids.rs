@@ -7,6 +7,42 @@ use serde::{Deserialize, Serialize};
 /// Neither runs backwards.
 pub type Time = u64;
 
+/// Times of files before 1970 are the last ones of the numbers: 1 ns before it is the largest. So
+/// all that was ever kept means the same as before.
+pub mod file_time {
+    use super::Time;
+
+    const NS_PER_S: u64 = 1_000_000_000;
+    /// The earliest time of a file, in 1901, as of other file systems.
+    const EARLIEST_S: i64 = -(1 << 31);
+    const EARLIEST: Time = (EARLIEST_S as u64).wrapping_mul(NS_PER_S);
+    const LATEST: Time = EARLIEST - 1;
+
+    /// Seconds since 1970 and nanoseconds behind them; what cannot be said becomes the earliest
+    /// time, or the latest.
+    pub const fn of(seconds: i64, nanoseconds: u32) -> Time {
+        if seconds < EARLIEST_S {
+            return EARLIEST;
+        }
+        let ns = seconds as i128 * NS_PER_S as i128 + nanoseconds as i128;
+        if ns > LATEST as i128 {
+            return LATEST;
+        }
+        ns as u64
+    }
+
+    /// The same back.
+    pub const fn parts(time: Time) -> (i64, u32) {
+        let ns = if time > LATEST {
+            time as i64 as i128
+        } else {
+            time as i128
+        };
+        let second = NS_PER_S as i128;
+        (ns.div_euclid(second) as i64, ns.rem_euclid(second) as u32)
+    }
+}
+
 /// Orders grants and recalls of a partition, and the restarts of its server: every grant and every
 /// recall takes the next number, and a restart begins far above all earlier ones.
 pub type Epoch = u64;

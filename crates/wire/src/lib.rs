@@ -24,7 +24,7 @@ mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
-pub use ids::{Epoch, Fid, RequestId, SessionId, Time};
+pub use ids::{Epoch, Fid, RequestId, SessionId, Time, file_time};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
     Chosen, Delegated, Hold, Holding, Origin, Recall, Request, Returned, Right, ToClient, ToServer,

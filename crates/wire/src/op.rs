@@ -112,8 +112,10 @@ pub enum Op {
     Unlink { dir: Fid, name: Name },
     /// Removes an empty directory. Outcome: `Removed`.
     Rmdir { dir: Fid, name: Name },
-    /// Moves a name, over an existing one unless `no_replace`, or exchanges two.
-    /// Outcome: `Renamed`.
+    /// Moves a name, over an existing one unless `no_replace`, or exchanges two. Both together,
+    /// which mean nothing beside each other: it moves a name, over an existing one too, and leaves
+    /// a *whiteout* in its place, a character device of number 0 (overlayfs: a name of a lower
+    /// directory is gone). Outcome: `Renamed`.
     Rename {
         from: Fid,
         name: Name,
@@ -303,6 +305,18 @@ impl Op {
             }
             _ => false,
         }
+    }
+
+    /// Does it leave a whiteout in the place of what it moves?
+    pub fn leaves_whiteout(&self) -> bool {
+        matches!(
+            self,
+            Self::Rename {
+                no_replace: true,
+                exchange: true,
+                ..
+            }
+        )
     }
 
     /// Is it about locks? These are the server's alone: the store never sees them.

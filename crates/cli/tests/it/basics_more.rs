@@ -49,7 +49,13 @@ fn times_to_the_nanosecond() {
     same("times", |dir, notes| {
         let file = dir.join("file");
         fs::write(&file, b"x").unwrap();
-        for (path, seconds, nanos) in [(&file, 1, 1), (&file, 1_700_000_000, 999_999_999)] {
+        for (path, seconds, nanos) in [
+            (&file, 1, 1),
+            (&file, 1_700_000_000, 999_999_999),
+            (&file, -2, 999_999_999),
+            (&file, -315_593_940, 1),
+            (&file, -2_000_000_000, 500),
+        ] {
             let times = Timestamps {
                 last_access: Timespec {
                     tv_sec: seconds,

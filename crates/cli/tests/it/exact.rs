@@ -273,3 +273,26 @@ fn an_extended_attribute_is_seen_at_once() {
         }
     }
 }
+
+#[test]
+fn times_before_1970_are_kept_everywhere() {
+    let Some(pair) = Pair::start("before-1970") else {
+        return;
+    };
+    for (round, seconds) in [1, 315_593_940, 2_000_000_000].into_iter().enumerate() {
+        let (one, other) = pair.sides(round);
+        let at = std::time::UNIX_EPOCH - std::time::Duration::new(seconds, 7_000);
+        let path = one.join(format!("f{round}"));
+        // Bytes that are written back later do not change it.
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"old").unwrap();
+        file.set_modified(at).unwrap();
+        let seen = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+        assert_eq!(seen(&path), at);
+        file.sync_all().unwrap();
+        assert_eq!(seen(&path), at);
+        assert_eq!(seen(&other.join(format!("f{round}"))), at);
+        file.write_all(b"new").unwrap();
+        assert!(seen(&other.join(format!("f{round}"))) > std::time::UNIX_EPOCH);
+    }
+}

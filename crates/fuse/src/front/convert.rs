@@ -7,7 +7,7 @@ use client::front::{Asker, How};
 use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, XattrFlags};
 use wire::{
     Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
-    limits,
+    file_time, limits,
 };
 
 use crate::abi::{self, Kstatfs, SetattrIn, fattr};
@@ -25,7 +25,6 @@ const IO_BYTES: u32 = 128 << 10;
 const SECTOR_BYTES: u64 = 512;
 /// Unit of what statfs(2) says.
 const STATFS_BYTES: u32 = 4096;
-const NS_PER_S: u64 = 1_000_000_000;
 /// The kernel opens the file to execute it: the right to read it is not needed. (Its own
 /// `__FMODE_EXEC`, which it hands on among the flags of open(2).)
 const EXECUTE: u32 = 0x20;
@@ -83,7 +82,10 @@ pub(super) fn type_bits(kind: Kind) -> u32 {
 
 /// Attributes for the kernel.
 pub(super) fn attr(fid: Fid, attr: &Attr) -> abi::Attr {
-    let parts = |time: Time| (time / NS_PER_S, (time % NS_PER_S) as u32);
+    let parts = |time: Time| {
+        let (seconds, nanoseconds) = file_time::parts(time);
+        (seconds as u64, nanoseconds) // signed, in the kernel's words
+    };
     let ((atime, atimensec), (mtime, mtimensec)) = (parts(attr.atime), parts(attr.mtime));
     let (ctime, ctimensec) = parts(attr.ctime);
     abi::Attr {
@@ -122,15 +124,16 @@ pub(super) const fn has_set_id(mode: u16) -> bool {
     mode & SET_ID_BITS != 0
 }
 
-/// A time of the kernel. Times before 1970, which the client's clock cannot say, become its
-/// beginning.
+/// Does it depend on the caller's further groups which set-id bits of this file a write takes?
+pub(super) const fn groups_count(caller: &Caller, attr: &Attr) -> bool {
+    const SET_GID: u16 = 0o2000;
+    const GROUP_EXECUTE: u16 = 0o010;
+    attr.mode & (SET_GID | GROUP_EXECUTE) == SET_GID && caller.gid != attr.gid
+}
+
+/// A time of the kernel, whose seconds are signed.
 fn time(seconds: u64, nanoseconds: u32) -> Time {
-    match u64::try_from(seconds as i64) {
-        Ok(seconds) => seconds
-            .saturating_mul(NS_PER_S)
-            .saturating_add(u64::from(nanoseconds)),
-        Err(_) => 0,
-    }
+    file_time::of(seconds as i64, nanoseconds)
 }
 
 /// What a `SETATTR` sets. Its change time is not looked at: the kernel sends one only when it
@@ -311,12 +314,14 @@ pub(super) fn make(mode: u32, rdev: u32) -> Result<Make, Refusal> {
     }
 }
 
-/// What the flags of renameat2(2) ask for: (not over an existing name, exchange).
+/// What the flags of renameat2(2) ask for: (not over an existing name, exchange), or both for a
+/// whiteout.
 pub(super) fn rename_flags(flags: u32) -> Result<(bool, bool), Refusal> {
     match RenameFlags::from_bits_retain(flags) {
         flags if flags.is_empty() => Ok((false, false)),
         RenameFlags::NOREPLACE => Ok((true, false)),
         RenameFlags::EXCHANGE => Ok((false, true)),
+        RenameFlags::WHITEOUT => Ok((true, true)),
         _ => Err(Refusal::Invalid),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use client::front::{Asker, Call, Completion, Done, How};
 use tracing::{debug, error};
-use wire::{Fid, Op, Refusal, Set, XattrMode, limits};
+use wire::{Caller, Fid, Op, Refusal, Set, XattrMode, limits};
 
 use super::convert::{self, Opening};
 use super::errno;
@@ -142,13 +142,13 @@ impl Tree {
             stable: convert::is_stable(write, self.silent_opens),
             reply,
         };
-        let (tree, fid) = (Arc::clone(self), writing.fid);
+        let (tree, fid, asker) = (Arc::clone(self), writing.fid, writing.asker.clone());
         let none = |mode| !convert::has_set_id(mode);
         let kill = write.kill_suidgid && !self.client.known_mode(fid).is_some_and(none);
         match (kill, writing.how) {
             (false, _) => tree.write_bytes(writing, write.data, || ()),
             (true, How::Paged) => self.write_bytes(writing, write.data, move || {
-                tree.kill_set_id(fid, move |result| {
+                tree.kill_set_id(asker, fid, move |result| {
                     if let Err(answer) = result {
                         error!(%fid, ?answer, "set-id bits stay on a file that was written");
                     }
@@ -156,7 +156,7 @@ impl Tree {
             }),
             (true, How::Direct | How::Append) => {
                 let data = write.data.to_vec();
-                self.kill_set_id(fid, move |result| match result {
+                self.kill_set_id(asker, fid, move |result| match result {
                     Ok(()) => tree.write_bytes(writing, &data, || ()),
                     Err(other) => refuse_done(writing.reply, &other),
                 });
@@ -211,9 +211,10 @@ impl Tree {
         );
     }
 
-    /// Takes the set-id bits from a file that has any.
+    /// Takes the set-id bits from a file that has any, and that this caller writes to.
     pub(super) fn kill_set_id(
         self: &Arc<Self>,
+        asker: Asker,
         fid: Fid,
         then: impl FnOnce(Result<(), Done>) + Send + 'static,
     ) {
@@ -223,7 +224,11 @@ impl Tree {
             Op::GetAttr { fid },
             move |completion| match completion.done {
                 Done::Attr { attr, .. } if convert::has_set_id(attr.mode) => {
-                    tree.take_set_id(fid, then);
+                    let mut caller = asker.caller;
+                    if convert::groups_count(&caller, &attr) {
+                        caller.groups = crate::groups::of(asker.thread);
+                    }
+                    tree.take_set_id(caller, fid, then);
                 }
                 Done::Attr { .. } => then(Ok(())),
                 other => then(Err(other)),
@@ -234,6 +239,7 @@ impl Tree {
     /// The kernel keeps the old mode after the write, so it is told to drop it.
     fn take_set_id(
         self: &Arc<Self>,
+        caller: Caller,
         fid: Fid,
         then: impl FnOnce(Result<(), Done>) + Send + 'static,
     ) {
@@ -243,7 +249,7 @@ impl Tree {
             ..Set::default()
         };
         self.operate(
-            convert::ROOT,
+            caller,
             Op::SetAttr { fid, set },
             move |completion| match completion.done {
                 Done::Attr { .. } => {
@@ -300,8 +306,17 @@ impl Tree {
     pub(super) fn remove_xattr(&self, header: &Header, name: &[u8], reply: Reply) {
         if let Some((reply, name)) = checked(reply, xattr_name(name)) {
             let fid = self.fid(header.nodeid);
+            // The kernel removes capabilities itself for whoever changes bytes, and lets nobody
+            // else who may not.
+            let asker = match name == CAPABILITY {
+                true => Asker {
+                    caller: convert::ROOT,
+                    ..convert::asker(header)
+                },
+                false => convert::asker(header),
+            };
             let op = Op::RemoveXattr { fid, name };
-            self.operate(convert::asker(header), op, nothing(reply));
+            self.operate(asker, op, nothing(reply));
         }
     }
 }
@@ -316,6 +331,8 @@ fn xattr_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
         Ok(name.to_vec())
     }
 }
+
+const CAPABILITY: &[u8] = b"security.capability";
 
 /// The access lists, as Linux calls them.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];

@@ -11,7 +11,7 @@ use std::time::Duration;
 use client::Client;
 use client::front::{Asker, Call, Completion, Done, Lifetime};
 use tracing::error;
-use wire::{Attr, Fid, Kind, Name, Op, Refusal};
+use wire::{Attr, Fid, Kind, Name, Op, Refusal, Set};
 
 use super::convert::Opening;
 use super::keeping::Keeping;
@@ -197,13 +197,27 @@ impl Tree {
         );
     }
 
-    fn setattr(&self, header: &Header, args: &crate::abi::SetattrIn, reply: Reply) {
+    fn setattr(self: &Arc<Self>, header: &Header, args: &crate::abi::SetattrIn, reply: Reply) {
         let fid = self.fid(header.nodeid);
-        let Some((reply, set)) = checked(reply, convert::set(args)) else {
+        let Some((reply, mut set)) = checked(reply, convert::set(args)) else {
             return;
         };
+        let (asker, program) = (convert::set_asker(header, args), convert::asker(header));
+        if !set.kill_set_id || asker == program {
+            return self.set(asker, (fid, set), reply);
+        }
+        // Whether the set-group-id bit goes depends on the program, not on who may set the size.
+        set.kill_set_id = false;
+        let tree = Arc::clone(self);
+        self.kill_set_id(program, fid, move |result| match result {
+            Ok(()) => tree.set(asker, (fid, set), reply),
+            Err(other) => refuse_done(reply, &other),
+        });
+    }
+
+    fn set(&self, asker: Asker, (fid, set): (Fid, Set), reply: Reply) {
         self.operate(
-            convert::set_asker(header, args),
+            asker,
             Op::SetAttr { fid, set },
             move |completion| match completion.done {
                 // The kernel takes these attributes over without comparing them with what it was

@@ -81,7 +81,7 @@ impl Tree {
             return self.operate(asker, op, move |completion| done(reply, completion));
         };
         let tree = Arc::clone(self);
-        self.kill_set_id(fid, move |result| match result {
+        self.kill_set_id(asker.clone(), fid, move |result| match result {
             Ok(()) => tree.operate(asker, op, move |completion| done(reply, completion)),
             Err(other) => refuse_done(reply, &other),
         });

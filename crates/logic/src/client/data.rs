@@ -280,7 +280,8 @@ impl Client {
         if end > wire::limits::FILE_BYTES {
             return self.finish(step, ticket, Done::Refused(wire::Refusal::TooLarge));
         }
-        if self.lacks(step, (ticket, &running.caller), fid, (offset, end, size)) {
+        let waits = how != How::Paged && self.must_end_privileges(step, ticket, fid);
+        if waits || self.lacks(step, (ticket, &running.caller), fid, (offset, end, size)) {
             return;
         }
         self.copy_in(step, ticket, fid, (offset, end));

@@ -147,13 +147,13 @@ impl Client {
                     to,
                     new,
                     exchange,
-                    ..
+                    no_replace,
                 }),
                 Done::Nothing,
             ) => {
                 // It keeps its lifetime.
                 let moved = self.lasts(*from, name);
-                if *exchange {
+                if *exchange && !*no_replace {
                     let other = self.lasts(*to, new);
                     self.hand(now, (*from, name), other);
                 } else {

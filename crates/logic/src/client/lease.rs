@@ -8,6 +8,7 @@
 
 use super::api::{Event, Output};
 use super::mutant::Mutant;
+use super::privileges::Privileges;
 use super::session::{State, Why};
 use super::{Client, Step};
 use alloc::vec::Vec;
@@ -165,6 +166,7 @@ impl Client {
         node.own = Vec::new();
         node.sending = false;
         node.flush = false;
+        node.privileges = Privileges::default();
         if let Some(drain) = node.drain.take() {
             drop(drain);
         }
@@ -202,7 +204,11 @@ impl Client {
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
                 Why::Walk | Why::Names => self.unsend(&sent.request.op),
-                Why::Back { .. } | Why::Lock | Why::Numbers | Why::Delegated(_) => {}
+                Why::Back { .. }
+                | Why::Lock
+                | Why::Numbers
+                | Why::Privileges { .. }
+                | Why::Delegated(_) => {}
             }
         }
         for node in self.nodes.values_mut() {

@@ -38,6 +38,7 @@ mod options;
 mod order;
 mod positions;
 mod predict;
+mod privileges;
 mod publish;
 mod put_back;
 mod ranges;

@@ -265,6 +265,8 @@ impl Client {
         else {
             return;
         };
+        let whiteout = op.leaves_whiteout();
+        let exchange = *exchange && !whiteout;
         let Outcome::Renamed {
             fid,
             attr,
@@ -282,9 +284,10 @@ impl Client {
         // What was done here is known.
         let several = attr.kind != Kind::Directory && attr.nlink > 1;
         let unsure = victim_fid.is_none() && several && !self.requests.contains_key(&id);
-        let left = victim.as_ref().filter(|_| *exchange);
+        let left = victim.as_ref().filter(|_| exchange);
         let left = left.map(|(fid, attr)| (*fid, attr.kind));
-        let mut kept = if unsure {
+        // Which number a whiteout has is not said.
+        let mut kept = if unsure || whiteout {
             let vouched = granted.contains(from);
             self.learn(*from, from_attr, vouched);
             let node = self.node(*from);
@@ -296,10 +299,10 @@ impl Client {
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
         self.changed(fid, attr, granted.contains(&fid));
-        let exchanged = victim_fid.filter(|_| *exchange);
+        let exchanged = victim_fid.filter(|_| exchange);
         self.threads.note_moved([Some(fid), exchanged]);
         if let Some((victim, attr)) = victim {
-            if *exchange {
+            if exchange {
                 self.changed(victim, attr, false);
             } else {
                 self.lost_name(step, victim, attr);
@@ -308,7 +311,7 @@ impl Client {
         if !kept {
             // The kernel moves the name with its old lifetime to a place where nothing covers it.
             let moved = [(*from, name, *to, new), (*to, new, *from, name)];
-            let moved = moved.into_iter().take(if *exchange { 2 } else { 1 });
+            let moved = moved.into_iter().take(if exchange { 2 } else { 1 });
             let moved = moved.filter(|(dir, name, ..)| self.lasts(*dir, name));
             let moved = moved.map(|(_, _, dir, name)| (dir, name.clone()));
             self.taking.uncovered = moved.collect();

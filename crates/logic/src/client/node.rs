@@ -11,6 +11,7 @@ use super::api::Listed;
 use super::handed::Handed;
 use super::late::Asker;
 use super::positions::{Named, Order};
+use super::privileges::Privileges;
 use super::sizes::{Reading, Sizes};
 use super::xattrs::Xattrs;
 use crate::Ticket;
@@ -87,6 +88,7 @@ pub(super) struct Node {
     /// It has no extended attributes but these, as long as `right` is Shared or more.
     pub(super) bare: bool,
     pub(super) xattrs: Option<Box<Xattrs>>,
+    pub(super) privileges: Privileges,
     /// Version of the content that the cached blocks are of.
     pub(super) version: u64,
     /// Open for reading only; open for writing too.
@@ -205,6 +207,7 @@ impl Node {
             unsure: false,
             bare: false,
             xattrs: None,
+            privileges: Privileges::default(),
             version: 0,
             reads: 0,
             writes: 0,

@@ -351,7 +351,13 @@ impl Client {
         let root = caller.uid == 0;
         let given = set.uid.is_some() || set.gid.is_some();
         let foreign = !root && (given || set.mode.is_some_and(|mode| mode & SET_GID != 0));
-        let allowed = root || (caller.uid == attr.uid && !foreign);
+        // Whoever writes to a file takes these bits from it.
+        let kills = *set
+            == Set {
+                kill_set_id: true,
+                ..Set::default()
+            };
+        let allowed = root || kills || (caller.uid == attr.uid && !foreign);
         let link = attr.kind == Kind::Symlink && set.mode.is_some();
         if !quiet || !allowed || link || set.size.is_some() || *set == Set::default() {
             return None;
@@ -359,7 +365,8 @@ impl Client {
         let at = self.clock.shows_after(now, attr.ctime);
         if (given || set.kill_set_id) && attr.kind != Kind::Directory {
             attr.mode &= !SET_UID;
-            if attr.mode & GROUP_EXECUTE != 0 {
+            let by_other = set.kill_set_id && !may_be_member(caller, attr.gid);
+            if attr.mode & GROUP_EXECUTE != 0 || by_other {
                 attr.mode &= !SET_GID;
             }
         }
@@ -377,6 +384,12 @@ impl Client {
             relies_on: Vec::new(),
         })
     }
+}
+
+/// The same as the server's rule: whose groups are not known may be in any.
+fn may_be_member(caller: &Caller, gid: u32) -> bool {
+    let among = |groups: &Vec<u32>| groups.contains(&gid);
+    caller.gid == gid || caller.groups.as_ref().is_none_or(among)
 }
 
 fn time(set: Option<SetTime>, old: Time, now: Time) -> Time {

@@ -34,11 +34,13 @@ impl Client {
             return false;
         };
         let broken = self.options.mutant == Some(Mutant::RenamesBeforeBytes);
-        if *no_replace || self.is_new(*to, new) || self.cache.dirty() == 0 || broken {
+        let exchanges = *exchange && !op.leaves_whiteout();
+        if (*no_replace && !*exchange) || self.is_new(*to, new) || self.cache.dirty() == 0 || broken
+        {
             return false;
         }
         let mut files = self.dirty_under((*from, name));
-        if *exchange {
+        if exchanges {
             files.extend(self.dirty_under((*to, new)));
         }
         let waits: Vec<Fid> = files

@@ -58,6 +58,9 @@ impl Client {
             Why::Walk => self.on_prefetched(step, &request, reply, bulk_len),
             Why::Names => self.on_gathered(step, &request, reply),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
+            Why::Privileges { fid, sets } => {
+                self.on_privileges_ended(step, (fid, sets), (id, reply));
+            }
             Why::Delegated(about) => {
                 let refused = matches!(reply.outcome, Outcome::Refused(_));
                 self.on_shipped(step, &about, (refused, &reply.grants));
@@ -101,7 +104,7 @@ impl Client {
     }
 
     /// Reads and writes that wait for blocks which cannot be had.
-    fn fail_reads(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
+    pub(super) fn fail_reads(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
         let parked = core::mem::take(&mut self.node(fid).parked);
         for ticket in parked {
             match self.calls.get(&ticket).map(|running| &running.call) {

@@ -82,6 +82,7 @@ impl Client {
                 | Why::Walk
                 | Why::Names
                 | Why::Numbers
+                | Why::Privileges { .. }
                 | Why::Delegated(_) => None,
             });
         let answered = self

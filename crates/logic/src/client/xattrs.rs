@@ -66,6 +66,7 @@ impl Node {
     /// Its extended attributes are not known.
     pub(super) fn forget_xattrs(&mut self) {
         (self.bare, self.xattrs) = (false, None);
+        self.privileges.may_be_set();
     }
 
     /// One is set or removed by the server: what is known of them is over, but that there are none.

@@ -223,6 +223,8 @@ impl Server {
         else {
             return Ok(());
         };
+        let whiteout = op.leaves_whiteout();
+        let exchange = &(*exchange && !whiteout);
         if step.disk.lookup(*from, name)? == Some(*fid) {
             // Two names of one object: nothing has happened.
             return Ok(());
@@ -255,12 +257,30 @@ impl Server {
             let gone = !*exchange && attr.nlink == 0;
             self.tell_itself((*fid, attr.kind), &deed, gone);
         }
+        if whiteout {
+            self.tell_whiteout(step.disk, (*from, name))?;
+        }
         // What was brought here may be held by somebody who says nothing of his changes.
         for (fid, kind) in [Some(moved), other].into_iter().flatten() {
             match kind {
                 Kind::Directory => self.look_at_all(step.now),
                 _ => self.look_at(fid),
             }
+        }
+        Ok(())
+    }
+
+    /// A rename has left a whiteout in the place of what it has moved.
+    fn tell_whiteout(
+        &mut self,
+        disk: &impl Disk,
+        (dir, name): (Fid, &Name),
+    ) -> Result<(), Refusal> {
+        let Some(fid) = disk.lookup(dir, name)? else {
+            return Ok(());
+        };
+        for (key, path) in self.above(disk, dir, name)? {
+            self.tell_one(key, change(&Deed::Made, (fid, Kind::Character), path));
         }
         Ok(())
     }

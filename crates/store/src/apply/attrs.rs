@@ -68,11 +68,12 @@ fn check(txn: &Txn<'_>, fid: Fid, object: &Object, set: &Set) -> Result<(), Refu
     }
 }
 
-/// What a program may do with somebody else's rights ends when its owner or content changes.
-fn kill_set_id(object: &mut Object) {
+/// What a program may do with somebody else's rights ends when its owner or content changes. On a
+/// file that the group may not execute the set-group-id bit meant mandatory locking: such a bit
+/// stays, unless somebody changes the content who is not in the group.
+fn kill_set_id(object: &mut Object, by_other: bool) {
     object.attr.mode &= !SET_UID;
-    // Without the right to execute it the bit has another meaning (mandatory locking).
-    if object.attr.mode & GROUP_EXECUTE != 0 {
+    if object.attr.mode & GROUP_EXECUTE != 0 || by_other {
         object.attr.mode &= !SET_GID;
     }
 }
@@ -97,7 +98,8 @@ pub(super) fn set(txn: &mut Txn<'_>, fid: Fid, set: &Set) -> Applied {
         xattrs::drop_capability(txn, fid, &mut object)?;
     }
     if (owner_changes || set.kill_set_id) && object.attr.kind != Kind::Directory {
-        kill_set_id(&mut object);
+        let by_other = set.kill_set_id && !may_be_member(txn.context.caller, object.attr.gid);
+        kill_set_id(&mut object, by_other);
     }
     object.attr.uid = set.uid.unwrap_or(object.attr.uid);
     object.attr.gid = set.gid.unwrap_or(object.attr.gid);

@@ -172,7 +172,10 @@ pub(super) fn write(txn: &mut Txn<'_>, fid: Fid, offset: u64, mode: WriteMode) -
         put_bytes(txn, (fid, &mut object), offset, end)?;
         object.attr.size = object.attr.size.max(end);
     }
-    xattrs::drop_capability(txn, fid, &mut object)?;
+    // What was written to a client's cache, or stored to a mapping, ended them before, or does not.
+    if matches!(mode, WriteMode::At | WriteMode::Append) {
+        xattrs::drop_capability(txn, fid, &mut object)?;
+    }
     match back {
         Some((size, mtime, ctime)) => {
             // The holder's program wrote at that time, by the volume's clock as it is known there:

@@ -86,6 +86,7 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Make::Symlink(_) => (Kind::Symlink, 0),
         Make::Node { kind, rdev } => match kind {
             Kind::Fifo | Kind::Socket => (*kind, 0),
+            Kind::Character if *rdev == 0 => (*kind, 0), // a whiteout gives access to nothing
             Kind::Character | Kind::Block if caller.uid == 0 => (*kind, *rdev),
             Kind::Character | Kind::Block => return Err(Refusal::NotPermitted),
             _ => return Err(Refusal::Invalid),
@@ -164,6 +165,11 @@ pub(super) fn reserve(txn: &mut Txn<'_>, count: u32) -> Applied {
     Ok(Outcome::Numbers { first, count })
 }
 
+/// What a whiteout is, in this directory.
+pub(super) fn whiteout(txn: &Txn<'_>, parent: &Attr) -> Object {
+    new_object(txn, parent, Kind::Character, 0)
+}
+
 fn new_object(txn: &Txn<'_>, parent: &Attr, kind: Kind, mode: u16) -> Object {
     let caller = txn.context.caller;
     let inherits = parent.mode & SET_GID != 0;
@@ -208,7 +214,7 @@ fn new_object(txn: &Txn<'_>, parent: &Attr, kind: Kind, mode: u16) -> Object {
 }
 
 /// Gives an object its name, in a directory where it is absent.
-fn add_entry(
+pub(super) fn add_entry(
     txn: &mut Txn<'_>,
     dir: Fid,
     name: &Name,

@@ -1,7 +1,10 @@
-//! Renaming: over nothing, over a file, over an empty directory, and exchanging two names.
+//! Renaming: over nothing, over a file, over an empty directory, exchanging two names, and leaving
+//! a whiteout behind.
 
 use super::Applied;
-use super::entries::{drop_link, forget_entry, may_make, may_remove, take_position};
+use super::entries::{
+    add_entry, drop_link, forget_entry, may_make, may_remove, take_position, whiteout,
+};
 use crate::permission::Want;
 use crate::txn::{LINKS_MAX, Txn};
 use crate::value::{Named, Object};
@@ -32,9 +35,8 @@ pub(super) fn rename(txn: &mut Txn<'_>, op: &Op) -> Applied {
     if from.volume != to.volume {
         return Err(Refusal::CrossVolume);
     }
-    if *no_replace && *exchange {
-        return Err(Refusal::Invalid);
-    }
+    let whiteout = op.leaves_whiteout();
+    let (no_replace, exchange) = (*no_replace && !whiteout, *exchange && !whiteout);
     for dir in [*from, *to] {
         let object = txn.dir(dir)?;
         txn.allowed(dir, &object, Want::EXECUTE)?;
@@ -42,8 +44,8 @@ pub(super) fn rename(txn: &mut Txn<'_>, op: &Op) -> Applied {
     let source = txn.entry(*from, name)?.ok_or(Refusal::NotFound)?;
     let target = txn.entry(*to, new)?;
     match &target {
-        Some(_) if *no_replace => return Err(Refusal::Exists),
-        None if *exchange => return Err(Refusal::NotFound),
+        Some(_) if no_replace => return Err(Refusal::Exists),
+        None if exchange => return Err(Refusal::NotFound),
         _ => {}
     }
     let it = Move {
@@ -54,16 +56,20 @@ pub(super) fn rename(txn: &mut Txn<'_>, op: &Op) -> Applied {
         new,
         target,
     };
-    check_loops(txn, &it, *exchange)?;
+    check_loops(txn, &it, exchange)?;
     match it.target.clone() {
         Some(target) if target.fid == it.source.fid => nothing(txn, &it),
-        Some(target) if *exchange => {
+        Some(target) if exchange => {
             check(txn, &it, true)?;
             swap(txn, &it, &target)
         }
         _ => {
             check(txn, &it, false)?;
-            shift(txn, &it)
+            let moved = shift(txn, &it)?;
+            match whiteout {
+                true => leave_whiteout(txn, &it, moved),
+                false => Ok(moved),
+            }
         }
     }
 }
@@ -222,6 +228,26 @@ fn shift(txn: &mut Txn<'_>, it: &Move<'_>) -> Applied {
         from: txn.object(it.from)?.attr,
         to,
     })
+}
+
+/// The old name comes to mean a new character device of number 0.
+fn leave_whiteout(txn: &mut Txn<'_>, it: &Move<'_>, mut moved: Outcome) -> Applied {
+    let fid = Fid {
+        volume: it.from.volume,
+        vnode: txn.number()?,
+        uniq: 1,
+    };
+    let mut object = whiteout(txn, &txn.dir(it.from)?.attr);
+    object.parent = it.from.vnode;
+    txn.changes.objects_more += 1;
+    let after = add_entry(txn, it.from, it.name, (fid, object))?;
+    if let Outcome::Renamed { from, to, .. } = &mut moved {
+        if it.from == it.to {
+            to.clone_from(&after);
+        }
+        *from = after;
+    }
+    Ok(moved)
 }
 
 /// Each name comes to mean what the other one meant.

@@ -91,8 +91,18 @@ fn only_valid_fields_are_set() {
 
 #[test]
 fn times_that_cannot_be_said_are_bounded() {
-    assert_eq!(time((-5_i64) as u64, 3), 0);
-    assert_eq!(time(i64::MAX as u64, 3), u64::MAX);
+    for (seconds, ns) in [
+        (0, 0),
+        (7, 9),
+        (-1, 999_999_999),
+        (-5, 3),
+        (-(1 << 31), 0),
+        (1 << 33, 1),
+    ] {
+        assert_eq!(file_time::parts(time(seconds as u64, ns)), (seconds, ns));
+    }
+    assert_eq!(file_time::parts(time(i64::MIN as u64, 3)), (-(1 << 31), 0));
+    assert!(file_time::parts(time(i64::MAX as u64, 3)).0 > 1 << 33);
 }
 
 #[test]

@@ -167,6 +167,7 @@ impl Reference {
             } => {
                 let (old, new) = ((*from, name), (*to, new));
                 match (*no_replace, *exchange) {
+                    // No simulated program asks for a whiteout.
                     (true, true) => Err(Refusal::Invalid),
                     (true, _) if self.lookup(new.0, new.1).is_some() => Err(Refusal::Exists),
                     (_, true) => self.exchange(now, old, new),
