@@ -99,7 +99,8 @@ impl ServerRoom {
         let now = self.clock.shows(world.sched.now());
         let newest = self.disk.borrow().newest();
         let options = self.options.clone();
-        let server = Server::new(options, now, (epoch, root), (known, newest));
+        let held = self.disk.borrow().may_hold();
+        let server = Server::new(options, now, (epoch, root), (known, newest)).knowing(held);
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
     }
@@ -234,6 +235,7 @@ impl ServerRoom {
                 world.net.close(world, conn);
             }
             Output::Event(Event::Fenced { session }) => world.on_fenced(session),
+            Output::Event(Event::GraceOver) => self.disk.borrow_mut().all_held = true,
             Output::Event(_) => {}
         }
     }

@@ -95,6 +95,8 @@ pub enum Mutant {
     DoesOutOfTurn,
     /// Does a change and answers that it was put back.
     DoesWhatIsPutBack,
+    /// Serves after a restart, whatever those may hold who have not come back.
+    ServesAtOnce,
 }
 
 /// For whom a change is made.
@@ -143,6 +145,9 @@ pub trait Disk {
     fn note_time(&mut self, shown: Time);
     /// The latest time that it remembers: of a change, or one that it was told of.
     fn newest(&self) -> Time;
+    /// Remembers over restarts of the server's process that a client may hold so much of an object
+    /// from now on, and no more: `Exclusive` if nobody else may look at it, `None` nothing.
+    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right);
     /// Forgets a session and its outcomes.
     fn close_session(&mut self, session: SessionId);
     /// Forgets the outcomes of a session's requests below this one.
@@ -278,6 +283,8 @@ pub struct Figures {
     pub looked: u64,
     /// Is the server waiting for sessions known before its restart?
     pub grace: bool,
+    /// Requests that wait for one of these.
+    pub held: u64,
     /// Parts of files that are locked, as far as the server decides about them.
     pub locks: u64,
     /// Requests that wait for a lock.

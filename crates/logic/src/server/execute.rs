@@ -291,7 +291,12 @@ impl Server {
             request,
             name,
         };
-        self.files.entry(fid).or_default().unconfirmed.push(change);
+        let file = self.files.entry(fid).or_default();
+        file.unconfirmed.push(change);
+        // What the disk is to know of it is entered there.
+        file.holders.of(session);
+        state.fids.insert(fid);
+        self.held.push((session, fid));
     }
 
     /// Grants what goes with the outcome.

@@ -70,6 +70,7 @@ impl Server {
         if grown {
             self.note_grown(session, fid);
         }
+        self.held.push((session, fid));
         let bare = false;
         grants.push(Grant {
             fid,
@@ -84,6 +85,9 @@ impl Server {
     }
 
     pub(super) fn exclusive_fits(&self, session: SessionId, fid: Fid) -> bool {
+        if self.doubted(fid, session, Right::Exclusive) {
+            return false;
+        }
         let Some(file) = self.files.get(&fid) else {
             return true;
         };
@@ -95,6 +99,9 @@ impl Server {
     }
 
     fn shared_fits(&self, session: SessionId, fid: Fid) -> bool {
+        if self.doubted(fid, session, Right::Shared) {
+            return false;
+        }
         let Some(file) = self.files.get(&fid) else {
             return true;
         };

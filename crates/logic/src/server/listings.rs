@@ -38,7 +38,8 @@ impl Server {
                 let what = What::Listed;
                 held.push(Need { session, fid, what });
             }
-            if holder.is_some() || self.changed_by_others(session, fid) {
+            let doubted = self.doubted(fid, session, Right::Shared);
+            if holder.is_some() || doubted || self.changed_by_others(session, fid) {
                 entry.attr = None;
             }
         }

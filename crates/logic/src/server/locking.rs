@@ -199,15 +199,10 @@ impl Server {
         let interrupted = Outcome::Refused(Refusal::Interrupted);
         if let Some(seq) = self.locks.place_of(session, request) {
             self.stop_waiting(step, seq, Refusal::Interrupted);
-        } else if self.lock_delegations.take(session, request) {
+        } else if self.lock_delegations.take(session, request) || self.drop_held(session, request) {
             self.answer_lock(step, (session, request), interrupted);
         } else if let Some(state) = self.sessions.get_mut(&session) {
-            let held =
-                |(id, held, _): &(SessionId, Request, u64)| (*id, held.id) == (session, request);
-            if self.held.iter().any(held) {
-                self.held.retain(|waiting| !held(waiting));
-                self.answer_lock(step, (session, request), interrupted);
-            } else if request >= state.acked && !state.lock_answers.contains_key(&request) {
+            if request >= state.acked && !state.lock_answers.contains_key(&request) {
                 self.answer_lock(step, (session, request), interrupted);
             }
         }

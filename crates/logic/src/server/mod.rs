@@ -21,7 +21,9 @@ mod delegation;
 mod effort;
 mod execute;
 mod gather;
+mod grace;
 mod grants;
+mod held;
 mod holders;
 mod listings;
 mod lock_delegation;
@@ -46,7 +48,7 @@ use alloc::vec::Vec;
 use clock::VolumeClock;
 use shown::Shown;
 use table::{File, Seq, Session, Waiting};
-use wire::{Epoch, Fid, Request, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
+use wire::{Epoch, Fid, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
 
 /// The server's machine.
 #[derive(Clone, Debug)]
@@ -64,12 +66,12 @@ pub struct Server {
     last_seq: Seq,
     syncs: BTreeMap<u64, (SessionId, RequestId)>,
     last_sync: u64,
-    /// After a restart: until when sessions may say what they hold.
-    grace_until: Option<Time>,
+    /// After a restart: what sessions are waited for.
+    grace: grace::Grace,
+    /// Of whom the disk may have to know something new, since this step.
+    held: Vec<(SessionId, Fid)>,
     /// Delegated changes that are done, and behind which others may be waiting for their turn.
     done: VecDeque<(SessionId, RequestId)>,
-    /// Requests that came during that time.
-    held: VecDeque<(SessionId, Request, Bulk)>,
     /// When it looks next for who is silent and what was lost; no time while it waits for nobody.
     /// What is due stays due, however late it comes: else whoever asks meanwhile would put it off.
     next_tick: Option<Time>,
@@ -109,13 +111,8 @@ impl Server {
         (boot, root): (Epoch, Fid),
         (known, newest): (Vec<SessionId>, Time),
     ) -> Self {
-        // Without sessions to wait for, the first input ends this time.
-        let grace_until = Some(if known.is_empty() {
-            now
-        } else {
-            now + options.grace_ns
-        });
         let lock_delegations = lock_delegation::Delegations::new(options.lock_run);
+        let grace = grace::Grace::new(now, options.grace_ns, &known);
         let session = Session {
             heard: now,
             used: true,
@@ -135,9 +132,9 @@ impl Server {
             last_seq: 0,
             syncs: BTreeMap::new(),
             last_sync: 0,
-            grace_until,
+            grace,
+            held: Vec::new(),
             done: VecDeque::new(),
-            held: VecDeque::new(),
             asked: BTreeSet::new(),
             gathering: BTreeSet::new(),
             lingering: BTreeSet::new(),
@@ -157,8 +154,8 @@ impl Server {
     /// Takes one input.
     pub fn handle(&mut self, now: Time, input: Input, disk: &mut impl Disk, out: &mut Vec<Output>) {
         let step = &mut Step { now, disk, out };
-        if self.grace_until.is_some_and(|until| now >= until) {
-            self.end_grace(step);
+        if self.grace.is_due(now) {
+            self.on_grace_due(step);
         }
         match input {
             Input::Message {
@@ -175,6 +172,7 @@ impl Server {
         }
         self.look_at_fresh(now);
         self.tell_fresh(step);
+        self.note_held(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -184,7 +182,7 @@ impl Server {
         let due = self.next_tick.into_iter().chain(lingering);
         let gathered = self.gathering.first().map(|(until, ..)| *until);
         let due = due.chain(patient).chain(gathered);
-        due.chain(self.looks.due()).min()
+        due.chain(self.looks.due()).chain(self.grace.due()).min()
     }
 
     /// Does it wait for anybody?
@@ -196,7 +194,7 @@ impl Server {
         let waited_for = waited_for || self.locks.anybody_waits();
         let waited_for = waited_for || self.lock_delegations.asks().next().is_some();
         let told = self.oldest_watched().is_some();
-        asked || told || self.grace_until.is_some() || waited_for
+        asked || told || self.grace.lasts() || waited_for
     }
 
     /// Figures.
@@ -210,7 +208,8 @@ impl Server {
             recalls: self.recalls,
             judged,
             looked,
-            grace: self.grace_until.is_some(),
+            grace: self.grace.lasts(),
+            held: self.grace.waiting() as u64,
             locks,
             lock_waits,
             lock_files: self.lock_delegations.len() as u64,

@@ -96,11 +96,7 @@ impl Server {
             // Not even until a restarted server serves again.
             return self.on_stop_waiting(step, (id, request.id), waits);
         }
-        if self.grace_until.is_some() {
-            self.held.push_back((id, request, bulk));
-        } else {
-            self.begin(step, id, request, bulk);
-        }
+        self.begin(step, id, request, bulk);
     }
 
     /// All requests below this one have been answered to their callers.
@@ -143,6 +139,9 @@ impl Server {
             return step.discard(bulk);
         }
         if request.op.locks() {
+            if let Some(missing) = self.locks_in_doubt() {
+                return self.hold(step, missing, (session, request, bulk));
+            }
             return self.on_lock_request(step, session, &request);
         }
         self.last_seq += 1;
@@ -154,6 +153,10 @@ impl Server {
             Err(refusal) if self.comes_later(step, &waiting, refusal) => return,
             Err(refusal) => return self.refuse(step, &waiting, refusal),
         };
+        if let Some(missing) = self.in_doubt(session, &plan) {
+            let Waiting { request, bulk, .. } = waiting;
+            return self.hold(step, missing, (session, request, bulk));
+        }
         // What is delegated nobody else can be in the way of.
         let delegated = waiting.request.delegated.is_some();
         if delegated || self.applied_before(step.disk, &waiting) {
@@ -184,6 +187,12 @@ impl Server {
                 return self.recheck_all(step, &waiting);
             }
         };
+        if let Some(missing) = self.in_doubt(waiting.session, &plan) {
+            let over = self.take_waiting(seq);
+            self.recheck_all(step, &over);
+            let held = (over.session, over.request, over.bulk);
+            return self.hold(step, missing, held);
+        }
         let needs = self.needs(waiting, &plan);
         let free = needs.0.is_empty() && needs.1.is_empty();
         if free && !self.put_off(step, waiting, &plan) {

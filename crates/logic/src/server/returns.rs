@@ -146,6 +146,7 @@ impl Server {
         holder.asks = left;
         // What it says is true also if this is repeated, and nobody asked any more.
         lower(holder, upto, right, hold);
+        self.held.push((session, fid));
         self.looked(step, (session, fid), attr.as_ref());
         let keep = |ask: &Ask| matches!(ask.what, What::Keep(Right::None));
         if right == Right::None && answered.iter().any(keep) {
@@ -183,6 +184,7 @@ impl Server {
             && holder.epoch <= epoch
         {
             lower(holder, epoch, right, hold);
+            self.held.push((session, fid));
             self.said(step, session, fid);
         }
         self.send(step, session, ToClient::Noted { fid, stamp });
@@ -316,6 +318,7 @@ impl Server {
                 file.unconfirmed.retain(|change| !done(change));
             }
         }
+        self.held.extend(touched.iter().map(|fid| (session, *fid)));
         self.pay_confirmed(step, session, paid);
         for fid in touched {
             if self.is_shown(session, fid) {

@@ -1,18 +1,10 @@
-//! Sessions: greeting, end, and what a restarted server is told.
-//!
-//! After a restart the server serves nobody until the sessions that it knew have said
-//! what they hold, or their time is over; who has not spoken by then is fenced.
+//! Sessions: greeting, end, and what is due at some time.
 
 use super::api::{By, Conn, Disk, Event, Output};
-use super::table::Holder;
 use super::{Server, Step};
 use alloc::collections::BTreeSet;
-use alloc::vec;
 use alloc::vec::Vec;
-use wire::{
-    Epoch, Fid, HeldLock, Holding, Kind, Op, Origin, Outcome, Right, SessionId, Time, ToClient,
-    Unseen, VERSION, Violation, Welcome,
-};
+use wire::{Fid, Op, SessionId, Time, ToClient, VERSION, Violation, Welcome};
 
 /// Looks at who is silent and what was lost in the time of one, at most.
 const LOOKS: Time = 8;
@@ -119,6 +111,7 @@ impl Server {
             self.reap_if_unused(step, fid);
             self.forget_quiet(fid);
         }
+        self.begin_ready(step);
         self.tick_gathered(step);
         self.tick_put_off(step);
         self.tick_looks(step);
@@ -202,155 +195,7 @@ impl Server {
         });
         self.pay_confirmed(step, id, paid.collect());
         self.free_locks(step, id);
-        self.grace_if_complete(step);
-    }
-
-    pub(super) fn on_reassert(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        id: SessionId,
-        (boot, (part, parts)): (Epoch, (u32, u32)),
-        (holdings, unseen, locks): (Vec<Holding>, Vec<Unseen>, Vec<HeldLock>),
-    ) {
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if boot != self.boot {
-            return;
-        }
-        let awaited = self.grace_until.is_some() && !session.reasserted && !session.refused;
-        if awaited && session.parts.insert(part) {
-            let disk = &*step.disk;
-            let contradicts = |holding: &Holding| self.contradicts(disk, id, holding);
-            let contradicts = holdings.iter().any(contradicts);
-            if contradicts || self.contradicts_locks(id, &locks) {
-                // Its lease is not renewed before it is told `Reasserted`, and so is over when this
-                // time ends and it is fenced.
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.refused = true;
-                }
-                return;
-            }
-            for holding in holdings {
-                self.reassert(id, &holding);
-            }
-            self.reassert_locks(id, &locks);
-            for change in unseen {
-                self.note_unseen(step, id, change);
-            }
-        }
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let complete = session.parts.len() as u64 >= u64::from(parts);
-        session.reasserted |= complete && !session.refused;
-        let all = session.reasserted;
-        if all {
-            self.send(step, id, ToClient::Reasserted { boot });
-            self.grace_if_complete(step);
-        }
-    }
-
-    /// Is this session still to say what it held when it came back? What it says has changed since
-    /// then is not heard before, and so said again.
-    pub(super) fn awaits(&self, id: SessionId) -> bool {
-        let session = self.sessions.get(&id);
-        self.grace_until.is_some() && session.is_some_and(|session| !session.reasserted)
-    }
-
-    /// A change that the last run has applied if the store knows its answer: others are not shown
-    /// it before the caller has been answered.
-    fn note_unseen(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, change: Unseen) {
-        let Unseen {
-            request,
-            names,
-            fids,
-        } = change;
-        let named = match step.disk.answer(Origin { session, request }) {
-            None | Some(Outcome::Refused(_)) => return,
-            Some(Outcome::Removed { fid, .. }) => vec![fid],
-            Some(Outcome::Renamed { fid, victim, .. }) => {
-                let victim = victim.map(|(fid, _)| fid);
-                victim.into_iter().chain([fid]).collect()
-            }
-            Some(_) => vec![],
-        };
-        for (dir, name) in names {
-            self.unconfirm((session, request), dir, Some(name));
-        }
-        for fid in fids.into_iter().chain(named) {
-            self.unconfirm((session, request), fid, None);
-        }
-    }
-
-    /// Does it exclude what another session has said to hold? Both were never granted: who came
-    /// first is believed, the other one is as lost as if it had not come. (Of a directory a client
-    /// does not know what its kernel has in hand, and says that it has something: who holds it
-    /// Exclusive was granted that when others had nothing.)
-    fn contradicts(&self, disk: &impl Disk, id: SessionId, holding: &Holding) -> bool {
-        let kind = disk.attr(holding.fid).ok().flatten().map(|attr| attr.kind);
-        let unsure = match kind {
-            Some(Kind::Directory) => Right::Transient,
-            _ => Right::None,
-        };
-        let excludes = |other: Right| {
-            let (weaker, stronger) = (other.min(holding.right), other.max(holding.right));
-            stronger == Right::Exclusive && weaker > unsure
-        };
-        self.files.get(&holding.fid).is_some_and(|file| {
-            let mut others = file.holders.iter().filter(|(session, _)| **session != id);
-            others.any(|(_, holder)| excludes(holder.right))
-        })
-    }
-
-    fn reassert(&mut self, id: SessionId, holding: &Holding) {
-        let known = holding.right < Right::Shared;
-        let file = self.files.entry(holding.fid).or_default();
-        *file.holders.of(id) = Holder {
-            right: holding.right,
-            epoch: self.boot,
-            exclusive: self.boot,
-            hold: holding.hold,
-            known,
-            ..Holder::default()
-        };
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.fids.insert(holding.fid);
-        }
-    }
-
-    fn grace_if_complete(&mut self, step: &mut Step<'_, impl Disk>) {
-        let complete = self.sessions.values().all(|session| session.reasserted);
-        if self.grace_until.is_some() && complete {
-            self.end_grace(step);
-        }
-    }
-
-    pub(super) fn end_grace(&mut self, step: &mut Step<'_, impl Disk>) {
-        self.grace_until = None;
-        step.out.push(Output::Event(Event::GraceOver));
-        let late: Vec<SessionId> = self
-            .sessions
-            .iter()
-            .filter(|(_, s)| !s.reasserted)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in late {
-            self.fence(step, id);
-        }
-        let orphans = step.disk.orphans();
-        for &fid in &orphans {
-            self.files.entry(fid).or_default().orphan = Some(step.now);
-        }
-        // Among these may be who has made such an object, and has not been told of it yet. What one
-        // of them was in the way of may be about one that has not begun yet: it finds it here.
-        while let Some((session, request, bulk)) = self.held.pop_front() {
-            self.begin(step, session, request, bulk);
-        }
-        for fid in orphans {
-            self.reap_if_unused(step, fid);
-            self.forget_quiet(fid);
-        }
+        self.end_in_grace(step, id);
     }
 
     /// Removes what is left of a nameless object once nobody has it open.

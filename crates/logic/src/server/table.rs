@@ -51,6 +51,8 @@ pub(super) struct Holder {
     /// When it was told a name last without a grant, of a directory that it was believed to hold:
     /// by its stamp. What it has said before does not speak of that name.
     pub(super) told: u64,
+    /// The most that the disk believes it may hold: see `held`.
+    pub(super) noted: Right,
     pub(super) asks: Vec<Ask>,
 }
 
@@ -64,6 +66,7 @@ impl Default for Holder {
             hold,
             known: true,
             told: 0,
+            noted: Right::None,
             asks: Vec::new(),
         }
     }
@@ -92,7 +95,8 @@ impl Holder {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.right == Right::None && !self.may_be_open() && self.asks.is_empty()
+        let nothing = self.right == Right::None && !self.may_be_open();
+        nothing && self.asks.is_empty() && self.noted == Right::None
     }
 }
 
@@ -317,6 +321,8 @@ pub(super) struct Session {
     /// Has it said after a restart all that it holds? And which parts of that.
     pub(super) reasserted: bool,
     pub(super) parts: BTreeSet<u32>,
+    /// When the latest of these came.
+    pub(super) came: Time,
     /// What it said then excludes what another one had said.
     pub(super) refused: bool,
     /// A delegated change was refused: so are all that follow, which may build on it.

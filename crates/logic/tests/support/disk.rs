@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
     Attr, Chosen, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
-    RequestId, SessionId, Set, SetTime, Time, WriteMode,
+    RequestId, Right, SessionId, Set, SetTime, Time, WriteMode,
 };
 
 struct Object {
@@ -45,6 +45,8 @@ pub struct MemoryDisk {
     answers: BTreeMap<Origin, Outcome>,
     /// Sessions that were not closed.
     pub sessions: BTreeSet<SessionId>,
+    /// What each may hold.
+    pub held: BTreeMap<(SessionId, Fid), Right>,
     /// Bytes beside messages.
     pub bulks: BTreeMap<Bulk, Vec<u8>>,
     /// What traces call an object.
@@ -82,6 +84,7 @@ impl MemoryDisk {
             xattrs: BTreeMap::new(),
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
+            held: BTreeMap::new(),
             bulks: BTreeMap::new(),
             labels: BTreeMap::new(),
             blind: Cell::new((0, 0)),
@@ -670,7 +673,15 @@ impl Disk for MemoryDisk {
         0
     }
 
+    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right) {
+        match most {
+            Right::None => drop(self.held.remove(&(session, fid))),
+            most => drop(self.held.insert((session, fid), most)),
+        }
+    }
+
     fn close_session(&mut self, session: SessionId) {
+        self.held.retain(|(of, _), _| *of != session);
         self.sessions.remove(&session);
         self.answers.retain(|origin, _| origin.session != session);
     }

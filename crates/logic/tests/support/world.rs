@@ -180,7 +180,10 @@ impl World {
         }
         self.boot += 100;
         let known = self.disk.sessions.iter().copied().collect();
-        self.server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
+        let held = self.disk.held.iter();
+        let held = held.map(|(&(session, fid), &right)| (session, fid, right));
+        let server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
+        self.server = server.knowing(Some(held.collect()));
         self.syncs.clear();
         self.say(format!("S starts again @{}", self.boot));
     }

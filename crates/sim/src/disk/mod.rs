@@ -24,7 +24,8 @@ use store::Keep;
 use stored::Stored;
 pub(crate) use trouble::{Trouble, Troubles};
 use wire::{
-    Attr, Caller, Chosen, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
+    Attr, Caller, Chosen, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
+    Time,
 };
 
 /// Bytes of a unit.
@@ -174,6 +175,10 @@ pub(crate) struct DiskRoom {
     wall: Wall,
     /// The earliest and the latest time that the machine's wall clock has been seen to show.
     pub(crate) walls: Cell<[Time; 2]>,
+    /// What clients may hold; and is that all of it? A power failure loses what was not synced, and
+    /// nothing of this is.
+    may_hold: BTreeMap<(SessionId, Fid), Right>,
+    pub(crate) all_held: bool,
 }
 
 impl DiskRoom {
@@ -211,6 +216,8 @@ impl DiskRoom {
             shaken: false,
             wall,
             walls: Cell::new([Time::MAX, 0]),
+            may_hold: BTreeMap::new(),
+            all_held: true,
         }
     }
 
@@ -242,6 +249,13 @@ impl DiskRoom {
     pub(crate) fn die(&mut self) {
         self.bulks.clear();
         self.volume.die();
+    }
+
+    /// What sessions of the last run may hold, if that is known.
+    pub(crate) fn may_hold(&self) -> Option<Vec<(SessionId, Fid, Right)>> {
+        let held = self.may_hold.iter();
+        let held = held.map(|(&(session, fid), &right)| (session, fid, right));
+        self.all_held.then(|| held.collect())
     }
 
     /// Another process takes over. Nothing is missing of what the last one had handed to the
@@ -462,6 +476,10 @@ impl Disk for DiskRoom {
 
     fn newest(&self) -> Time {
         self.volume.newest()
+    }
+
+    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right) {
+        self.may_hold.insert((session, fid), most);
     }
 
     fn close_session(&mut self, session: SessionId) {

@@ -44,6 +44,8 @@ impl DiskRoom {
     pub(crate) fn power(&mut self, keep: Keep) -> Result<(), Wrong> {
         let begin = self.sched.moment();
         self.bulks.clear();
+        self.may_hold.clear();
+        self.all_held = false;
         let kept = self
             .volume
             .power(keep)

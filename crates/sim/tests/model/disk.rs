@@ -245,6 +245,8 @@ impl Disk for TinyDisk {
         0
     }
 
+    fn note_held(&mut self, _: SessionId, _: Fid, _: Right) {}
+
     fn close_session(&mut self, session: SessionId) {
         self.answers.retain(|origin, _| origin.session != session);
     }
