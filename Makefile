@@ -1,13 +1,18 @@
 # The commands of this repository. Each needs only what it installs itself, and Rust.
-.PHONY: help up down build test conformance demo soak clean
+.PHONY: help up down build install uninstall test conformance demo soak clean
 
 CARGO = cargo
 ARIEL = target/release/ariel
 CELL = $(CURDIR)/.cell
+# Where `make install` puts the program; mount(8) looks for its helpers in /sbin alone.
+PREFIX = /usr/local
+HELPERS = mount.ariel mount.fuse.ariel
 
 help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
+	@echo 'make install    the program to $(PREFIX)/bin, and what mount(8) and /etc/fstab need;'
+	@echo '                make uninstall takes it away'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
 	@echo 'make conformance  suites of others and demanding programs in their long forms;'
 	@echo '           with XFSTESTS=DIR, GNU_TAR=DIR, GIT_SRC=DIR, CPYTHON=DIR these suites, too'
@@ -27,6 +32,14 @@ up: build
 	@echo 'Try it:   echo hello > .cell/mount/hello; ls -l .cell/mount'
 	@echo 'Look:     $(ARIEL) status .cell/mount'
 	@echo 'End it:   make down'
+
+install: build
+	install -D -m 755 $(ARIEL) $(DESTDIR)$(PREFIX)/bin/ariel
+	install -d $(DESTDIR)/sbin
+	for name in $(HELPERS); do ln -sf $(PREFIX)/bin/ariel $(DESTDIR)/sbin/$$name; done
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS))
 
 down:
 	$(ARIEL) down --data $(CELL)/data

@@ -3,15 +3,18 @@
 mod bench;
 mod look;
 mod sim;
+mod words;
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use sim::{SimArgs, SimSize};
+pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
 use fuse::Without;
+use fuse::mount::Flags;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -68,7 +71,7 @@ pub(crate) enum Command {
     /// One process of `torture`
     #[command(name = "__torture-worker", hide = true)]
     TortureWorker(TortureWorkerArgs),
-    /// Remove a mount when its daemon is dead; started by `mount`
+    /// See to a mount whose daemon is dead; started by `mount`
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
 }
@@ -132,15 +135,23 @@ Examples:
   ariel mount 127.0.0.1:7000 /mnt/a
   ariel mount 127.0.0.1:7000 /mnt/b -f --opens silent
   ariel mount 127.0.0.1:7000 /mnt/c --cache ttl=1s     may show what is a second old
+  ariel mount 127.0.0.1:7000 /mnt/d -o ro,noexec,cache-mib=64
 Returns when the mount works. With -f it prints `mounted ADDR at DIR` then, stays in the foreground
-and ends when it is unmounted, or unmounts on SIGTERM and SIGINT.")]
+and ends when it is unmounted, or unmounts on SIGTERM and SIGINT.
+A mount whose process dies answers `Transport endpoint is not connected` until it is mounted again:
+by itself, or, with -f, by what has started it. It is never replaced by what lies below it.
+Called as mount.ariel or mount.fuse.ariel it is what mount(8) and /etc/fstab need.")]
 pub(crate) struct MountArgs {
     /// Address of the server
     #[arg(value_name = "ADDR", value_parser = address)]
     pub(crate) server: SocketAddr,
-    /// Where to mount: an empty directory
+    /// Where to mount: an empty directory, or a mount of Ariel whose process is dead
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
+    /// The usual options of mount(8), with commas between them (ro, nosuid, noexec, noatime ...),
+    /// and those of this command without their dashes (cache-mib=64)
+    #[arg(short = 'o', long = "options", value_name = "LIST", value_parser = flags)]
+    pub(crate) flags: Option<Flags>,
     /// Stay in the foreground and log to standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
@@ -181,11 +192,27 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub(crate) name_delay: u64,
     /// Where the background process logs [default: beside its control socket, see the output]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", overrides_with = "log")]
     pub(crate) log: Option<PathBuf>,
     /// This is the background process
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
+}
+
+/// What a guard adds when it mounts again.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AgainArgs {
+    /// Take the place of this mount, which is dead
+    #[arg(long = "again", hide = true, value_name = "ID")]
+    pub(crate) replaces: Option<u64>,
+    /// How often in a row its daemon has died soon
+    #[arg(long, hide = true, value_name = "N", default_value_t = 0)]
+    pub(crate) deaths: u32,
+    /// Where DIR is, seen from the root
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) at: Option<PathBuf>,
 }
 
 /// How do the kernel's requests come?
@@ -355,18 +382,9 @@ pub(crate) struct TortureWorkerArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct GuardArgs {
-    /// Number of the kernel's FUSE connection
-    #[arg(long)]
-    pub(crate) connection: u32,
-    /// Where it is mounted
-    #[arg(long)]
-    pub(crate) dir: PathBuf,
-    /// The server
-    #[arg(long)]
-    pub(crate) server: SocketAddr,
-    /// The daemon's session
-    #[arg(long)]
-    pub(crate) session: u64,
+    /// Where the mount is, for people to see; all else comes by standard input
+    #[arg(value_name = "DIR")]
+    _dir: PathBuf,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -380,6 +398,19 @@ fn seconds(text: &str) -> Result<u64, String> {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok((seconds * 1e9) as u64),
         _ => Err("not a number of seconds from 0 to 86400".to_owned()),
     }
+}
+
+/// Words of mount(8); what else may be among them has been taken out by [`words`].
+fn flags(list: &str) -> Result<Flags, String> {
+    let mut flags = Flags::default();
+    for word in list.split(',').filter(|word| !word.is_empty()) {
+        if !flags.apply(word) {
+            return Err(format!(
+                "{word} is none of the options of mount(8) that are known"
+            ));
+        }
+    }
+    Ok(flags)
 }
 
 /// `exact`, or `ttl=` and a time.

@@ -8,13 +8,13 @@ use crate::failure::{FAILED, Failure};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Starts this program again with these arguments, and waits for its line.
 pub(crate) fn launch(arguments: &[OsString]) -> Result<String, Failure> {
     let cannot = |error: std::io::Error| Failure::of("no background process can be started", error);
-    let program = std::env::current_exe().map_err(cannot)?;
-    let mut child = Command::new(program)
+    let mut child = Command::new(own_program())
         .args(arguments)
         .arg("--detached")
         .stdin(Stdio::null())
@@ -50,9 +50,11 @@ pub(crate) fn launch(arguments: &[OsString]) -> Result<String, Failure> {
     Err(Failure::new(code.unwrap_or(FAILED), said))
 }
 
-/// The arguments of this process, for [`launch`].
-pub(crate) fn own_arguments() -> Vec<OsString> {
-    std::env::args_os().skip(1).collect()
+/// This very program, also when another version has taken its path.
+pub(crate) fn own_program() -> PathBuf {
+    let path = std::env::current_exe().ok();
+    let still_there = path.filter(|path| path.exists());
+    still_there.unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
 /// Becomes a background process: no terminal's signals reach it.

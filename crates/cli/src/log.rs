@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing_subscriber::EnvFilter;
@@ -45,7 +46,9 @@ pub(crate) fn to_file() {
 
 /// Appends what was logged, and what will be, to this file.
 pub(crate) fn use_file(path: &Path) -> io::Result<()> {
-    let mut file = File::options().create(true).append(true).open(path)?;
+    let mut options = File::options();
+    // Names of files are in it.
+    let mut file = options.create(true).append(true).mode(0o600).open(path)?;
     let mut target = target();
     if let Target::Early(early) = &*target {
         file.write_all(early)?;
@@ -55,9 +58,13 @@ pub(crate) fn use_file(path: &Path) -> io::Result<()> {
 }
 
 /// A bug ends the process at once: what other threads would make of a half-changed state could
-/// be wrong. Crashes are recovered from.
+/// be wrong. Crashes are recovered from. Damage that the index's engine stops at is no bug: one
+/// request fails then, and the store says so.
 pub(crate) fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
+        if store::catches_panics() {
+            return tracing::debug!("the engine of the index stopped: {info}");
+        }
         tracing::error!("a bug, please report it: {info}");
         let _ = writeln!(io::stderr(), "ariel: a bug, please report it: {info}");
         std::process::abort();

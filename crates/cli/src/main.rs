@@ -19,6 +19,7 @@ mod guard;
 mod log;
 mod mount;
 mod paths;
+mod place;
 mod profile;
 mod runtime;
 mod serve;
@@ -35,12 +36,17 @@ mod watch;
 use crate::args::{Args, Command};
 use crate::failure::Failure;
 use clap::Parser;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Args::try_parse() {
-        Ok(args) => run(args.command),
+    let words = match args::words(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(failure) => return tell(&failure),
+    };
+    let result = match Args::try_parse_from(&words) {
+        Ok(args) => run(args.command, &words[1..]),
         Err(error) if !error.use_stderr() => {
             // Help and version are what was asked for.
             return ExitCode::from(u8::from(error.print().is_err()));
@@ -49,20 +55,23 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        Err(failure) => {
-            // Where standard error is gone, there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "ariel: {failure}");
-            ExitCode::from(failure.code)
-        }
+        Err(failure) => tell(&failure),
     }
 }
 
-fn run(command: Command) -> Result<ExitCode, Failure> {
+fn tell(failure: &Failure) -> ExitCode {
+    // Where standard error is gone, there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "ariel: {failure}");
+    ExitCode::from(failure.code)
+}
+
+/// `words`: the command line, from the command on.
+fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
     match command {
         Command::Up(args) => up::up(&args),
         Command::Down(args) => up::down(&args),
-        Command::Serve(args) => serve::serve(args),
-        Command::Mount(args) => mount::mount(args),
+        Command::Serve(args) => serve::serve(args, words),
+        Command::Mount(args) => mount::mount(args, words),
         Command::Umount(args) => umount::umount(&args.dir),
         Command::Status(args) => status::status(&args),
         Command::Profile(args) => profile::profile(&args),
@@ -73,6 +82,6 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Bench(args) => bench::bench(&args),
         Command::Torture(args) => torture::torture(&args),
         Command::TortureWorker(args) => torture::worker(&args),
-        Command::Guard(args) => guard::guard(&args),
+        Command::Guard(_) => guard::guard(),
     }
 }

@@ -4,11 +4,15 @@ use crate::args::{Cache, MountArgs, Opens, Transport};
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::{Failure, NOT_RUN};
-use crate::guard::Guard;
+use crate::guard::{self, Again, Guard};
+use crate::place::Place;
 use crate::watch::relay;
 use crate::{daemon, end, log, paths, profile, runtime, show};
 use fuse::front::{Keeping, Mount, MountOptions};
+use fuse::mount::MountId;
 use serde_json::Value;
+use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,16 +25,20 @@ const END_TIME: Duration = Duration::from_secs(25);
 /// How often that is looked at.
 const END_STEP: Duration = Duration::from_millis(500);
 
-pub(crate) fn mount(args: MountArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Failure> {
     let without = args.without.unwrap_or_default();
     if args.transport == Transport::Uring && without.has(fuse::Feature::Uring) {
         let what = "--transport uring and --without uring contradict each other: leave one out";
         return Err(Failure::new(NOT_RUN, format_args!("mount: {what}")));
     }
+    let dir = args.again.at.as_ref().unwrap_or(&args.dir);
     // Where even that fails, mounting says why.
-    let point = paths::mount_point(&args.dir).unwrap_or_else(|_| args.dir.clone());
+    let point = paths::mount_point(dir).unwrap_or_else(|_| dir.clone());
     if !args.foreground && !args.detached {
-        let line = daemon::launch(&daemon::own_arguments())?;
+        // The new process takes the place again, and would wait without a word.
+        let say = |text: &str| drop(writeln!(std::io::stderr(), "ariel: {text}"));
+        drop(Place::take(&point, say)?);
+        let line = daemon::launch(words)?;
         show::print(&format!(
             "{line}\nlog: {}",
             log_file(&args, &point)?.display()
@@ -47,25 +55,23 @@ pub(crate) fn mount(args: MountArgs) -> Result<ExitCode, Failure> {
     }
     log::end_on_panic();
     let (send, receive) = end::channel("mount")?;
+    // Held until the process ends.
+    let _place = Place::take(&point, |text| tracing::info!("{text}"))?;
     let mount = Mount::start(options(&args, &point));
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
-    let guard = start_guard(&mount);
+    let guard = start_guard(&mount, again(&args, &point, words)?);
     let control = listen(&mount, &args, &point, send.clone());
-    watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
-    daemon::ready(&format!(
-        "mounted {} at {}",
-        args.server,
-        args.dir.display()
-    ))?;
+    watch(&mount, guard.clone(), send).map_err(|error| Failure::of("mount", error))?;
+    daemon::ready(&format!("mounted {} at {}", args.server, dir.display()))?;
     if args.detached {
         daemon::let_go()?;
     }
-    let ended = wait(&mount, receive);
-    if mounted_still(&mount) {
-        // The guard finds this process dead and removes what it could not.
-        std::mem::forget(guard);
-    } else {
-        drop(guard);
+    let ended = wait(&mount, guard.as_deref(), receive);
+    // Else the guard finds this process dead, and sees to the mount.
+    if !mount.is_mounted()
+        && let Some(guard) = guard
+    {
+        guard.dismiss();
     }
     drop(control);
     ended.map(|()| ExitCode::SUCCESS)
@@ -84,7 +90,11 @@ fn options(args: &MountArgs, point: &Path) -> MountOptions {
         without: args.without.unwrap_or_default(),
         threads: args.threads as usize,
         silent_opens: args.opens == Opens::Silent,
-        trusted: args.trusted,
+        flags: match args.trusted {
+            true => args.flags.unwrap_or_default().trusting(),
+            false => args.flags.unwrap_or_default(),
+        },
+        replaces: args.again.replaces.map(MountId),
         keeping: match args.cache {
             Cache::Exact => Keeping::Exact,
             Cache::Ttl(time) => Keeping::Timed(time),
@@ -107,16 +117,24 @@ fn log_file(args: &MountArgs, point: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Without a guard the mount works; only a kill would leave it behind, dead.
-fn start_guard(mount: &Mount) -> Option<Guard> {
-    Guard::start(mount)
-        .inspect_err(|error| tracing::warn!(%error, "no guard: a kill would leave a dead mount"))
-        .ok()
+/// How a daemon is started again by its guard; one in the foreground is not.
+fn again(args: &MountArgs, point: &Path, words: &[OsString]) -> Result<Option<Again>, Failure> {
+    if !args.detached {
+        return Ok(None);
+    }
+    Ok(Some(Again {
+        words: guard::without_added(words),
+        deaths: args.again.deaths,
+        log: log_file(args, point)?,
+    }))
 }
 
-fn mounted_still(mount: &Mount) -> bool {
-    let entry = fuse::mount::find(mount.mount_point());
-    matches!(entry, Ok(Some(entry)) if entry.connection == mount.connection_id())
+/// Without a guard the mount works; only after a kill nobody would see to it.
+fn start_guard(mount: &Mount, again: Option<Again>) -> Option<Arc<Guard>> {
+    Guard::start(mount, again)
+        .inspect_err(|error| tracing::warn!(%error, "no guard: a kill would leave a dead mount"))
+        .ok()
+        .map(Arc::new)
 }
 
 /// Opens the control socket. Without it the mount works all the same.
@@ -145,9 +163,13 @@ fn listen(
 }
 
 /// Tells when the mount is gone, whoever unmounted it.
-fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
+fn watch(mount: &Arc<Mount>, guard: Option<Arc<Guard>>, send: Sender<End>) -> std::io::Result<()> {
     let mount = Arc::clone(mount);
     let run = move || {
+        mount.await_over();
+        if let Some(guard) = guard {
+            guard.is_over();
+        }
         mount.wait();
         // Nobody listens any more if it was unmounted from here.
         let _ = send.send(End::Itself);
@@ -158,7 +180,7 @@ fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
 
 /// Waits for the end of the mount, and brings it about when it is asked for. Takes the questions
 /// with it: who asks later is told that it is ending, and the control socket can be closed.
-fn wait(mount: &Arc<Mount>, ends: Receiver<End>) -> Result<(), Failure> {
+fn wait(mount: &Arc<Mount>, guard: Option<&Guard>, ends: Receiver<End>) -> Result<(), Failure> {
     loop {
         match ends.recv().unwrap_or(End::Itself) {
             End::Asked(reply) => {
@@ -169,9 +191,14 @@ fn wait(mount: &Arc<Mount>, ends: Receiver<End>) -> Result<(), Failure> {
                 }
             }
             // A process told to end does end, in use or not.
-            End::Signal => return end_in_time(mount),
-            // It is unmounted. Everything is written back, unless this says what is not.
-            End::Itself => return mount.unmount().map_err(|error| Failure::of("mount", error)),
+            End::Signal => {
+                if let Some(guard) = guard {
+                    guard.is_ending();
+                }
+                return end_in_time(mount);
+            }
+            // Everything is written back, unless this says what is not.
+            End::Itself => return mount.ended().map_err(|error| Failure::of("mount", error)),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::{daemon, end, log, profile, runtime, show};
 use rustix::process::{getegid, geteuid};
 use serde_json::Value;
 use server::{MachineOptions, Server, ServerOptions};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,13 +18,13 @@ use std::sync::mpsc::{Receiver, Sender};
 /// Name of the log in the store's directory.
 pub(crate) const LOG: &str = "server.log";
 
-pub(crate) fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Failure> {
     let absolute = |path: &Path| std::path::absolute(path);
     let data = absolute(&args.data).map_err(|error| Failure::of("serve", error))?;
     let pid_file = args.pid_file.as_deref().map(absolute).transpose();
     let pid_file = pid_file.map_err(|error| Failure::of("serve", error))?;
     if args.daemon && !args.detached {
-        let line = daemon::launch(&daemon::own_arguments())?;
+        let line = daemon::launch(words)?;
         show::print(&format!("{line}\nlog: {}", data.join(LOG).display()));
         return Ok(ExitCode::SUCCESS);
     }

@@ -71,6 +71,7 @@ fn store_status(stats: &store::Stats) -> Value {
         "cleaned_bytes": stats.cleaned_bytes,
         "syncs": stats.syncs,
         "checkpoints": stats.checkpoints,
+        "index_stops": stats.index_stops,
         "sessions": stats.sessions,
         "answers": stats.answers,
     })

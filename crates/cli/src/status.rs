@@ -29,6 +29,12 @@ pub(crate) fn tokens(args: &TokensArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Is a mount of Ariel there that nobody serves?
+fn is_dead(point: &Path) -> bool {
+    let entry = fuse::mount::find(point).ok().flatten();
+    entry.is_some_and(|entry| entry.is_ariel() && entry.is_dead())
+}
+
 /// The answer of whoever is behind the target.
 pub(crate) fn ask(word: &str, target: &str) -> Result<Value, Failure> {
     let failed = |error: anyhow::Error| Failure::of(word, format_args!("{target}: {error:#}"));
@@ -48,6 +54,13 @@ pub(crate) fn ask(word: &str, target: &str) -> Result<Value, Failure> {
     let name = runtime::of_mount(&point);
     match control::ask(&name, word, Some(control::ANSWER_TIMEOUT)).map_err(failed)? {
         Some(answer) => Ok(answer),
+        None if is_dead(&point) => Err(Failure::of(
+            word,
+            format_args!(
+                "the process of the mount at {target} is dead: its log says what becomes of that; \
+                 `ariel mount ADDR {target}` mounts again, `ariel umount {target}` takes it away"
+            ),
+        )),
         None => Err(Failure::of(
             word,
             format_args!(

@@ -8,6 +8,7 @@ use crate::args::{DownArgs, Transport, UpArgs};
 use crate::failure::Failure;
 use crate::{control, daemon, paths, runtime, serve, show, umount};
 use anyhow::{Context, bail};
+use rustix::process::geteuid;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -138,7 +139,8 @@ fn launch_server(data: &Path, listen: SocketAddr) -> Result<SocketAddr, Failure>
 }
 
 fn start_mount(place: &Place, data: &Path, transport: Transport) -> Result<(), Failure> {
-    if place.is_dead()? {
+    // Root's mount takes the place of a dead one; an ordinary user's cannot.
+    if !geteuid().is_root() && place.is_dead()? {
         umount::unmount(&place.mount)?;
     }
     let arguments: Vec<OsString> = vec![

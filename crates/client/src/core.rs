@@ -240,7 +240,11 @@ impl Events for Core {
             state.link = None;
             state.last_end = Some(reason.to_string());
             if !state.stopped {
-                tracing::warn!(%reason, "the connection to the server has ended; trying again");
+                if state.machine.has_left() {
+                    tracing::debug!(%reason, "the connection to the server has ended, as asked");
+                } else {
+                    tracing::warn!(%reason, "the connection to the server has ended; trying again");
+                }
                 state.handle(Input::Gone, Vec::new());
             }
         });

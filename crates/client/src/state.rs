@@ -243,7 +243,11 @@ impl State {
             }
             Event::WriteBackRefused { fid, refusal } => {
                 self.counters.refused_write_backs += 1;
-                tracing::warn!(%fid, ?refusal, "a write-back was refused; it will be tried again");
+                let count = self.counters.refused_write_backs;
+                // While a disk is full there may be very many, and the first tells it all.
+                if count.is_power_of_two() {
+                    tracing::warn!(%fid, ?refusal, count, "write-backs are refused for now");
+                }
             }
         }
     }

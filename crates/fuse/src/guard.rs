@@ -1,45 +1,40 @@
-//! No dead mount is left behind, even by SIGKILL: a second process (the guard) waits until the
-//! daemon is dead, then aborts its connection and unmounts.
+//! A daemon's death does not uncover the directory below its mount, even by SIGKILL: a second
+//! process (the guard) waits until the daemon is dead and ends its connection, so that nothing
+//! hangs; the mount stays and answers ENOTCONN. What happens to it then is the guard's program's
+//! business.
 //!
-//! The guard does not wait for the daemon's process, but for one of its threads, the *canary*,
-//! which does nothing and so dies at once with the process. A thread blocked in writing a
-//! notification cannot be killed until the connection is aborted, and neither the process nor,
-//! to those who watch it, its main thread has ended before that thread has. Before Linux 6.9
-//! there is no waiting for a thread, and such a daemon's mount stays until `ariel umount`.
+//! A thread blocked in writing a notification cannot be killed until the connection is aborted, and
+//! neither the process nor, to those who watch it, its main thread has ended before that thread
+//! has. So the guard watches one of the daemon's threads, the *canary*, which does nothing and dies
+//! at once with the process. There are ends in which even that one hangs, as while a core is
+//! dumped: these are looked for in `/proc`. (Before Linux 6.9, where there is no waiting for a
+//! thread, all of them are.)
 //!
-//! The canary's descriptor is made by the daemon and inherited by the guard, as its
-//! standard input: a process number could have been given to somebody else before the guard
-//! looks, and no other child of the daemon inherits it this way.
+//! The guard learns what it needs from its standard input, so that none of it is seen in a list of
+//! processes. It is the daemon's child: as long as it is, the daemon's numbers are its own.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use tracing::{info, warn};
+use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
+use tracing::{debug, warn};
 
-use crate::mount;
+use crate::mount::{self, MountId};
 
 /// `PIDFD_THREAD`: the descriptor is of one thread (Linux 6.9). Its value is that of `O_EXCL`.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0o200);
 
-/// What became of the mount that was watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The daemon had unmounted, or somebody else had.
-    WasGone,
-    /// The mount was dead, and has been removed.
-    Removed,
-}
+/// How often ends that are told by no descriptor are looked for.
+const LOOK_TIME: Duration = Duration::from_secs(2);
 
-/// Starts a thread of the calling process that ends only with the process, and returns a
-/// descriptor that becomes readable then: of the thread, or of the process where the kernel has
-/// none of threads.
-pub fn canary() -> io::Result<OwnedFd> {
+/// Starts a thread of the calling process that ends only with the process; its number.
+pub fn canary() -> io::Result<i32> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new()
         .name("ariel-canary".to_owned())
@@ -52,74 +47,118 @@ pub fn canary() -> io::Result<OwnedFd> {
         }
     })?;
     let canary = receiver.recv().map_err(io::Error::other)?;
-    match pidfd_open(canary, PIDFD_THREAD) {
-        Err(Errno::INVAL) => Ok(pidfd_open(getpid(), PidfdFlags::empty())?),
-        other => Ok(other?),
-    }
+    Ok(canary.as_raw_nonzero().get())
 }
 
-/// Starts the guard of the calling process: `command` is a program that calls `watch_stdin`, with
-/// whatever arguments it needs. It gets a process group of its own, so that what ends the daemon
-/// does not end it, and the root as working directory, so that it is in no mount's way. To be
-/// called by the process that serves: after it has gone to the background.
+/// Starts the guard of the calling process: `command` is a program that reads its standard input,
+/// makes a [`Daemon`] and waits for its end. It gets a process group of its own, so that what ends
+/// the daemon does not end it, and the root as working directory, so that it is in no mount's way.
+/// To be called by the process that serves: after it has gone to the background.
 pub fn start(mut command: Command) -> io::Result<Child> {
     command
-        .stdin(Stdio::from(canary()?))
+        .stdin(Stdio::piped())
         .current_dir("/")
         .process_group(0)
         .spawn()
 }
 
-/// The guard's part: `watch` on what `start` passed.
-pub fn watch_stdin(connection: u32, mount_point: &Path) -> io::Result<Ending> {
-    watch(io::stdin(), connection, mount_point)
+/// The daemon, as its guard sees it.
+#[derive(Debug)]
+pub struct Daemon {
+    pid: i32,
+    process: OwnedFd,
+    canary: Option<OwnedFd>,
 }
 
-/// Waits until `daemon` (a process descriptor, or what `canary` gave) is dead, then aborts the
-/// connection and removes the mount, if that connection is still what is mounted there. Until
-/// then nothing is touched. The guard must not hold the FUSE device open.
-pub fn watch(daemon: impl AsFd, connection: u32, mount_point: &Path) -> io::Result<Ending> {
-    wait_for_end(&daemon)?;
-    clean_up(connection, mount_point)
-}
-
-fn wait_for_end(daemon: &impl AsFd) -> io::Result<()> {
-    loop {
-        let mut descriptors = [PollFd::new(daemon, PollFlags::IN)];
-        match poll(&mut descriptors, None) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(()),
-            Err(errno) => return Err(errno.into()),
+impl Daemon {
+    /// The process that has started this one, and its canary.
+    ///
+    /// # Errors
+    /// It has ended already, or cannot be watched.
+    pub fn parent(pid: i32, canary: i32) -> io::Result<Daemon> {
+        let number = |number| Pid::from_raw(number).ok_or(Errno::SRCH);
+        let process = pidfd_open(number(pid)?, PidfdFlags::empty())?;
+        let canary = match pidfd_open(number(canary)?, PIDFD_THREAD) {
+            // It watches the process alone.
+            Err(Errno::INVAL) => None,
+            other => Some(other?),
+        };
+        // A number could have been given to somebody else before it was looked at.
+        if getppid() != Pid::from_raw(pid) {
+            return Err(Errno::SRCH.into());
         }
+        Ok(Daemon {
+            pid,
+            process,
+            canary,
+        })
+    }
+
+    /// Waits until it serves no more: it is dead, or will be as soon as its threads can end.
+    pub fn await_death(&self) -> io::Result<()> {
+        let watched = self.canary.as_ref().unwrap_or(&self.process);
+        while !is_over(watched, LOOK_TIME)? && !is_dying(self.pid) {}
+        Ok(())
+    }
+
+    /// Waits until nothing of the process is left, no longer than this; whether that came true.
+    pub fn await_end(&self, timeout: Duration) -> io::Result<bool> {
+        is_over(&self.process, timeout)
     }
 }
 
-/// Removes what a dead daemon left.
-fn clean_up(connection: u32, mount_point: &Path) -> io::Result<Ending> {
-    // Aborted whether or not it is still in the tree: a thread of the daemon may be waiting.
-    let aborted = mount::abort(connection);
-    let mut ending = Ending::WasGone;
-    // More than one mount of the same connection can lie on one another; each is removed.
-    while is_ours(connection, mount_point)? {
-        if aborted.is_err()
-            && let Err(errno) = mount::abort_by_unmount(mount_point)
-            && errno != Errno::BUSY
-        {
+/// Waits for the end of what a process descriptor names; false when nothing was heard in time.
+fn is_over(watched: &OwnedFd, timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(timeout).ok();
+    let mut descriptors = [PollFd::new(watched, PollFlags::IN)];
+    match poll(&mut descriptors, timeout.as_ref()) {
+        Ok(told) => Ok(told > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Has the process stopped working, though it has not ended? Its first thread has, and waits for
+/// the others; or all that it was is being written into a file.
+fn is_dying(pid: i32) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
+        // What cannot be read has ended, as a rule, and then the descriptor says so too.
+        return false;
+    };
+    let value = |name: &str| {
+        let mut lines = status.lines();
+        lines.find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+    };
+    let state = value("State:").unwrap_or_default();
+    state.starts_with(['Z', 'X']) || value("CoreDumping:").is_some_and(|dumps| dumps == "1")
+}
+
+/// What a dead daemon has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing: it had unmounted, or somebody else has.
+    Nothing,
+    /// A mount that answers ENOTCONN.
+    DeadMount,
+}
+
+/// Ends the connection of a daemon that is dead or dying, so that nothing waits for it any more.
+/// The mount is left where it is. `ended`: the daemon has said that the connection is over, and
+/// what has its number may be another one.
+pub fn cut(connection: u32, (id, mount_point): (MountId, &Path), ended: bool) -> Left {
+    let is_there = id.is_at(mount_point);
+    // A dead process has closed the device, which ends the connection; but one of its threads may
+    // be waiting for just that.
+    if (is_there || !ended)
+        && let Err(error) = mount::abort(connection)
+    {
+        debug!(%error, connection, "the connection is gone, or cannot be aborted by its number");
+        if is_there && let Err(errno) = mount::abort_in_place(mount_point, id) {
             warn!(%errno, connection, "the dead daemon's connection could not be aborted");
         }
-        if is_ours(connection, mount_point)?
-            && let Err(error) = mount::unmount(mount_point)
-            && is_ours(connection, mount_point)?
-        {
-            return Err(io::Error::other(error));
-        }
-        ending = Ending::Removed;
     }
-    info!(?ending, connection, mount_point = %mount_point.display(), "the daemon has ended");
-    Ok(ending)
-}
-
-fn is_ours(connection: u32, mount_point: &Path) -> io::Result<bool> {
-    let entry = mount::find(mount_point)?;
-    Ok(entry.is_some_and(|entry| entry.is_ariel() && entry.connection == connection))
+    match id.is_at(mount_point) {
+        true => Left::DeadMount,
+        false => Left::Nothing,
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! The transport half speaks the kernel's interface and knows nothing of Ariel: `mount` makes a
 //! mount and hands out the device, `Session` negotiates, reads requests and hands each with a
-//! `Reply` to a `Handler`, `Notifier` takes back what the kernel caches, `guard` removes the mount
-//! when the process that serves it was killed.
+//! `Reply` to a `Handler`, `Notifier` takes back what the kernel caches, `guard` ends the
+//! connection when the process that serves it was killed.
 
 pub mod abi;
 pub mod counters;

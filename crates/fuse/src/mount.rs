@@ -1,27 +1,34 @@
 //! Makes and removes mounts: by mount(2) as root, by the set-uid helper `fusermount3` otherwise.
 //! Never touches a mount point in a way that asks the daemon behind it (which may be dead, or be
-//! this very process): what is mounted where is read from `/proc/self/mountinfo`.
+//! this very process): what is mounted where is read from `/proc/self/mountinfo`, and which mount
+//! it is the kernel knows by itself.
 
+mod attach;
+mod connection;
+mod flags;
 mod fusermount;
+mod identity;
 mod table;
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 
 use crate::device;
+use attach::Detached;
 
-pub use table::{FSTYPE, MountEntry, await_gone, find, mounts};
-
-/// Where the kernel shows its FUSE connections.
-const CONNECTIONS: &str = "/sys/fs/fuse/connections";
+pub use attach::detach;
+pub(crate) use connection::abort_in_place;
+pub use connection::{abort, set_read_ahead};
+pub use flags::Flags;
+pub use identity::MountId;
+pub use table::{FSTYPE, MountEntry, await_gone, await_taken_away, find, mounts};
 
 /// How long a mount in the way may take to answer before it counts as alive.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
@@ -33,10 +40,12 @@ pub struct MountOptions {
     pub source: String,
     /// Other users may use the mount, under their permissions.
     pub allow_other: bool,
-    /// Honour set-id bits and device nodes; only root may ask for it.
-    pub trusted: bool,
+    /// What programs may do; set-id bits and device nodes count only if root asks for it.
+    pub flags: Flags,
     /// Go by `fusermount3` even as root.
     pub by_helper: bool,
+    /// Mount only where this dead mount still is.
+    pub replaces: Option<MountId>,
 }
 
 impl Default for MountOptions {
@@ -44,8 +53,9 @@ impl Default for MountOptions {
         MountOptions {
             source: "ariel".to_owned(),
             allow_other: true,
-            trusted: false,
+            flags: Flags::default(),
             by_helper: false,
+            replaces: None,
         }
     }
 }
@@ -59,6 +69,28 @@ pub struct Mounted {
     pub mount_point: PathBuf,
     /// Number of the connection, for `abort` and `guard`.
     pub connection: u32,
+    /// Names the mount itself.
+    pub id: MountId,
+}
+
+/// A mount that programs do not see yet.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The mount as it will be.
+    pub mounted: Mounted,
+    /// What shows it. `None`: the helper has shown it already.
+    pub hidden: Option<Hidden>,
+}
+
+/// The part of a mount that is not shown.
+#[derive(Debug)]
+pub struct Hidden(Detached);
+
+impl Hidden {
+    /// Shows the mount; where it takes a dead one's place, that is gone then.
+    pub fn show(self) -> Result<(), MountError> {
+        self.0.attach()
+    }
 }
 
 /// How an unmount went.
@@ -117,6 +149,9 @@ pub enum MountError {
     /// The mount point has content, which a mount would hide.
     #[error("{} is not empty: mount on an empty directory", .0.display())]
     NotEmpty(PathBuf),
+    /// The dead mount that was to be replaced is not there any more.
+    #[error("the dead mount at {} was taken away", .0.display())]
+    Gone(PathBuf),
     /// A mount whose daemon is gone is in the way.
     #[error("{dir} is a mount whose daemon is gone (\"Transport endpoint is not connected\"): \
              ariel umount {dir} (or fusermount3 -uz {dir})", dir = .0.display())]
@@ -137,23 +172,64 @@ pub enum MountError {
     },
 }
 
-/// Mounts on `dir`, an empty directory.
+/// Mounts on `dir`: an empty directory, or a dead mount of Ariel.
 pub fn mount(dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
-    let mount_point = check(dir)?;
-    let fd = if rustix::process::geteuid().is_root() && !options.by_helper {
-        mount_directly(&mount_point, options)?
-    } else {
-        fusermount::mount(&mount_point, options)?
-    };
-    let entry = find(&mount_point).map_err(|error| io_error(&mount_point, error))?;
-    match entry {
-        Some(MountEntry { connection, .. }) => Ok(Mounted {
-            fd,
-            mount_point,
-            connection,
-        }),
-        None => Err(MountError::NotMounted(mount_point)),
+    let Prepared { mounted, hidden } = prepare(dir, options)?;
+    match hidden {
+        Some(hidden) => hidden.show().map(|()| mounted),
+        None => Ok(mounted),
     }
+}
+
+/// Makes a mount for `dir` that can be served before programs see it. (The helper shows it at
+/// once.)
+pub fn prepare(dir: &Path, options: &MountOptions) -> Result<Prepared, MountError> {
+    if !rustix::process::geteuid().is_root() || options.by_helper {
+        let mounted = by_helper(dir, options)?;
+        return Ok(Prepared {
+            mounted,
+            hidden: None,
+        });
+    }
+    let (mount_point, replaces) = check(dir)?;
+    if options.replaces.is_some() && options.replaces != replaces {
+        return Err(MountError::Gone(mount_point));
+    }
+    let fd = open_device()?;
+    let detached = Detached::make(&fd, (&mount_point, replaces), options)?;
+    let numbers = detached.numbers();
+    let (id, connection) = numbers.map_err(|error| io_error(&mount_point, error))?;
+    let mounted = Mounted {
+        fd,
+        mount_point,
+        connection,
+        id,
+    };
+    Ok(Prepared {
+        mounted,
+        hidden: Some(Hidden(detached)),
+    })
+}
+
+fn by_helper(dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    let mount_point = match check(dir)? {
+        (mount_point, None) => mount_point,
+        // The helper puts nothing in the place of a dead mount.
+        (mount_point, Some(_)) => return Err(MountError::Stale(mount_point)),
+    };
+    let fd = fusermount::mount(&mount_point, options)?;
+    let failed = |error| io_error(&mount_point, error);
+    let entry = find(&mount_point).map_err(failed)?;
+    let Some(MountEntry { connection, .. }) = entry else {
+        return Err(MountError::NotMounted(mount_point));
+    };
+    let id = MountId::at(&mount_point).map_err(failed)?;
+    Ok(Mounted {
+        fd,
+        mount_point,
+        connection,
+        id,
+    })
 }
 
 /// Removes the mount at `dir`; while something uses it, it is detached: gone from the tree, and
@@ -177,21 +253,6 @@ pub fn connection_id(dir: &Path) -> io::Result<Option<u32>> {
     Ok(find(&resolve(dir)?)?.map(|entry| entry.connection))
 }
 
-/// Ends a connection at once: every request waiting, and every one to come, fails with ENOTCONN.
-/// The mount stays, dead, until it is unmounted. NotFound: there is no such connection, or
-/// fusectl is not mounted.
-pub fn abort(connection: u32) -> io::Result<()> {
-    let path = format!("{CONNECTIONS}/{connection}/abort");
-    std::fs::write(path, "1")
-}
-
-/// Lets the kernel read ahead up to `len` bytes for this mount, beyond its default of 128 KiB.
-/// (`INIT` can only lower that.) Needs root; without it nothing is lost but speed.
-pub fn set_read_ahead(connection: u32, len: u32) -> io::Result<()> {
-    let path = format!("/sys/class/bdi/0:{connection}/read_ahead_kb");
-    std::fs::write(path, (len >> 10).to_string())
-}
-
 /// Opens the device.
 fn open_device() -> Result<OwnedFd, MountError> {
     rustix::fs::open(device::PATH, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
@@ -202,45 +263,17 @@ fn open_device() -> Result<OwnedFd, MountError> {
     })
 }
 
-fn mount_directly(mount_point: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let fd = open_device()?;
-    let dir = mount_point.to_owned();
-    let refused = |errno| MountError::Refused {
-        what: "mount",
-        dir,
+fn refused(what: &'static str, mount_point: &Path, errno: Errno) -> MountError {
+    MountError::Refused {
+        what,
+        dir: mount_point.to_owned(),
         errno,
-    };
-    let (uid, gid) = (
-        rustix::process::getuid().as_raw(),
-        rustix::process::getgid().as_raw(),
-    );
-    let mut data = format!(
-        "fd={},rootmode=40000,user_id={uid},group_id={gid},default_permissions",
-        fd.as_raw_fd()
-    );
-    if options.allow_other {
-        data.push_str(",allow_other");
     }
-    let Ok(data) = CString::new(data) else {
-        return Err(refused(Errno::INVAL));
-    };
-    let flags = if options.trusted {
-        MountFlags::empty()
-    } else {
-        MountFlags::NOSUID | MountFlags::NODEV
-    };
-    let source = options.source.as_str();
-    rustix::mount::mount(source, mount_point, FSTYPE, flags, data.as_c_str()).map_err(refused)?;
-    Ok(fd)
 }
 
 fn unmount_directly(mount_point: &Path) -> Result<Unmounted, MountError> {
     let attempt = |flags| rustix::mount::unmount(mount_point, flags | UnmountFlags::NOFOLLOW);
-    let refused = |errno| MountError::Refused {
-        what: "unmount",
-        dir: mount_point.to_owned(),
-        errno,
-    };
+    let refused = |errno| refused("unmount", mount_point, errno);
     match attempt(UnmountFlags::empty()) {
         Ok(()) => Ok(Unmounted::Clean),
         Err(Errno::BUSY) => match attempt(UnmountFlags::DETACH) {
@@ -259,16 +292,20 @@ pub(crate) fn abort_by_unmount(mount_point: &Path) -> rustix::io::Result<()> {
     rustix::mount::unmount(mount_point, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)
 }
 
-/// Makes sure that `dir` can be mounted on, and finds its real path.
-fn check(dir: &Path) -> Result<PathBuf, MountError> {
+/// Makes sure that `dir` can be mounted on, and finds its real path, and the dead mount of Ariel
+/// that is there.
+fn check(dir: &Path) -> Result<(PathBuf, Option<MountId>), MountError> {
     if let Ok(path) = resolve(dir)
         && let Ok(Some(entry)) = find(&path)
     {
-        return Err(if entry.is_dead() {
-            MountError::Stale(path)
-        } else {
-            MountError::Already(path)
-        });
+        return match (entry.is_dead(), entry.is_ariel()) {
+            (true, true) => match MountId::at(&path) {
+                Ok(id) => Ok((path, Some(id))),
+                Err(error) => Err(io_error(&path, error)),
+            },
+            (true, false) => Err(MountError::Stale(path)),
+            (false, _) => Err(MountError::Already(path)),
+        };
     }
     let path = dir.canonicalize().map_err(|error| io_error(dir, error))?;
     let metadata = std::fs::metadata(&path).map_err(|error| io_error(&path, error))?;
@@ -279,7 +316,7 @@ fn check(dir: &Path) -> Result<PathBuf, MountError> {
     if content.next().is_some() {
         return Err(MountError::NotEmpty(path));
     }
-    Ok(path)
+    Ok((path, None))
 }
 
 fn io_error(dir: &Path, error: io::Error) -> MountError {
@@ -324,20 +361,21 @@ pub fn can_mount() -> bool {
 impl MountEntry {
     /// Whether the daemon is gone: the kernel refuses a dead connection at once. A living daemon
     /// that does not answer is not waited for.
-    fn is_dead(&self) -> bool {
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
         let (sender, receiver) = std::sync::mpsc::channel();
         let root = self.mount_point.clone();
         std::thread::spawn(move || {
-            let looked = std::fs::metadata(root);
+            // What the kernel has cached it would still tell.
+            let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
+            let looked = statx(CWD, &root, flags, StatxFlags::BASIC_STATS);
             // Nobody listens any more when this took too long.
             let _ = sender.send(looked.map(drop));
         });
-        let Ok(Err(error)) = receiver.recv_timeout(ANSWER_TIME) else {
-            return false;
-        };
+        // The last: of a request that was under way over io_uring when the daemon died.
         matches!(
-            Errno::from_io_error(&error),
-            Some(Errno::NOTCONN | Errno::CONNABORTED)
+            receiver.recv_timeout(ANSWER_TIME),
+            Ok(Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
         )
     }
 }

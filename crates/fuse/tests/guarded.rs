@@ -1,17 +1,20 @@
-//! A daemon that is killed leaves no mount behind: not when it was idle, and not when one of its
-//! threads is blocked in a notification and cannot die. The daemon and its guard are this very
-//! program, started with other environments.
+//! A daemon that is killed leaves a mount that says so, and nobody waits: not when it was idle, and
+//! not when one of its threads is blocked in a notification and cannot die, however it was killed.
+//! The daemon and its guard are this very program, started with other environments.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod support;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use ariel_fuse::abi::ROOT_ID;
-use ariel_fuse::{Transport, guard, mount};
+use ariel_fuse::mount::MountId;
+use ariel_fuse::{Errno, Transport, guard, mount};
+use rustix::process::{Pid, Signal, kill_process};
 use support::{Mount, can_mount, eventually, is_mounted};
 
 /// Of the mounts here.
@@ -19,7 +22,6 @@ use support::{Mount, can_mount, eventually, is_mounted};
 const TRANSPORT: Transport = Transport::Device;
 
 const ROLE: &str = "ARIEL_FUSE_TEST_ROLE";
-const CONNECTION: &str = "ARIEL_FUSE_TEST_CONNECTION";
 const MOUNT_POINT: &str = "ARIEL_FUSE_TEST_MOUNT_POINT";
 
 /// This program again, as one of the children below.
@@ -49,11 +51,15 @@ fn child_daemon() {
     }
     let mount = Mount::new(2);
     let mut guard = this_program("child_guard");
-    guard
-        .env(CONNECTION, mount.connection.to_string())
-        .env(MOUNT_POINT, &mount.path)
-        .stdout(Stdio::null());
-    let guard = guard::start(guard).unwrap();
+    guard.env(MOUNT_POINT, &mount.path).stdout(Stdio::null());
+    let mut guard = guard::start(guard).unwrap();
+    let told = [
+        std::process::id().to_string(),
+        guard::canary().unwrap().to_string(),
+        mount.connection.to_string(),
+        mount.id.0.to_string(),
+    ];
+    writeln!(guard.stdin.as_mut().unwrap(), "{}", told.join(" ")).unwrap();
     mount.memory.put("file", b"content");
     println!(
         "\nREADY {} {} {}",
@@ -77,9 +83,22 @@ fn child_guard() {
     if !is_role("child_guard") {
         return;
     }
-    let connection = std::env::var(CONNECTION).unwrap().parse().unwrap();
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let told: Vec<u64> = line
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
     let mount_point = PathBuf::from(std::env::var_os(MOUNT_POINT).unwrap());
-    guard::watch_stdin(connection, &mount_point).unwrap();
+    // None: it was killed before it was looked at.
+    let daemon = guard::Daemon::parent(told[0] as i32, told[1] as i32).ok();
+    if let Some(daemon) = &daemon {
+        daemon.await_death().unwrap();
+    }
+    let left = guard::cut(told[2] as u32, (MountId(told[3]), &mount_point), false);
+    assert_eq!(left, guard::Left::DeadMount);
+    let ended = daemon.is_none_or(|daemon| daemon.await_end(support::PATIENCE).unwrap());
+    assert!(ended, "it cannot end");
 }
 
 struct Daemon {
@@ -116,18 +135,17 @@ impl Daemon {
         );
     }
 
-    /// SIGKILL; afterwards no mount, no guard and no daemon are left.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        let gone = mount::await_gone(&self.path, support::PATIENCE).unwrap();
-        assert!(gone, "the mount stays");
-        self.child.wait().unwrap();
+    /// Ends it by a signal; afterwards no guard and no daemon are left, and the mount says so.
+    fn kill(mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(status.signal(), Some(signal.as_raw()));
         eventually("the guard has ended", || !is_running(self.guard));
-        assert_eq!(
-            fs::read_dir(&self.path).unwrap().count(),
-            0,
-            "the place is as before"
-        );
+        let dead = fs::write(self.path.join("new"), b"x").unwrap_err();
+        assert_eq!(Errno::from_io_error(&dead), Some(Errno::NOTCONN), "{dead}");
+        mount::unmount(&self.path).unwrap();
+        let content = fs::read_dir(&self.path).unwrap().count();
+        assert_eq!(content, 0, "the place is as before");
         fs::remove_dir(&self.path).unwrap();
     }
 }
@@ -161,49 +179,48 @@ fn is_blocked(pid: u32) -> bool {
 }
 
 #[test]
-fn a_killed_daemon_leaves_no_mount_behind() {
+fn a_killed_daemon_leaves_a_mount_that_says_so() {
     if !can_mount() {
         return;
     }
     let daemon = Daemon::start();
     assert_eq!(fs::read(daemon.path.join("file")).unwrap(), b"content");
     assert!(is_running(daemon.guard));
-    daemon.kill();
+    daemon.kill(Signal::KILL);
 }
 
+/// A thread of it waits for the kernel, which waits for it. SIGABRT ends it as an assertion does:
+/// before its threads end, all of them wait for their memory to be written into a file.
 #[test]
-fn nor_does_one_that_cannot_die() {
+fn so_does_one_that_cannot_die() {
     if !can_mount() {
         return;
     }
-    let mut daemon = Daemon::start();
-    assert_eq!(fs::read(daemon.path.join("file")).unwrap(), b"content");
-    let path = daemon.path.join("held");
-    let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
-    daemon.await_line("BLOCKING");
-    eventually("a thread cannot die", || is_blocked(daemon.child.id()));
-    daemon.kill();
-    assert!(creating.join().unwrap().is_err());
+    for signal in [Signal::KILL, Signal::ABORT] {
+        let mut daemon = Daemon::start();
+        assert_eq!(fs::read(daemon.path.join("file")).unwrap(), b"content");
+        let path = daemon.path.join("held");
+        let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
+        daemon.await_line("BLOCKING");
+        eventually("a thread cannot die", || is_blocked(daemon.child.id()));
+        daemon.kill(signal);
+        assert!(creating.join().unwrap().is_err());
+    }
 }
 
+/// The kernel gives the number of a connection again, and another mount may be at the same place.
 #[test]
 fn a_guard_leaves_the_mounts_of_others_alone() {
     if !can_mount() {
         return;
     }
     let mount = Mount::new(1);
-    let mut dead = Command::new("true").spawn().unwrap();
-    let pid = rustix::process::Pid::from_child(&dead);
-    let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
-    dead.wait().unwrap();
-    let other = mount.connection + 1_000;
-    assert_eq!(
-        guard::watch(pidfd, other, &mount.path).unwrap(),
-        guard::Ending::WasGone
+    let left = guard::cut(
+        mount.connection,
+        (MountId(mount.id.0 - 1), &mount.path),
+        true,
     );
+    assert_eq!(left, guard::Left::Nothing);
     assert!(is_mounted(&mount.path));
-    assert_eq!(
-        mount::connection_id(&mount.path).unwrap(),
-        Some(mount.connection)
-    );
+    support::ordinary_operations(&mount);
 }

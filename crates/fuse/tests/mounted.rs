@@ -244,10 +244,129 @@ fn an_aborted_connection_lets_everybody_go() {
     mount.session.wait();
     // The late answer is not wanted, and no error.
     mount.memory.release_held();
-    let stale = mount::mount(&mount.path, &MountOptions::default()).unwrap_err();
+    let helper = MountOptions {
+        by_helper: true,
+        ..MountOptions::default()
+    };
+    let stale = mount::mount(&mount.path, &helper).unwrap_err();
     assert!(matches!(stale, MountError::Stale(_)), "{stale}");
     assert!(stale.to_string().contains("ariel umount"), "{stale}");
     drop(user);
+}
+
+/// Looks at a path until it answers; what it found each time. What lies below a dead mount
+/// must never be seen.
+fn look_until_it_answers(path: &std::path::Path) -> Vec<io::Result<bool>> {
+    let mut seen = Vec::new();
+    loop {
+        let looked = fs::metadata(path).map(|_| path.join("below").exists());
+        let answers = looked.is_ok();
+        seen.push(looked);
+        if answers {
+            return seen;
+        }
+    }
+}
+
+#[test]
+fn a_dead_mount_is_replaced_without_a_moment_between() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("below")).unwrap();
+    // It is not empty while it is not mounted on.
+    let point = dir.path().join("below/point");
+    fs::create_dir(&point).unwrap();
+    let mut dead = Mount::at_place(&point, &MountOptions::default());
+    for round in 0..20 {
+        let user = fs::File::create(dead.at("file")).unwrap();
+        mount::abort(dead.connection).unwrap();
+        dead.session.wait();
+        let error = fs::metadata(&point).unwrap_err();
+        let not_connected = [Errno::NOTCONN, Errno::CONNABORTED];
+        assert!(not_connected.contains(&errno(&error)), "{error}");
+        let next = std::thread::scope(|scope| {
+            let looking = scope.spawn(|| look_until_it_answers(&point));
+            let next = Mount::at_place(&point, &MountOptions::default());
+            let seen = looking.join().unwrap();
+            for error in seen[..seen.len() - 1]
+                .iter()
+                .map(|looked| looked.as_ref().unwrap_err())
+            {
+                assert!(
+                    not_connected.contains(&errno(error)),
+                    "round {round}: {error}"
+                );
+            }
+            next
+        });
+        assert_ne!(next.id, dead.id);
+        assert!(next.id.is_at(&point));
+        let found = mount::find(&point).unwrap().unwrap();
+        assert_eq!(found.connection, next.connection);
+        ordinary_operations(&next);
+        let late = (&user).write(b"x").unwrap_err();
+        assert!(not_connected.contains(&errno(&late)), "{late}");
+        std::mem::replace(&mut dead, next).forget();
+    }
+    // One was put in the place of the other: nothing is below the last.
+    let point_of = |mount: &mount::MountEntry| mount.mount_point == point;
+    let there = mount::mounts()
+        .unwrap()
+        .into_iter()
+        .filter(point_of)
+        .count();
+    assert_eq!(there, 1);
+}
+
+#[test]
+fn only_the_dead_mount_that_is_meant_is_replaced() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new(1);
+    mount::abort(mount.connection).unwrap();
+    mount.session.wait();
+    let again = |id| MountOptions {
+        replaces: Some(id),
+        ..MountOptions::default()
+    };
+    let other = mount::MountId(mount.id.0 - 1);
+    let error = mount::mount(&mount.path, &again(other)).unwrap_err();
+    assert!(matches!(error, MountError::Gone(_)), "{error}");
+    // It is taken away while it is being replaced.
+    let prepared = mount::prepare(&mount.path, &again(mount.id)).unwrap();
+    mount::unmount(&mount.path).unwrap();
+    let error = prepared.hidden.unwrap().show().unwrap_err();
+    assert!(matches!(error, MountError::Gone(_)), "{error}");
+    assert!(!is_mounted(&mount.path));
+    let error = mount::mount(&mount.path, &again(mount.id)).unwrap_err();
+    assert!(matches!(error, MountError::Gone(_)), "{error}");
+}
+
+#[test]
+fn what_is_read_only_cannot_be_changed() {
+    if !can_mount() {
+        return;
+    }
+    let mut flags = mount::Flags::default();
+    assert!(flags.apply("ro") && flags.apply("noexec"));
+    let options = MountOptions {
+        flags,
+        source: "127.0.0.1:7".into(),
+        ..MountOptions::default()
+    };
+    let mount = Mount::with(1, &options);
+    mount.memory.put("file", b"content");
+    assert_eq!(fs::read(mount.at("file")).unwrap(), b"content");
+    let refused = fs::write(mount.at("file"), b"x").unwrap_err();
+    assert_eq!(errno(&refused), Errno::ROFS);
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let point = mount.path.to_str().unwrap();
+    let line = table.lines().find(|line| line.contains(point)).unwrap();
+    assert!(line.contains(" ro,nosuid,nodev,noexec,"), "{line}");
+    assert!(line.contains(" - fuse.ariel 127.0.0.1:7 ro,"), "{line}");
 }
 
 #[test]

@@ -7,13 +7,14 @@
 //! part or not at all.
 
 use crate::error::StoreError;
+use crate::log;
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::fs::{fallocate, flock, fstatvfs, openat, unlinkat};
-use rustix::io::pwritev;
+use rustix::io::{Errno, pwritev};
 use std::fmt::Debug;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ impl Directory {
     /// Makes the directory, which must be absent or empty, and locks it.
     pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
         let io = |e| StoreError::io(format!("create the partition {}", path.display()), e);
-        std::fs::create_dir_all(path).map_err(io)?;
+        make(path).map_err(io)?;
         let handle = File::open(path).map_err(io)?;
         let names = names(&handle).map_err(io)?;
         if names
@@ -85,18 +86,30 @@ impl Directory {
         Self::lock(path, handle, false)
     }
 
-    /// The lock file is made only if `create`.
+    /// The lock file is made if `create`, or if only it is missing of a partition.
     fn lock(path: &Path, handle: File, create: bool) -> Result<Self, StoreError> {
         let io = |e| not_opened(path, e);
-        let mut lock = open_at(&handle, LOCK, create).map_err(io)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut text = String::new();
-            // Without the number the message still says what matters.
-            let _ = lock.read_to_string(&mut text);
-            return Err(StoreError::InUse {
-                dir: path.to_owned(),
-                pid: text.trim().parse().ok(),
-            });
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        // The directory is locked as well, so that a lock file that was removed under a server, and
+        // made again, does not let in a second one. Not every file system has locks of directories.
+        let held = match flock(&handle, exclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(in_use(path, open_at(&handle, LOCK, false).ok())),
+            other => other.is_ok(),
+        };
+        let is_partition =
+            || names(&handle).is_ok_and(|names| names.iter().any(|name| is_segment(name)));
+        let lock = match open_at(&handle, LOCK, create) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_partition() => {
+                if !held {
+                    return Err(StoreError::NoLock(path.to_owned()));
+                }
+                open_at(&handle, LOCK, true)
+            }
+            other => other,
+        };
+        let mut lock = lock.map_err(io)?;
+        if flock(&lock, exclusive).is_err() {
+            return Err(in_use(path, Some(lock)));
         }
         lock.set_len(0).map_err(io)?;
         lock.write_all(format!("{}\n", std::process::id()).as_bytes())
@@ -105,6 +118,34 @@ impl Directory {
             handle,
             _lock: lock,
         })
+    }
+}
+
+/// Makes a directory for its owner alone. One that is there keeps the rights it has.
+fn make(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+fn is_segment(name: &str) -> bool {
+    log::segment_number(name).is_some()
+}
+
+/// The lock file, if it is there, names the process that has the partition.
+fn in_use(path: &Path, lock: Option<File>) -> StoreError {
+    let mut text = String::new();
+    if let Some(mut lock) = lock {
+        // Without the number the message still says what matters.
+        let _ = lock.read_to_string(&mut text);
+    }
+    StoreError::InUse {
+        dir: path.to_owned(),
+        pid: text.trim().parse().ok(),
     }
 }
 
@@ -125,7 +166,7 @@ fn open_at(dir: &File, name: &str, create: bool) -> io::Result<File> {
         dir,
         name,
         OFlags::RDWR | OFlags::CLOEXEC | create,
-        Mode::from_raw_mode(0o666),
+        Mode::from_raw_mode(0o600),
     )?;
     Ok(file.into())
 }
@@ -198,7 +239,7 @@ impl Disk for OsFile {
                     offset += written as u64;
                     IoSlice::advance_slices(&mut left, written);
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -212,7 +253,7 @@ impl Disk for OsFile {
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
         match fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, len) {
             // A file system that cannot reserve reports a full disk when it is written.
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             other => Ok(other?),
         }
     }

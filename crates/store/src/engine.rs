@@ -10,11 +10,13 @@ use crate::memory::MemoryDisk;
 use crate::value;
 use parking_lot::RwLock;
 use redb::{ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Changes of the index: what a key holds from now on, or `None`: nothing.
 pub(crate) type Batch = BTreeMap<Key, Option<Vec<u8>>>;
@@ -32,6 +34,10 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn commit(&self, batch: &Batch) -> Result<(), StoreError>;
     /// Does the engine itself find its file sound? For fsck; slow.
     fn sound(&self) -> Result<(), StoreError>;
+    /// How often it stopped at damage that it does not survive by itself.
+    fn stops(&self) -> u64 {
+        0
+    }
 }
 
 impl Engine for MemoryDisk {
@@ -71,6 +77,8 @@ pub(crate) struct Redb {
     cache_bytes: usize,
     /// `None` after a failed commit: redb takes nothing more then, and is opened again.
     open: RwLock<Option<Open>>,
+    /// Reads that it did not survive.
+    stops: AtomicU64,
 }
 
 struct Open {
@@ -93,12 +101,31 @@ fn failed(doing: &str, error: impl Into<redb::Error>) -> StoreError {
     }
 }
 
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Is a panic of the calling thread caught, since it only says that the index is damaged? A
+/// hook that ends the process at a panic must let these pass.
+#[must_use]
+pub fn catches_panics() -> bool {
+    GUARDED.get()
+}
+
 /// redb asserts what a damaged file breaks: that must not end the server.
 fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+    caught(work).unwrap_or_else(|| {
         let text = "the index (its engine stopped at what it found)".to_owned();
         Err(StoreError::Damaged(text))
     })
+}
+
+/// `None`: the engine stopped.
+fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let outer = GUARDED.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(outer);
+    done.ok()
 }
 
 impl Open {
@@ -162,6 +189,7 @@ impl Redb {
             files,
             cache_bytes,
             open: RwLock::new(Some(open)),
+            stops: AtomicU64::new(0),
         })
     }
 
@@ -182,12 +210,29 @@ impl Redb {
         loop {
             if let Some(open) = &*self.open.read() {
                 return match &open.view {
-                    Some(view) => guarded(|| read(view)),
+                    Some(view) => match caught(|| read(view)) {
+                        Some(done) => done,
+                        None => Err(self.stopped()),
+                    },
                     None => Ok(none),
                 };
             }
             self.reopen()?;
         }
+    }
+
+    /// The engine has stopped at a damaged page: this read fails, others go on, since it holds no
+    /// lock of its own while it looks at a page.
+    fn stopped(&self) -> StoreError {
+        let what = "the index (its engine stopped at what it found)";
+        if self.stops.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::error!(
+                "{what}: what needs that part of it fails from now on, all else goes on; stop the \
+                 server, run `ariel fsck` on its data to see what is affected, and restore that \
+                 from a copy"
+            );
+        }
+        StoreError::Damaged(what.to_owned())
     }
 }
 
@@ -268,6 +313,10 @@ impl Engine for Redb {
         } else {
             Err(StoreError::Damaged("the index (repaired)".to_owned()))
         }
+    }
+
+    fn stops(&self) -> u64 {
+        self.stops.load(Ordering::Relaxed)
     }
 }
 

@@ -27,6 +27,37 @@ pub enum StoreError {
     /// There is no partition.
     #[error("{} holds no partition: create one there, or name another directory", .0.display())]
     NotAPartition(PathBuf),
+    /// There is a partition without the file that keeps a second process out.
+    #[error(
+        "the partition {dir} has no file named `lock`: make sure that no server works on it, then \
+         `touch {dir}/lock`",
+        dir = .0.display()
+    )]
+    NoLock(PathBuf),
+    /// The index cannot be read, and the log can make it again.
+    #[error(
+        "the index does not read ({what}): the log is complete, so take the file away, `mv \
+         {dir}/index.redb {dir}.index.redb`, and the server makes it again when it starts",
+        dir = dir.display()
+    )]
+    IndexBroken {
+        /// The partition.
+        dir: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The index is missing or cannot be read, and the log cannot make it again.
+    #[error(
+        "the index {}/index.redb {what}, and the log does not begin at its beginning any more, so \
+         that the index cannot be made from it: restore the whole partition from a copy",
+        dir.display()
+    )]
+    IndexLost {
+        /// The partition.
+        dir: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// The partition was written by another version of this program.
     #[error(
         "the partition has format {found}, this program reads format {known}: use the program that \

@@ -9,7 +9,7 @@ use crate::engine::{Engine, Redb};
 use crate::error::StoreError;
 use crate::log::{self, segment_name};
 use crate::memory::MemoryDisk;
-use crate::open::{Purpose, open};
+use crate::open::{Purpose, open, open_engine};
 use crate::options::Options;
 use crate::record::{self, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId};
 use crate::report::{Damage, Report};
@@ -19,26 +19,29 @@ use std::sync::Arc;
 /// Checks the partition in a directory; refuses one that is in use.
 pub fn fsck(dir: &Path) -> Result<Report, StoreError> {
     let files: Arc<dyn Files> = Arc::new(Directory::open(dir)?);
-    if log::segments(&*files)?.is_empty() {
-        return Err(StoreError::NotAPartition(dir.to_owned()));
+    match open_engine(dir, &files, &Options::default()) {
+        Ok(engine) => with_engine(files, Arc::new(engine)),
+        Err(broken @ (StoreError::IndexBroken { .. } | StoreError::IndexLost { .. })) => {
+            let what = broken.to_string();
+            Ok(unreadable(Damage::Index { what }))
+        }
+        Err(other) => Err(other),
     }
-    with_engine(files)
 }
 
 /// Checks the partition, whose index engine is the one that directories have, on a disk in memory
 /// that no store has open.
 pub fn fsck_memory_with_engine(disk: &MemoryDisk) -> Result<Report, StoreError> {
-    with_engine(Arc::new(disk.clone()))
+    let files: Arc<dyn Files> = Arc::new(disk.clone());
+    match Redb::new(files.clone(), Options::default().index_cache_bytes) {
+        Ok(engine) => with_engine(files, Arc::new(engine)),
+        Err(StoreError::Damaged(what)) => Ok(unreadable(Damage::Engine { what })),
+        Err(other) => Err(other),
+    }
 }
 
-fn with_engine(files: Arc<dyn Files>) -> Result<Report, StoreError> {
-    let options = Options::default();
+fn with_engine(files: Arc<dyn Files>, engine: Arc<Redb>) -> Result<Report, StoreError> {
     let mut damages = Vec::new();
-    let engine = match Redb::new(files.clone(), options.index_cache_bytes) {
-        Ok(engine) => Arc::new(engine),
-        Err(StoreError::Damaged(what)) => return Ok(unreadable(Damage::Engine { what })),
-        Err(other) => return Err(other),
-    };
     match engine.sound() {
         Ok(()) => {}
         Err(StoreError::Damaged(what)) => damages.push(Damage::Engine { what }),

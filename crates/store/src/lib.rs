@@ -41,6 +41,7 @@ mod sync;
 mod txn;
 mod value;
 
+pub use engine::catches_panics;
 pub use error::StoreError;
 pub use forge::{forge_record, forge_segment};
 pub use fsck::{fsck, fsck_memory, fsck_memory_with_engine};

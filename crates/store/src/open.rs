@@ -17,6 +17,7 @@ use crate::room::Room;
 use crate::state::{Core, Root};
 use crate::store::Store;
 use crate::value::Counters;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,14 +101,53 @@ pub(crate) fn open_files(
     options: &Options,
     purpose: Purpose,
 ) -> Result<Store, StoreError> {
-    if log::segments(&*files)?.is_empty() {
-        return Err(StoreError::NotAPartition(dir.to_owned()));
-    }
-    let engine = Arc::new(Redb::new(files.clone(), options.index_cache_bytes)?);
+    let engine = Arc::new(open_engine(dir, &files, options)?);
     open(files, engine, (None, options, purpose)).map_err(|error| match error {
         StoreError::NotAPartition(_) => StoreError::NotAPartition(dir.to_owned()),
         other => other,
     })
+}
+
+/// Opens the index's engine of a partition in a directory. Where it cannot be, says whether the log
+/// can make the index again.
+pub(crate) fn open_engine(
+    dir: &Path,
+    files: &Arc<dyn Files>,
+    options: &Options,
+) -> Result<Redb, StoreError> {
+    let segments = log::segments(&**files)?;
+    let Some((first, last)) = segments.first().zip(segments.last()) else {
+        return Err(StoreError::NotAPartition(dir.to_owned()));
+    };
+    let is_whole = *first == 1 && *last as usize == segments.len();
+    let dir = dir.to_owned();
+    let len = files.open(INDEX, false).and_then(|index| index.len());
+    if len.unwrap_or(0) == 0 && !is_whole {
+        let what = "is missing or empty".to_owned();
+        return Err(StoreError::IndexLost { dir, what });
+    }
+    let broken = |what: String| match is_whole {
+        true => StoreError::IndexBroken { dir, what },
+        false => StoreError::IndexLost {
+            dir,
+            what: format!("does not read ({what})"),
+        },
+    };
+    match Redb::new(files.clone(), options.index_cache_bytes) {
+        Err(StoreError::Damaged(what)) => Err(broken(what)),
+        Err(StoreError::Io { source, .. }) if is_of_content(&source) => {
+            Err(broken(source.to_string()))
+        }
+        other => other,
+    }
+}
+
+/// Does the error say that a file is not what it should be, not that it cannot be read?
+fn is_of_content(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::Other
+    )
 }
 
 /// Removes what an interrupted creation left. Is the directory empty now?

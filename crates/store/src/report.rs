@@ -31,6 +31,11 @@ pub enum Damage {
         /// What is wrong.
         what: String,
     },
+    /// The index cannot be opened at all.
+    Index {
+        /// What is wrong, and the cure.
+        what: String,
+    },
     /// The index engine finds its own file damaged.
     Engine {
         /// What it says.
@@ -79,6 +84,7 @@ impl fmt::Display for Damage {
                 "index entry {entry}: {what}; restore the partition from a copy, or remove and \
                  restore what it concerns"
             ),
+            Self::Index { what } => f.write_str(what),
             Self::Engine { what } => write!(
                 f,
                 "index: {what}; copy away what is still good and restore the partition from a copy"

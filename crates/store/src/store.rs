@@ -71,6 +71,8 @@ pub struct Stats {
     pub syncs: u64,
     /// Checkpoints since the store was opened.
     pub checkpoints: u64,
+    /// How often the index's engine stopped at damage since the store was opened.
+    pub index_stops: u64,
     /// Bytes of the index that changed since the last checkpoint.
     pub changed_bytes: u64,
     /// Sessions that are open.
@@ -422,6 +424,7 @@ impl Store {
             cleaned_bytes: self.cleaner.moved_bytes,
             syncs: syncer.syncs(),
             checkpoints: self.checkpoints.done,
+            index_stops: index.engine().stops(),
             changed_bytes: index.active_bytes() as u64,
             sessions: self.core.answers.sessions().len() as u64,
             answers: self.core.answers.count() as u64,

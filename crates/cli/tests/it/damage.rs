@@ -1,10 +1,10 @@
 //! Damaged bytes, on the wire and on the disk: reported, never believed, and harmless to others.
 
-use crate::harness::{Cell, Random, eventually, real_system, text};
+use crate::harness::{Cell, Random, ariel, eventually, real_system, run, text};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -186,4 +186,130 @@ fn a_flipped_byte_is_an_error_and_never_data() {
     drop(file);
     fs::write(mount.join("damaged-one"), marked(4)).unwrap();
     assert!(fs::read(mount.join("damaged-one")).unwrap() == marked(4));
+}
+
+/// Breaks every page of the index in which these bytes are: it says that it has more entries than
+/// fit. (A page of redb begins with its kind, 1 of a leaf, and the number of its entries.)
+fn break_pages(index: &Path, with: &[u8]) -> usize {
+    const PAGE: usize = 4096;
+    let mut bytes = fs::read(index).unwrap();
+    let has = |page: &[u8]| page[0] == 1 && page.windows(with.len()).any(|part| part == with);
+    let mut broken = 0;
+    for page in bytes.chunks_exact_mut(PAGE) {
+        if has(page) {
+            page[2..4].copy_from_slice(&[0xff, 0x7f]);
+            broken += 1;
+        }
+    }
+    fs::write(index, bytes).unwrap();
+    broken
+}
+
+#[test]
+fn a_damaged_page_of_the_index_is_an_error_of_what_needs_it() {
+    if !real_system("index-page") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("index-page") else {
+        return;
+    };
+    let mount = cell.mount();
+    let directories = 40;
+    for number in 0..directories {
+        let dir = mount.join(&format!("dir-{number}"));
+        fs::create_dir(&dir).unwrap();
+        for file in 0..50 {
+            fs::write(dir.join(format!("name-{number}-{file}")), b"content").unwrap();
+        }
+    }
+    drop(mount);
+    cell.stop_server();
+    let index = cell.data().join("index.redb");
+    assert!(break_pages(&index, b"name-7-25") > 0, "it is nowhere");
+    cell.expect_damage();
+
+    cell.start_server();
+    let mount = cell.mount();
+    let eio = Some(rustix::io::Errno::IO.raw_os_error());
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..2 {
+        for number in 0..directories {
+            for file in 0..50 {
+                let path = mount.join(&format!("dir-{number}/name-{number}-{file}"));
+                match fs::read(&path) {
+                    Ok(content) => good += usize::from(content == b"content"),
+                    Err(error) if error.raw_os_error() == eio => bad += 1,
+                    Err(error) => panic!("{}: {error}", path.display()),
+                }
+            }
+        }
+        assert!(cell.server_runs(), "the server has ended");
+    }
+    assert!(bad > 0 && good > 10 * bad, "{good} good, {bad} damaged");
+    assert!(bad.is_multiple_of(2), "what fails once fails again");
+    let log = cell.server_log();
+    assert!(
+        log.contains("its engine stopped") && log.contains("ariel fsck"),
+        "{log}"
+    );
+    // Changes go on beside it.
+    fs::write(mount.join("new"), b"new").unwrap();
+    File::open(mount.join("new")).unwrap().sync_all().unwrap();
+    assert_eq!(fs::read(mount.join("new")).unwrap(), b"new");
+}
+
+#[test]
+fn half_an_index_and_a_missing_lock_are_cured_as_the_messages_say() {
+    if !real_system("half-index") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("half-index") else {
+        return;
+    };
+    fs::write(cell.mount().join("file"), marked(5)).unwrap();
+    cell.stop_server();
+    let (data, index) = (cell.data(), cell.data().join("index.redb"));
+    fs::remove_file(data.join("lock")).unwrap();
+    let file = File::options().write(true).open(&index).unwrap();
+    file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+    let listen = [
+        "serve",
+        "--data",
+        data.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let said = text(&run(&mut ariel(&listen)));
+    assert!(
+        said.contains("mv ") && said.contains("exit status: 1"),
+        "{said}"
+    );
+    let checked = text(&cell.fsck());
+    assert!(
+        checked.contains("mv ") && checked.contains("DAMAGED"),
+        "{checked}"
+    );
+    let away = data.with_extension("index.redb");
+    let cure = format!("mv {} {}", index.display(), away.display());
+    assert!(said.contains(&cure), "{said}");
+    fs::rename(&index, &away).unwrap();
+    cell.start_server();
+    assert!(fs::read(cell.mount().join("file")).unwrap() == marked(5));
+}
+
+#[test]
+fn a_store_is_its_owners_alone() {
+    if !real_system("modes") {
+        return;
+    }
+    let Some(cell) = Cell::start("modes") else {
+        return;
+    };
+    fs::write(cell.mount().join("file"), b"secret").unwrap();
+    let open_to_others = |path: &Path| fs::metadata(path).unwrap().mode() & 0o077;
+    assert_eq!(open_to_others(&cell.data()), 0);
+    for entry in fs::read_dir(cell.data()).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(open_to_others(&path), 0, "{}", path.display());
+    }
 }

@@ -22,6 +22,7 @@ mod basics_more;
 mod bench;
 mod cli;
 mod cli_daemons;
+mod cli_mounts;
 mod clocks;
 mod contention;
 mod damage;

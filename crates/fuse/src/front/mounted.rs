@@ -26,7 +26,7 @@ use super::notices::Notices;
 use super::unmount::{self, Attempt};
 use crate::feature::{Feature, Without};
 use crate::init::{Options, Transport};
-use crate::mount::{self, Mounted};
+use crate::mount::{self, Flags, Hidden, MountId, Mounted, Prepared};
 use crate::session::{Session, SessionError};
 
 /// How long the server may take to open a session.
@@ -55,8 +55,10 @@ pub struct MountOptions {
     pub threads: usize,
     /// Opens and closes are not announced: faster, and less exact for writers.
     pub silent_opens: bool,
-    /// Set-id bits and device nodes count; only root may ask for it.
-    pub trusted: bool,
+    /// What programs may do; set-id bits and device nodes count only if root asks for it.
+    pub flags: Flags,
+    /// Mount only where this dead mount still is, and take its place.
+    pub replaces: Option<MountId>,
     /// For how long the kernel keeps what it is given.
     pub keeping: Keeping,
     /// Memory for blocks, MiB.
@@ -91,6 +93,14 @@ pub enum MountError {
     /// Not everything was written back; what is missing is still in memory.
     #[error(transparent)]
     Leave(#[from] LeaveError),
+    /// The connection ended, and the mount did not.
+    #[error(
+        "the kernel's connection of {dir} was cut (`umount -f`, or by way of \
+         /sys/fs/fuse/connections); everything is written back, and the dead mount stays until \
+         it is mounted again or taken away: ariel umount {dir}",
+        dir = .0.display()
+    )]
+    Cut(PathBuf),
 }
 
 /// A mount that works. Dropping it ends it, as [`Mount::end`] does.
@@ -99,6 +109,7 @@ pub struct Mount {
     session: Session,
     mount_point: PathBuf,
     connection: u32,
+    id: MountId,
     /// Everything is written back and the client has left the server. Locked by who sees to it.
     left: Mutex<bool>,
     /// The process is to end: what cannot be written back soon is given up.
@@ -120,6 +131,7 @@ impl Mount {
                 session: served.session,
                 mount_point: served.mount_point,
                 connection: served.connection,
+                id: served.id,
                 left: Mutex::new(false),
                 ending: AtomicBool::new(false),
             }),
@@ -132,6 +144,11 @@ impl Mount {
                 Err(error)
             }
         }
+    }
+
+    /// Waits until the kernel asks nothing more: the mount is gone, or its connection was cut.
+    pub fn await_over(&self) {
+        self.session.wait();
     }
 
     /// Waits until the mount is gone, whoever unmounted it, and everything is written back. While
@@ -153,13 +170,33 @@ impl Mount {
         }
     }
 
+    /// After [`Mount::wait`]: whether the mount has ended as it should. Nothing is unmounted here:
+    /// the kernel has done that, and what is at the mount point now may be another mount.
+    ///
+    /// # Errors
+    /// Not everything could be written back; or only the connection has ended, and the mount is
+    /// still there, dead.
+    pub fn ended(&self) -> Result<(), MountError> {
+        self.leave()?;
+        match self.is_mounted() {
+            true => Err(MountError::Cut(self.mount_point.clone())),
+            false => Ok(()),
+        }
+    }
+
+    /// Is it still what is on top at its mount point?
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        self.id.is_at(&self.mount_point)
+    }
+
     /// Unmounts, and writes everything back. May be called again after an error.
     ///
     /// # Errors
     /// Programs use the mount, which goes on working then; or not everything could be written back,
     /// with the mount gone and the changes still in memory.
     pub fn unmount(&self) -> Result<(), MountError> {
-        match unmount::attempt(&self.mount_point, self.connection)? {
+        match unmount::attempt(&self.mount_point, self.id)? {
             Attempt::Gone => Ok(self.leave()?),
             Attempt::Busy => Err(MountError::Busy(self.mount_point.clone())),
         }
@@ -172,12 +209,15 @@ impl Mount {
     /// Not everything could be written back, or the mount could not be removed.
     pub fn end(&self) -> Result<(), MountError> {
         self.ending.store(true, Ordering::Release);
-        let removed = match unmount::attempt(&self.mount_point, self.connection) {
+        let removed = match unmount::attempt(&self.mount_point, self.id) {
             Ok(Attempt::Gone) => Ok(()),
             Ok(Attempt::Busy) => {
                 warn!(mount_point = %self.mount_point.display(), "ending a mount in use");
                 self.abort();
-                mount::unmount(&self.mount_point).map(drop)
+                match mount::detach(&self.mount_point, self.id) {
+                    Err(mount::MountError::NotMounted(_)) => Ok(()),
+                    other => other.map(drop),
+                }
             }
             Err(error) => Err(error),
         };
@@ -258,6 +298,12 @@ impl Mount {
         self.connection
     }
 
+    /// Names the mount itself.
+    #[must_use]
+    pub fn id(&self) -> MountId {
+        self.id
+    }
+
     /// The mount point, absolute and free of symbolic links.
     #[must_use]
     pub fn mount_point(&self) -> &Path {
@@ -303,6 +349,7 @@ struct Served {
     session: Session,
     mount_point: PathBuf,
     connection: u32,
+    id: MountId,
 }
 
 fn mount_and_serve(
@@ -312,16 +359,20 @@ fn mount_and_serve(
 ) -> Result<Served, MountError> {
     let root = client.wait_ready(READY_TIME)?;
     let as_mounted = mount::MountOptions {
+        source: options.server.to_string(),
         // Without a line in /etc/fuse.conf an ordinary user may mount for himself only.
         allow_other: rustix::process::geteuid().is_root(),
-        trusted: options.trusted,
-        ..mount::MountOptions::default()
+        flags: options.flags,
+        replaces: options.replaces,
+        by_helper: false,
     };
+    let Prepared { mounted, hidden } = mount::prepare(&options.dir, &as_mounted)?;
     let Mounted {
         fd,
         mount_point,
         connection,
-    } = mount::mount(&options.dir, &as_mounted)?;
+        id,
+    } = mounted;
     let session_options = Options {
         threads: options.threads,
         transport: options.transport,
@@ -333,8 +384,14 @@ fn mount_and_serve(
         ..Options::default()
     };
     let read_ahead = session_options.max_readahead;
+    let shown = hidden.is_none();
     let served = Session::new(fd, session_options)
-        .and_then(|session| serve(session, options, (client, root), notices));
+        .and_then(|session| serve(session, options, (client, root), notices))
+        .map_err(MountError::from)
+        .and_then(|session| {
+            hidden.map_or(Ok(()), Hidden::show)?;
+            Ok(session)
+        });
     match served {
         Ok(session) => {
             if let Err(error) = mount::set_read_ahead(connection, read_ahead) {
@@ -344,13 +401,14 @@ fn mount_and_serve(
                 session,
                 mount_point,
                 connection,
+                id,
             })
         }
         Err(error) => {
-            if let Err(error) = mount::unmount(&mount_point) {
+            if shown && let Err(error) = mount::unmount(&mount_point) {
                 warn!(%error, "a mount that cannot be served stays behind");
             }
-            Err(error.into())
+            Err(error)
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::mount::{self, MountError};
+use crate::mount::{MountError, MountId};
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +18,16 @@ pub(super) enum Attempt {
 }
 
 /// Removes our mount unless it is in use.
-pub(super) fn attempt(mount_point: &Path, connection: u32) -> Result<Attempt, MountError> {
-    if !is_ours(mount_point, connection)? {
+pub(super) fn attempt(mount_point: &Path, id: MountId) -> Result<Attempt, MountError> {
+    if !id.is_at(mount_point) {
         return Ok(Attempt::Gone);
     }
     match rustix::mount::unmount(mount_point, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(Attempt::Gone),
         Err(Errno::BUSY) => Ok(Attempt::Busy),
-        Err(Errno::PERM) => by_helper(mount_point, connection),
+        Err(Errno::PERM) => by_helper(mount_point, id),
         // Somebody else was faster.
-        Err(_) if !is_ours(mount_point, connection)? => Ok(Attempt::Gone),
+        Err(_) if !id.is_at(mount_point) => Ok(Attempt::Gone),
         Err(errno) => Err(MountError::Refused {
             what: "unmount",
             dir: mount_point.to_owned(),
@@ -36,17 +36,8 @@ pub(super) fn attempt(mount_point: &Path, connection: u32) -> Result<Attempt, Mo
     }
 }
 
-/// Is what is mounted there this connection's?
-fn is_ours(mount_point: &Path, connection: u32) -> Result<bool, MountError> {
-    let entry = mount::find(mount_point).map_err(|error| MountError::Io {
-        dir: mount_point.to_owned(),
-        error,
-    })?;
-    Ok(entry.is_some_and(|entry| entry.connection == connection))
-}
-
 /// An ordinary user's way.
-fn by_helper(mount_point: &Path, connection: u32) -> Result<Attempt, MountError> {
+fn by_helper(mount_point: &Path, id: MountId) -> Result<Attempt, MountError> {
     let output = Command::new("fusermount3")
         .arg("-u")
         .arg("--")
@@ -55,7 +46,7 @@ fn by_helper(mount_point: &Path, connection: u32) -> Result<Attempt, MountError>
         .stdin(Stdio::null())
         .output()
         .map_err(|_| MountError::NoHelper)?;
-    if output.status.success() || !is_ours(mount_point, connection)? {
+    if output.status.success() || !id.is_at(mount_point) {
         return Ok(Attempt::Gone);
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();

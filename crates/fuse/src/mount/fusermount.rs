@@ -104,10 +104,9 @@ fn option_list(options: &MountOptions) -> String {
     if options.allow_other {
         list.push_str(",allow_other");
     }
-    if options.trusted {
-        list.push_str(",suid,dev");
-    } else {
-        list.push_str(",nosuid,nodev");
+    for word in options.flags.words() {
+        list.push(',');
+        list.push_str(word);
     }
     list
 }

@@ -44,11 +44,24 @@ pub fn find(mount_point: &Path) -> io::Result<Option<MountEntry>> {
 }
 
 fn find_in(table: &[u8], mount_point: &Path) -> Option<MountEntry> {
-    let on_top = table
-        .split(|byte| *byte == b'\n')
-        .filter_map(parse)
-        .rfind(|entry| entry.mount_point == mount_point);
-    on_top.filter(MountEntry::is_fuse)
+    let lines = table.split(|byte| *byte == b'\n');
+    let numbered = lines.filter_map(|line| Some((numbers(line)?, parse(line)?)));
+    let here: Vec<_> = numbered
+        .filter(|(_, entry)| entry.mount_point == mount_point)
+        .collect();
+    // Of mounts on one another each has the one below as its parent. Their order tells nothing: one
+    // can have been put beneath another.
+    let is_parent = |id: u64| here.iter().any(|((_, parent), _)| *parent == id);
+    let on_top = here.iter().rfind(|((id, _), _)| !is_parent(*id));
+    let entry = on_top.map(|(_, entry)| entry.clone());
+    entry.filter(MountEntry::is_fuse)
+}
+
+/// The number of a line's mount, and that of the mount it is on.
+fn numbers(line: &[u8]) -> Option<(u64, u64)> {
+    let line = std::str::from_utf8(line.get(..line.len().min(40))?).ok();
+    let mut fields = line?.split(' ');
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 /// Waits until no FUSE mount is at exactly `mount_point`; whether that came true in time.
@@ -60,6 +73,29 @@ pub fn await_gone(mount_point: &Path, timeout: Duration) -> io::Result<bool> {
         file.rewind()?;
         file.read_to_end(&mut table)?;
         if find_in(&table, mount_point).is_none() {
+            return Ok(true);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        await_change(&file, left)?;
+    }
+}
+
+/// Waits until this mount is not what is on top at its mount point; whether that came true in time.
+pub fn await_taken_away(
+    mount_point: &Path,
+    id: super::MountId,
+    timeout: Duration,
+) -> io::Result<bool> {
+    let end = Instant::now() + timeout;
+    let mut file = File::open(TABLE)?;
+    loop {
+        // A change is told to a file that has been read since the one before.
+        file.rewind()?;
+        file.read_to_end(&mut Vec::new())?;
+        if !id.is_at(mount_point) {
             return Ok(true);
         }
         let left = end.saturating_duration_since(Instant::now());
@@ -145,6 +181,17 @@ mod tests {
         assert_eq!(entry.mount_point, Path::new("/mnt/a b"));
         assert_eq!((entry.connection, entry.source.as_str()), (47, "ariel"));
         assert!(entry.is_ariel() && entry.is_fuse());
+    }
+
+    #[test]
+    fn of_mounts_on_one_another_the_one_on_top_is_found() {
+        let dead = b"43 44 0:40 / /mnt/a rw - fuse.ariel 127.0.0.1:1 rw\n";
+        let new = b"44 27 0:41 / /mnt/a rw - fuse.ariel 127.0.0.1:2 rw\n";
+        for table in [[&dead[..], new].concat(), [&new[..], dead].concat()] {
+            let found = find_in(&table, Path::new("/mnt/a")).unwrap();
+            assert_eq!(found.connection, 40);
+        }
+        assert_eq!(find_in(new, Path::new("/mnt/a")).unwrap().connection, 41);
     }
 
     #[test]

@@ -61,9 +61,10 @@ pub fn is_mounted(dir: &Path) -> bool {
 
 /// A mounted `Memory`, unmounted when dropped.
 pub struct Mount {
-    pub dir: tempfile::TempDir,
+    pub dir: Option<tempfile::TempDir>,
     pub path: PathBuf,
     pub connection: u32,
+    pub id: mount::MountId,
     pub session: Arc<Session>,
     pub memory: Arc<Memory>,
 }
@@ -75,9 +76,28 @@ impl Mount {
 
     pub fn with(threads: usize, options: &MountOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        let point = dir.path().to_owned();
+        Self::make(threads, (Some(dir), &point), options)
+    }
+
+    /// At a directory that is there.
+    pub fn at_place(point: &Path, options: &MountOptions) -> Self {
+        Self::make(1, (None, point), options)
+    }
+
+    /// For a mount whose place another one has taken.
+    pub fn forget(mut self) {
+        self.path = PathBuf::new();
+    }
+
+    fn make(
+        threads: usize,
+        (dir, point): (Option<tempfile::TempDir>, &Path),
+        options: &MountOptions,
+    ) -> Self {
         // Needed until it is agreed.
         let _switch = (crate::TRANSPORT == Transport::Uring).then(|| switch::hold(true).unwrap());
-        let mounted = mount::mount(dir.path(), options).unwrap();
+        let mounted = mount::mount(point, options).unwrap();
         let session = Session::new(
             mounted.fd,
             Options {
@@ -90,11 +110,12 @@ impl Mount {
         .unwrap();
         let memory = Arc::new(Memory::new(session.notifier()));
         session.serve(memory.clone()).unwrap();
-        let (path, connection) = (mounted.mount_point, mounted.connection);
+        let (path, connection, id) = (mounted.mount_point, mounted.connection, mounted.id);
         Mount {
             dir,
             path,
             connection,
+            id,
             session: Arc::new(session),
             memory,
         }

@@ -231,8 +231,8 @@ impl Client {
     /// The kernel cannot be served now: no slot is free. Write-back makes room.
     fn starve(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         self.starved.push(ticket);
-        if self.starved.len() > 1 {
-            return; // everything dirty is on its way already
+        if self.cannot_clean(step) || self.starved.len() > 1 {
+            return; // or everything dirty is on its way already
         }
         for fid in self.cache.files_to_clean() {
             self.flush(step, fid);

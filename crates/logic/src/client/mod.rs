@@ -170,6 +170,7 @@ pub struct Client {
     parked: Vec<Ticket>,
     /// Calls that wait for a slot.
     starved: Vec<Ticket>,
+    refused: writeback::Refused,
     cache: Cache,
     /// Files whose write-back waits for its turn; how many batches are on their way.
     wants_cleaner: VecDeque<Fid>,
@@ -251,6 +252,7 @@ impl Client {
             draining: BTreeSet::new(),
             parked: Vec::new(),
             starved: Vec::new(),
+            refused: writeback::Refused::default(),
             cache,
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
@@ -324,6 +326,11 @@ impl Client {
     /// Its session; another one after a loss.
     pub fn session(&self) -> SessionId {
         self.session
+    }
+
+    /// Has it said goodbye? The server ends the connection then.
+    pub fn has_left(&self) -> bool {
+        self.state == State::Left
     }
 
     /// May it use what it holds? Not before it knows a server, nor near the end of its lease.

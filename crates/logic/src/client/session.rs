@@ -424,6 +424,7 @@ impl Client {
         self.tick_taken(step);
         self.tick_late(step);
         self.tick_delegation(step);
+        self.tick_starved(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -445,6 +446,7 @@ impl Client {
             self.late_due(),
             self.bounds_due(),
             self.delegation_due(),
+            self.starved_due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);

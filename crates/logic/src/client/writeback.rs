@@ -2,8 +2,9 @@
 //! the token is asked back, when a program syncs, when the cache is full.
 //!
 //! Never two batches of one file are on their way, and never more than [`CLEANERS`] in all; over a
-//! slow network fewer, so that what is asked back does not stand behind much. A block
-//! that is changed while it is on its way stays dirty. What was refused is tried again.
+//! slow network fewer, so that what is asked back does not stand behind much. A block that is changed
+//! while it is on its way stays dirty. What was refused is tried again: by the next sync, recall or
+//! scan, and after a pause that grows for calls that wait for a slot.
 
 use super::api::{Call, Done, Event, Piece};
 use super::cache::{State, There};
@@ -40,6 +41,31 @@ impl Window {
         } else {
             (self.0 + 1).min(CLEANERS)
         };
+    }
+}
+
+/// How long a call that needs a slot waits after a write-back was refused: at first, and at most.
+const PAUSE_LEAST_NS: u64 = 100_000_000;
+const PAUSE_MOST_NS: u64 = 5_000_000_000;
+
+/// What was refused by a full or failing disk, and is tried again: not at once, since the answer
+/// would be the same, and that as often as messages travel.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refused {
+    pause_ns: u64,
+    /// Before then nobody tries for the sake of a slot; 0: there is no such time.
+    until: Time,
+    /// There was no room.
+    full: bool,
+}
+
+impl Refused {
+    fn again(&mut self, now: Time) {
+        // Of batches that were on their way together only the first counts.
+        if now >= self.until {
+            self.pause_ns = (2 * self.pause_ns).clamp(PAUSE_LEAST_NS, PAUSE_MOST_NS);
+            self.until = now + self.pause_ns;
+        }
     }
 }
 
@@ -103,7 +129,7 @@ impl Client {
         }
         let node = self.node(fid);
         node.sending = true;
-        let of = |time: fn(&Attr) -> wire::Time| node.attr.as_ref().map_or(0, time);
+        let of = |time: fn(&Attr) -> Time| node.attr.as_ref().map_or(0, time);
         let (mtime, ctime) = (of(|attr| attr.mtime), of(|attr| attr.ctime));
         let op = Op::Write {
             fid,
@@ -183,10 +209,63 @@ impl Client {
         if self.nodes.get(&fid).is_some_and(|node| node.unlinked) {
             self.bury_if_unused(step, fid);
         }
+        match refused {
+            Some(refusal) if lost.is_none() => self.go_hungry(step, refusal),
+            _ => self.refused = Refused::default(),
+        }
         self.unpark(step, fid);
         self.clean(step, fid);
         self.next_cleaner(step);
-        self.feed_starved(step);
+        if lost.is_some() || refused.is_none() {
+            self.feed_starved(step);
+        }
+    }
+
+    /// The write-back that was to make room was refused.
+    fn go_hungry(&mut self, step: &mut Step<'_>, refusal: Refusal) {
+        self.refused.again(step.now);
+        self.refused.full = refusal == Refusal::NoSpace;
+        self.refuse_starved(step);
+    }
+
+    /// Where there is no room for what is dirty, there is none for more.
+    fn refuse_starved(&mut self, step: &mut Step<'_>) {
+        if !self.refused.full {
+            return;
+        }
+        let is_write = |ticket: &Ticket| {
+            let running = self.calls.get(ticket);
+            running.is_some_and(|running| matches!(running.call, Call::Write { .. }))
+        };
+        let starved = core::mem::take(&mut self.starved);
+        let (writes, others): (Vec<_>, Vec<_>) = starved.into_iter().partition(is_write);
+        self.starved = others;
+        for ticket in writes {
+            self.finish(step, ticket, Done::Refused(Refusal::NoSpace));
+        }
+    }
+
+    /// Has write-back just been refused, so that it makes no slots free? A call that waits for one
+    /// waits on, or is refused.
+    pub(super) fn cannot_clean(&mut self, step: &mut Step<'_>) -> bool {
+        let refused = step.now < self.refused.until;
+        if refused {
+            self.refuse_starved(step);
+        }
+        refused
+    }
+
+    /// When calls that wait for a slot try again.
+    pub(super) fn starved_due(&self) -> Option<Time> {
+        let waits = !self.starved.is_empty() && self.refused.until > 0;
+        waits.then_some(self.refused.until)
+    }
+
+    pub(super) fn tick_starved(&mut self, step: &mut Step<'_>) {
+        if self.starved_due().is_some_and(|due| step.now >= due) {
+            self.refused.until = 0;
+            self.feed_starved(step);
+        }
     }
 
     fn write_back_failed(

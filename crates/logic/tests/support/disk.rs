@@ -53,6 +53,8 @@ pub struct MemoryDisk {
     pub labels: BTreeMap<Fid, String>,
     /// It says what a name names so often, and then so often cannot.
     pub blind: Cell<(u32, u32)>,
+    /// Nothing more can be written.
+    pub full: bool,
     last: u64,
     /// The numbers of what is made next, and of its name; 0: those behind the last.
     chosen: Chosen,
@@ -88,6 +90,7 @@ impl MemoryDisk {
             bulks: BTreeMap::new(),
             labels: BTreeMap::new(),
             blind: Cell::new((0, 0)),
+            full: false,
             last: 1,
             chosen: Chosen::default(),
         };
@@ -326,6 +329,9 @@ impl MemoryDisk {
         bulk: Bulk,
     ) -> Result<Outcome> {
         let bytes = self.bulks.remove(&bulk).unwrap_or_default();
+        if self.full {
+            return Err(Refusal::NoSpace);
+        }
         let object = self.change(fid)?;
         let offset = if mode == WriteMode::Append {
             object.attr.size

@@ -127,6 +127,8 @@ fn step(world: &mut World, words: &[&str]) {
             world.disk.put(world.now, (dir, &name), bytes(what));
         }
         ["slow", "store"] => world.slow_disk = true,
+        ["full", "store"] => world.disk.full = true,
+        ["roomy", "store"] => world.disk.full = false,
         ["blind", "store"] => world.disk.blind.set((0, u32::MAX)),
         ["blind", "store", times, "after", sees] => {
             world.disk.blind.set((number(sees), number(times)));

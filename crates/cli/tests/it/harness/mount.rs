@@ -4,7 +4,8 @@
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
 use super::starts::closed_is_closed;
-use super::{OF_ALL_MOUNTS, local, said, scratch, switch};
+use super::{OF_ALL_MOUNTS, eventually, local, said, scratch, switch};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -142,21 +143,27 @@ impl Mount {
         self.daemon = None;
     }
 
-    /// Ends the daemon as `kill -9` does, and expects its mount to go.
-    pub fn kill9(mut self) {
+    /// Ends the daemon as `kill -9` does. Its mount stays and answers that nobody is there, as a
+    /// mount of the foreground does until somebody mounts again.
+    pub fn kill9_and_stay(mut self) -> PathBuf {
         let mut daemon = self.daemon.take().expect("a real mount has a daemon");
         daemon.signal(rustix::process::Signal::KILL);
-        let gone = fuse::mount::await_gone(&self.point, LIMIT).unwrap();
-        if !gone {
+        let ended = daemon.wait(LIMIT);
+        if ended.is_none() {
             scratch::force_unmount(&self.point);
         }
-        let ended = daemon.wait(LIMIT);
-        assert!(
-            gone,
-            "a killed daemon leaves its mount at {}",
-            self.point.display()
-        );
         assert!(ended.is_some(), "a killed daemon stays");
+        assert!(is_dead(&self.point), "{} is alive", self.point.display());
+        self.point.clone()
+    }
+
+    /// The same, and takes the dead mount away, as a person would.
+    pub fn kill9(self) {
+        let point = self.kill9_and_stay();
+        let output = run(&mut ariel(&[Path::new("umount"), &point]));
+        let gone = !scratch::is_mounted(&point);
+        scratch::force_unmount(&point);
+        assert!(output.status.success() && gone, "{}", text(&output));
     }
 
     fn end(&mut self, daemon: &mut Proc) -> Result<(), String> {
@@ -195,5 +202,103 @@ impl Drop for Mount {
         if let Err(why) = result {
             panic!("{}: {why}\n{}", self.point.display(), self.log());
         }
+    }
+}
+
+/// Is nobody behind a mount? Only an answer of the kernel itself says so: what it has cached it
+/// still shows. Requests that were under way over io_uring end with ECANCELED before that.
+pub fn is_dead(point: &Path) -> bool {
+    let not_connected = Some(rustix::io::Errno::NOTCONN.raw_os_error());
+    let is_told = || match File::create(point.join("nobody makes it")) {
+        Ok(_) => panic!("{} can be written to", point.display()),
+        Err(error) => error.raw_os_error() == not_connected,
+    };
+    eventually(Duration::from_secs(20), is_told)
+}
+
+/// A mount in the background, as people have them. Dropped, it is gone, with its guard.
+pub struct Background {
+    point: PathBuf,
+    log: PathBuf,
+}
+
+impl Background {
+    pub fn start(cell: &Cell, name: &str, args: &[&str]) -> Self {
+        let point = cell.scratch().dir(name);
+        cell.watch().add_mount(&point);
+        let log = cell.scratch().join(&format!("{name}.log"));
+        let mount = Self { point, log };
+        let mut words = vec!["mount", cell.addr(), mount.point.to_str().unwrap()];
+        words.extend(["--log", mount.log.to_str().unwrap()]);
+        words.extend(args);
+        let output = run(&mut ariel(&words));
+        assert!(output.status.success(), "{}", text(&output));
+        mount
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.point.join(name)
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// What its daemon says; `None` while there is none.
+    pub fn status(&self) -> Option<serde_json::Value> {
+        let words = [Path::new("status"), Path::new("--json"), &self.point];
+        let output = run(&mut ariel(&words));
+        output
+            .status
+            .success()
+            .then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Number of the daemon's process.
+    pub fn process(&self) -> i32 {
+        let status = self.status().expect("a mount that works");
+        i32::try_from(status["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    /// Sends a signal to the daemon.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        kill_process(Pid::from_raw(self.process()).unwrap(), signal).unwrap();
+    }
+
+    /// Ends the guard as `kill -9` does.
+    pub fn kill_guard(&self) {
+        for guard in self.guards() {
+            kill_process(guard, Signal::KILL).unwrap();
+        }
+    }
+
+    /// The guards of this mount point: by their command lines, since they outlive daemons.
+    fn guards(&self) -> Vec<Pid> {
+        let wanted = format!("__guard\0{}\0", self.point.display());
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let guards = processes.filter(|process| {
+            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).ends_with(&wanted)
+        });
+        let number = |name: std::ffi::OsString| name.to_str()?.parse().ok();
+        guards
+            .filter_map(|guard| Pid::from_raw(number(guard.file_name())?))
+            .collect()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Nothing is to mount again what is taken away now.
+        self.kill_guard();
+        if !std::thread::panicking() && scratch::is_mounted(&self.point) {
+            let output = run(&mut ariel(&[Path::new("umount"), &self.point]));
+            assert!(output.status.success(), "{}", text(&output));
+        }
+        scratch::force_unmount(&self.point);
     }
 }

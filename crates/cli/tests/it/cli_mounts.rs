@@ -1,0 +1,133 @@
+//! What `mount(8)`, `df` and lists of processes see of a mount: options, source, no secrets; and
+//! what its program is told when the server's disk is full.
+
+use crate::harness::cell::CellOptions;
+use crate::harness::mount::Background;
+use crate::harness::process::run_within;
+use crate::harness::scratch::is_mounted;
+use crate::harness::status::status;
+use crate::harness::{Cell, ariel, real_system, run, text};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// The line of a mount in `/proc/self/mountinfo`.
+fn line_of(point: &Path) -> String {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let wanted = format!(" {} ", point.display());
+    let mut lines = table.lines();
+    lines
+        .find(|line| line.contains(&wanted))
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn the_options_of_mount_are_those_of_the_mount() {
+    if !real_system("mount-options") {
+        return;
+    }
+    let Some(cell) = Cell::start("mount-options") else {
+        return;
+    };
+    fs::write(cell.mount().join("file"), b"content").unwrap();
+    let point = cell.scratch().dir("by-helper");
+    cell.watch().add_mount(&point);
+    for name in ["mount.ariel", "mount.fuse.ariel"] {
+        // As mount(8) calls it.
+        let helper = cell.scratch().join(name);
+        symlink(env!("CARGO_BIN_EXE_ariel"), &helper).unwrap();
+        let mut command = Command::new(&helper);
+        command.arg(cell.addr()).arg(&point);
+        command.args(["-n", "-o", "ro,noexec,noatime,_netdev,x-a.b=c,cache-mib=8"]);
+        let output = run(&mut command);
+        assert!(output.status.success(), "{}", text(&output));
+        let line = line_of(&point);
+        assert!(line.contains(" ro,nosuid,nodev,noexec,noatime "), "{line}");
+        let source = format!(" - fuse.ariel {} ro,", cell.addr());
+        assert!(line.contains(&source), "{line}");
+        assert_eq!(fs::read(point.join("file")).unwrap(), b"content");
+        let refused = fs::write(point.join("file"), b"x").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+        assert_eq!(status(&point)["cache"]["slots"], 8 * 256);
+        let output = run(&mut ariel(&[Path::new("umount"), &point]));
+        assert!(output.status.success(), "{}", text(&output));
+    }
+    let mut wrong = Command::new(cell.scratch().join("mount.ariel"));
+    wrong
+        .arg(cell.addr())
+        .arg(&point)
+        .args(["-o", "remount,ro"]);
+    let said = text(&run(&mut wrong));
+    assert!(said.contains("mount -i") && !is_mounted(&point), "{said}");
+}
+
+#[test]
+fn a_list_of_processes_tells_no_session() {
+    if !real_system("processes") {
+        return;
+    }
+    let Some(cell) = Cell::start("processes") else {
+        return;
+    };
+    let mount = Background::start(&cell, "processes", &[]);
+    let session = mount.status().unwrap()["session"].clone();
+    let session = u64::from_str_radix(session.as_str().unwrap(), 16).unwrap();
+    let (decimal, hex) = (session.to_string(), format!("{session:x}"));
+    let mut seen = 0;
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let is_ours = line.contains(mount.path().to_str().unwrap());
+        assert!(!line.contains(&decimal) && !line.contains(&hex), "{line}");
+        seen += usize::from(is_ours);
+    }
+    assert!(seen >= 2, "a daemon and its guard: {seen}");
+}
+
+#[test]
+fn a_writer_is_told_that_the_disk_is_full_and_nobody_asks_again_and_again() {
+    if !real_system("no-room") {
+        return;
+    }
+    let options = CellOptions {
+        disk_mib: Some(300),
+        ..CellOptions::default()
+    };
+    let Some(cell) = Cell::start_with("no-room", options) else {
+        return;
+    };
+    let mount = cell.mount_with(&["--cache-mib", "32"]);
+    let mut file = File::create(mount.join("large")).unwrap();
+    let piece = vec![7; 1 << 20];
+    let written = (0..600).map(|_| file.write_all(&piece));
+    let refused = written
+        .into_iter()
+        .find_map(Result::err)
+        .expect("there is no end to it");
+    assert_eq!(refused.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    // Two seconds of trying, as a program that does not give up.
+    let line = format!(
+        "timeout 2 sh -c 'while :; do echo x >> {}/large; done'",
+        mount.path().display()
+    );
+    let mut command = Command::new("/bin/sh");
+    let _ = run_within(command.args(["-c", &line]), Duration::from_secs(20));
+    let refused = status(mount.path())["refused_write_backs"]
+        .as_u64()
+        .unwrap();
+    assert!((1..2000).contains(&refused), "{refused} refusals");
+    assert!(
+        mount.log().matches("refused").count() < 20,
+        "{}",
+        mount.log()
+    );
+    drop(file);
+    fs::remove_file(mount.join("large")).unwrap();
+    fs::write(mount.join("small"), b"there is room again").unwrap();
+    File::open(mount.join("small")).unwrap().sync_all().unwrap();
+}
