@@ -3,6 +3,7 @@
 
 use crate::harness::mount::{Background, is_dead};
 use crate::harness::scratch::is_mounted;
+use crate::harness::starts::closed_is_closed;
 use crate::harness::{Cell, Mount, Pair, Random, ariel, eventually, real_system, run, text};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -271,6 +272,7 @@ fn a_mount_made_at_once_after_umount_stays_and_has_everything() {
     for round in 0..6 {
         let bytes = Random(round).bytes(32 << 20);
         fs::write(mount.join("dirty"), &bytes).unwrap();
+        closed_is_closed();
         rustix::mount::unmount(&point, rustix::mount::UnmountFlags::empty()).unwrap();
         let next = Mount::start_at(&cell, point.clone(), &[]);
         let ended = mount.daemon().wait(Duration::from_secs(60));
