@@ -1,12 +1,12 @@
-//! The table of advisory locks: which owner has locked which bytes of which file, and which requests
-//! wait. It decides as Linux does for the programs of one machine. The server has one of all
-//! clients' locks, and a client one of the files whose locks are delegated to it.
+//! The table of advisory locks: which owner has locked which bytes of which file, and which
+//! requests wait. It decides as Linux does for the programs of one machine. The server has one of
+//! all clients' locks, and a client one of the files whose locks are delegated to it.
 //!
 //! A lock is in the way of another if they are of different owners, have a byte in common, and one
 //! of them is exclusive; locks of whole files and of bytes do not meet. A request that waits has a
 //! *place* in the order of arrival, whichever machine it is from, and holds nothing by that: as on
-//! one machine, a lock that no held one is in the way of is given to whoever asks. When something is
-//! given up, the places are looked through in their order.
+//! one machine, a lock that no held one is in the way of is given to whoever asks. When something
+//! is given up, the places are looked through in their order.
 
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -191,6 +191,16 @@ pub(crate) fn of_listing(output: &client::Output) -> u128 {
     }
 }
 
+fn of_request(op: &Op) -> u128 {
+    match op {
+        Op::Prefetch { .. } => Rare::LookedAhead.bit(),
+        Op::GiveLocks {
+            held: Some(held), ..
+        } if !held.is_empty() => Rare::LocksGiven.bit(),
+        _ => 0,
+    }
+}
+
 /// What an output of a client shows.
 pub(crate) fn of_client(output: &client::Output) -> u128 {
     match output {
@@ -220,16 +230,7 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
                 }
                 met
             }
-            ToServer::Request(Request {
-                op: Op::Prefetch { .. },
-                ..
-            }) => Rare::LookedAhead.bit(),
-            ToServer::Request(Request {
-                op: Op::GiveLocks {
-                    held: Some(held), ..
-                },
-                ..
-            }) if !held.is_empty() => Rare::LocksGiven.bit(),
+            ToServer::Request(Request { op, .. }) => of_request(op),
             ToServer::Release { .. } => Rare::Release.bit(),
             ToServer::Opens { .. } => Rare::Opens.bit(),
             ToServer::KeepAlive { .. } => Rare::KeepAlive.bit(),

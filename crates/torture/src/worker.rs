@@ -51,8 +51,8 @@ pub fn work(
 }
 
 /// Does this error say that the mount or its server is gone, not what became of the operation? When
-/// the daemon of a FUSE mount dies, what is under way ends with `CONNABORTED`; with `CANCELED` if the
-/// kernel was just handing it over by io_uring; what is asked later with `NOTCONN`.
+/// the daemon of a FUSE mount dies, what is under way ends with `CONNABORTED`; with `CANCELED` if
+/// the kernel was just handing it over by io_uring; what is asked later with `NOTCONN`.
 fn is_loss(error: Errno) -> bool {
     [
         Errno::IO,

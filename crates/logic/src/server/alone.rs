@@ -1,5 +1,5 @@
-//! Directories that one client alone changes: they are delegated to it, as new ones are. The same of
-//! the locks of files: a lock is a change then, and the file takes the directory's place.
+//! Directories that one client alone changes: they are delegated to it, as new ones are. The same
+//! of the locks of files: a lock is a change then, and the file takes the directory's place.
 //!
 //! Guarantees: a directory that was there before is delegated only to who has changed it several
 //! times in a row, with nobody else looking at it or changing it in between; and where that does

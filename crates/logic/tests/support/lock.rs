@@ -2,7 +2,7 @@
 //! the descriptor of the same number.
 
 use logic::client::Call;
-use wire::{Fid, Lock, LockMode, LockOwner, LockWait};
+use wire::{Fid, Lock, LockMode, LockOwner, LockWait, Op};
 
 fn number<T: std::str::FromStr>(word: &str) -> T {
     let number = word.parse().ok();
@@ -114,8 +114,41 @@ pub fn in_the_way(found: Option<&Lock>) -> String {
     }
 }
 
+/// A request about locks.
+pub fn op(op: &Op, of: impl Fn(&Fid) -> String) -> String {
+    let kind = op.kind();
+    match op {
+        Op::Lock {
+            fid,
+            lock: wanted,
+            wait,
+        } => format!("{kind} {} {}, {wait:?}", of(fid), lock(wanted)),
+        Op::TestLock { fid, lock: wanted } => format!("{kind} {} {}", of(fid), lock(wanted)),
+        Op::Unlock {
+            fid,
+            owner,
+            first,
+            last,
+        } => format!("{kind} {} {}", of(fid), span(*owner, *first, *last)),
+        Op::StopWaiting { request } => format!("{kind} #{request}"),
+        Op::GiveLocks {
+            fid,
+            upto,
+            decided,
+            held,
+        } => {
+            let held = given(held.as_deref());
+            format!(
+                "{kind} {} up to @{upto}: {held}, {decided} decided",
+                of(fid)
+            )
+        }
+        _ => kind.to_owned(),
+    }
+}
+
 /// What a client has locked of a file about whose locks it decides no more.
-pub fn given(held: Option<&[Lock]>) -> String {
+fn given(held: Option<&[Lock]>) -> String {
     match held {
         None => "as known".into(),
         Some([]) => "nothing".into(),

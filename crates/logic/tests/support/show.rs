@@ -150,32 +150,11 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         }
         Op::ReadDir { dir, after, .. } => format!("{kind} {} after {after}", of(dir)),
         Op::Prefetch { dir, after, max } => format!("{kind} {max} of {} after {after}", of(dir)),
-        Op::Lock { fid, lock, wait } => {
-            format!("{kind} {} {}, {wait:?}", of(fid), super::lock::lock(lock))
-        }
-        Op::TestLock { fid, lock } => format!("{kind} {} {}", of(fid), super::lock::lock(lock)),
-        Op::Unlock {
-            fid,
-            owner,
-            first,
-            last,
-        } => {
-            let what = super::lock::span(*owner, *first, *last);
-            format!("{kind} {} {what}", of(fid))
-        }
-        Op::StopWaiting { request } => format!("{kind} #{request}"),
-        Op::GiveLocks {
-            fid,
-            upto,
-            decided,
-            held,
-        } => {
-            let held = super::lock::given(held.as_deref());
-            format!(
-                "{kind} {} up to @{upto}: {held}, {decided} decided",
-                of(fid)
-            )
-        }
+        Op::Lock { .. }
+        | Op::TestLock { .. }
+        | Op::Unlock { .. }
+        | Op::StopWaiting { .. }
+        | Op::GiveLocks { .. } => super::lock::op(op, of),
         Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
             format!("{kind} {}", of(fid))
         }

@@ -85,8 +85,8 @@ fn a_lock_that_was_given_without_a_message_excludes_the_other_mount() {
     }
 }
 
-/// Programs of one mount wait for each other there, also after another mount has asked, and when the
-/// server has been killed meanwhile.
+/// Programs of one mount wait for each other there, also after another mount has asked, and when
+/// the server has been killed meanwhile.
 #[test]
 fn who_waits_on_the_mount_that_decides_goes_on_waiting_at_the_server() {
     if !real_system("locks-alone-waits") {
