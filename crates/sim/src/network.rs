@@ -373,6 +373,24 @@ impl Network {
             .is_some_and(|link| link.swallowed >= MUTING_LOSSES || link.unheard.values().any(muted))
     }
 
+    /// Does the connection end with this message?
+    fn ends_here(&self, world: &Rc<World>, host: u32, travel: Travel) -> bool {
+        let permille = world.plan.weather.loss_permille;
+        let ends = world.rng.borrow_mut().chance(permille) && world.loses(host);
+        if !ends {
+            return false;
+        }
+        world.meet(Rare::MessageLost.bit());
+        if let Some(link) = self.links.borrow_mut().get_mut(&host) {
+            link.swallow(world.sched.now(), travel.way, travel.question);
+        }
+        // Its sender is in the middle of a step.
+        let then = Rc::clone(world);
+        let end = move || then.net.hangup(&then, host);
+        world.sched.at(world.sched.now(), end);
+        true
+    }
+
     /// When a message arrives: never, once or twice.
     fn arrivals(&self, world: &Rc<World>, host: u32, travel: Travel) -> [Option<Time>; 2] {
         let Travel {
@@ -380,7 +398,7 @@ impl Network {
             long,
             keeps,
             behind,
-            question,
+            ..
         } = travel;
         self.messages.set(self.messages.get() + 1);
         let mut arrivals = [None; 2];
@@ -388,6 +406,10 @@ impl Network {
             .strikes(host)
             .filter(|strike| !keeps || strike.ends_link());
         if strike.is_some_and(|strike| strike != Strike::Repeat) {
+            return arrivals;
+        }
+        let stormy = world.faults_on();
+        if stormy && !keeps && self.ends_here(world, host, travel) {
             return arrivals;
         }
         let mut links = self.links.borrow_mut();
@@ -398,17 +420,6 @@ impl Network {
         let rng = &mut world.rng.borrow_mut();
         // At both ends it is the machine that is slow, not the network.
         let late_ns = world.late_ns(host) + world.late_ns(NOBODY);
-        let stormy = world.faults_on();
-        if stormy && !keeps && rng.chance(weather.loss_permille) && world.loses(host) {
-            world.meet(Rare::MessageLost.bit());
-            link.swallow(world.sched.now(), way, question);
-            // With its connection. Its sender is in the middle of a step.
-            let then = Rc::clone(world);
-            world.sched.at(world.sched.now(), move || {
-                then.net.hangup(&then, host);
-            });
-            return arrivals;
-        }
         let drawn = stormy && !keeps && rng.chance(weather.repeat_permille) && world.repeats(host);
         let twice = drawn || strike.is_some();
         if twice {
