@@ -1,14 +1,16 @@
 //! The store as the machine sees it: fids and numbers of bulks in, outcomes out.
 
 use crate::bulks::Bulks;
+use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
-use wire::{Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time};
+use wire::{Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time};
 
 /// The store, the bytes beside messages, and whether something was applied.
 pub(crate) struct StoreDisk<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) bulks: &'a mut Bulks,
+    pub(crate) held: &'a mut HeldLog,
     /// Something was logged: it must leave the process before the next message does.
     pub(crate) logged: &'a mut bool,
 }
@@ -103,6 +105,10 @@ impl Disk for StoreDisk<'_> {
 
     fn newest(&self) -> Time {
         self.store.newest()
+    }
+
+    fn note_held(&mut self, session: SessionId, fid: Fid, most: Right) {
+        self.held.note((session, fid, most));
     }
 
     fn close_session(&mut self, session: SessionId) {

@@ -13,6 +13,7 @@ mod core;
 mod counts;
 mod disk;
 mod events;
+mod held;
 mod profile;
 mod state;
 mod status;
@@ -23,6 +24,7 @@ pub use profile::Measured;
 pub use status::{ClientLine, Status};
 
 use crate::core::Core;
+use crate::held::HeldLog;
 use crate::state::State;
 use crate::sync::SyncThread;
 use net::{Identity, Listener, NotLoopback, Timer};
@@ -133,9 +135,12 @@ impl Server {
         }
         let boot = boots << EPOCHS_OF_A_BOOT;
         let known = store.sessions();
+        let (held_log, held) = HeldLog::open(&data, &known);
         if !known.is_empty() {
+            let may_hold = held.as_ref().map(Vec::len);
             tracing::info!(
                 sessions = known.len(),
+                may_hold,
                 "waiting for the clients of the last run"
             );
         }
@@ -147,8 +152,8 @@ impl Server {
         // A client speaks every quarter of its lease.
         let silence = Duration::from_nanos(machine.lease_ns);
         let (place, left) = ((boot, root), (known, newest));
-        let machine = logic::server::Server::new(machine, now, place, left);
-        let core = Arc::new(Core::new(State::new(machine, store), on_failure));
+        let machine = logic::server::Server::new(machine, now, place, left).knowing(held);
+        let core = Arc::new(Core::new(State::new(machine, store, held_log), on_failure));
         let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
         let timer = {
             let core = Arc::downgrade(&core);

@@ -9,6 +9,7 @@ use crate::bulks::Bulks;
 use crate::congested::Congested;
 use crate::counts::{Counts, Moved};
 use crate::disk::StoreDisk;
+use crate::held::HeldLog;
 use crate::profile::Profile;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
@@ -23,6 +24,8 @@ use wire::{SessionId, ToClient, Violation};
 pub(crate) struct State {
     pub(crate) machine: Machine,
     pub(crate) store: Option<Store>,
+    /// What clients may hold, for the next run.
+    held: HeldLog,
     pub(crate) bulks: Bulks,
     pub(crate) links: BTreeMap<Conn, Arc<Link>>,
     pub(crate) congested: Congested,
@@ -55,10 +58,11 @@ pub(crate) struct After {
 }
 
 impl State {
-    pub(crate) fn new(machine: Machine, store: Store) -> State {
+    pub(crate) fn new(machine: Machine, store: Store, held: HeldLog) -> State {
         State {
             machine,
             store: Some(store),
+            held,
             bulks: Bulks::default(),
             links: BTreeMap::new(),
             congested: Congested::default(),
@@ -85,12 +89,15 @@ impl State {
         let mut disk = StoreDisk {
             store,
             bulks: &mut self.bulks,
+            held: &mut self.held,
             logged: &mut logged,
         };
         // Read under the lock: the machine's time never runs backwards.
         let now = net::clock::now_ns();
         let kind = self.profile.came(now, &input);
         self.machine.handle(now, input, &mut disk, &mut outputs);
+        // Before the changes that it may be about: what is noted too early does no harm.
+        self.held.write_out();
         if logged && let Err(error) = store.write_out() {
             // Not one of these may be carried out: what they tell of could be lost.
             return self.fail(format!("the store cannot be written: {error}"), after);
@@ -126,6 +133,9 @@ impl State {
 
     fn tend(&mut self, now: u64) {
         self.tend_at = self.store.as_mut().and_then(|store| store.tend(now));
+        if self.held.has_grown() && !self.machine.in_grace() {
+            self.held.shorten(self.machine.held());
+        }
     }
 
     fn carry_out(&mut self, output: Output, now: u64, after: &mut After) {
@@ -212,7 +222,11 @@ impl State {
                     "a client did not answer in time and was fenced off"
                 );
             }
-            Event::GraceOver => tracing::info!("the clients of the last run have been heard"),
+            Event::GraceOver => {
+                self.held.complete();
+                self.held.write_out();
+                tracing::info!("the clients of the last run have been heard");
+            }
         }
     }
 

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::{
-    Caller, Fid, Hold, Make, Name, Op, Outcome, Reply, Request, ToClient, ToServer, Welcome,
-    WriteMode,
+    Caller, Fid, Hold, Holding, Make, Name, Op, Outcome, Reply, Request, Right, ToClient, ToServer,
+    Welcome, WriteMode,
 };
 
 /// Longer than anything takes that does not hang.
@@ -65,6 +65,21 @@ struct Peer {
     last: u64,
 }
 
+fn request(id: u64, (op, hold): (Op, Hold)) -> Request {
+    Request {
+        id,
+        acked: id,
+        op,
+        caller: Caller::default(),
+        hold,
+        keeps: false,
+        ahead: 0,
+        clock: 0,
+        delegated: None,
+        after: 0,
+    }
+}
+
 impl Peer {
     fn connect(addr: SocketAddr) -> Peer {
         let (send, seen) = mpsc::channel();
@@ -114,6 +129,14 @@ impl Peer {
         }
     }
 
+    /// Asks for something and waits for no answer.
+    fn send(&mut self, op: Op) {
+        self.last += 1;
+        let hold = Hold::default();
+        let request = request(self.last, (op, hold));
+        self.say(&ToServer::Request(request), Vec::new());
+    }
+
     fn ask(&mut self, op: Op, bulk: Vec<u8>) -> (Outcome, Vec<u8>) {
         self.last += 1;
         let hold = match op {
@@ -124,18 +147,7 @@ impl Peer {
             },
             _ => Hold::default(),
         };
-        let request = Request {
-            id: self.last,
-            acked: self.last,
-            op,
-            caller: Caller::default(),
-            hold,
-            keeps: false,
-            ahead: 0,
-            clock: 0,
-            delegated: None,
-            after: 0,
-        };
+        let request = request(self.last, (op, hold));
         self.say(&ToServer::Request(request), bulk);
         loop {
             match self.hear() {
@@ -149,11 +161,15 @@ impl Peer {
     }
 
     fn make(&mut self, name: &str) -> Fid {
+        self.make_in(Fid::root(1), name, Make::File)
+    }
+
+    fn make_in(&mut self, dir: Fid, name: &str, make: Make) -> Fid {
         let op = Op::Make {
-            dir: Fid::root(1),
+            dir,
             name: Name::new(name.as_bytes()).unwrap(),
-            make: Make::File,
-            mode: 0o644,
+            make,
+            mode: 0o755,
             open: None,
         };
         match self.ask(op, Vec::new()).0 {
@@ -306,4 +322,111 @@ fn each_partition_has_an_identity_that_nobody_can_guess() {
     };
     let (one, other) = (identity(), identity());
     assert!(one != 0 && other != 0 && one != other);
+}
+
+/// Clients that come back, beside one that does not.
+const LIVING: u64 = 20;
+/// A request that nothing is in the way of is answered sooner after a restart.
+const SOON: Duration = Duration::from_secs(1);
+
+/// The server with the time for clients to come back that it has in earnest.
+fn patient(data: &Path) -> Server {
+    let machine = MachineOptions::default();
+    let options = ServerOptions {
+        machine,
+        ..options(data)
+    };
+    Server::start(options).unwrap()
+}
+
+/// It says that it holds these, as its server was started again.
+fn come_back(addr: SocketAddr, session: u64, held: &[Fid]) -> Peer {
+    let (mut peer, welcome) = Peer::greet(addr, session);
+    assert!(welcome.resumed, "the restarted server knows it");
+    // Its numbers go on.
+    peer.last = 10;
+    let holding = |fid: &Fid| Holding {
+        fid: *fid,
+        right: Right::Shared,
+        hold: Hold::default(),
+    };
+    let reassert = ToServer::Reassert {
+        boot: welcome.boot,
+        part: (0, 1),
+        holdings: held.iter().map(holding).collect(),
+        unseen: vec![],
+        locks: vec![],
+    };
+    peer.say(&reassert, Vec::new());
+    loop {
+        if let (ToClient::Reasserted { .. }, _) = peer.hear() {
+            return peer;
+        }
+    }
+}
+
+#[test]
+fn one_client_that_is_gone_keeps_nobody_waiting_after_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let server = patient(data.path());
+    let (mut maker, _) = Peer::greet(server.local_addr(), 1);
+    let name = |session: u64| format!("of {session}");
+    let mut dirs = Vec::new();
+    for session in 0..=LIVING {
+        dirs.push(maker.make_in(Fid::root(1), &name(session), Make::Directory));
+    }
+    maker.say(&ToServer::Goodbye, Vec::new());
+    maker.hear_end();
+    // Each looks at the root, and makes a file in a directory of its own.
+    for session in 0..=LIVING {
+        let (mut peer, _) = Peer::greet(server.local_addr(), 100 + session);
+        peer.lookup(&name(session));
+        peer.make_in(dirs[session as usize], "before", Make::File);
+        peer.lookup(&name(session));
+    }
+    server.stop().unwrap();
+
+    // The first of them is gone.
+    let server = patient(data.path());
+    let addr = server.local_addr();
+    let started = Instant::now();
+    let (mut stranger, _) = Peer::greet(addr, 999);
+    let found = stranger.lookup(&name(1));
+    assert!(matches!(found, Outcome::Entry(_)), "{found:?}");
+    let took = started.elapsed();
+    assert!(
+        took < SOON,
+        "the first look-up of a new client took {took:?}"
+    );
+    for session in 1..=LIVING {
+        let own = dirs[session as usize];
+        let began = Instant::now();
+        let mut peer = come_back(addr, 100 + session, &[Fid::root(1), own]);
+        peer.make_in(own, "after", Make::File);
+        let found = peer.lookup(&name(session));
+        assert!(matches!(found, Outcome::Entry(_)), "{found:?}");
+        let took = began.elapsed();
+        assert!(
+            took < SOON,
+            "client {session} came back and was served in {took:?}"
+        );
+    }
+    // What the one that is gone may hold is not changed before its time is over.
+    let figures = server.status().figures;
+    assert!(figures.grace && figures.held == 0, "{figures:?}");
+    let dir = Fid::root(1);
+    let name = Name::new(b"disputed").unwrap();
+    let make = Make::File;
+    let (mode, open) = (0o644, None);
+    let op = Op::Make {
+        dir,
+        name,
+        make,
+        mode,
+        open,
+    };
+    stranger.send(op);
+    // Answered behind it, as nothing is in the way of this.
+    stranger.lookup("of 2");
+    assert_eq!(server.status().figures.held, 1);
 }

@@ -125,7 +125,8 @@ impl Client {
         let Some(dropping) = self.dropping_names.get(&at) else {
             return;
         };
-        let locking = |(_, running): &(&Ticket, &super::Running)| locks(&running.call, at.0);
+        let locking =
+            |(_, running): &(&Ticket, &super::Running)| self.has_locked(&running.call, at.0);
         let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
         // Nobody is told a name of a barred directory: what is in hand there is so in vain.
         let due = self.suspended
@@ -150,6 +151,19 @@ impl Client {
         if let Some(dropping) = self.dropping_names.get_mut(&at) {
             dropping.raising = Some((id, stamp, witness));
         }
+    }
+
+    /// Does the kernel hold the directory's lock until this call is answered? It does so too when
+    /// the directory itself is being removed: then nobody looks anything up in it.
+    fn has_locked(&self, call: &Call, dir: Fid) -> bool {
+        let removed = match call {
+            Call::Op(Op::Rmdir { dir, name }) => {
+                let names = self.nodes.get(dir).map(|node| &node.names);
+                names.and_then(|names| names.get(name)?.as_ref())
+            }
+            _ => None,
+        };
+        locks(call, dir) || removed.is_some_and(|named| named.fid == dir)
     }
 
     /// Will the call that holds the lock let go of it soon? Not if the server leaves it as it is
@@ -180,7 +194,7 @@ impl Client {
         let at: Vec<(Fid, Epoch)> = self
             .dropping_names
             .keys()
-            .filter(|(dir, _)| locks(&running.call, *dir))
+            .filter(|(dir, _)| self.has_locked(&running.call, *dir))
             .copied()
             .collect();
         for at in at {

@@ -18,6 +18,8 @@ pub type Bulk = u64;
 pub struct Options {
     /// How long a silent client keeps its tokens, ns.
     pub lease_ns: Time,
+    /// How long a client may be silent, though nobody wants what it holds, ns.
+    pub silent_ns: Time,
     /// How long a restarted server waits for the sessions it knew to say what they hold, ns.
     pub grace_ns: Time,
     /// How long a client that is there may leave a recall or `Confirm` unanswered, ns: its lease is
@@ -52,6 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             lease_ns: 20_000_000_000,
+            silent_ns: 24 * 3_600_000_000_000,
             grace_ns: 20_000_000_000,
             recall_ns: 60_000_000_000,
             resend_ns: 10_000_000_000,

@@ -78,6 +78,8 @@ pub struct Server {
     /// Who was asked for something at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
     gathering: gather::Gathering,
+    /// Sessions without a connection, and when it is looked whether they are to end.
+    silent: BTreeSet<(Time, SessionId)>,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
     /// Who was told a size that it may not keep.
@@ -137,6 +139,7 @@ impl Server {
             done: VecDeque::new(),
             asked: BTreeSet::new(),
             gathering: BTreeSet::new(),
+            silent: BTreeSet::new(),
             lingering: BTreeSet::new(),
             shown: Shown::default(),
             patient: BTreeSet::new(),
@@ -166,7 +169,7 @@ impl Server {
             } => {
                 self.on_message(step, from, message, (bulk, bulk_len));
             }
-            Input::Gone { conn } => self.on_gone(conn),
+            Input::Gone { conn } => self.on_gone(now, conn),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }
@@ -181,8 +184,14 @@ impl Server {
         let patient = self.patient.first().map(|(until, _)| *until);
         let due = self.next_tick.into_iter().chain(lingering);
         let gathered = self.gathering.first().map(|(until, ..)| *until);
-        let due = due.chain(patient).chain(gathered);
+        let silent = self.silent.first().map(|(until, _)| *until);
+        let due = due.chain(patient).chain(gathered).chain(silent);
         due.chain(self.looks.due()).chain(self.grace.due()).min()
+    }
+
+    /// Is it waiting for clients of its last run?
+    pub fn in_grace(&self) -> bool {
+        self.grace.lasts()
     }
 
     /// Does it wait for anybody?

@@ -372,7 +372,7 @@ impl Server {
             let in_the_way = if own {
                 own_pages && holder.right == Right::Transient
             } else {
-                holder.right > keep
+                holder.right > keep && !self.goes_on_reading((session, holder), fid)
             };
             if in_the_way && !spared {
                 needs.push(Need {
@@ -382,6 +382,14 @@ impl Server {
                 });
             }
         }
+    }
+
+    /// Was it given pages of an object that it has changed, and has it not confirmed that? It is
+    /// waited for anyway, and asked for the pages when it has: its call may not end before a read
+    /// of the same machine does, which asks again whenever pages are taken back before they come.
+    fn goes_on_reading(&self, (session, holder): (SessionId, &Holder), fid: Fid) -> bool {
+        let asks_early = self.options.mutant == Some(Mutant::SkipsConfirmation);
+        holder.right == Right::Transient && !asks_early && self.changed_by(session, fid)
     }
 
     fn need_attr(&self, waiting: &Waiting, fid: Fid, (only, needs): (Only, &mut Vec<Need>)) {

@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    pub(super) fn on_gone(&mut self, conn: Conn) {
+    pub(super) fn on_gone(&mut self, now: Time, conn: Conn) {
         let Some(id) = self.conns.remove(&conn) else {
             return;
         };
@@ -88,6 +88,7 @@ impl Server {
             && session.conn == Some(conn)
         {
             session.conn = None;
+            self.silent.insert((now + self.idle_ns(), id));
         }
     }
 
@@ -112,6 +113,7 @@ impl Server {
             self.forget_quiet(fid);
         }
         self.begin_ready(step);
+        self.tick_silent(step);
         self.tick_gathered(step);
         self.tick_put_off(step);
         self.tick_looks(step);

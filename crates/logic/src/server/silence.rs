@@ -14,6 +14,9 @@ use super::{Event, Output, Step};
 use alloc::vec::Vec;
 use wire::{Fid, SessionId, Time, ToClient, What};
 
+/// So many leases goes a session on that holds nothing, and has no connection.
+const IDLE_LEASES: Time = 10;
+
 /// Before every object.
 const FIRST: Fid = Fid {
     volume: 0,
@@ -111,6 +114,40 @@ impl Server {
         (session.stalled, session.heard) = (false, step.now);
         if core::mem::take(&mut session.unwelcome) {
             self.welcome(step, id, true);
+        }
+    }
+
+    /// How long a session without a connection that holds nothing goes on.
+    pub(super) fn idle_ns(&self) -> Time {
+        IDLE_LEASES * self.options.lease_ns
+    }
+
+    /// Ends sessions of machines that have not been heard of for a long time: soon, if they hold
+    /// nothing, else after `silent_ns`, though nobody wants what they hold.
+    pub(super) fn tick_silent(&mut self, step: &mut Step<'_, impl Disk>) {
+        while let Some(&(due, id)) = self.silent.first()
+            && due <= step.now
+        {
+            self.silent.pop_first();
+            let Some(session) = self.sessions.get(&id) else {
+                continue;
+            };
+            // It is looked at again when its next connection has ended.
+            if session.conn.is_some() || self.grace.lasts() {
+                continue;
+            }
+            let nothing = session.fids.is_empty() && session.answers.is_empty();
+            let nothing = nothing && session.running.is_empty() && self.locks.of(id) == 0;
+            let idle_until = session.heard + self.idle_ns();
+            let until = session.heard.saturating_add(self.options.silent_ns);
+            if step.now >= until {
+                self.fence(step, id);
+            } else if nothing && step.now >= idle_until {
+                step.out.push(Output::Event(Event::Closed { session: id }));
+                self.end_session(step, id);
+            } else {
+                self.silent.insert((until, id));
+            }
         }
     }
 

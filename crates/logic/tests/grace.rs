@@ -1,0 +1,164 @@
+//! The time after a restart: a client that is still saying what it holds is not fenced; what waits
+//! for others is bounded, and is not begun in one step.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+extern crate ariel_logic as logic;
+
+#[allow(dead_code)]
+#[path = "support/disk.rs"]
+mod disk;
+
+use disk::MemoryDisk;
+use logic::server::{Event, Input, Options, Output, Server};
+use wire::{
+    Caller, Fid, Hold, Holding, Op, Request, Right, SessionId, Time, ToClient, ToServer, VERSION,
+    WriteMode,
+};
+
+const SECOND: Time = 1_000_000_000;
+const BOOT: u64 = 1 << 40;
+const SLOW: SessionId = 1;
+const GONE: SessionId = 2;
+const OTHER: SessionId = 3;
+
+struct Cell {
+    server: Server,
+    disk: MemoryDisk,
+}
+
+impl Cell {
+    /// A server that was started again, and knows these sessions but not what they hold.
+    fn restarted(known: &[SessionId]) -> Self {
+        let place = (BOOT, Fid::root(1));
+        Self {
+            server: Server::new(Options::default(), 0, place, (known.to_vec(), 0)),
+            disk: MemoryDisk::new(),
+        }
+    }
+
+    fn input(&mut self, now: Time, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.server.handle(now, input, &mut self.disk, &mut out);
+        out
+    }
+
+    fn says(&mut self, now: Time, session: SessionId, message: ToServer, len: u32) -> Vec<Output> {
+        let bulk = match len {
+            0 => 0,
+            len => self.disk.hold(vec![7; len as usize]),
+        };
+        let input = Input::Message {
+            from: session,
+            message,
+            bulk,
+            bulk_len: len,
+        };
+        self.input(now, input)
+    }
+
+    fn greets(&mut self, now: Time, session: SessionId) {
+        let hello = ToServer::Hello {
+            version: VERSION,
+            session,
+            name: b"host".to_vec(),
+        };
+        self.says(now, session, hello, 0);
+    }
+
+    /// One of three parts of what the slow one holds.
+    fn holds(&mut self, now: Time, part: u32) -> Vec<Output> {
+        let holding = Holding {
+            fid: Fid::root(1),
+            right: Right::Shared,
+            hold: Hold::default(),
+        };
+        let reassert = ToServer::Reassert {
+            boot: BOOT,
+            part: (part, 3),
+            holdings: vec![holding],
+            unseen: vec![],
+            locks: vec![],
+        };
+        self.says(now, SLOW, reassert, 0)
+    }
+}
+
+fn fenced(out: &[Output]) -> Vec<SessionId> {
+    let session = |output: &Output| match output {
+        Output::Event(Event::Fenced { session }) => Some(*session),
+        _ => None,
+    };
+    out.iter().filter_map(session).collect()
+}
+
+#[test]
+fn a_client_whose_parts_still_arrive_is_not_fenced_with_those_that_have_not_come() {
+    let mut cell = Cell::restarted(&[SLOW, GONE]);
+    cell.greets(10 * SECOND, SLOW);
+    cell.holds(15 * SECOND, 0);
+    assert_eq!(fenced(&cell.input(20 * SECOND, Input::Tick)), [GONE]);
+    cell.holds(34 * SECOND, 1);
+    assert_eq!(fenced(&cell.input(36 * SECOND, Input::Tick)), []);
+    let out = cell.holds(50 * SECOND, 2);
+    let told = |output: &Output| {
+        let Output::Send { message, .. } = output else {
+            return false;
+        };
+        *message == ToClient::Reasserted { boot: BOOT }
+    };
+    assert!(out.iter().any(told), "{out:?}");
+    assert!(!cell.server.in_grace());
+}
+
+#[test]
+fn a_client_that_says_no_more_than_a_part_is_fenced_in_the_end() {
+    let mut cell = Cell::restarted(&[SLOW]);
+    cell.greets(SECOND, SLOW);
+    cell.holds(19 * SECOND, 0);
+    assert_eq!(fenced(&cell.input(21 * SECOND, Input::Tick)), []);
+    cell.holds(30 * SECOND, 0);
+    assert_eq!(fenced(&cell.input(40 * SECOND, Input::Tick)), [SLOW]);
+    assert!(!cell.server.in_grace());
+}
+
+fn write(id: u64) -> ToServer {
+    let op = Op::Write {
+        fid: Fid::root(1),
+        offset: 0,
+        len: 16,
+        mode: WriteMode::At,
+    };
+    ToServer::Request(Request {
+        id,
+        acked: 1,
+        op,
+        caller: Caller::default(),
+        hold: Hold::default(),
+        keeps: false,
+        ahead: 0,
+        clock: 0,
+        delegated: None,
+        after: 0,
+    })
+}
+
+/// What finds no room is let go, and said again when the connection has been ended.
+#[test]
+fn what_waits_for_others_is_bounded_and_begun_in_pieces() {
+    let mut cell = Cell::restarted(&[GONE]);
+    cell.greets(SECOND, OTHER);
+    for id in 1..=300 {
+        cell.says(2 * SECOND, OTHER, write(id), 16);
+    }
+    let held = cell.server.figures().held;
+    assert!((200..300).contains(&held), "{held} requests wait");
+    let mut out = cell.input(20 * SECOND, Input::Tick);
+    assert_eq!(fenced(&out), [GONE]);
+    let closed = |output: &Output| matches!(output, Output::Close { conn: OTHER, .. });
+    assert!(out.iter().any(closed), "what had no room is said again");
+    while cell.server.deadline().is_some_and(|due| due <= 20 * SECOND) {
+        out.extend(cell.input(20 * SECOND, Input::Tick));
+    }
+    assert_eq!(cell.server.figures().held, 0);
+}
