@@ -245,7 +245,7 @@ impl Disk for TinyDisk {
         0
     }
 
-    fn note_held(&mut self, _: SessionId, _: Fid, _: Right) {}
+    fn note_held(&mut self, _: SessionId, _: Fid, _: wire::Right) {}
 
     fn close_session(&mut self, session: SessionId) {
         self.answers.retain(|origin, _| origin.session != session);
