@@ -1,7 +1,7 @@
 //! overlayfs, as containers' storage uses it, with its upper and work directory on a mount.
 
 use crate::harness::process::{shell, shell_ok, text};
-use crate::harness::{Cell, Scratch, real_system, skipped};
+use crate::harness::{Cell, Scratch, has_program, real_system, skipped};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
@@ -52,6 +52,9 @@ fn an_upper_directory_on_a_mount_does_what_one_on_the_local_disk_does() {
     let known = fs::read_to_string("/proc/filesystems").unwrap();
     if !known.contains("overlay") && !shell(Path::new("/"), "modprobe overlay").status.success() {
         return skipped("overlay", "the kernel has no overlayfs");
+    }
+    if !has_program("overlay", "setfattr") {
+        return;
     }
     let Some(cell) = Cell::start("overlay") else {
         return;

@@ -43,7 +43,8 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
             continue;
         };
         let there = of.get(&fid).map_or(&[][..], Vec::as_slice);
-        if !victim.is_some_and(|victim| made.get(&victim).is_none_or(|at| *at < begin)) {
+        let known = |victim: &Fid| made.get(victim).is_none_or(|at| *at < begin);
+        if victim.filter(known).is_none() {
             continue;
         }
         let own = changes.iter().filter(|change| change.host == way.0);

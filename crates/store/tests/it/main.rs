@@ -14,6 +14,7 @@ mod model;
 mod nth;
 mod positions;
 mod rules;
+mod rules_more;
 mod shared;
 mod speed;
 mod world;

@@ -226,7 +226,8 @@ fn only_known_flags_and_kinds_are_accepted() {
     assert_eq!(rename_flags(0), Ok((false, false)));
     assert_eq!(rename_flags(1), Ok((true, false)));
     assert_eq!(rename_flags(2), Ok((false, true)));
-    for flags in [3, 4, 8] {
+    assert_eq!(rename_flags(4), Ok((true, true)));
+    for flags in [3, 5, 6, 8] {
         assert_eq!(rename_flags(flags), Err(Refusal::Invalid));
     }
     assert_eq!(xattr_mode(0), Ok(XattrMode::Any));
