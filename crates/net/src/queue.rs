@@ -17,6 +17,11 @@ use std::sync::Arc;
 /// Slices handed to one system call.
 pub(crate) const SLICES: usize = 320;
 
+/// Most bytes that wait to be written to a peer that came by itself. It must be cut off if it
+/// leaves more unread, or could fill this process's memory.
+pub const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// A link on which more waits is congested: what would make more of it is put off.
+pub const CONGESTED_BYTES: usize = 4 << 20;
 /// A message that is longer, or has a bulk, does not go before others.
 pub(crate) const SWIFT_BYTES: usize = 4 << 10;
 /// Of long messages so much leaves at a time while the network is slow.
@@ -288,7 +293,8 @@ impl Unsent {
         *self = Unsent::default();
     }
 
-    /// Lays the next bytes into `slices`; returns how many slices are filled, and of how many bytes.
+    /// Lays the next bytes into `slices`; returns how many slices are filled, and of how many
+    /// bytes.
     pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> (usize, usize) {
         let mut skip = self.skip;
         let (mut filled, mut bytes) = (0, 0);
@@ -313,9 +319,9 @@ impl Unsent {
         (filled, bytes)
     }
 
-    /// Forgets the first `written` bytes of the `offered` ones. As long as the peer takes all that is
-    /// offered at a time, that becomes more; when it does not, the next message that is swift must
-    /// not wait for much. What is little says nothing of the network.
+    /// Forgets the first `written` bytes of the `offered` ones. As long as the peer takes all that
+    /// is offered at a time, that becomes more; when it does not, the next message that is swift
+    /// must not wait for much. What is little says nothing of the network.
     pub(crate) fn advance(&mut self, written: usize, offered: usize) {
         if written < offered {
             self.step = STEP_MIN;

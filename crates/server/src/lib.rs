@@ -144,10 +144,8 @@ impl Server {
         let root = store.root();
         let newest = store.newest();
         warn_if_set_back(newest);
-        // A client speaks every quarter of its lease.
         let silence = Duration::from_nanos(machine.lease_ns);
-        let (place, left) = ((boot, root), (known, newest));
-        let machine = logic::server::Server::new(machine, now, place, left);
+        let machine = logic::server::Server::new(machine, now, (boot, root), (known, newest));
         let core = Arc::new(Core::new(State::new(machine, store), on_failure));
         let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
         let timer = {

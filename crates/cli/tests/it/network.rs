@@ -112,7 +112,7 @@ fn cut(pair: &Pair, network: &Network, away: Duration) {
             let took = next.map(|at| at.saturating_duration_since(back));
             assert!(
                 took.is_some_and(|took| took <= SOON),
-                "program {number} went on {took:?} after a cut of {:?} ({before:?} steps before)\n{}",
+                "program {number} went on after {took:?}; a cut of {:?}, {before:?} steps\n{}",
                 back - gone,
                 pair.b.log()
             );
