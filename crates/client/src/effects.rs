@@ -104,7 +104,8 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link
             Effect::Outdated(fid) => front.outdated(fid),
             Effect::News(tell, news) => tell(news),
             Effect::GiveUp(link) => {
-                tracing::warn!(server = %link.peer(), "nothing is heard of the server: a new connection");
+                let server = link.peer();
+                tracing::warn!(%server, "nothing is heard of the server: a new connection");
                 link.abort(CloseReason::Silent);
             }
             Effect::Hangup(link) => {

@@ -207,19 +207,16 @@ impl State {
             }
             Output::Invalidate { id, what } => self.effects.push(Effect::Invalidate(id, what)),
             Output::Outdated { fid } => self.effects.push(Effect::Outdated(fid)),
-            Output::Hangup => {
-                if let Some(link) = &self.link {
-                    self.effects.push(Effect::Hangup(Arc::clone(link)));
-                }
-            }
-            Output::Redial => {
-                if let Some(link) = &self.link {
-                    self.effects.push(Effect::GiveUp(Arc::clone(link)));
-                }
-            }
+            Output::Hangup => self.end_link(Effect::Hangup),
+            Output::Redial => self.end_link(Effect::GiveUp),
             Output::Event(event) => self.tell(&event),
             Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {}
         }
+    }
+
+    fn end_link(&mut self, how: fn(Arc<Link>) -> Effect) {
+        let link = self.link.clone();
+        self.effects.extend(link.map(how));
     }
 
     fn tell(&mut self, event: &Event) {

@@ -32,8 +32,8 @@
 //!     slow store / synced         the same for the store's syncs
 //!     blind store / seeing store  looking a name up fails, and works again
 //!     hold S>A                    messages of that direction wait (shown as `S .. A`)
-//!     deliver|drop|repeat S>A 2   the second of them arrives now / is lost with its connection, and
-//!                                 another one is made / is there twice
+//!     deliver|drop|repeat S>A 2   the second of them arrives now / is lost with its connection,
+//!                                 and another one is made / is there twice
 //!     free S>A                    they arrive
 //!     wait 5                      seconds pass
 //!     restart                     the server dies, starts again on its store, clients dial

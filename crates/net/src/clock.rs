@@ -1,9 +1,9 @@
 //! The only file that reads the operating system's clock.
 //!
 //! Guarantees: [`now_ns`] never goes back, nobody who sets the time of day moves it, and it goes on
-//! while the machine sleeps: a lease cannot end early or late because of either. [`wall_ns`] is the time of day, right or wrong, and
-//! may jump. Only a server asks for it: the times of files are those of one clock, whatever the
-//! clocks of the machines that change them show.
+//! while the machine sleeps: a lease cannot end early or late because of either. [`wall_ns`] is the
+//! time of day, right or wrong, and may jump. Only a server asks for it: the times of files are
+//! those of one clock, whatever the clocks of the machines that change them show.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 

@@ -5,14 +5,15 @@
 //! one thread; `closed` comes exactly once for each `opened`. Frames come in the order sent, but
 //! that short messages go before long ones. But for [`Link::flush`] no method of [`Link`] calls
 //! [`Events`], and none waits for the peer, so all others may be called under a lock that the
-//! events take. A peer that is silent for too long is given up. Everything a peer can make this crate hold is bounded. What a message means is
-//! not known here.
+//! events take. A peer that is silent for too long is given up. Everything a peer can make this
+//! crate hold is bounded. What a message means is not known here.
 #![forbid(unsafe_code)]
 
 pub mod clock;
 mod dial;
 pub mod entropy;
 mod frame;
+mod id;
 mod identity;
 mod link;
 mod listen;
@@ -29,11 +30,12 @@ pub use dial::{DialError, Dialer};
 pub use frame::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind,
 };
+pub use id::LinkId;
 pub use identity::{Identity, NotLoopback};
-pub use link::{CONGESTED_BYTES, LINGER_NS, Link, LinkId, QUEUE_BYTES_MAX};
+pub use link::{LINGER_NS, Link};
 pub use listen::{CONNECTIONS_MAX, Listener};
 pub use meter::{Meter, Meters, Reading};
-pub use queue::Bulk;
+pub use queue::{Bulk, CONGESTED_BYTES, QUEUE_BYTES_MAX};
 pub use reason::CloseReason;
 pub use timer::Timer;
 pub use worker::Worker;

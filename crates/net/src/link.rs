@@ -20,8 +20,9 @@
 
 use crate::clock;
 use crate::frame::Kind;
+use crate::id::LinkId;
 use crate::identity::Identity;
-use crate::queue::{Bulk, Outgoing, Queue, SLICES, Unsent};
+use crate::queue::{Bulk, CONGESTED_BYTES, Outgoing, Queue, SLICES, Unsent};
 use crate::reason::CloseReason;
 use crate::{Events, receive, socket};
 use parking_lot::{Condvar, Mutex};
@@ -31,16 +32,11 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Most bytes that wait to be written to a peer that came by itself. It must be cut off if it
-/// leaves more unread, or could fill this process's memory.
-pub const QUEUE_BYTES_MAX: usize = 256 << 20;
-/// A link on which more waits is congested: what would make more of it is put off.
-pub const CONGESTED_BYTES: usize = 4 << 20;
 /// Most bytes that wait while the reading thread delivers more short frames.
 const HELD_BYTES_MAX: usize = 64 << 10;
 /// How long an orderly end may take before the connection is cut.
@@ -49,19 +45,6 @@ pub const LINGER_NS: u64 = 2_000_000_000;
 const INLINE_BYTES: usize = 4 << 20;
 /// How often a writer that waits for a full socket looks whether the link has ended.
 const POLL_NS: i64 = 100_000_000;
-
-/// Names a link within the process: no two links ever have the same, whoever made them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub u64);
-
-impl fmt::Display for LinkId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "link {}", self.0)
-    }
-}
-
-/// The last id given. One for the process, since links of several dialers meet in one `Events`.
-static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -127,7 +110,7 @@ impl Link {
         let identity = Identity::check(peer)?;
         socket::prepare(&socket)?;
         Ok(Arc::new(Link {
-            id: LinkId(LAST_ID.fetch_add(1, Ordering::Relaxed) + 1),
+            id: LinkId::next(),
             peer,
             identity,
             socket,
@@ -276,8 +259,7 @@ impl Link {
         true
     }
 
-    /// Cuts the link: nothing more leaves, nothing more is delivered, and its end is reached at
-    /// once, whatever has become of the peer.
+    /// Cuts the link: nothing more leaves, nothing more is delivered, and nobody is waited for.
     pub fn abort(&self, reason: CloseReason) {
         if matches!(reason, CloseReason::Silent) {
             socket::give_up(&self.socket);

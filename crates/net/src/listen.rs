@@ -6,8 +6,10 @@
 //! listener runs and no event comes.
 
 use crate::Events;
+use crate::id::LinkId;
 use crate::identity::Identity;
-use crate::link::{Link, LinkId, QUEUE_BYTES_MAX};
+use crate::link::Link;
+use crate::queue::QUEUE_BYTES_MAX;
 use crate::reason::CloseReason;
 use crate::receive::{self, Patience};
 use parking_lot::{Condvar, Mutex};

@@ -17,6 +17,11 @@ use std::sync::Arc;
 /// Slices handed to one system call.
 pub(crate) const SLICES: usize = 320;
 
+/// Most bytes that wait to be written to a peer that came by itself. It must be cut off if it
+/// leaves more unread, or could fill this process's memory.
+pub const QUEUE_BYTES_MAX: usize = 256 << 20;
+/// A link on which more waits is congested: what would make more of it is put off.
+pub const CONGESTED_BYTES: usize = 4 << 20;
 /// A message that is longer, or has a bulk, does not go before others.
 pub(crate) const SWIFT_BYTES: usize = 4 << 10;
 /// Of long messages so much leaves at a time while the network is slow.
@@ -288,7 +293,8 @@ impl Unsent {
         *self = Unsent::default();
     }
 
-    /// Lays the next bytes into `slices`; returns how many slices are filled, and of how many bytes.
+    /// Lays the next bytes into `slices`; returns how many slices are filled, and of how many
+    /// bytes.
     pub(crate) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> (usize, usize) {
         let mut skip = self.skip;
         let (mut filled, mut bytes) = (0, 0);
@@ -313,15 +319,15 @@ impl Unsent {
         (filled, bytes)
     }
 
-    /// Forgets the first `written` bytes of the `offered` ones. As long as the peer takes all,
-    /// more of a long message is offered at a time; when it does not, the next message that is
-    /// swift must not wait for much.
+    /// Forgets the first `written` bytes of the `offered` ones. As long as the peer takes all that
+    /// is offered at a time, that becomes more; when it does not, the next message that is swift
+    /// must not wait for much. What is little says nothing of the network.
     pub(crate) fn advance(&mut self, written: usize, offered: usize) {
-        self.step = if written < offered {
-            STEP_MIN
-        } else {
-            (2 * self.step).min(STEP_MAX)
-        };
+        if written < offered {
+            self.step = STEP_MIN;
+        } else if offered >= self.step {
+            self.step = (2 * self.step).min(STEP_MAX);
+        }
         self.skip += written;
         while let Some((_, first)) = self.whole.front() {
             if self.skip < first.len() {
@@ -429,6 +435,11 @@ mod tests {
     fn a_swift_message_waits_for_one_small_piece_where_the_network_is_slow() {
         let (mut queue, mut unsent) = (Queue::default(), Unsent::default());
         let mut stream = Vec::new();
+        for number in 0..20 {
+            queue.push(message(number, 0), false);
+            unsent.take(&mut queue);
+            write(&mut unsent, usize::MAX, &mut stream);
+        }
         for number in 0..4 {
             queue.push(message(number, 1 << 20), false);
         }

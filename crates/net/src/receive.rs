@@ -7,7 +7,8 @@
 use crate::Events;
 use crate::clock;
 use crate::frame::{FrameError, FrameReader, Kind};
-use crate::link::{Link, LinkId};
+use crate::id::LinkId;
+use crate::link::Link;
 use crate::reason::CloseReason;
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};

@@ -3,160 +3,19 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ariel_net::{
-    BODY_BYTES_MAX, BULK_BYTES_MAX, Bulk, CloseReason, DialError, Dialer, Events, FrameError,
-    FrameReader, HEADER_BYTES, Header, Identity, Kind, Link, LinkId, Listener, QUEUE_BYTES_MAX,
-    Timer, clock, entropy,
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Bulk, CloseReason, DialError, Dialer, FrameError, FrameReader,
+    HEADER_BYTES, Identity, Kind, Listener, QUEUE_BYTES_MAX, Timer, clock, entropy,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-/// No event takes this long unless it never comes.
-const SOON: Duration = Duration::from_secs(20);
+mod support;
 
-#[derive(Debug)]
-enum Event {
-    Opened(Arc<Link>),
-    Frame(Vec<u8>, Vec<u8>),
-    Closed(LinkId, CloseReason),
-    Room(LinkId),
-}
-
-/// Hands events to the test; answers a body of "echo" on the reading thread.
-struct Recorder(Sender<Event>);
-
-impl Events for Recorder {
-    fn opened(&self, link: &Arc<Link>) {
-        let _ = self.0.send(Event::Opened(Arc::clone(link)));
-    }
-    fn frame(&self, link: &Arc<Link>, body: &[u8], bulk: Vec<u8>) {
-        match body {
-            b"echo" => {
-                link.send(b"reply".to_vec(), bulk.into());
-                link.flush();
-            }
-            b"violate" => link.close(CloseReason::Refused("as asked".into())),
-            b"panic" => panic!("as asked"),
-            _ => {
-                let _ = self.0.send(Event::Frame(body.to_vec(), bulk));
-            }
-        }
-    }
-    fn room(&self, link: &Arc<Link>) {
-        let _ = self.0.send(Event::Room(link.id()));
-    }
-    fn closed(&self, id: LinkId, reason: &CloseReason) {
-        let _ = self.0.send(Event::Closed(id, reason.clone()));
-    }
-}
-
-struct Seen(Receiver<Event>);
-
-impl Seen {
-    fn new() -> (Arc<dyn Events>, Seen) {
-        let (sender, receiver) = mpsc::channel();
-        (Arc::new(Recorder(sender)), Seen(receiver))
-    }
-    fn next(&self) -> Event {
-        self.0.recv_timeout(SOON).unwrap()
-    }
-    fn opened(&self) -> Arc<Link> {
-        match self.next() {
-            Event::Opened(link) => link,
-            other => panic!("{other:?} instead of opened"),
-        }
-    }
-    fn frame(&self) -> (Vec<u8>, Vec<u8>) {
-        match self.next() {
-            Event::Frame(body, bulk) => (body, bulk),
-            other => panic!("{other:?} instead of a frame"),
-        }
-    }
-    fn closed(&self) -> (LinkId, CloseReason) {
-        match self.next() {
-            Event::Closed(id, reason) => (id, reason),
-            other => panic!("{other:?} instead of closed"),
-        }
-    }
-    fn room(&self) -> LinkId {
-        match self.next() {
-            Event::Room(id) => id,
-            other => panic!("{other:?} instead of room"),
-        }
-    }
-    fn nothing_more(&self) {
-        assert!(matches!(
-            self.0.recv_timeout(Duration::ZERO),
-            Err(RecvTimeoutError::Timeout)
-        ));
-    }
-}
-
-fn any_port() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-/// A listener and a raw connection to it that has greeted.
-fn raw_peer() -> (Listener, Seen, Arc<Link>, TcpStream) {
-    let (events, seen) = Seen::new();
-    let listener = Listener::bind(any_port(), SOON, events).unwrap();
-    let mut raw = TcpStream::connect(listener.local_addr()).unwrap();
-    raw.write_all(&hello()).unwrap();
-    let link = seen.opened();
-    let mut theirs = [0; HEADER_BYTES];
-    raw.read_exact(&mut theirs).unwrap();
-    assert_eq!(theirs, hello());
-    (listener, seen, link, raw)
-}
-
-fn hello() -> [u8; HEADER_BYTES] {
-    Header::new(Kind::Hello, 0, 0).unwrap().encode()
-}
-
-fn message(body: &[u8], bulk: &[u8]) -> Vec<u8> {
-    let mut bytes = Header::new(Kind::Message, body.len(), bulk.len())
-        .unwrap()
-        .encode()
-        .to_vec();
-    bytes.extend_from_slice(body);
-    bytes.extend_from_slice(bulk);
-    bytes
-}
-
-/// A listener, a dialer, and both ends of their link.
-struct Pair {
-    listener: Listener,
-    server: Seen,
-    server_link: Arc<Link>,
-    dialer: Dialer,
-    client: Seen,
-    client_link: Arc<Link>,
-}
-
-fn pair() -> Pair {
-    let (server_events, server) = Seen::new();
-    let listener = Listener::bind(any_port(), SOON, server_events).unwrap();
-    let (client_events, client) = Seen::new();
-    let dialer = Dialer::new(listener.local_addr(), client_events).unwrap();
-    let client_link = dialer.wait_connected(SOON).unwrap();
-    assert_eq!(client.opened().id(), client_link.id());
-    let server_link = server.opened();
-    Pair {
-        listener,
-        server,
-        server_link,
-        dialer,
-        client,
-        client_link,
-    }
-}
-
-fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 31 + seed) as u8).collect()
-}
+use support::{Event, Pair, SOON, Seen, any_port, hello, message, pair, pattern, raw_peer};
 
 #[test]
 fn frames_round_trip_both_ways() {
@@ -671,7 +530,7 @@ fn stopping_under_traffic_ends() {
         }
         sender.join().unwrap();
         for seen in [&pair.server, &pair.client] {
-            while !matches!(seen.0.recv_timeout(SOON).unwrap(), Event::Closed(..)) {}
+            while !matches!(seen.next(), Event::Closed(..)) {}
             seen.nothing_more();
         }
     }

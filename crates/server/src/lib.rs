@@ -149,7 +149,6 @@ impl Server {
         let root = store.root();
         let newest = store.newest();
         warn_if_set_back(newest);
-        // A client speaks every quarter of its lease.
         let silence = Duration::from_nanos(machine.lease_ns);
         let (place, left) = ((boot, root), (known, newest));
         let machine = logic::server::Server::new(machine, now, place, left).knowing(held);

@@ -2,9 +2,9 @@
 //! are silent for a while, and messages that arrive twice.
 //!
 //! On a connection that lives no message is lost, as TCP gives it: what cannot get through while a
-//! link is silent arrives when that is over, unless the connection has been given up meanwhile. What
-//! is under way when a connection ends is lost, and where the seed says so connections end at any
-//! message. Short messages overtake long ones, and in half of the worlds any other, but for a
+//! link is silent arrives when that is over, unless the connection has been given up meanwhile.
+//! What is under way when a connection ends is lost, and where the seed says so connections end at
+//! any message. Short messages overtake long ones, and in half of the worlds any other, but for a
 //! greeting, its answer and the end of a session. (A message that comes twice is more than TCP
 //! does: it stands for one that was said again on the next connection.)
 

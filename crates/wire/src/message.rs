@@ -1,6 +1,6 @@
 //! Messages between a client and a server. Both directions share one connection. In each, short
-//! messages overtake long ones, and what is under way when a connection ends is lost; nothing relies
-//! on more: what crosses is put in order by epochs, request numbers and stamps.
+//! messages overtake long ones, and what is under way when a connection ends is lost; nothing
+//! relies on more: what crosses is put in order by epochs, request numbers and stamps.
 
 use crate::attr::Attr;
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};

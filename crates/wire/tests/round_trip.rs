@@ -175,7 +175,9 @@ proptest! {
         let one = |(fid, right, epoch, bare)| Grant { fid, right, epoch, bare };
         let grants = grants.into_iter().map(one).collect();
         let outcome = Outcome::Entry(Entry { fid, attr, dir });
-        let message = ToClient::Reply { id, reply: Reply { outcome, grants, heard }, clock, renews: id % 2 == 0 };
+        let reply = Reply { outcome, grants, heard };
+        let renews = id % 2 == 0;
+        let message = ToClient::Reply { id, reply, clock, renews };
         prop_assert_eq!(decode::<ToClient>(&encode(&message)), Ok(message));
     }
 

@@ -493,8 +493,7 @@ pub enum Output {
     },
     /// The connection is of no use: end it, when what was said has left, and make another.
     Hangup,
-    /// Nothing is heard on the connection: give it up at once, with all that is under way on it,
-    /// and make another.
+    /// Nothing is heard on the connection: give it up with all that is under way; make another.
     Redial,
     /// To be logged and counted.
     Event(Event),

@@ -2,10 +2,10 @@
 //! comes, and what the server wants to be asked again.
 //!
 //! Guarantees: a connection lives only as long as the server is heard on it. `KeepAlive` is
-//! answered at once, whatever else the server does, so while anything is asked that is not answered,
-//! silence is broken by one after a sixteenth of the lease; and when that brings nothing for three
-//! sixteenths more, the connection is given up and another one is made. On a connection that lives
-//! nothing is said twice: TCP loses nothing of it.
+//! answered at once, whatever else the server does. So while anything is asked that is not
+//! answered, silence is broken by one after a sixteenth of the lease; and when that brings nothing
+//! for three sixteenths more, the connection is given up and another one is made. On a connection
+//! that lives nothing is said twice: TCP loses nothing of it.
 
 use super::api::Output;
 use super::session::State;

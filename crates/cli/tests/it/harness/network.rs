@@ -1,5 +1,5 @@
-//! A network of a test's own: a network namespace, whose loopback device can be made to drop
-//! everything, or to be slow. What the test starts in it lives there.
+//! A network of a test's own: a network namespace, whose loopback device can be taken down,
+//! or made slow. What the test starts in it lives there.
 
 use super::process::{run, text};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -41,31 +41,29 @@ impl Network {
         }
     }
 
-    /// Every packet vanishes: nobody is told.
-    pub fn black_hole(&self) {
-        // A bucket that no packet fits into.
-        let nothing = ["rate", "8bit", "burst", "1", "limit", "1"];
-        self.queue("replace", &nothing);
+    /// The device is down: nothing gets through, and no connection is told of its end.
+    pub fn cut(&self) {
+        ip(&["link", "set", "lo", "down"]);
+    }
+
+    /// It is up again.
+    pub fn mend(&self) {
+        ip(&["link", "set", "lo", "up"]);
     }
 
     /// So many Mbit/s, for all of both directions.
     pub fn slow(&self, mbit: u32) {
         let rate = format!("{mbit}mbit");
-        self.queue(
-            "replace",
-            &["rate", &rate, "burst", "16kb", "limit", "64kb"],
-        );
+        let bucket = ["burst", "16kb", "limit", "64kb"];
+        let words = [
+            "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", &rate,
+        ];
+        tc(&[&words[..], &bucket].concat());
     }
 
-    /// As fast as the machine.
-    pub fn heal(&self) {
+    /// As fast as the machine again.
+    pub fn fast(&self) {
         tc(&["qdisc", "del", "dev", "lo", "root"]);
-    }
-
-    fn queue(&self, verb: &str, how: &[&str]) {
-        let mut words = vec!["qdisc", verb, "dev", "lo", "root", "tbf"];
-        words.extend(how);
-        tc(&words);
     }
 }
 
