@@ -273,7 +273,13 @@ fn a_mount_made_at_once_after_umount_stays_and_has_everything() {
         let bytes = Random(round).bytes(32 << 20);
         fs::write(mount.join("dirty"), &bytes).unwrap();
         closed_is_closed();
-        rustix::mount::unmount(&point, rustix::mount::UnmountFlags::empty()).unwrap();
+        // Nothing tells when the last user's hold on it is gone.
+        let unmount = || {
+            let none = rustix::mount::UnmountFlags::empty();
+            rustix::mount::unmount(&point, none).is_ok()
+        };
+        let unmounted = eventually(Duration::from_secs(20), unmount);
+        assert!(unmounted, "round {round}: it is in use");
         let next = Mount::start_at(&cell, point.clone(), &[]);
         let ended = mount.daemon().wait(Duration::from_secs(60));
         assert!(
