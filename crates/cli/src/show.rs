@@ -120,6 +120,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "untold_changes": figures.untold,
         "nodes": figures.nodes,
         "opens": figures.opens,
+        "abandoned": figures.abandoned,
         "locks": { "held": figures.locks, "waiting": figures.lock_waits },
         "watches": figures.watches,
         "tokens": {

@@ -108,6 +108,8 @@ fn serving(
 struct NoFront;
 
 impl Front for NoFront {
+    fn look(&self, _: Vec<client::front::Waiting>) {}
+
     fn invalidate(&self, _: u64, _: Invalidate) {}
 
     fn outdated(&self, _: wire::Fid) {}

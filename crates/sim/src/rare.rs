@@ -103,6 +103,8 @@ rare! {
     Unseen: "such a change was told before its machine was known to show it",
     Given: "a kernel was given a file's bytes when it was opened",
     ChangesLost: "changes that were not told were lost with the session",
+    Interrupted: "a caller was killed, or handled a signal, and was answered at once",
+    Abandoned: "a write was under way whose caller had been killed",
 }
 
 impl Rare {

@@ -59,4 +59,6 @@ pub enum Refusal {
     TooManyWatches,
     /// It has been put back, and not done: its caller begins again.
     Again,
+    /// The server was silent for longer than the mount's programs are to wait. No server says so.
+    NoAnswer,
 }

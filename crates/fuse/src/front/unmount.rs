@@ -37,7 +37,7 @@ pub(super) fn attempt(mount_point: &Path, connection: u32) -> Result<Attempt, Mo
 }
 
 /// Is what is mounted there this connection's?
-fn is_ours(mount_point: &Path, connection: u32) -> Result<bool, MountError> {
+pub(super) fn is_ours(mount_point: &Path, connection: u32) -> Result<bool, MountError> {
     let entry = mount::find(mount_point).map_err(|error| MountError::Io {
         dir: mount_point.to_owned(),
         error,

@@ -225,6 +225,15 @@ impl Cache {
         files.filter_map(|fid| Some((*fid, oldest(fid)?))).collect()
     }
 
+    /// How many files have blocks that are dirty or on their way to the server.
+    pub(super) fn changed_files(&self) -> usize {
+        let changed = |fid: &&Fid| {
+            let mut blocks = self.changed_blocks(**fid);
+            blocks.any(|(_, _, state)| super::is_dirty(state))
+        };
+        self.changed.keys().filter(changed).count()
+    }
+
     /// Files of which something has to be written back.
     pub(super) fn files_to_clean(&self) -> Vec<Fid> {
         let waits = |fid: &Fid| {

@@ -21,30 +21,30 @@ use wire::{
 
 /// What one owner has locked of one file.
 #[derive(Clone, Debug, Default)]
-struct Own {
+pub(super) struct Own {
     /// Of each byte that an answer was about: how it is locked, if it is, and since which epoch.
     known: Ranges<(Option<LockMode>, Epoch)>,
     /// Through which descriptors it has locked.
     handles: BTreeSet<u64>,
     /// Requests that are not answered, or wait.
-    asked: u32,
+    pub(super) asked: u32,
     /// The process that locked last.
     pid: u32,
     /// It has lost locks with the session, and does not know.
-    lost: bool,
+    pub(super) lost: bool,
 }
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Locks {
-    owners: BTreeMap<(Fid, LockOwner), Own>,
+    pub(super) owners: BTreeMap<(Fid, LockOwner), Own>,
     /// Calls whose requests wait at the server.
     waiting: BTreeMap<RequestId, Ticket>,
     /// Calls whose callers have been interrupted.
-    interrupted: BTreeSet<Ticket>,
+    pub(super) interrupted: BTreeSet<Ticket>,
     /// Calls of owners whose open file has been closed, and that is not answered: the kernel may
     /// give the next open file the same number, whose lock must not be given up by that.
-    behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
+    pub(super) behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
     /// Calls whose lock came when the lease was near its end: others may have it by now.
     late: Vec<Ticket>,
 }
@@ -196,7 +196,7 @@ impl Client {
         }
     }
 
-    fn ask_lock(&mut self, step: &mut Step<'_>, op: Op, why: Why) -> RequestId {
+    pub(super) fn ask_lock(&mut self, step: &mut Step<'_>, op: Op, why: Why) -> RequestId {
         let caller = Caller::default();
         self.request(step, (op, caller, Hold::default()), Vec::new(), why)
     }
@@ -215,7 +215,7 @@ impl Client {
                 match self.lock_answer(key, lock, outcome) {
                     Some(done) => done,
                     None => {
-                        let ticket = ticket.filter(|ticket| self.calls.contains_key(ticket));
+                        let ticket = ticket.filter(|ticket| self.called(*ticket).is_some());
                         self.locks.waiting.extend(ticket.map(|ticket| (id, ticket)));
                         return;
                     }
@@ -233,10 +233,7 @@ impl Client {
                 let key = (*fid, *owner);
                 self.answered_lock(key, |own| own.learn((*first, *last), None, at));
                 if ticket.is_none() {
-                    let behind = self.locks.behind.remove(&key);
-                    for ticket in behind.into_iter().flatten() {
-                        self.start(step, ticket);
-                    }
+                    self.go_on_behind_lock(step, key);
                 }
                 Done::Nothing
             }
@@ -330,7 +327,7 @@ impl Client {
         let Some(ticket) = ticket else { return };
         if let Some(Call::Lock {
             fid, lock, wait, ..
-        }) = self.calls.get(&ticket).map(|r| &r.call)
+        }) = self.called(ticket)
         {
             let op = Op::Lock {
                 fid: *fid,
@@ -365,6 +362,19 @@ impl Client {
             }
             None => self.finish_lock(step, ticket, Done::Refused(Refusal::Interrupted)),
         }
+    }
+
+    /// A call that is not answered, or was abandoned.
+    pub(super) fn called(&self, ticket: Ticket) -> Option<&Call> {
+        let running = self.calls.get(&ticket);
+        let running = running.or_else(|| self.abandoned.get(&ticket));
+        running.map(|running| &running.call)
+    }
+
+    /// Does the call wait at the server for a lock, or for the moment at which it is told of it?
+    pub(super) fn waits_for_lock(&self, ticket: Ticket) -> bool {
+        let mut waiting = self.locks.waiting.values();
+        waiting.any(|other| *other == ticket) || self.locks.late.contains(&ticket)
     }
 
     /// What a restarted server is told.
@@ -413,7 +423,7 @@ impl Client {
     /// The server has restarted: nobody waits there any more.
     pub(super) fn wait_again(&mut self, step: &mut Step<'_>) {
         for (_, ticket) in core::mem::take(&mut self.locks.waiting) {
-            if let Some(Call::Lock { fid, lock, .. }) = self.calls.get(&ticket).map(|r| &r.call) {
+            if let Some(Call::Lock { fid, lock, .. }) = self.called(ticket) {
                 self.answered_lock((*fid, lock.owner), |_| ());
                 self.start(step, ticket);
             }

@@ -39,6 +39,8 @@ pub struct Options {
     pub passing_bytes: u32,
     /// Of a file that is no longer than this the kernel is given all bytes when it is opened.
     pub open_bytes: u32,
+    /// For so long a call waits while the server says nothing, ns; `None`: for ever.
+    pub timeout_ns: Option<Time>,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
     /// Rules to be broken on purpose; for tests of the checkers only.
@@ -63,6 +65,7 @@ impl Default for Options {
             still_ns: 1_000_000_000,
             passing_bytes: 256 << 10,
             open_bytes: 32 << 10,
+            timeout_ns: None,
             part: 1000,
             mutant: None,
         }

@@ -63,6 +63,8 @@ pub(super) struct Sent {
     at: Time,
     /// Not to be sent before its turn.
     pub(super) kept: bool,
+    /// It was sent, on whichever connection.
+    pub(super) said: bool,
 }
 
 impl Sent {
@@ -74,6 +76,7 @@ impl Sent {
             why,
             at,
             kept: true,
+            said: false,
         }
     }
 }
@@ -146,6 +149,7 @@ impl Client {
                 why,
                 at: step.now,
                 kept: false,
+                said: false,
             },
         );
         self.resend_later(step);
@@ -167,7 +171,7 @@ impl Client {
         self.calls.get(ticket).map(|running| &running.call)
     }
 
-    fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
+    pub(super) fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
         self.settle_taken(step);
         let acked = self.acked();
         if let Some((request, bulk)) = self.ready_to_send(step.now, id, acked) {
@@ -184,7 +188,7 @@ impl Client {
         acked: RequestId,
     ) -> Option<(Request, Vec<Piece>)> {
         let sent = self.requests.get_mut(&id)?;
-        sent.at = now;
+        (sent.at, sent.said) = (now, true);
         sent.request.acked = acked;
         sent.request.clock = self.clock.last_shown();
         if let Some(delegated) = &mut sent.request.delegated {
@@ -211,6 +215,7 @@ impl Client {
             return;
         }
         self.begun |= !matches!(message, ToClient::Welcome(_));
+        self.heard_at = step.now;
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
             ToClient::Reply { id, reply, clock } => {
@@ -409,6 +414,7 @@ impl Client {
             }
         }
         self.suspend_if_due(step);
+        self.tick_waits(step);
         self.give_back_unused(step);
         if now >= self.next_scan {
             self.next_scan = now + self.options.scan_ns;
@@ -450,6 +456,7 @@ impl Client {
             self.late_due(),
             self.bounds_due(),
             self.delegation_due(),
+            self.waits_due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);

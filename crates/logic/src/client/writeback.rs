@@ -4,9 +4,10 @@
 //! Never two batches of one file are on their way, and never more than [`CLEANERS`] in all. A block
 //! that is changed while it is on its way stays dirty. What was refused is tried again.
 
-use super::api::{Call, Done, Event, Piece};
+use super::api::{Call, Done, Piece};
 use super::cache::State;
 use super::session::Why;
+use super::told::Event;
 use super::{Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;
