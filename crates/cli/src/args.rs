@@ -180,6 +180,14 @@ pub(crate) struct MountArgs {
     /// programs may read what is that old. Only to compare with, and to test judges
     #[arg(long, value_name = "HOW", default_value = "exact", value_parser = cache)]
     pub(crate) cache: Cache,
+    /// A call that waits while the server says nothing for so long fails with EIO; what it was to
+    /// change is done once or not at all [default: it waits until the server is back]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<u64>,
+    /// A signal that a program handles ends its read, its fsync, and its write that was not sent
+    /// to the server yet, with EINTR. Without this only signals that end the program do
+    #[arg(long)]
+    pub(crate) intr: bool,
     /// Most memory for cached blocks, MiB; about as much again goes to what is known of objects
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -265,8 +273,15 @@ impl fmt::Display for Cache {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  ariel umount /mnt/a")]
+#[command(after_help = "\
+Examples:
+  ariel umount /mnt/a            everything is written back first
+  ariel umount --force /mnt/a    within seconds, also if the server is away and programs wait")]
 pub(crate) struct UmountArgs {
+    /// End the mount within seconds whatever the server does: programs that use it get errors, and
+    /// what cannot be written back is given up. Says what that is
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Where it is mounted
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,

@@ -265,6 +265,16 @@ fn connect(name: &str) -> anyhow::Result<Option<UnixStream>> {
     Ok(None)
 }
 
+/// Ends the process at the socket of this name, at once: it does not answer.
+pub(crate) fn kill(name: &str) -> anyhow::Result<()> {
+    let Some(stream) = connect(name)? else {
+        return Ok(());
+    };
+    let peer = rustix::net::sockopt::socket_peercred(&stream)?.pid;
+    rustix::process::kill_process(peer, rustix::process::Signal::KILL)
+        .with_context(|| format!("process {} cannot be killed", peer.as_raw_nonzero()))
+}
+
 /// Removes a socket of this name that nobody answers at.
 pub(crate) fn remove_stale(name: &str) {
     for dir in runtime::candidates() {

@@ -18,6 +18,8 @@ pub(crate) enum End {
     Signal,
     /// Somebody asked at the control socket, and waits for the answer.
     Asked(Sender<Value>),
+    /// Somebody asked for it whatever is lost, and waits for the answer.
+    Forced(Sender<Value>),
     /// What it runs has ended without it.
     Itself,
 }
@@ -33,9 +35,13 @@ pub(crate) fn channel(command: &str) -> Result<(Sender<End>, Receiver<End>), Fai
 }
 
 /// Asks for the end and awaits it: the answer at the control socket of this process.
-pub(crate) fn ask(ends: &Sender<End>, process: &str) -> Value {
+pub(crate) fn ask(
+    ends: &Sender<End>,
+    process: &str,
+    how: impl FnOnce(Sender<Value>) -> End,
+) -> Value {
     let (reply, answer) = mpsc::channel();
-    let sent = ends.send(End::Asked(reply));
+    let sent = ends.send(how(reply));
     match sent.map(|()| answer.recv()) {
         Ok(Ok(answer)) => answer,
         _ => control::refusal(format_args!("the {process} is ending already")),
@@ -62,7 +68,7 @@ mod tests {
     fn whoever_asks_is_told_what_became_of_it() {
         for ended in [Ok(()), Err("in use")] {
             let (send, receive) = mpsc::channel();
-            let asker = thread::spawn(move || ask(&send, "mount"));
+            let asker = thread::spawn(move || ask(&send, "mount", End::Asked));
             match receive.recv().unwrap() {
                 End::Asked(reply) => tell(&reply, &ended),
                 _ => panic!("it was asked for"),
@@ -78,11 +84,11 @@ mod tests {
         let late = json!({ "error": "the server is ending already" });
         let (send, receive) = mpsc::channel();
         let early = send.clone();
-        let asker = thread::spawn(move || ask(&early, "server"));
+        let asker = thread::spawn(move || ask(&early, "server", End::Asked));
         // Taken and not answered: its end is under way.
         drop(receive.recv().unwrap());
         assert_eq!(asker.join().unwrap(), late);
         drop(receive);
-        assert_eq!(ask(&send, "server"), late);
+        assert_eq!(ask(&send, "server", End::Asked), late);
     }
 }

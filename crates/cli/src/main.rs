@@ -72,7 +72,7 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
         Command::Down(args) => up::down(&args),
         Command::Serve(args) => serve::serve(args, words),
         Command::Mount(args) => mount::mount(args, words),
-        Command::Umount(args) => umount::umount(&args.dir),
+        Command::Umount(args) => umount::umount(&args.dir, args.force),
         Command::Status(args) => status::status(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Tokens(args) => status::tokens(&args),

@@ -8,9 +8,10 @@ use crate::guard::{self, Again, Guard};
 use crate::place::Place;
 use crate::watch::relay;
 use crate::{daemon, end, log, paths, profile, runtime, show};
-use fuse::front::{Keeping, Mount, MountOptions};
+use client::{LeaveError, Owed};
+use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,9 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// How long the end may take while not one changed block gets to the server.
-const END_TIME: Duration = Duration::from_secs(25);
+/// How long the end may take while not one changed block gets to the server: a machine that shuts
+/// down gives its processes a minute or more, and others behind this one want some of it.
+const END_TIME: Duration = Duration::from_secs(10);
 /// How often that is looked at.
 const END_STEP: Duration = Duration::from_millis(500);
 
@@ -99,6 +101,8 @@ fn options(args: &MountArgs, point: &Path) -> MountOptions {
             Cache::Exact => Keeping::Exact,
             Cache::Ttl(time) => Keeping::Timed(time),
         },
+        interruptible: args.intr,
+        timeout_ns: args.timeout.filter(|ns| *ns > 0),
         cache_mib: args.cache_mib,
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
@@ -152,7 +156,8 @@ fn listen(
         "profile" => profile::of_mount(&mount).into(),
         "tokens" => show::mount_tokens(&mount.client().tokens()).into(),
         "watch" => relay::relay(&mount, question),
-        "unmount" => end::ask(&send, "mount").into(),
+        "unmount" => end::ask(&send, "mount", End::Asked).into(),
+        "force" => end::ask(&send, "mount", End::Forced).into(),
         other => control::refusal(format_args!("a mount does not know {other:?}")).into(),
     };
     Listener::start(&name, Box::new(answer))
@@ -190,6 +195,24 @@ fn wait(mount: &Arc<Mount>, guard: Option<&Guard>, ends: Receiver<End>) -> Resul
                     return Ok(());
                 }
             }
+            End::Forced(reply) => {
+                if let Some(guard) = guard {
+                    guard.is_ending();
+                }
+                let forced = mount.force();
+                let answer = match &forced {
+                    Ok(lost) if lost.is_nothing() => json!({ "ok": true }),
+                    Ok(lost) => json!({ "ok": true, "lost": format!("{lost} are lost") }),
+                    Err(error) => control::refusal(error),
+                };
+                // It may be gone by now.
+                let _ = reply.send(answer);
+                return match forced {
+                    Ok(lost) if lost.is_nothing() => Ok(()),
+                    Ok(lost) => Err(lost_to(mount, lost)),
+                    Err(error) => Err(Failure::of("mount", error)),
+                };
+            }
             // A process told to end does end, in use or not.
             End::Signal => {
                 if let Some(guard) = guard {
@@ -197,8 +220,13 @@ fn wait(mount: &Arc<Mount>, guard: Option<&Guard>, ends: Receiver<End>) -> Resul
                 }
                 return end_in_time(mount);
             }
-            // Everything is written back, unless this says what is not.
-            End::Itself => return mount.ended().map_err(|error| Failure::of("mount", error)),
+            // It is unmounted. Everything is written back, unless this says what is not.
+            End::Itself => {
+                return match mount.lost() {
+                    Some(lost) => Err(lost_to(mount, lost)),
+                    None => mount.ended().map_err(|error| Failure::of("mount", error)),
+                };
+            }
         }
     }
 }
@@ -218,6 +246,9 @@ fn end_in_time(mount: &Arc<Mount>) -> Result<(), Failure> {
     let mut idle = Duration::ZERO;
     while idle < END_TIME {
         match ended.recv_timeout(END_STEP) {
+            Ok(Err(MountError::Leave(LeaveError::Stuck { owed, .. }))) => {
+                return Err(lost_to(mount, owed));
+            }
             Ok(ended) => return ended.map_err(|error| Failure::of("mount", error)),
             Err(_) => idle += END_STEP,
         }
@@ -226,14 +257,12 @@ fn end_in_time(mount: &Arc<Mount>) -> Result<(), Failure> {
             idle = Duration::ZERO;
         }
     }
+    Err(lost_to(mount, mount.client().owed()))
+}
+
+/// The end while the server is away, and its price.
+fn lost_to(mount: &Mount, lost: Owed) -> Failure {
     let server = mount.client().server();
-    let (dirty_blocks, untold) = left;
-    Err(Failure::of(
-        "mount",
-        format_args!(
-            "told to end while the server at {server} does not answer: {dirty_blocks} changed \
-             blocks and {untold} changes of names and attributes are lost; `ariel umount` would \
-             have waited for it"
-        ),
-    ))
+    let what = format!("ended while the server at {server} does not answer: {lost} are lost");
+    Failure::of("mount", what)
 }

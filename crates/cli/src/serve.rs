@@ -81,7 +81,7 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
         "status" => show::server_status(&server.status()),
         "profile" => profile::of_server(&server),
         "tokens" => show::server_tokens(&server.tokens()),
-        "stop" => end::ask(&send, "server"),
+        "stop" => end::ask(&send, "server", End::Asked),
         other => control::refusal(format_args!("a server does not know {other:?}")),
     };
     Listener::start(&name, Box::new(move |word, _| answer(word).into()))

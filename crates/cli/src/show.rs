@@ -131,6 +131,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
             "delegated_files": figures.lock_files,
             "decided": figures.lock_calls,
         },
+        "abandoned": figures.abandoned,
         "watches": figures.watches,
         "tokens": {
             "shared": figures.shared,

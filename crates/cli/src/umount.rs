@@ -1,14 +1,19 @@
 //! `ariel umount`: the daemon writes everything back and unmounts; a mount whose daemon is gone is
-//! removed without it.
+//! removed without it. With `--force` it takes seconds whatever the server does, or the daemon.
 
 use crate::failure::Failure;
-use crate::{control, paths, runtime};
+use crate::{control, paths, runtime, show};
 use anyhow::bail;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-pub(crate) fn umount(dir: &Path) -> Result<ExitCode, Failure> {
-    match unmount(dir) {
+/// How long the daemon may take to end by force: it gives up what does not get on in 10 s.
+const FORCE_TIME: Duration = Duration::from_secs(15);
+
+pub(crate) fn umount(dir: &Path, force: bool) -> Result<ExitCode, Failure> {
+    let done = if force { end(dir) } else { unmount(dir) };
+    match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::of("umount", format_args!("{error:#}"))),
     }
@@ -33,4 +38,40 @@ pub(crate) fn unmount(dir: &Path) -> anyhow::Result<()> {
             Ok(fuse::mount::unmount(&point).map(drop)?)
         }
     }
+}
+
+/// Ends a mount whatever is lost.
+fn end(dir: &Path) -> anyhow::Result<()> {
+    let point = paths::mount_point(dir)?;
+    let entry = fuse::mount::find(&point)?;
+    if entry.as_ref().is_some_and(|entry| !entry.is_ariel()) {
+        bail!("{} is no mount of Ariel: use umount(8)", point.display());
+    }
+    let name = runtime::of_mount(&point);
+    let lost = match control::ask(&name, "force", Some(FORCE_TIME)) {
+        Ok(Some(answer)) => match (answer["error"].as_str(), answer["lost"].as_str()) {
+            (Some(error), _) => bail!("{error}"),
+            (None, Some(lost)) => Some(lost.to_owned()),
+            (None, None) => None,
+        },
+        // No daemon: nothing is known of what it had.
+        Ok(None) if entry.is_none() => bail!("{} is not mounted", point.display()),
+        Ok(None) => None,
+        Err(error) => {
+            control::kill(&name)?;
+            let what = "what the server has not got is lost";
+            Some(format!(
+                "the daemon did not answer and was killed ({error:#}): {what}"
+            ))
+        }
+    };
+    if let Some(entry) = fuse::mount::find(&point)? {
+        // Frees the programs that wait; without fusectl the unmount does so in time.
+        let _ = fuse::mount::abort(entry.connection);
+        fuse::mount::unmount(&point)?;
+    }
+    if let Some(lost) = lost {
+        show::print(&lost);
+    }
+    Ok(())
 }

@@ -96,11 +96,16 @@ impl Core {
                 return Err(reply);
             }
             let ticket = state.ticket(reply);
-            let Asker { caller, thread } = asker;
+            let Asker {
+                caller,
+                thread,
+                waits,
+            } = asker;
             let input = Input::Call {
                 ticket,
                 caller,
                 thread,
+                waits,
                 call,
             };
             state.handle_call((ticket, data), input);

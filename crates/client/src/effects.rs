@@ -6,7 +6,7 @@
 //! may come from there at once, one of them carries out everything that is queued while the others
 //! go on. A callback that makes a call finds the queue taken, and its effects follow.
 
-use crate::front::{Completion, Front, Invalidate, News, OnDone, OnNews};
+use crate::front::{Completion, Front, Invalidate, News, OnDone, OnNews, Waiting};
 use net::{Bulk, CloseReason, Link};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -23,6 +23,8 @@ pub(crate) enum Effect {
     Invalidate(u64, Invalidate),
     /// The front must throw attributes away.
     Outdated(wire::Fid),
+    /// The front must look at these.
+    Look(Vec<Waiting>),
     /// Who watches is told something.
     News(OnNews, News),
     /// The connection is of no use.
@@ -102,6 +104,7 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link
             Effect::Reply(reply, completion) => reply(completion),
             Effect::Invalidate(id, what) => front.invalidate(id, what),
             Effect::Outdated(fid) => front.outdated(fid),
+            Effect::Look(callers) => front.look(callers),
             Effect::News(tell, news) => tell(news),
             Effect::GiveUp(link) => {
                 let server = link.peer();
@@ -137,6 +140,8 @@ mod tests {
         fn outdated(&self, _: wire::Fid) {}
 
         fn released(&self) {}
+
+        fn look(&self, _: Vec<Waiting>) {}
 
         fn settle(&self) {}
     }

@@ -14,11 +14,17 @@ pub struct Asker {
     pub caller: Caller,
     /// The kernel's thread that waits for the answer; 0: not known, or none.
     pub thread: u32,
+    /// The waiter for the answer, perhaps by way of the front, which makes several calls for one
+    /// request.
+    pub waits: Waits,
 }
 
 impl From<Caller> for Asker {
     fn from(caller: Caller) -> Self {
-        Asker { caller, thread: 0 }
+        Asker {
+            caller,
+            ..Asker::default()
+        }
     }
 }
 
@@ -32,6 +38,10 @@ pub type Lifetime = logic::client::Lifetime;
 pub type Listed = logic::client::Listed;
 /// What the kernel must drop.
 pub type Invalidate = logic::client::Invalidate;
+/// The waiter for an answer.
+pub type Waits = logic::client::Waits;
+/// Somebody who waits.
+pub type Waiting = logic::client::Waiting;
 /// The machine's limits and delays.
 pub type MachineOptions = logic::client::Options;
 /// The machine's figures.
@@ -64,6 +74,10 @@ pub trait Front: Send + Sync {
     /// Much memory was freed that is not needed soon: it may go back to the system. Called by a
     /// thread that nobody waits for.
     fn released(&self);
+
+    /// These have been waiting for a while: whether they end, or handle a signal, is to be said by
+    /// [`crate::Client::abandon`] or [`crate::Client::interrupt`]. Queues the work and returns.
+    fn look(&self, callers: Vec<Waiting>);
 
     /// Returns when every answer given so far has arrived where it goes. Called before a message
     /// leaves, since that may tell the server of it.

@@ -39,8 +39,10 @@ use wire::{Caller, Fid, Refusal, SessionId, WatchId};
 
 /// How often it is looked whether a leaving client gets on.
 const LEAVE_STEP: Duration = Duration::from_millis(500);
-/// How long a server that is away is waited for by who owes it nothing.
+/// How long a server that is away is waited for by a client that owes it nothing.
 const AWAY_TIME: Duration = Duration::from_secs(2);
+/// And by one that owes it something.
+const OWING_TIME: Duration = Duration::from_secs(5);
 
 /// What a client needs.
 #[derive(Clone, Debug)]
@@ -79,21 +81,60 @@ pub enum ClientError {
     },
 }
 
+/// What the server has not got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owed {
+    /// Changed bytes, in whole blocks.
+    pub bytes: u64,
+    /// Files that these are of.
+    pub files: u64,
+    /// Changes of names and attributes.
+    pub changes: u64,
+}
+
+impl Owed {
+    fn of(figures: &Figures) -> Owed {
+        Owed {
+            bytes: figures.dirty * u64::from(wire::limits::BLOCK_BYTES),
+            files: figures.dirty_files,
+            changes: figures.untold,
+        }
+    }
+
+    /// Has the server got everything?
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Owed::default()
+    }
+}
+
+impl std::fmt::Display for Owed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Owed {
+            bytes,
+            files,
+            changes,
+        } = self;
+        write!(
+            f,
+            "{bytes} changed bytes of {files} files and {changes} changes of names and attributes"
+        )
+    }
+}
+
 /// Why not everything was given back.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaveError {
     /// Nothing moved for the time given.
     #[error(
-        "{dirty_blocks} changed blocks and {requests} requests did not get to the server at \
-         {server}: start it and try again, or end this client without them"
+        "{owed} did not get to the server at {server}: start it and try again, or give that up \
+         with `ariel umount --force`"
     )]
     Stuck {
         /// The server.
         server: SocketAddr,
-        /// How many blocks.
-        dirty_blocks: u64,
-        /// How many requests.
-        requests: u64,
+        /// What it has not got.
+        owed: Owed,
     },
     /// The machine refused.
     #[error(
@@ -154,9 +195,22 @@ impl Client {
         self.core.call(asker.into(), call, data, reply)
     }
 
-    /// The caller of a call has been interrupted: if it waits for a lock, it is answered soon.
+    /// A signal came to the caller of a call, and it will handle it: it is answered soon if it
+    /// waits for a lock, reads through its descriptor, syncs, or writes what was not sent yet.
     pub fn interrupt(&self, ticket: Ticket) {
         self.core.tell(Input::Interrupt { ticket });
+    }
+
+    /// The caller of a call ends: it is answered at once. What it was to change is done once or
+    /// not at all, and nothing of it stays open or locked.
+    pub fn abandon(&self, ticket: Ticket) {
+        self.core.tell(Input::Abandon { ticket });
+    }
+
+    /// A signal came to whoever waits for the request of this number (of its `Waits`):
+    /// [`Front::look`] is asked what it is.
+    pub fn signalled(&self, number: u64) {
+        self.core.tell(Input::Signalled { number });
     }
 
     /// Has what changes told: in a directory, or in all that is below it, or of anything else, by
@@ -244,7 +298,8 @@ impl Client {
 
     /// Writes everything back, gives everything back and ends the session. Gives up when not one
     /// dirty block was written back for `timeout`; a server that is away is not waited for when
-    /// there is nothing to be written back. Must not be called from a callback.
+    /// there is nothing to be written back, and for 5 s if there is. Must not be called from a
+    /// callback.
     ///
     /// # Errors
     /// Not everything could be written back.
@@ -256,8 +311,8 @@ impl Client {
             let _ = send.send(completion.done);
         });
         self.call(Caller::default(), Call::Leave, &[], reply);
-        let owed = |figures: &Figures| (figures.dirty, figures.untold);
-        let mut left = owed(&self.figures());
+        let progress = |figures: &Figures| (figures.dirty, figures.untold);
+        let mut left = progress(&self.figures());
         let step = timeout.min(LEAVE_STEP);
         let mut idle = Duration::ZERO;
         loop {
@@ -268,25 +323,20 @@ impl Client {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let figures = self.figures();
-            let (before, requests) = (left, figures.outstanding);
-            left = owed(&figures);
-            let dirty_blocks = left.0;
+            let before = left;
+            left = progress(&figures);
             idle = if left < before {
                 Duration::ZERO
             } else {
                 idle + step
             };
-            let nothing_owed = dirty_blocks == 0 && requests == 0;
-            if nothing_owed && !figures.connected && idle >= AWAY_TIME {
+            let (away, owed) = (self.is_away(), Owed::of(&figures));
+            if owed.is_nothing() && away && idle >= AWAY_TIME {
                 tracing::warn!(%server, "the server is away: the lease will tell it of the end");
                 return Ok(());
             }
-            if idle >= timeout {
-                return Err(LeaveError::Stuck {
-                    server,
-                    dirty_blocks,
-                    requests,
-                });
+            if idle >= timeout || (away && idle >= OWING_TIME) {
+                return Err(LeaveError::Stuck { server, owed });
             }
         }
     }
@@ -295,6 +345,19 @@ impl Client {
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.core.state().machine.figures()
+    }
+
+    /// Is there no connection, or has the server been silent for longer than one that is there?
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        let figures = self.figures();
+        !figures.connected || net::clock::now_ns() >= figures.heard_by
+    }
+
+    /// What the server has not got yet.
+    #[must_use]
+    pub fn owed(&self) -> Owed {
+        Owed::of(&self.figures())
     }
 
     /// All tokens.

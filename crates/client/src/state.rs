@@ -4,7 +4,7 @@
 //! move are moved, under one holding of it; what leaves is queued in the order of the outputs
 //! ([`crate::effects`]) and carried out afterwards. A call is in `replies` from the moment it was
 //! made until its answer is queued; its bytes (if it is a write that was not answered at once) in
-//! `data` for as long.
+//! `data` for as long, or until the machine needs them no more if nobody waits for its answer.
 
 use crate::arena::Arena;
 use crate::bytes::{self, Bytes, Data, Given, NOTHING_GIVEN};
@@ -187,6 +187,19 @@ impl State {
                         .push(Effect::Reply(reply, Completion { done, bytes }));
                 }
             }
+            Output::Abandoned { ticket, done } => {
+                if let Some(reply) = self.replies.remove(&ticket) {
+                    let bytes = net::Bulk::empty();
+                    self.effects
+                        .push(Effect::Reply(reply, Completion { done, bytes }));
+                }
+            }
+            Output::Spent { ticket } => {
+                if let Some(Data::Given(bytes)) = self.data.remove(&ticket) {
+                    net::spare::give(bytes);
+                }
+            }
+            Output::Look { callers } => self.effects.push(Effect::Look(callers)),
             Output::Watched {
                 watch,
                 missed,

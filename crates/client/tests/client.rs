@@ -116,6 +116,8 @@ fn serving(
 struct NoFront;
 
 impl Front for NoFront {
+    fn look(&self, _: Vec<ariel_client::front::Waiting>) {}
+
     fn invalidate(&self, _: u64, _: Invalidate) {}
 
     fn outdated(&self, _: wire::Fid) {}

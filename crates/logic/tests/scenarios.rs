@@ -28,7 +28,9 @@
 //!                                 was locked through
 //!     A watch 1 d deep            wants to be told what changes in d (`deep`: and below it), as
 //!                                 watch 1; three changes are kept; `A unwatch 1`
-//!     A interrupt                 the caller of A's oldest call that is not answered
+//!     A interrupt                 a signal that the caller of A's oldest call that is not answered
+//!                                 handles; `A kill`: one that ends it; `A signal`: the kernel says
+//!                                 that there is one
 //!     slow store / synced         the same for the store's syncs
 //!     blind store / seeing store  looking a name up fails, and works again
 //!     hold S>A                    messages of that direction wait (shown as `S .. A`)

@@ -11,7 +11,7 @@ use crate::disk::Units;
 use crate::room::Room;
 use crate::world::World;
 use crate::wrong::wrong;
-use logic::client::{Call, Done, Input};
+use logic::client::{Call, Done};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -123,7 +123,7 @@ impl Locker {
     }
 
     /// Asks the daemon as the kernel does, and is interrupted after this time if it has to wait.
-    async fn ask(&self, call: Call, interrupted: Option<u64>) -> Done {
+    async fn ask(&self, call: Call, interrupted: Option<(u64, bool)>) -> Done {
         let world = &self.world;
         let delay = world.plan.kernel_delay(&mut world.rng.borrow_mut());
         world.sched.sleep(delay).await;
@@ -131,11 +131,8 @@ impl Locker {
         let call_number = world.history.call(self.room.host, said, world.sched.now());
         let reply = self.room.call(world, call, Units::new(), true);
         if let Some(after) = interrupted {
-            let ticket = self.room.last_ticket();
-            let (room, then) = (Rc::clone(&self.room), Rc::clone(world));
-            world.sched.at(world.sched.now() + after, move || {
-                room.input(&then, Input::Interrupt { ticket }, Units::new());
-            });
+            let (after, ends) = after;
+            self.room.signal_later(world, after, ends);
         }
         let done = reply.wait().await.done;
         world.history.forgotten(call_number);
@@ -194,10 +191,15 @@ impl Locker {
             _ => LockWait::Always,
         };
         let waits = wait != LockWait::Never;
-        let interrupted = (waits && self.below(4) == 0).then(|| self.below(3 * PAUSE_NS));
+        let kills = world.plan.signals.0 > 0;
+        let interrupted = (waits && self.below(4) == 0)
+            .then(|| (self.below(3 * PAUSE_NS), kills && self.below(2) == 0));
         let key = (file, owner);
         // What becomes weaker is given up; of a whole file, what it was in any case.
-        let most = (!owner.is_whole()).then_some(mode);
+        // Of a process that is killed nothing is left.
+        let killed = interrupted.is_some_and(|(_, ends)| ends);
+        let most = (!owner.is_whole() && !killed).then_some(mode);
+        let had = world.board.has(&[self.process]);
         world.board.lower(key, &cells, most);
         let lock = Lock {
             owner,
@@ -212,7 +214,6 @@ impl Locker {
             wait,
             handle: self.handle_of(owner),
         };
-        let had = world.board.has(&[self.process]);
         let lost = world.history.losses.borrow().len();
         match self.ask(call, interrupted).await {
             Done::Nothing => {
@@ -226,19 +227,23 @@ impl Locker {
                 }
             }
             Done::Refused(Refusal::Locked) if !waits => {}
+            Done::Refused(Refusal::Interrupted) if killed => self.close_all().await,
             Done::Refused(Refusal::Interrupted) if interrupted.is_some() => {}
             Done::Refused(Refusal::Deadlock)
                 if had || lost < world.history.losses.borrow().len() =>
             {
                 self.close_process().await;
             }
-            Done::Refused(Refusal::SessionLost) => {
-                self.close_process().await;
-                self.close_file(self.handles[0]).await;
-                self.close_file(self.handles[1]).await;
-            }
+            Done::Refused(Refusal::SessionLost) => self.close_all().await,
             other => world.fail(wrong!("a request for a lock is answered with {other:?}")),
         }
+    }
+
+    /// The end of a process.
+    async fn close_all(&self) {
+        self.close_process().await;
+        self.close_file(self.handles[0]).await;
+        self.close_file(self.handles[1]).await;
     }
 
     async fn unlock(

@@ -144,6 +144,8 @@ pub(crate) struct Plan {
     pub(crate) locks: u32,
     /// On each machine so many watch.
     pub(crate) watches: u32,
+    /// Of a thousand calls, so many callers are killed, or handle a signal, within this time.
+    pub(crate) signals: (u64, Time),
     /// What else goes wrong, and at which message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
     /// The same of a call of the server's disk.
@@ -169,6 +171,7 @@ impl Plan {
         plan.draw_directories(&mut Rng::new(!seed.rotate_left(40)));
         plan.draw_labels(&mut Rng::new(seed.rotate_left(24)));
         plan.draw_moves(&mut Rng::new(!seed.rotate_left(56)));
+        plan.draw_signals(&mut Rng::new(!seed.rotate_left(32)));
         plan
     }
 
@@ -217,6 +220,20 @@ impl Plan {
                 self.weights[LABEL_KINDS] = 200;
             }
         }
+    }
+
+    /// In one world of three programs are killed, or handle signals.
+    fn draw_signals(&mut self, rng: &mut Rng) {
+        if rng.chance(333) {
+            let within = *rng.pick(&[self.kernel_ns, MS, 10 * MS, 300 * MS]);
+            self.signals = (*rng.pick(&[20, 100, 400]), within);
+        }
+    }
+
+    /// When a signal comes to a caller, if one does, and whether it ends the caller.
+    pub(crate) fn signal(&self, rng: &mut Rng) -> Option<(Time, bool)> {
+        let (permille, within) = self.signals;
+        (permille > 0 && rng.chance(permille)).then(|| (rng.below(within), rng.chance(700)))
     }
 
     pub(crate) fn has_labels(&self) -> bool {
@@ -280,6 +297,7 @@ impl Plan {
             lockers: 0,
             locks: 0,
             watches: 0,
+            signals: (0, 0),
             strike: None,
             disk_strike: None,
         };

@@ -106,6 +106,8 @@ rare! {
     LocksDelegated: "a client came to decide about the locks of a file",
     LocksGiven: "it gave that back, with locks",
     ChangesLost: "changes that were not told were lost with the session",
+    Interrupted: "a caller was killed, or handled a signal, and was answered at once",
+    Abandoned: "a write was under way whose caller had been killed",
 }
 
 impl Rare {

@@ -9,7 +9,7 @@ use crate::network::Beside;
 use crate::rare::{self, Rare};
 use crate::world::World;
 use crate::wrong::wrong;
-use logic::client::{Call, Client, Done, Event, Input, Options, Output, Piece};
+use logic::client::{Call, Client, Done, Event, Input, Options, Output, Piece, Waits};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -41,6 +41,8 @@ pub(crate) struct Room {
     outputs: RefCell<Vec<Output>>,
     slots: RefCell<Vec<u64>>,
     calls: RefCell<BTreeMap<u64, Waiting>>,
+    /// Bytes of writes whose callers were killed: they may have to be sent again.
+    orphaned: RefCell<BTreeMap<u64, Units>>,
     last_ticket: Cell<u64>,
     tick_at: Cell<Option<Time>>,
     clock: Clock,
@@ -67,6 +69,7 @@ impl Room {
             outputs: RefCell::default(),
             slots: RefCell::new(slots),
             calls: RefCell::default(),
+            orphaned: RefCell::default(),
             last_ticket: Cell::new(0),
             tick_at: Cell::new(None),
             clock,
@@ -89,11 +92,6 @@ impl Room {
 
     pub(crate) fn session(&self) -> SessionId {
         self.machine.borrow().session()
-    }
-
-    /// The number of the last call.
-    pub(crate) fn last_ticket(&self) -> u64 {
-        self.last_ticket.get()
     }
 
     pub(crate) fn root(&self) -> Option<Fid> {
@@ -139,11 +137,36 @@ impl Room {
                 ticket,
                 caller,
                 thread: world.sched.task() as u32,
+                waits: Waits::default(),
                 call,
             },
             Units::new(),
         );
         reply
+    }
+
+    /// The caller of the last call is killed after this time, or handles a signal, if it waits.
+    pub(crate) fn signal_later(self: &Rc<Self>, world: &Rc<World>, after: Time, ends: bool) {
+        let ticket = self.last_ticket.get();
+        let (room, then) = (Rc::clone(self), Rc::clone(world));
+        world.sched.at(world.sched.now() + after, move || {
+            if !room.calls.borrow().contains_key(&ticket) {
+                return;
+            }
+            let input = match ends {
+                true => Input::Abandon { ticket },
+                false => Input::Interrupt { ticket },
+            };
+            room.input(&then, input, Units::new());
+            if !room.calls.borrow().contains_key(&ticket) {
+                then.meet(Rare::Interrupted.bit());
+            }
+        });
+    }
+
+    /// Are there bytes of writes that nobody waits for?
+    pub(crate) fn has_orphans(&self) -> bool {
+        !self.orphaned.borrow().is_empty()
     }
 
     /// Gives the machine an input, with the units beside a message, and does what it says.
@@ -203,6 +226,23 @@ impl Room {
                     .to_server(world, self.host, Beside { message, units });
             }
             Output::Done { ticket, done } => self.answer(world, ticket, done, beside),
+            Output::Abandoned { ticket, done } => {
+                let calls = self.calls.borrow();
+                let units = calls.get(&ticket).map(|waiting| waiting.units.clone());
+                drop(calls);
+                self.orphaned
+                    .borrow_mut()
+                    .extend(units.map(|units| (ticket, units)));
+                world.meet(Rare::Abandoned.bit());
+                self.answer(world, ticket, done, beside);
+            }
+            Output::Spent { ticket } => {
+                if self.orphaned.borrow_mut().remove(&ticket).is_none() {
+                    world.fail(wrong!("bytes of the call {ticket} are given back twice"));
+                }
+            }
+            // Kernels of these worlds say by themselves who is killed.
+            Output::Look { .. } => {}
             Output::Fill { slot, from, len } => {
                 let mut slots = self.slots.borrow_mut();
                 let to = &mut slots[place(slot, 0)..][..SLOT_UNITS];
@@ -278,8 +318,9 @@ impl Room {
                 Piece::Zero { len } => all.extend(std::iter::repeat_n(0, units(len))),
                 Piece::Bulk { from, len } => all.extend(&beside[units(from)..][..units(len)]),
                 Piece::Call { ticket } => {
-                    let calls = self.calls.borrow();
-                    all.extend(calls.get(&ticket).map_or(&[][..], |waiting| &waiting.units));
+                    let (calls, orphaned) = (self.calls.borrow(), self.orphaned.borrow());
+                    let waiting = calls.get(&ticket).map(|waiting| &waiting.units);
+                    all.extend(waiting.or(orphaned.get(&ticket)).into_iter().flatten());
                 }
             }
         }

@@ -91,6 +91,14 @@ impl World {
             return None;
         }
         self.pass(50 * MS)?; // the last files are closed
+        let abandoned = |room: &Rc<Room>| room.with(client::Client::figures).abandoned;
+        let ended = || self.alive().iter().all(|room| abandoned(room) == 0);
+        if !self.until(patience, "what was abandoned", ended) {
+            return None;
+        }
+        for room in self.alive() {
+            self.check_nothing_leaks(&room);
+        }
         self.tell_watchers()?;
         for room in self.alive() {
             let (world, left) = (Rc::clone(self), Rc::clone(&left));
@@ -123,6 +131,18 @@ impl World {
         // The last messages arrive, and nameless objects linger no more.
         self.net.stay_apart();
         self.pass(SECOND + self.plan.server.linger_ns)
+    }
+
+    /// All calls are answered, and all files closed: so they are for the machine, whatever became
+    /// of calls whose callers did not wait.
+    fn check_nothing_leaks(&self, room: &Room) {
+        let (host, opens) = (room.host, room.with(client::Client::figures).opens);
+        if opens > 0 || room.has_orphans() {
+            let orphans = room.has_orphans();
+            self.fail(wrong!(
+                "h{host} has {opens} opens left, bytes of abandoned writes: {orphans}"
+            ));
+        }
     }
 
     /// Who watches is told what was done so far.

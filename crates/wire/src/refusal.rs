@@ -61,4 +61,6 @@ pub enum Refusal {
     Again,
     /// It cannot be done yet: the client asks again in a while, and its caller is not told.
     Later,
+    /// The server was silent for longer than the mount's programs are to wait. No server says so.
+    NoAnswer,
 }

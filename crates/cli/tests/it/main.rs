@@ -17,6 +17,7 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod append;
+mod away;
 mod basics;
 mod basics_more;
 mod bench;

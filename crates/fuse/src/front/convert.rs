@@ -3,7 +3,7 @@
 //! A node id of the kernel is a vnode number: the root is 1 in both, and a vnode number is never
 //! used again within its partition, so nothing needs to be remembered between them.
 
-use client::front::{Asker, How};
+use client::front::{Asker, How, Waits};
 use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, XattrFlags};
 use wire::{
     Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
@@ -42,6 +42,25 @@ pub(super) fn asker(header: &Header) -> Asker {
     Asker {
         caller: caller(header),
         thread: header.pid,
+        waits: waits(header),
+    }
+}
+
+/// The waiter for the answer to a request.
+fn waits(header: &Header) -> Waits {
+    Waits {
+        thread: header.pid,
+        number: header.unique,
+    }
+}
+
+/// The front asks, with the rights of root, while this thread waits. That takes no answer in before
+/// it has its own, so it is not the one that asks. Nor does a signal that it handles end this.
+pub(super) fn inner(thread: u32) -> Asker {
+    let waits = Waits { thread, number: 0 };
+    Asker {
+        waits,
+        ..Asker::from(ROOT)
     }
 }
 
@@ -175,7 +194,7 @@ pub(super) fn set_asker(header: &Header, args: &SetattrIn) -> Asker {
     if args.valid & needed == needed && args.valid & !FTRUNCATE == 0 {
         return Asker {
             caller: ROOT,
-            thread: header.pid,
+            ..asker(header)
         };
     }
     asker(header)

@@ -35,7 +35,7 @@ pub(super) const fn of(refusal: Refusal) -> Errno {
         Refusal::OutOfRange => Errno::RANGE,
         Refusal::NotSupported => Errno::OPNOTSUPP,
         Refusal::CrossVolume => Errno::XDEV,
-        Refusal::Damaged | Refusal::Disk | Refusal::SessionLost => Errno::IO,
+        Refusal::Damaged | Refusal::Disk | Refusal::SessionLost | Refusal::NoAnswer => Errno::IO,
         Refusal::Interrupted => Errno::INTR,
         Refusal::Locked | Refusal::Later => Errno::AGAIN,
         Refusal::Deadlock => Errno::DEADLK,

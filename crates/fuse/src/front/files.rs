@@ -184,9 +184,9 @@ impl Tree {
             len: data.len() as u32,
             how,
         };
-        let tree = Arc::clone(self);
+        let (tree, waits) = (Arc::clone(self), asker.waits.thread);
         let done = move |completion: Completion| match completion.done {
-            Done::Written { len } if stable => tree.sync_written(fid, len, reply),
+            Done::Written { len } if stable => tree.sync_written((fid, waits), len, reply),
             Done::Written { len } => {
                 reply.written(len);
                 then();
@@ -198,9 +198,9 @@ impl Tree {
 
     /// The kernel still holds the file's lock. What asks is not the program: that has not been
     /// answered.
-    fn sync_written(&self, fid: Fid, len: u32, reply: Reply) {
+    fn sync_written(&self, (fid, waits): (Fid, u32), len: u32, reply: Reply) {
         self.call(
-            convert::ROOT,
+            convert::inner(waits),
             Call::Sync { fid },
             move |completion| match completion.done {
                 Done::Nothing => {

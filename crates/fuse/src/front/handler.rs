@@ -303,7 +303,6 @@ impl Handler for Translator {
             Operation::Getlk(lk) => tree.test_lock(header, &lk, reply),
             Operation::Setlk(lk) => tree.set_lock(header, &lk, false, reply),
             Operation::Setlkw(lk) => tree.set_lock(header, &lk, true, reply),
-            // All other requests end by themselves; an interrupted caller waits that long.
             Operation::Interrupt { unique } => {
                 drop(reply);
                 tree.interrupt(unique);

@@ -208,11 +208,12 @@ impl Tree {
         }
     }
 
-    /// `INTERRUPT`. All but who waits for a lock is answered without it.
+    /// `INTERRUPT`: whoever waits for a lock is answered soon, the others if they are ending.
     pub(super) fn interrupt(&self, unique: u64) {
         if let Some(ticket) = self.waiters.interrupt(unique) {
             self.client.interrupt(ticket);
         }
+        self.client.signalled(unique);
     }
 
     /// `GETLK`.

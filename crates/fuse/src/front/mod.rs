@@ -11,6 +11,7 @@
 //! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `ranges`,
 //! `listing`) and `notices`. `convert` holds the pure translations, `mounted` puts it all together.
 
+mod callers;
 mod convert;
 mod errno;
 mod files;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use client::front::{MachineOptions, Reading};
-use client::{Client, ClientError, ClientOptions, LeaveError};
+use client::{Client, ClientError, ClientOptions, LeaveError, Owed};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
@@ -61,6 +61,10 @@ pub struct MountOptions {
     pub replaces: Option<MountId>,
     /// For how long the kernel keeps what it is given.
     pub keeping: Keeping,
+    /// A signal that a program handles ends its reads, syncs, and writes that were not sent.
+    pub interruptible: bool,
+    /// For so long a call waits while the server says nothing, ns; `None`: for ever.
+    pub timeout_ns: Option<u64>,
     /// Memory for blocks, MiB.
     pub cache_mib: u32,
     /// Age at which changed blocks are written back, ns.
@@ -90,6 +94,21 @@ pub enum MountError {
         dir = .0.display()
     )]
     Busy(PathBuf),
+    /// The server is away, and has not got everything.
+    #[error(
+        "{} stays mounted: the server at {server} does not answer, and {owed} are only here: \
+         start it and try again, or give them up with `ariel umount --force {}`",
+        .dir.display(),
+        .dir.display()
+    )]
+    Away {
+        /// Where it is mounted.
+        dir: PathBuf,
+        /// The server.
+        server: SocketAddr,
+        /// What it has not got.
+        owed: Owed,
+    },
     /// Not everything was written back; what is missing is still in memory.
     #[error(transparent)]
     Leave(#[from] LeaveError),
@@ -114,6 +133,10 @@ pub struct Mount {
     left: Mutex<bool>,
     /// The process is to end: what cannot be written back soon is given up.
     ending: AtomicBool,
+    /// Somebody asked the daemon to unmount, and is told what is not written back.
+    asked: AtomicBool,
+    /// What was given up, once and for all.
+    lost: Mutex<Option<Owed>>,
 }
 
 impl Mount {
@@ -134,6 +157,8 @@ impl Mount {
                 id: served.id,
                 left: Mutex::new(false),
                 ending: AtomicBool::new(false),
+                asked: AtomicBool::new(false),
+                lost: Mutex::new(None),
             }),
             Err(error) => {
                 // Nothing has been changed: this only ends the session early.
@@ -152,13 +177,22 @@ impl Mount {
     }
 
     /// Waits until the mount is gone, whoever unmounted it, and everything is written back. While
-    /// the server cannot be reached it goes on trying: what was not written back is only here.
+    /// the server is there, or when the daemon was asked to unmount and could say that something is
+    /// missing, it goes on trying. If nobody was told, and the server is away, that is given up.
     pub fn wait(&self) {
         self.session.wait();
         loop {
             match self.leave() {
                 Ok(()) => return,
                 Err(LeaveError::Stuck { .. }) if self.ending.load(Ordering::Acquire) => return,
+                Err(LeaveError::Stuck { server, owed })
+                    if self.client.is_away() && !self.asked.load(Ordering::Acquire) =>
+                {
+                    self.ending.store(true, Ordering::Release);
+                    error!(%server, "{owed} are lost: unmounted while the server is away");
+                    *self.lost.lock() = Some(owed);
+                    return;
+                }
                 Err(error @ LeaveError::Stuck { .. }) => {
                     error!(%error, "the mount is gone, its last changes are not; trying again");
                 }
@@ -196,6 +230,19 @@ impl Mount {
     /// Programs use the mount, which goes on working then; or not everything could be written back,
     /// with the mount gone and the changes still in memory.
     pub fn unmount(&self) -> Result<(), MountError> {
+        let owed = self.client.owed();
+        let mounted = self.is_mounted();
+        if mounted && self.client.is_away() && !owed.is_nothing() {
+            // Nothing has changed: it goes on when the server is back.
+            return Err(MountError::Away {
+                dir: self.mount_point.clone(),
+                server: self.client.server(),
+                owed,
+            });
+        }
+        if mounted {
+            self.asked.store(true, Ordering::Release);
+        }
         match unmount::attempt(&self.mount_point, self.id)? {
             Attempt::Gone => Ok(self.leave()?),
             Attempt::Busy => Err(MountError::Busy(self.mount_point.clone())),
@@ -203,7 +250,7 @@ impl Mount {
     }
 
     /// Ends the mount even while programs use it, for a process that was told to end: they get
-    /// errors from now on, and everything they wrote is written back.
+    /// errors from now on, and what they wrote is written back, if the server is there.
     ///
     /// # Errors
     /// Not everything could be written back, or the mount could not be removed.
@@ -225,6 +272,25 @@ impl Mount {
         Ok(removed?)
     }
 
+    /// Ends the mount within seconds, whatever the server does and whoever uses it: programs that
+    /// wait get errors. What the server has not got by then is lost: that is returned.
+    ///
+    /// # Errors
+    /// The mount could not be removed, or what became of changes is not known.
+    pub fn force(&self) -> Result<Owed, MountError> {
+        match self.end() {
+            Ok(()) => Ok(Owed::default()),
+            Err(MountError::Leave(LeaveError::Stuck { owed, .. })) => Ok(owed),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What was given up at the end, since the server was away.
+    #[must_use]
+    pub fn lost(&self) -> Option<Owed> {
+        *self.lost.lock()
+    }
+
     /// Ends the connection, which its users would otherwise keep alive for as long as they like.
     fn abort(&self) {
         if let Err(error) = mount::abort(self.connection) {
@@ -242,7 +308,17 @@ impl Mount {
     fn leave(&self) -> Result<(), LeaveError> {
         let mut left = self.left.lock();
         if !*left {
-            self.client.leave(PROGRESS_TIME)?;
+            if let Some(owed) = self.lost() {
+                let server = self.client.server();
+                return Err(LeaveError::Stuck { server, owed });
+            }
+            let ended = self.client.leave(PROGRESS_TIME);
+            if let Err(LeaveError::Stuck { owed, .. }) = &ended
+                && self.ending.load(Ordering::Acquire)
+            {
+                *self.lost.lock() = Some(*owed);
+            }
+            ended?;
             self.client.stop();
             *left = true;
             info!(mount_point = %self.mount_point.display(), "everything is written back");
@@ -336,6 +412,7 @@ fn client_options(options: &MountOptions) -> ClientOptions {
             objects: options.cache_mib as usize * OBJECTS_PER_MIB,
             write_delay_ns: options.write_delay_ns,
             announced: !options.silent_opens,
+            timeout_ns: options.timeout_ns,
             keep_ns: Some(options.name_delay_ns).filter(|ns| *ns > 0),
             scan_ns: (options.write_delay_ns / 2).clamp(SCAN_LEAST_NS, SCAN_NS),
             ..MachineOptions::default()
@@ -420,7 +497,7 @@ fn serve(
     notices: &Notices,
 ) -> Result<Session, SessionError> {
     let notifier = session.notifier();
-    notices.connect(notifier.clone(), client);
+    notices.connect(notifier.clone(), client, options.interruptible);
     let keeps_names = session.negotiated().inc_epoch;
     if !keeps_names || !options.keeping.takes_back() {
         client.keeps_no_names();

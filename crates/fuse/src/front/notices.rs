@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 
 use client::Client;
-use client::front::{Front, Invalidate};
+use client::front::{Front, Invalidate, Waiting};
 use parking_lot::Mutex;
 use tracing::error;
 
+use super::callers::Callers;
 use super::keeping::Keeping;
 use crate::memory;
 use crate::notify::{Job, Kind, Notifier, Outcome};
@@ -36,6 +37,7 @@ struct Link {
     notifier: Notifier,
     /// The client owns the notices.
     client: Weak<Client>,
+    callers: Callers,
 }
 
 impl Notices {
@@ -49,12 +51,17 @@ impl Notices {
     }
 
     /// From now on the kernel may cache something.
-    pub(super) fn connect(&self, notifier: Notifier, client: &Arc<Client>) {
+    pub(super) fn connect(&self, notifier: Notifier, client: &Arc<Client>, interruptible: bool) {
+        let callers = Callers::new(Arc::downgrade(client), interruptible);
         let early = {
             let mut early = self.early.lock();
-            let client = Arc::downgrade(client);
+            let link = Link {
+                notifier,
+                client: Arc::downgrade(client),
+                callers,
+            };
             // Called once.
-            let _ = self.link.set(Arc::new(Link { notifier, client }));
+            let _ = self.link.set(Arc::new(link));
             std::mem::take(&mut *early)
         };
         for id in early {
@@ -97,6 +104,13 @@ impl Front for Notices {
 
     fn released(&self) {
         memory::give_back();
+    }
+
+    fn look(&self, callers: Vec<Waiting>) {
+        // Before the mount is served nobody waits.
+        if let Some(link) = self.link.get() {
+            link.callers.look(callers);
+        }
     }
 
     fn settle(&self) {

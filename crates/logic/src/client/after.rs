@@ -1,6 +1,7 @@
 //! What the kernel is told to drop, and what follows when it has.
 
-use super::api::{Done, Invalidate, Output};
+use super::api::{Done, Output};
+use super::told::Invalidate;
 use super::{Client, Step};
 use crate::Ticket;
 use wire::{Epoch, Fid, RequestId};
@@ -22,6 +23,10 @@ pub(super) enum After {
     Look(RequestId),
     /// The name is gone that this change has moved.
     Moved(RequestId, Fid),
+    /// A name is gone that this abandoned change is about.
+    Doubt(Ticket),
+    /// All of them expire.
+    DoubtOfAll(Ticket),
     /// The call is answered.
     Answer(Ticket, Done),
     /// This directory is being given up.
@@ -74,6 +79,8 @@ impl Client {
             After::Turn(id) => self.on_taken(step, id),
             After::Look(id) => self.on_look(step, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
+            After::Doubt(ticket) => self.on_doubt(step, ticket, false),
+            After::DoubtOfAll(ticket) => self.on_doubt(step, ticket, true),
             After::Moved(id, dir) => self.on_moved(step, (id, dir)),
             After::Unused(dir) => self.on_unused_step(step, dir, id),
             After::LetGo => self.on_let_go(step),

@@ -1,5 +1,6 @@
 //! What goes into the client's machine and what comes out of it.
 
+use super::told::{Event, Invalidate, Waiting, Waits};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
@@ -152,13 +153,27 @@ pub enum Input {
         /// The kernel's thread that asks, and does nothing else until it has taken in the answer;
         /// 0: not known.
         thread: u32,
+        /// The waiter for the answer.
+        waits: Waits,
         /// What.
         call: Call,
     },
-    /// The caller of a call has been interrupted. If it waits for a lock, it is answered soon.
+    /// A signal came to the caller of a call, and it will handle it. If it waits for a lock, reads
+    /// through its descriptor, syncs, or writes what was not sent yet, it is answered soon.
     Interrupt {
         /// Which call.
         ticket: Ticket,
+    },
+    /// The caller of a call ends: it is answered at once, whatever it waits for.
+    Abandon {
+        /// Which call.
+        ticket: Ticket,
+    },
+    /// The kernel says that a signal came to the caller of a call, and not which: it is to be
+    /// looked at.
+    Signalled {
+        /// The front's number of the request.
+        number: u64,
     },
     /// The kernel keeps no names, so that to drop one takes no lock. For good.
     DropsAtOnce,
@@ -327,93 +342,6 @@ pub enum Done {
     Nothing,
 }
 
-/// What the kernel must drop.
-#[allow(clippy::large_enum_variant)]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Invalidate {
-    /// Attributes and, of these byte ranges (from, to; `u64::MAX`: to the end), pages. No ranges:
-    /// attributes only.
-    Inode {
-        /// Of what.
-        fid: Fid,
-        /// Which ranges.
-        ranges: Vec<(u64, u64)>,
-        /// An answer that makes the kernel know the object may still be on its way to it.
-        young: bool,
-    },
-    /// A name, and the directory's attributes and listing. Done under the directory's lock, which
-    /// a call that is at the client may hold.
-    Name {
-        /// In which directory.
-        dir: Fid,
-        /// Which name.
-        name: Name,
-    },
-    /// All names of all directories, and this directory's attributes and listing. Waits for no
-    /// lock.
-    Names {
-        /// Which directory.
-        dir: Fid,
-    },
-    /// That these names are right, which they are: the kernel asks again at their next use. And the
-    /// directory's attributes and listing. Done under the directory's lock.
-    Expire {
-        /// In which directory.
-        dir: Fid,
-        /// Which names.
-        names: Vec<Name>,
-    },
-    /// The answers about a file's attributes that are on their way. Its lock is got before and
-    /// once more afterwards, so that who seeks to the end by what he was told has done so.
-    Sizes {
-        /// Of which file.
-        fid: Fid,
-    },
-    /// Nothing; done when the object's lock was got, which the kernel holds during each change of
-    /// it.
-    Turn {
-        /// Which object.
-        fid: Fid,
-    },
-    /// A directory's attributes and listing.
-    Listing {
-        /// Which directory.
-        dir: Fid,
-    },
-    /// Nothing that is in use: of these objects what nobody uses, with their names and pages.
-    /// Where the kernel cannot be told so, nothing at all.
-    Unused {
-        /// Which objects.
-        fids: Vec<Fid>,
-    },
-}
-
-/// Something that people should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The session was lost: the server took the tokens of a silent client.
-    SessionLost,
-    /// Changed bytes of this file could not be written back and are gone.
-    DataLost {
-        /// Of which file.
-        fid: Fid,
-        /// How many bytes.
-        bytes: u64,
-    },
-    /// Changes of names and attributes that the server had not been told of are gone.
-    ChangesLost {
-        /// How many.
-        count: u64,
-    },
-    /// A write-back was refused; it is tried again.
-    WriteBackRefused {
-        /// Of which file.
-        fid: Fid,
-        /// Why.
-        refusal: Refusal,
-    },
-}
-
 /// What comes out of the machine, to be done in this order. What moves bytes (`Send`, `Done`,
 /// `Fill`, `CopyIn`, `Zero`) refers to slots and messages as they are at that moment.
 #[allow(clippy::large_enum_variant)]
@@ -432,6 +360,25 @@ pub enum Output {
         ticket: Ticket,
         /// The answer.
         done: Done,
+    },
+    /// The answer to a write whose caller waits no longer. The room keeps its bytes: they may have
+    /// to be sent again.
+    Abandoned {
+        /// Which call.
+        ticket: Ticket,
+        /// The answer.
+        done: Done,
+    },
+    /// The bytes of a write that was abandoned are not needed any more.
+    Spent {
+        /// Which call.
+        ticket: Ticket,
+    },
+    /// These have been waiting for a while: do they end, or handle a signal? If so,
+    /// [`Input::Abandon`] or [`Input::Interrupt`] says it.
+    Look {
+        /// The waiters.
+        callers: Vec<Waiting>,
     },
     /// Before what follows is done: the kernel throws away the attributes of this object, and those
     /// that are on their way to it. It has the object in use for a change that is about to be

@@ -10,9 +10,9 @@
 //! forgotten when there are more than twice as many names as objects may be. So it is with the
 //! names that the kernel was handed, those of the largest directories first.
 
-use super::api::Invalidate;
 use super::node::Node;
 use super::positions::Named;
+use super::told::Invalidate;
 use super::{After, Client, Step};
 use alloc::vec::Vec;
 use core::ops::Bound;

@@ -9,7 +9,11 @@ use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
 impl Client {
     /// Begins a call, or begins it again after it had to wait.
     pub(super) fn start(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        let Some(running) = self.calls.get(&ticket) else {
+        let running = self.calls.get(&ticket);
+        if self.abandoned.contains_key(&ticket) || running.is_some_and(|r| r.abandoned) {
+            return self.finish(step, ticket, Done::Refused(Refusal::Interrupted));
+        }
+        let Some(running) = running else {
             return;
         };
         let release = matches!(running.call, Call::Release { .. } | Call::Leave)
@@ -302,17 +306,21 @@ impl Client {
     }
 
     fn close(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid, access: Access) {
+        self.finish(step, ticket, Done::Nothing);
+        self.shut_opened(step, fid, access);
+        self.bury_if_unused(step, fid);
+        self.retire(step, fid);
+    }
+
+    /// What was opened so is open no more.
+    pub(super) fn shut_opened(&mut self, step: &mut Step<'_>, fid: Fid, access: Access) {
         let node = self.node(fid);
         let before = node.hold(0);
         node.closed(access);
         let after = node.hold(0);
-        let covered = node.right >= Right::Shared;
-        self.finish(step, ticket, Done::Nothing);
-        if before != after && !covered {
+        if before != after && node.right < Right::Shared {
             self.say_opens(step, fid);
         }
-        self.bury_if_unused(step, fid);
-        self.retire(step, fid);
     }
 
     /// A file whose last name is gone and that is not open here: what is dirty of it need never be

@@ -6,11 +6,12 @@
 //! kernel's page cache is there under a transient right. While an own write is at the server, the
 //! cache is not used.
 
-use super::api::{Call, Done, How, Invalidate, Output, Piece, Slot};
+use super::api::{Call, Done, How, Output, Piece, Slot};
 use super::cache::State;
 use super::mutant::Mutant;
 use super::node::Range;
 use super::session::Why;
+use super::told::Invalidate;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::vec;

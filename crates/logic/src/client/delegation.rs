@@ -10,10 +10,11 @@
 //! are sent and applied in their order. A file that was made and removed again before the server
 //! has heard of it leaves no trace.
 
-use super::api::{Done, Event, Output};
+use super::api::{Done, Output};
 use super::mutant::Mutant;
 use super::predict::Prediction;
 use super::session::{Sent, Why};
+use super::told::Event;
 use super::{Client, Step};
 use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

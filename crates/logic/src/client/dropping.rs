@@ -22,9 +22,10 @@
 //! has a name in hand, and one may take as long as the network is silent. There is none near the
 //! end of the lease: look-ups wait for the server then, and it may wait for this answer.
 
-use super::api::{Call, How, Invalidate};
+use super::api::{Call, How};
 use super::data::young;
 use super::mutant::Mutant;
+use super::told::Invalidate;
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::node::Node;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Right};
+use wire::{Epoch, Fid, Right, Time};
 
 /// A token as listed for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Figures {
     pub used: u64,
     /// Dirty slots.
     pub dirty: u64,
+    /// Files that these are of.
+    pub dirty_files: u64,
     /// Changes in its own directories that the server has not taken yet.
     pub untold: u64,
     /// Blocks found in the cache.
@@ -47,6 +49,11 @@ pub struct Figures {
     pub misses: u64,
     /// Recalls received.
     pub recalls: u64,
+    /// By then a server that is there has said something again: it is asked every quarter of a
+    /// lease.
+    pub heard_by: Time,
+    /// Calls that were answered since their callers waited no longer, and are under way.
+    pub abandoned: u64,
     /// Requests that wait for the server.
     pub outstanding: u64,
     /// Is the session established?

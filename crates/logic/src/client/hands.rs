@@ -12,8 +12,9 @@
 //! kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once. Where
 //! nobody holds the lock that is over at once.
 
-use super::api::{Call, Done, Invalidate};
+use super::api::{Call, Done};
 use super::dropping::locks;
+use super::told::Invalidate;
 use super::{After, Client, Step};
 use crate::Ticket;
 use alloc::collections::{BTreeMap, VecDeque};

@@ -17,8 +17,9 @@
 //! something else, or since it was long ago; until then programs may see old times.
 
 use super::after::After;
-use super::api::{Call, How, Invalidate, Lifetime, Output};
+use super::api::{Call, How, Lifetime, Output};
 use super::taken::LONGEST_NS;
+use super::told::Invalidate;
 use super::{Client, Running, Step};
 use alloc::collections::VecDeque;
 use alloc::vec;

@@ -6,10 +6,11 @@
 //! session is over, everything cached is void: changes that were not written back are lost, which
 //! is reported, and the same calls go on in a new session.
 
-use super::api::{Event, Output};
+use super::api::Output;
 use super::mutant::Mutant;
 use super::privileges::Privileges;
 use super::session::{State, Why};
+use super::told::Event;
 use super::{Client, Step};
 use alloc::vec::Vec;
 use wire::{Fid, RequestId, Right, Time};

@@ -11,9 +11,10 @@
 //! was the last one when it began: else who renames what he lists would list for ever.
 
 use super::ahead;
-use super::api::{Call, Done, Invalidate, Listed};
+use super::api::{Call, Done, Listed};
 use super::node::{GENERATION_SHIFT, bare};
 use super::session::Why;
+use super::told::Invalidate;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::BTreeSet;
@@ -166,7 +167,7 @@ impl Client {
             .into_iter()
             .map(|entry| {
                 let position = position(entry.position);
-                if plus && known(entry.fid) {
+                if plus && known(entry.fid) && self.node(dir).doubtful == 0 {
                     self.known_entry(step, dir, entry, position)
                 } else {
                     bare(entry, position)

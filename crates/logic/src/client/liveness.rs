@@ -44,6 +44,13 @@ impl Client {
         self.liveness.probe.get_or_insert(due);
     }
 
+    /// A word of the server is needed now, unless one has been asked for already.
+    pub(super) fn break_silence(&mut self, now: Time) {
+        if self.liveness.unheard.is_none() {
+            self.liveness.probe = Some(now);
+        }
+    }
+
     /// A greeting has left on a new connection, on which everything is said again.
     pub(super) fn await_welcome(&mut self, now: Time) {
         self.liveness.lose();

@@ -99,9 +99,9 @@ impl Client {
             _ => false,
         });
         let waiting = self.locks.waiting_calls();
-        let mut waiting = waiting.filter(|ticket| match self.calls.get(ticket) {
-            Some(running) => matches!(running.call, Call::Lock { wait, .. } if detects(wait)),
-            None => false,
+        let mut waiting = waiting.filter(|ticket| match self.called(**ticket) {
+            Some(Call::Lock { wait, .. }) => detects(*wait),
+            _ => false,
         });
         asked.next().is_some() || waiting.next().is_some()
     }

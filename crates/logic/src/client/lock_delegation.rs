@@ -10,6 +10,7 @@ use super::mutant::Mutant;
 use super::{Client, Step};
 use crate::Ticket;
 use crate::locks::Table;
+use crate::ranges::Span;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -42,9 +43,10 @@ struct File {
     asked: u32,
     /// The request that gives them back.
     giving: Option<RequestId>,
-    /// Calls that wait for that, and owners whose open file has been closed meanwhile.
+    /// Calls that wait for that, and bytes that were unlocked meanwhile for no call: by the close of
+    /// an open file, or since a caller ended.
     parked: Vec<Ticket>,
-    closed: Vec<LockOwner>,
+    unlocked: Vec<(LockOwner, Span)>,
     /// When they were used last, and how many calls were answered here.
     used: Time,
     decided: u32,
@@ -114,10 +116,10 @@ impl Files {
         }
     }
 
-    /// An open file was closed; until then nothing can be asked for that.
-    pub(super) fn close_later(&mut self, fid: Fid, owner: LockOwner) {
+    /// Bytes are unlocked for no call; until then nothing can be asked for that.
+    pub(super) fn unlock_later(&mut self, fid: Fid, unlocked: (LockOwner, Span)) {
         if let Some(file) = self.files.get_mut(&fid) {
-            file.closed.push(owner);
+            file.unlocked.push(unlocked);
         }
     }
 
@@ -266,10 +268,10 @@ impl Client {
             return;
         };
         file.giving = None;
-        let closed = core::mem::take(&mut file.closed);
+        let unlocked = core::mem::take(&mut file.unlocked);
         let parked = core::mem::take(&mut file.parked);
-        for owner in closed {
-            self.ask_to_unlock(step, (fid, owner));
+        for (owner, span) in unlocked {
+            self.ask_to_unlock(step, (fid, owner), span);
         }
         for ticket in parked {
             self.start(step, ticket);

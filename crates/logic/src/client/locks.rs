@@ -139,21 +139,25 @@ impl Client {
                 Some((false, Decides::Client)) => self.unlock_here(step, key, EVERYTHING),
                 Some((false, Decides::Nobody)) => {
                     self.locks.behind.insert(key, Vec::new());
-                    self.lock_delegation.close_later(fid, owner);
+                    self.lock_delegation.unlock_later(fid, (owner, EVERYTHING));
                 }
                 Some((false, Decides::Server)) => {
                     self.locks.behind.insert(key, Vec::new());
-                    self.ask_to_unlock(step, key);
+                    self.ask_to_unlock(step, key, EVERYTHING);
                 }
                 None => {}
             }
         }
     }
 
-    /// Gives up all that an owner has, for no call.
-    pub(super) fn ask_to_unlock(&mut self, step: &mut Step<'_>, (fid, owner): (Fid, LockOwner)) {
+    /// Gives up what an owner has of these bytes, for no call.
+    pub(super) fn ask_to_unlock(
+        &mut self,
+        step: &mut Step<'_>,
+        (fid, owner): (Fid, LockOwner),
+        (first, last): Span,
+    ) {
         self.locks.asks((fid, owner));
-        let (first, last) = EVERYTHING;
         let op = Op::Unlock {
             fid,
             owner,
@@ -187,7 +191,7 @@ impl Client {
                 match self.lock_answer(step, key, lock, outcome) {
                     Some(done) => done,
                     None => {
-                        let ticket = ticket.filter(|ticket| self.calls.contains_key(ticket));
+                        let ticket = ticket.filter(|ticket| self.called(*ticket).is_some());
                         self.locks.waiting.extend(ticket.map(|ticket| (id, ticket)));
                         return;
                     }
@@ -205,10 +209,7 @@ impl Client {
                 let key = (*fid, *owner);
                 self.answered_lock(step, key, |own| own.learn((*first, *last), None, at));
                 if ticket.is_none() {
-                    let behind = self.locks.behind.remove(&key);
-                    for ticket in behind.into_iter().flatten() {
-                        self.start(step, ticket);
-                    }
+                    self.go_on_behind_lock(step, key);
                 }
                 Done::Nothing
             }
@@ -313,7 +314,7 @@ impl Client {
         let Some(ticket) = ticket else { return };
         if let Some(Call::Lock {
             fid, lock, wait, ..
-        }) = self.calls.get(&ticket).map(|r| &r.call)
+        }) = self.called(ticket)
         {
             let op = Op::Lock {
                 fid: *fid,
@@ -353,10 +354,23 @@ impl Client {
         }
     }
 
+    /// A call that is not answered, or was abandoned.
+    pub(super) fn called(&self, ticket: Ticket) -> Option<&Call> {
+        let running = self.calls.get(&ticket);
+        let running = running.or_else(|| self.abandoned.get(&ticket));
+        running.map(|running| &running.call)
+    }
+
+    /// Does the call wait at the server for a lock, or for the moment at which it is told of it?
+    pub(super) fn waits_for_lock(&self, ticket: Ticket) -> bool {
+        let mut waiting = self.locks.waiting.values();
+        waiting.any(|other| *other == ticket) || self.locks.late.contains(&ticket)
+    }
+
     /// The server has restarted: nobody waits there any more.
     pub(super) fn wait_again(&mut self, step: &mut Step<'_>) {
         for (_, ticket) in core::mem::take(&mut self.locks.waiting) {
-            if let Some(Call::Lock { fid, lock, .. }) = self.calls.get(&ticket).map(|r| &r.call) {
+            if let Some(Call::Lock { fid, lock, .. }) = self.called(ticket) {
                 self.answered_lock(step, (*fid, lock.owner), |_| ());
                 self.start(step, ticket);
             }

@@ -12,12 +12,13 @@
 //! more the lock is waited for, behind who got it in between. Who holds it in a call that is here
 //! already may wait for the very machine that waits for this: then nobody waits for the lock.
 
-use super::api::{Call, Invalidate, Lifetime};
+use super::api::{Call, Lifetime};
 use super::dropping::locks;
 use super::late::is_background;
 use super::node::Phase;
 use super::recall::FREE_NS;
 use super::taken::LONGEST_NS;
+use super::told::Invalidate;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::{BTreeMap, VecDeque};

@@ -7,6 +7,7 @@
 //! - every call is answered once; a call that needs no server never waits for one, unless a recall
 //!   is being answered or the lease is near its end.
 
+mod abandon;
 mod after;
 mod ahead;
 mod api;
@@ -16,6 +17,7 @@ mod calls;
 mod clock;
 mod data;
 mod delegation;
+mod doubt;
 mod dropping;
 mod figures;
 mod given;
@@ -49,6 +51,7 @@ mod session;
 mod ship;
 mod sizes;
 mod taken;
+mod told;
 mod unused;
 mod used;
 mod walk;
@@ -57,10 +60,11 @@ mod whole;
 mod writeback;
 mod xattrs;
 
-pub use api::{Call, Done, Event, How, Input, Invalidate, Lifetime, Listed, Output, Piece, Slot};
+pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};
 pub use mutant::Mutant;
 pub use options::Options;
+pub use told::{Event, Invalidate, Waiting, Waits};
 
 use crate::Ticket;
 use after::After;
@@ -89,6 +93,16 @@ struct Running {
     set: Option<Attr>,
     /// Its caller may have begun it again already: it would not do so once more.
     repeated: bool,
+    /// The waiter for its answer.
+    waits: Waits,
+    /// When it came.
+    since: Time,
+    /// The kernel has told of a signal for its caller.
+    signalled: bool,
+    /// It is answered, and its caller gone: what is under way for it is not.
+    abandoned: bool,
+    /// What its change has changed, if the caller did not wait for it.
+    changed: Vec<Fid>,
 }
 
 /// The client's machine.
@@ -128,6 +142,13 @@ pub struct Client {
     /// Grants below this are void for objects not in the table.
     floor: Epoch,
     calls: BTreeMap<Ticket, Running>,
+    /// Calls that are answered since their callers wait no longer, and still under way.
+    abandoned: BTreeMap<Ticket, Running>,
+    doubts: doubt::Doubts,
+    /// When callers that wait are looked at.
+    next_look: Time,
+    /// When the server said something last.
+    heard_at: Time,
     requests: BTreeMap<RequestId, Sent>,
     /// What was said about opens and tokens given back, until the server has noted it.
     statements: BTreeMap<Fid, Statement>,
@@ -228,6 +249,10 @@ impl Client {
             nodes: BTreeMap::new(),
             floor: 0,
             calls: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
+            doubts: doubt::Doubts::default(),
+            next_look: 0,
+            heard_at: 0,
             requests: BTreeMap::new(),
             statements: BTreeMap::new(),
             reasserting: Vec::new(),
@@ -280,6 +305,7 @@ impl Client {
                 ticket,
                 caller,
                 thread,
+                waits,
                 call,
             } => {
                 self.loose.proved(thread, &call);
@@ -295,15 +321,24 @@ impl Client {
                     brought: false,
                     set: None,
                     repeated,
+                    waits,
+                    since: now,
+                    signalled: false,
+                    abandoned: false,
+                    changed: Vec::new(),
                 };
                 self.calls.insert(ticket, running);
+                self.look_later(now);
                 // Whatever kept the tick: a machine that was stopped for a while, for instance.
                 self.suspend_if_due(step);
                 self.on_file_locked(step, ticket);
                 self.start(step, ticket);
                 self.on_locked(step, ticket);
+                self.on_doubtful_call(step);
             }
-            Input::Interrupt { ticket } => self.on_interrupt(step, ticket),
+            Input::Interrupt { ticket } => self.interrupt(step, ticket),
+            Input::Abandon { ticket } => self.abandon(step, ticket, wire::Refusal::Interrupted),
+            Input::Signalled { number } => self.on_signalled(step, number),
             Input::DropsAtOnce => self.drops_at_once = true,
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
             Input::Invalidated { id } => self.on_invalidated(step, id),
@@ -362,11 +397,14 @@ impl Client {
             slots: self.cache.slots(),
             used: self.cache.used(),
             dirty: self.cache.dirty(),
+            dirty_files: self.cache.changed_files().count() as u64,
+            heard_by: self.heard_at + self.lease_ns / 4 + abandon::SLACK_NS,
             untold: self.delegation.unanswered as u64,
             hits: self.hits,
             misses: self.misses,
             recalls: self.recalls,
             outstanding: self.requests.len() as u64,
+            abandoned: self.abandoned.len() as u64,
             connected: self.state == State::Up,
             locks,
             lock_waits,
@@ -402,7 +440,9 @@ impl Client {
 
     /// Answers a call.
     fn finish(&mut self, step: &mut Step<'_>, ticket: Ticket, done: Done) {
-        let Some(running) = self.calls.remove(&ticket) else {
+        let mut running = self.calls.remove(&ticket);
+        running = running.or_else(|| self.abandoned.remove(&ticket));
+        let Some(running) = running else {
             return;
         };
         let mut done = self.refuse_late(step, &running.call, done);
@@ -410,6 +450,9 @@ impl Client {
             // Since it was set the object has gone, perhaps with the session.
             let (attr, lifetime) = (attr.clone(), Lifetime::None);
             done = Done::Attr { attr, lifetime };
+        }
+        if running.abandoned {
+            return self.bury_call(step, (ticket, running), done);
         }
         if let (Call::Op(Op::SetAttr { .. }), Done::Attr { lifetime, .. }) =
             (&running.call, &mut done)

@@ -159,7 +159,7 @@ impl Client {
         let vouched = granted.contains(&dir);
         self.learn(dir, attr, vouched);
         let node = self.node(dir);
-        if vouched && node.right >= Right::Shared {
+        if vouched && node.right >= Right::Shared && node.doubtful == 0 {
             node.set_name(name, means);
         } else {
             node.names.remove(name);

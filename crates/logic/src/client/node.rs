@@ -190,6 +190,8 @@ pub(super) struct Node {
     pub(super) end: Option<u64>,
     /// Calls of this client that are about names in it.
     pub(super) busy: u32,
+    /// Changes of names in it that are under way with nobody waiting: the kernel keeps nothing.
+    pub(super) doubtful: u32,
 }
 
 impl Node {
@@ -260,12 +262,13 @@ impl Node {
             begun: VecDeque::new(),
             end: None,
             busy: 0,
+            doubtful: 0,
         }
     }
 
     /// May the kernel keep what is said of it now?
     pub(super) fn lasting(&self) -> bool {
-        self.right >= Right::Shared && self.drain.is_none()
+        self.right >= Right::Shared && self.drain.is_none() && self.doubtful == 0
     }
 
     /// May the kernel keep its attributes?

@@ -42,6 +42,8 @@ pub struct Options {
     /// A client that decides about the locks of a file gives that back when nothing of it is locked
     /// and none was asked for, for so long, ns.
     pub lock_idle_ns: Time,
+    /// For so long a call waits while the server says nothing, ns; `None`: for ever.
+    pub timeout_ns: Option<Time>,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
     /// Rules to be broken on purpose; for tests of the checkers only.
@@ -67,6 +69,7 @@ impl Default for Options {
             passing_bytes: 256 << 10,
             open_bytes: 32 << 10,
             lock_idle_ns: 30_000_000_000,
+            timeout_ns: None,
             part: 1000,
             mutant: None,
         }

@@ -12,6 +12,17 @@ use alloc::vec::Vec;
 use wire::{Fid, Grant, Op, Outcome, Reply, RequestId, Right};
 
 impl Client {
+    /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
+    /// latest grant that the server may count. Of a repeated reply that is all that they are for.
+    pub(super) fn note_grants(&mut self, grants: &mut Vec<Grant>) {
+        for grant in &*grants {
+            if let Some(node) = self.nodes.get_mut(&grant.fid) {
+                node.seen = node.seen.max(grant.epoch);
+            }
+        }
+        grants.retain(|grant| grant.right > Right::None);
+    }
+
     /// The objects that the answer to an own change is about, unless a grant tells its place.
     pub(super) fn changed_by(op: &Op, reply: &Reply) -> Vec<Fid> {
         if !op.changes() || matches!(reply.outcome, Outcome::Refused(_)) {

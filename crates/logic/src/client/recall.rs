@@ -7,11 +7,11 @@
 //! may have locked a page after that: such reads are answered, and their ranges dropped once more.
 //! Then dirty blocks are written back, then the answer leaves, then everybody goes on.
 
-use super::api::Invalidate;
 use super::data::young;
 use super::loose::LOOSE_MAX_NS;
 use super::mutant::Mutant;
 use super::node::{Drain, Phase, Range};
+use super::told::Invalidate;
 use super::{After, Client, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec;

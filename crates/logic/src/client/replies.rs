@@ -27,6 +27,9 @@ impl Client {
         bulk_len: u32,
     ) {
         self.note_grants(&mut reply.grants);
+        if self.is_early(step, id) {
+            return;
+        }
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
             return;
         };
@@ -72,13 +75,16 @@ impl Client {
             Why::Call(ticket) => {
                 self.unsend(&request.op);
                 let changed = Self::changed_by(&request.op, &reply);
+                self.take_up(ticket, &changed);
                 if request.op.changes() && self.calls.contains_key(&ticket) {
                     let unseen = self.outdates(id, ticket);
                     self.unfinished.insert(ticket, (id, unseen));
                 }
                 self.on_answer(step, (ticket, id), &request.op, reply, bulk_len);
                 self.note_changed(&changed);
-                if request.op.changes() && self.calls.contains_key(&ticket) {
+                let waits = request.op.changes() && self.calls.contains_key(&ticket);
+                self.put_down(ticket);
+                if waits {
                     return self.settle_guesses(step);
                 }
                 for dir in super::calls::dirs(&request.op).into_iter().flatten() {
@@ -90,17 +96,6 @@ impl Client {
         if !self.taking.holds(id) {
             self.confirm(step, id);
         }
-    }
-
-    /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
-    /// latest grant that the server may count. Of a repeated reply that is all that they are for.
-    fn note_grants(&mut self, grants: &mut Vec<Grant>) {
-        for grant in &*grants {
-            if let Some(node) = self.nodes.get_mut(&grant.fid) {
-                node.seen = node.seen.max(grant.epoch);
-            }
-        }
-        grants.retain(|grant| grant.right > Right::None);
     }
 
     /// Reads and writes that wait for blocks which cannot be had.
@@ -472,7 +467,13 @@ impl Client {
         self.retire(step, fid);
     }
 
-    fn on_refused(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op, refusal: Refusal) {
+    pub(super) fn on_refused(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+        refusal: Refusal,
+    ) {
         self.finish(step, ticket, Done::Refused(refusal));
         let fid = match op {
             Op::Open { fid, .. } => {

@@ -68,6 +68,8 @@ pub(super) struct Sent {
     pub(super) left: Option<Time>,
     /// Not to be sent before its turn.
     pub(super) kept: bool,
+    /// It was sent, on whichever connection.
+    pub(super) said: bool,
 }
 
 impl Sent {
@@ -79,6 +81,7 @@ impl Sent {
             why,
             left: None,
             kept: true,
+            said: false,
         }
     }
 }
@@ -156,6 +159,7 @@ impl Client {
                 why,
                 left: None,
                 kept: false,
+                said: false,
             },
         );
         self.await_word(step.now);
@@ -188,6 +192,7 @@ impl Client {
     ) -> Option<(Request, Vec<Piece>)> {
         let sent = self.requests.get_mut(&id)?;
         sent.left.get_or_insert(now);
+        sent.said = true;
         sent.request.acked = acked;
         sent.request.clock = self.clock.last_shown();
         if let Some(delegated) = &mut sent.request.delegated {
@@ -215,6 +220,7 @@ impl Client {
         }
         self.begun |= !matches!(message, ToClient::Welcome(_));
         self.hear(step.now);
+        self.heard_at = step.now;
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
             ToClient::Reply {
@@ -296,6 +302,7 @@ impl Client {
         }
         self.state = State::Up;
         self.hear(step.now);
+        self.heard_at = step.now;
         let restarted = welcome.resumed && welcome.boot != self.boot;
         // Known to the server from before its restart, even if its first answer never came here: it
         // waits for us to say what we hold.
@@ -412,6 +419,7 @@ impl Client {
         let now = step.now;
         self.tick_liveness(step);
         self.suspend_if_due(step);
+        self.tick_waits(step);
         self.give_back_unused(step);
         if now >= self.next_scan {
             self.next_scan = now + self.options.scan_ns;
@@ -447,6 +455,7 @@ impl Client {
             self.bounds_due(),
             self.delegation_due(),
             self.starved_due(),
+            self.waits_due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);

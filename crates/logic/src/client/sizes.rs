@@ -12,9 +12,10 @@
 //! An answer about attributes that is older than bytes which the kernel got in the meantime would
 //! cut these off too: such a question is asked again.
 
-use super::api::{Call, Done, How, Invalidate, Lifetime};
+use super::api::{Call, Done, How, Lifetime};
 use super::data::young;
 use super::node::{Node, Phase, Range};
+use super::told::Invalidate;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use wire::limits::BLOCK_BYTES;

@@ -22,8 +22,9 @@
 //! A thread that ends after its change proves nothing. After a second it is taken for proved: a
 //! thread that is to run has not been kept from it for so long.
 
-use super::api::{Call, How, Invalidate};
+use super::api::{Call, How};
 use super::dropping::locks;
+use super::told::Invalidate;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -159,6 +160,63 @@ impl Client {
             self.drop_moved(step, id, dir, name);
         }
         if self.confirms.contains(&id) && !self.prove(step, id) {
+            self.confirm(step, id);
+        }
+    }
+
+    /// A change whose caller did not wait for it is made: of all that it touched the kernel keeps
+    /// what was before, as it does not know that anything has happened.
+    pub(super) fn disown(
+        &mut self,
+        step: &mut Step<'_>,
+        (id, unseen): (RequestId, Option<Unseen>),
+        (running, doubted): (&Running, bool),
+    ) {
+        let Some(unseen) = unseen else {
+            return self.confirm(step, id);
+        };
+        let mut fids = unseen.fids.clone();
+        fids.extend(
+            running
+                .changed
+                .iter()
+                .filter(|fid| !unseen.fids.contains(fid)),
+        );
+        let names = unseen.names.clone();
+        let untaken = Untaken {
+            unseen,
+            thread: 0,
+            wrote: None,
+            asked: None,
+            looks: None,
+            moved: Vec::new(),
+        };
+        self.taking.insert(step.now, id, untaken);
+        // Else the kernel has dropped them already, and kept none since.
+        for (dir, name) in names.into_iter().filter(|_| !doubted) {
+            self.drop_moved(step, id, dir, name);
+        }
+        // What the kernel does itself behind the answer to these, it does not do now.
+        let bytes = matches!(
+            running.call,
+            Call::Op(Op::Allocate { .. } | Op::Copy { .. })
+        );
+        for fid in fids {
+            let none = BTreeSet::new();
+            let node = self.nodes.get(&fid).filter(|node| bytes && node.pages);
+            let ranges = node.map(|node| node.without_reads(&[(0, u64::MAX)], &none));
+            let what = Invalidate::Inode {
+                fid,
+                ranges: ranges.unwrap_or_default(),
+                young: false,
+            };
+            self.invalidate(step, what, After::Moved(id, fid));
+            if let Some(untaken) = self.taking.changes.get_mut(&id) {
+                untaken.moved.push(fid);
+            }
+        }
+        self.on_taken(step, id);
+        if self.taking.holds(id) && self.confirms.contains(&id) && !self.prove(step, id) {
             self.confirm(step, id);
         }
     }
@@ -365,6 +423,6 @@ impl Untaken {
 }
 
 /// Does the kernel ask for this with the directory locked, so that it cannot while it changes it?
-fn locked(call: &Call, dir: Fid) -> bool {
+pub(super) fn locked(call: &Call, dir: Fid) -> bool {
     locks(call, dir) || matches!(call, Call::List { dir: at, .. } if *at == dir)
 }

@@ -15,9 +15,10 @@
 //! The names are still right, so they are not dropped: programs may work in these directories, and
 //! something may be mounted on them. They are asked for again when they are used.
 
-use super::api::{Call, Invalidate};
+use super::api::Call;
 use super::mutant::Mutant;
 use super::node::Node;
+use super::told::Invalidate;
 use super::{After, Client, Step};
 use wire::{Epoch, Fid, Right, Time};
 

@@ -227,7 +227,8 @@ impl Client {
             }
         };
         let of_dir = grants.iter().find(|grant| grant.fid == dir);
-        if !of_dir.is_some_and(|grant| self.vouches(*grant, id)) {
+        let doubtful = self.nodes.get(&dir).is_some_and(|node| node.doubtful > 0);
+        if !of_dir.is_some_and(|grant| self.vouches(*grant, id)) || doubtful {
             return self.bar_walk(step.now, dir);
         }
         self.learn(dir, attr, true);

@@ -6,9 +6,10 @@
 //! while it is on its way stays dirty. What was refused is tried again: by the next sync, recall or
 //! scan, and after a pause that grows for calls that wait for a slot.
 
-use super::api::{Call, Done, Event, Piece};
+use super::api::{Call, Done, Piece};
 use super::cache::{State, There};
 use super::session::Why;
+use super::told::Event;
 use super::{Client, Step};
 use crate::Ticket;
 use alloc::vec::Vec;

@@ -232,6 +232,8 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
             world.client(name, Input::Unwatch { watch }, &[]);
         }
         ["interrupt"] => world.interrupt(name),
+        ["kill"] => world.kill(name),
+        ["signal"] => world.signal(name),
         ["fast"] => world.machines.get_mut(&name).expect("a machine").slow = false,
         ["drops"] => world.finish_drop(name, 1),
         ["drops", nth] => world.finish_drop(name, number(nth)),

@@ -374,10 +374,26 @@ impl World {
 
     /// The caller of the oldest call of a machine that is not answered is interrupted.
     pub fn interrupt(&mut self, name: char) {
+        let ticket = self.oldest(name);
+        self.client(name, client::Input::Interrupt { ticket }, &[]);
+    }
+
+    /// The same caller is killed.
+    pub fn kill(&mut self, name: char) {
+        let ticket = self.oldest(name);
+        self.client(name, client::Input::Abandon { ticket }, &[]);
+    }
+
+    /// The kernel says that a signal came to that caller.
+    pub fn signal(&mut self, name: char) {
+        let number = self.oldest(name);
+        self.client(name, client::Input::Signalled { number }, &[]);
+    }
+
+    fn oldest(&self, name: char) -> u64 {
         let machine = self.machines.get(&name).expect("a machine of this name");
         let oldest = machine.calls.keys().next();
-        let ticket = *oldest.expect("a call waits");
-        self.client(name, client::Input::Interrupt { ticket }, &[]);
+        *oldest.expect("a call waits")
     }
 
     pub fn call(&mut self, name: char, label: &str, call: Call, bytes: Option<Vec<u8>>) {
@@ -399,6 +415,10 @@ impl World {
                 ticket,
                 caller,
                 thread,
+                waits: client::Waits {
+                    thread,
+                    number: ticket,
+                },
                 call,
             },
             &[],
@@ -444,6 +464,22 @@ impl World {
                 }
             }
             Output::Done { ticket, done } => self.on_done(name, (ticket, &done), bulk),
+            Output::Abandoned { ticket, done } => {
+                let bytes = machine.writes.get(&ticket).cloned();
+                self.on_done(name, (ticket, &done), bulk);
+                let machine = self.machines.get_mut(&name).expect("it was there before");
+                machine.writes.extend(bytes.map(|bytes| (ticket, bytes)));
+            }
+            Output::Spent { ticket } => {
+                machine.writes.remove(&ticket);
+                self.say(format!("{name} needs the bytes no more"));
+            }
+            // Said once a call was told of; else whenever one waits for long, which is no news.
+            Output::Look { callers } => {
+                if callers.iter().any(|caller| caller.signalled) {
+                    self.say(format!("{name} is to look at {} callers", callers.len()));
+                }
+            }
             Output::Fill { slot, from, len } => {
                 let from = (from as usize).min(bulk.len());
                 machine.fill(slot, &bulk[from..from + len as usize]);

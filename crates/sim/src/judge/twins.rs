@@ -6,7 +6,7 @@
 use super::Case;
 use super::names::{Done, Records};
 use crate::disk::{Applied, Restored};
-use crate::history::{Effect, Seen};
+use crate::history::{Effect, Fate, Seen};
 use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -29,7 +29,7 @@ pub(super) fn judge(case: &Case<'_>, records: &Records<'_>) -> Result<(), Wrong>
                 were_twins(case, &changes, (names, *fid), when)
             })
         };
-        if !lost && !twins() {
+        if !lost && !twins() && !has_abandoned(case, sight.host, names, sight.end) {
             return Err(wrong!(
                 "h{} renamed {names:?} to each other at {} .. {}: never both named {fid}",
                 sight.host,
@@ -127,4 +127,17 @@ fn follow_untold(known: &mut Names, effect: &Effect) {
         }
         _ => {}
     }
+}
+
+/// Was a rename of one of these names under way whose caller had been killed? The kernel had the
+/// directory locked no more, so it may have been done between the two look-ups.
+fn has_abandoned(case: &Case<'_>, host: u32, names: &[(Fid, Name)], end: u64) -> bool {
+    let changes = case.history.changes.borrow();
+    changes.iter().any(|change| {
+        let Effect::Rename { from, to, .. } = &change.effect else {
+            return false;
+        };
+        let open = change.host == host && change.fate == Fate::Open && change.begin < end;
+        open && (names.contains(from) || names.contains(to))
+    })
 }

@@ -174,7 +174,12 @@ impl Kernel {
         let world = &self.world;
         let delay = world.plan.kernel_delay(&mut world.rng.borrow_mut());
         world.sched.sleep(delay).await;
-        self.room.call(world, call, units, late).wait().await
+        let answer = self.room.call(world, call, units, late);
+        let signal = world.plan.signal(&mut world.rng.borrow_mut());
+        if let Some((after, ends)) = signal {
+            self.room.signal_later(world, after, ends);
+        }
+        answer.wait().await
     }
 
     fn new_inode(&self, fid: Fid, attr: Attr) -> Rc<Inode> {

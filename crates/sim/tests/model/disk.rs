@@ -4,7 +4,7 @@
 use logic::server::{Bulk, By, Disk};
 use std::collections::BTreeMap;
 use wire::{
-    Attr, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time,
+    Attr, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
     WriteMode,
 };
 

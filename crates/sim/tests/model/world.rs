@@ -495,6 +495,8 @@ impl State {
                 }));
             }
             Output::Done { ticket, done } => return self.done(at, ticket, &done, bulk),
+            // Nobody is killed here.
+            Output::Abandoned { .. } | Output::Spent { .. } | Output::Look { .. } => {}
             Output::Fill { slot, from, len } => {
                 let to = (from + len) as usize;
                 host.put(slot, 0, &bulk[from as usize..to]);
@@ -587,6 +589,7 @@ impl State {
                     ticket,
                     caller,
                     thread: 1,
+                    waits: client::Waits::default(),
                     call,
                 };
                 self.client(at, input, &[])

@@ -215,6 +215,28 @@ impl Cell {
         }
     }
 
+    /// Stops the server's process until [`Cell::go_on`]; when this returns all its threads stand.
+    pub fn stand(&mut self) {
+        let server = self.server.as_mut().expect("a server runs");
+        server.signal(rustix::process::Signal::STOP);
+        let tasks = format!("/proc/{}/task", server.child().id());
+        let stands = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            // A thread that has ended meanwhile stands, too.
+            stat.map_or(true, |stat| {
+                stat.rsplit_once(')').is_some_and(|s| s.1.starts_with(" T"))
+            })
+        };
+        let all = || std::fs::read_dir(&tasks).unwrap().all(stands);
+        assert!(super::eventually(END, all), "a stopped server goes on");
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&mut self) {
+        let server = self.server.as_mut().expect("a server runs");
+        server.signal(rustix::process::Signal::CONT);
+    }
+
     /// Is the server still there?
     pub fn server_runs(&mut self) -> bool {
         self.server

@@ -15,6 +15,34 @@ use std::time::Duration;
 /// The longest that an ordinary command may take.
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
+/// A process that is killed is gone by then, or is shown.
+const KILLED_LIMIT: Duration = Duration::from_secs(2);
+
+/// Where the threads of a process are in the kernel.
+pub fn stacks(process: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+    let mut all = String::new();
+    for task in tasks.into_iter().flatten().flatten() {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name));
+        let state = read("stat").unwrap_or_default();
+        let state = state
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().next());
+        let (name, stack) = (
+            read("comm").unwrap_or_default(),
+            read("stack").unwrap_or_default(),
+        );
+        let thread = task.file_name();
+        let state = state.unwrap_or("?");
+        all += &format!(
+            "thread {} {} in state {state}:\n{stack}",
+            thread.display(),
+            name.trim()
+        );
+    }
+    all
+}
+
 fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
 }
@@ -77,10 +105,18 @@ impl Proc {
     /// Ends it at once, without a chance to clean up.
     pub fn kill9(&mut self) {
         self.signal(Signal::KILL);
+        if self.wait(KILLED_LIMIT).is_some() {
+            return;
+        }
+        // What is slow may be the machine; what waits in the kernel is shown in either case.
+        let stacks = stacks(self.child.id());
+        super::say(&format!(
+            "killed, and still there after {KILLED_LIMIT:?}:\n{stacks}"
+        ));
         let ended = self.wait(Duration::from_secs(20));
         assert!(
             ended.is_some(),
-            "process {} survives SIGKILL",
+            "process {} survives SIGKILL:\n{stacks}",
             self.child.id()
         );
     }
