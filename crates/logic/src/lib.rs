@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod client;
+pub mod kernel;
 pub mod ranges;
 pub mod server;
 

@@ -103,6 +103,9 @@ rare! {
     Unseen: "such a change was told before its machine was known to show it",
     Given: "a kernel was given a file's bytes when it was opened",
     ChangesLost: "changes that were not told were lost with the session",
+    StoreWritten: "what was stored through a mapping was written back",
+    HeldWriteBack: "write-back waited for a change of the size",
+    Claimed: "a file was claimed for a page of a mapping",
 }
 
 impl Rare {
@@ -214,6 +217,10 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
                 op: Op::Prefetch { .. },
                 ..
             }) => Rare::LookedAhead.bit(),
+            ToServer::Request(Request {
+                op: Op::Claim { .. },
+                ..
+            }) => Rare::Claimed.bit(),
             ToServer::Release { .. } => Rare::Release.bit(),
             ToServer::Opens { .. } => Rare::Opens.bit(),
             ToServer::KeepAlive { .. } => Rare::KeepAlive.bit(),

@@ -205,6 +205,9 @@ pub enum Op {
     /// Gives the client numbers for what it makes in directories that are delegated to it: nobody
     /// else gets these. Outcome: `Numbers`.
     Reserve { count: u32 },
+    /// All of a file for the client, whoever has it open: its kernel asks for a page of a mapping
+    /// in which programs may store. Others give up what they have. Outcome: `Attr`.
+    Claim { fid: Fid },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -244,6 +247,7 @@ impl Op {
             Self::MakeNameless { .. } => "MakeNameless",
             Self::Prefetch { .. } => "Prefetch",
             Self::Reserve { .. } => "Reserve",
+            Self::Claim { .. } => "Claim",
         }
     }
 

@@ -39,6 +39,12 @@ pub enum Mutant {
     TellsOtherPositions,
     /// Has a call put back whose caller has begun again already.
     PutsBackTwice,
+    /// Gives its kernel pages of a file that is open for writing without having it alone.
+    SharesMappedPages,
+    /// Has the kernel drop pages before a change of the size is answered.
+    CutsBeforeTheAnswer,
+    /// Lets a change of the size wait until the kernel has dropped pages for a recall.
+    ResizesBehindRecalls,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
 }

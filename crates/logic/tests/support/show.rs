@@ -161,7 +161,11 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
             format!("{kind} {} {what}", of(fid))
         }
         Op::StopWaiting { request } => format!("{kind} #{request}"),
-        Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
+        Op::GetAttr { fid }
+        | Op::Claim { fid }
+        | Op::Sync { fid }
+        | Op::ReadLink { fid }
+        | Op::ListXattr { fid } => {
             format!("{kind} {}", of(fid))
         }
         Op::GetXattr { fid, name }
