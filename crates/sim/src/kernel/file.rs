@@ -362,6 +362,12 @@ impl Kernel {
             let Some(index) = next else { return };
             self.unlocked(inode, index).await;
             self.settled(inode, index).await;
+            let known = inode.pages.borrow().contains_key(&index);
+            if known && self.content(inode, index).is_none() {
+                // It has been dropped meanwhile, and is being read again.
+                at = index;
+                continue;
+            }
             if write_back && self.is_unwritten(inode, index) {
                 self.clean(inode, index).await;
                 at = index;
