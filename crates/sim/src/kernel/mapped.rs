@@ -22,8 +22,8 @@ pub(super) struct WriteBack {
     /// Writes that have left and are not answered.
     under_way: Cell<u32>,
     waiters: RefCell<Vec<Signal<()>>>,
-    /// Calls under way that make bytes zeros, or copy some. Behind them the kernel drops whole pages
-    /// (`truncate_inode_pages_range`), with what was stored into the rest of them meanwhile: here
+    /// Calls under way that make bytes zeros, or copy some. Behind them the kernel drops whole
+    /// pages (`truncate_inode_pages_range`), with what was stored into the rest of them: here
     /// programs do not do both at once.
     edits: Cell<u32>,
 }

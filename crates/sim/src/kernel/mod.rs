@@ -5,9 +5,9 @@
 //! names; attributes with the rule that an answer begun before a change or a notification is not
 //! kept; pages that are locked while they are read, and notifications that wait for such locks; the
 //! directory's lock around look-ups and changes; direct writes that drop their own pages before
-//! they are sent, and never after; stores through shared mappings, written back later, but not while
-//! the size is changed; forgetting under memory pressure. An answer is digested some time after it
-//! was written, so that a notification written later may be digested earlier.
+//! they are sent, and never after; stores through shared mappings, written back later, but not
+//! while the size is changed; forgetting under memory pressure. An answer is digested some time
+//! after it was written, so that a notification written later may be digested earlier.
 
 mod attrs;
 mod change;
