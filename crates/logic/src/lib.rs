@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod client;
+pub mod kernel;
 mod locks;
 pub mod ranges;
 pub mod server;

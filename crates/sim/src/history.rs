@@ -13,6 +13,12 @@ pub(crate) enum Effect {
         unit: u64,
         values: Units,
     },
+    /// One unit through a shared mapping, of a file that is longer.
+    Store {
+        fid: Fid,
+        unit: u64,
+        value: u64,
+    },
     Append {
         fid: Fid,
         values: Units,

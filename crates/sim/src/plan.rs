@@ -67,10 +67,11 @@ pub(crate) enum Kind {
     GetLabel,
     MoveDir,
     Exchange,
+    Store,
 }
 
 /// All of them.
-pub(crate) const KINDS: [Kind; 28] = [
+pub(crate) const KINDS: [Kind; 29] = [
     Kind::Open,
     Kind::Create,
     Kind::Read,
@@ -99,6 +100,7 @@ pub(crate) const KINDS: [Kind; 28] = [
     Kind::GetLabel,
     Kind::MoveDir,
     Kind::Exchange,
+    Kind::Store,
 ];
 
 /// Those that most worlds have: the others are drawn apart, so that a world without them is the
@@ -172,6 +174,7 @@ impl Plan {
         plan.draw_labels(&mut Rng::new(seed.rotate_left(24)));
         plan.draw_moves(&mut Rng::new(!seed.rotate_left(56)));
         plan.draw_signals(&mut Rng::new(!seed.rotate_left(32)));
+        plan.draw_stores(&mut Rng::new(seed.rotate_left(56)));
         plan
     }
 
@@ -234,6 +237,13 @@ impl Plan {
     pub(crate) fn signal(&self, rng: &mut Rng) -> Option<(Time, bool)> {
         let (permille, within) = self.signals;
         (permille > 0 && rng.chance(permille)).then(|| (rng.below(within), rng.chance(700)))
+    }
+
+    /// Stores through shared mappings, in one world of four.
+    fn draw_stores(&mut self, rng: &mut Rng) {
+        if rng.chance(250) {
+            self.weights[Kind::Store as usize] = *rng.pick(&[10, 30, 90]);
+        }
     }
 
     pub(crate) fn has_labels(&self) -> bool {

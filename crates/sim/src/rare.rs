@@ -108,6 +108,9 @@ rare! {
     ChangesLost: "changes that were not told were lost with the session",
     Interrupted: "a caller was killed, or handled a signal, and was answered at once",
     Abandoned: "a write was under way whose caller had been killed",
+    StoreWritten: "what was stored through a mapping was written back",
+    HeldWriteBack: "write-back waited for a change of the size",
+    Claimed: "a file was claimed for a page of a mapping",
 }
 
 impl Rare {
@@ -196,6 +199,7 @@ pub(crate) fn of_listing(output: &client::Output) -> u128 {
 fn of_request(op: &Op) -> u128 {
     match op {
         Op::Prefetch { .. } => Rare::LookedAhead.bit(),
+        Op::Claim { .. } => Rare::Claimed.bit(),
         Op::GiveLocks {
             held: Some(held), ..
         } if !held.is_empty() => Rare::LocksGiven.bit(),

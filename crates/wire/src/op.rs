@@ -216,6 +216,9 @@ pub enum Op {
         decided: u32,
         held: Option<Vec<Lock>>,
     },
+    /// All of a file for the client, whoever has it open: its kernel asks for a page of a mapping
+    /// in which programs may store. Others give up what they have. Outcome: `Attr`.
+    Claim { fid: Fid },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -256,6 +259,7 @@ impl Op {
             Self::Prefetch { .. } => "Prefetch",
             Self::Reserve { .. } => "Reserve",
             Self::GiveLocks { .. } => "GiveLocks",
+            Self::Claim { .. } => "Claim",
         }
     }
 

@@ -38,6 +38,7 @@ mod killed;
 mod large;
 mod local_disk;
 mod locks;
+mod mapped;
 mod mmap;
 mod names_in_use;
 mod network;

@@ -287,14 +287,13 @@ pub(super) fn bypasses_pages(flags: u32) -> bool {
     flags & OFlags::DIRECT.bits() != 0
 }
 
-/// May the bytes of a read end up in the page cache? Those reads are of whole pages. Of a
-/// descriptor that we have made bypass the page cache one that happens to be is treated alike; of
-/// one that does so by itself none is, since others may have pages of the file beside it, which
-/// must be dropped though it is being read.
+/// May the bytes of a read end up in the page cache? Those reads are of whole pages, and are done
+/// for nobody in particular: one that bypasses the page cache says whose locks count for it,
+/// whether the descriptor does so by itself (O_DIRECT) or was made to. Mappings of both have pages.
 pub(super) fn fills_pages(read: &Read, silent_opens: bool) -> bool {
     let page = limits::BLOCK_BYTES;
     let whole = read.offset.is_multiple_of(u64::from(page)) && read.size.is_multiple_of(page);
-    !bypasses_pages(read.flags) && (silent_opens || whole)
+    (silent_opens || whole) && read.lock_owner.is_none()
 }
 
 /// How many bytes to read: none behind the largest size of a file, where no file has any.

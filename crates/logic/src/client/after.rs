@@ -3,7 +3,7 @@
 use super::api::{Done, Output};
 use super::told::Invalidate;
 use super::{Client, Step};
-use crate::Ticket;
+use crate::{Ticket, kernel};
 use wire::{Epoch, Fid, RequestId};
 
 /// What to do once the kernel has dropped something.
@@ -27,8 +27,15 @@ pub(super) enum After {
     Doubt(Ticket),
     /// All of them expire.
     DoubtOfAll(Ticket),
-    /// The call is answered.
+    /// The call is answered: one that holds nothing that the notification needs.
     Answer(Ticket, Done),
+    /// The call is begun again.
+    Begin(Ticket),
+    /// A change of this file's size was answered before.
+    Cut(Fid),
+    /// The call that opens this file for writing is answered, if the kernel was given no more pages
+    /// than by then.
+    Opened(Ticket, Fid, u64),
     /// This directory is being given up.
     Unused(Fid),
     /// The kernel was asked to let go of what it does not use.
@@ -45,6 +52,10 @@ impl Client {
         what: Invalidate,
         after: After,
     ) -> u64 {
+        debug_assert!(
+            !self.stands_before(&what, &after) || self.options.mutant.is_some(),
+            "the kernel must drop {what:?} before it is answered what keeps it from that"
+        );
         self.last_id += 1;
         let id = self.last_id;
         let told = match &what {
@@ -60,6 +71,15 @@ impl Client {
         self.invalidations.insert(id, (after, told));
         step.out.push(Output::Invalidate { id, what });
         id
+    }
+
+    /// Does an answer wait for a notification that needs what the kernel holds until that answer?
+    fn stands_before(&self, what: &Invalidate, after: &After) -> bool {
+        let After::Answer(ticket, _) = after else {
+            return false;
+        };
+        let call = self.calls.get(ticket).map(|running| &running.call);
+        call.is_some_and(|call| kernel::held(call).meets(kernel::needed(what)))
     }
 
     pub(super) fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {
@@ -81,6 +101,11 @@ impl Client {
             After::Answer(ticket, done) => self.finish(step, ticket, done),
             After::Doubt(ticket) => self.on_doubt(step, ticket, false),
             After::DoubtOfAll(ticket) => self.on_doubt(step, ticket, true),
+            After::Begin(ticket) => self.start(step, ticket),
+            After::Cut(fid) => self.on_cut(step, fid),
+            After::Opened(ticket, fid, paged) => {
+                self.on_dropped_for_writer(step, (ticket, fid), paged);
+            }
             After::Moved(id, dir) => self.on_moved(step, (id, dir)),
             After::Unused(dir) => self.on_unused_step(step, dir, id),
             After::LetGo => self.on_let_go(step),

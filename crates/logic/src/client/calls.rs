@@ -1,9 +1,10 @@
 //! Calls: what is answered from the cache, what goes to the server.
 
 use super::api::{Call, Done, Lifetime};
+use super::mutant::Mutant;
 use super::session::Why;
 use super::{Client, Step};
-use crate::Ticket;
+use crate::{Ticket, kernel};
 use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
 
 impl Client {
@@ -17,7 +18,8 @@ impl Client {
             return;
         };
         let release = matches!(running.call, Call::Release { .. } | Call::Leave)
-            || self.gives_up_nothing(&running.call);
+            || self.gives_up_nothing(&running.call)
+            || self.takes_stores(&running.call);
         if (self.suspended || self.root.is_none()) && !release {
             return self.parked.push(ticket);
         }
@@ -84,9 +86,9 @@ impl Client {
                     return self.finish(step, ticket, done);
                 }
             }
-            Op::SetAttr { fid, set } => {
+            Op::SetAttr { fid, .. } => {
                 let fid = *fid;
-                if self.must_wait_to_set(fid, set) {
+                if self.must_wait_to_set(&op) {
                     return self.node(fid).parked.push(ticket);
                 }
             }
@@ -151,6 +153,7 @@ impl Client {
         }
         match op {
             Op::GetAttr { fid } => self.node(*fid).asking += 1,
+            Op::Claim { fid } => self.node(*fid).claiming += 1,
             Op::SetAttr { fid, set } => {
                 let node = self.node(*fid);
                 node.asking += 1;
@@ -185,6 +188,10 @@ impl Client {
             Op::GetAttr { fid } => {
                 let node = self.node(*fid);
                 node.asking = node.asking.saturating_sub(1);
+            }
+            Op::Claim { fid } => {
+                let node = self.node(*fid);
+                node.claiming = node.claiming.saturating_sub(1);
             }
             Op::SetAttr { fid, set } => {
                 let node = self.node(*fid);
@@ -261,14 +268,20 @@ impl Client {
         }
     }
 
-    /// Attributes are not changed while a recall is being answered; a size not while blocks are on
-    /// their way to the server, which would come back to life behind the new end; nor a time while
-    /// blocks bring an older one.
-    fn must_wait_to_set(&self, fid: Fid, set: &wire::Set) -> bool {
+    /// Attributes are not changed while a recall is being answered, unless the kernel holds what it
+    /// needs to drop pages for that; a size not while blocks are on their way to the server, which
+    /// would come back to life behind the new end; nor a time while blocks bring an older one.
+    fn must_wait_to_set(&self, op: &Op) -> bool {
+        let Op::SetAttr { fid, set } = op else {
+            return false;
+        };
         let resize = set.size.is_some();
-        self.nodes.get(&fid).is_some_and(|node| {
+        let behind = self.options.mutant == Some(Mutant::ResizesBehindRecalls);
+        let free = kernel::held_by_op(op).write_back && !behind;
+        self.nodes.get(fid).is_some_and(|node| {
             let written_back = node.sending && (resize || set.mtime.is_some());
-            node.drain.is_some() || written_back || (resize && node.remote_writes > 0)
+            let recalled = node.drain.is_some() && !free;
+            recalled || written_back || (resize && node.remote_writes > 0)
         })
     }
 

@@ -47,6 +47,9 @@ impl Client {
         if !freed {
             return node.parked.push(ticket);
         }
+        if pages && self.must_claim(step, (ticket, fid), &running.caller) {
+            return;
+        }
         let passes = pages && self.passes_by(fid, (offset, len));
         let node = self.node(fid);
         if passes || !node.cached() {
@@ -131,6 +134,9 @@ impl Client {
         let node = self.node(fid);
         let reading = node.reading.remove(&ticket);
         node.pages |= pages;
+        if pages {
+            node.note_pages(step.now);
+        }
         let all = offset == 0 && node.attr.as_ref().is_some_and(|attr| end >= attr.size);
         node.given |= pages && all && !node.direct;
         if let (Some(drain), Some(reading)) = (node.drain.as_mut(), &reading) {
@@ -268,20 +274,33 @@ impl Client {
             return;
         };
         let node = self.node(fid);
-        let waits = node.drain.is_some() || node.resizing > 0;
+        let waits = node.drain.is_some() || node.resizing + node.cutting > 0;
         if waits && how != How::Paged {
             return node.parked.push(ticket);
         }
+        if how == How::Paged && self.is_stored_too_late(step, ticket, &running.call) {
+            return;
+        }
+        let node = self.node(fid);
         if node.right < Right::Exclusive || !node.cached() {
             return self.write_at_server(step, (ticket, running.caller), (fid, offset, len), how);
         }
         let size = node.attr.as_ref().map_or(0, |attr| attr.size);
         let offset = if how == How::Append { size } else { offset };
-        let end = offset + u64::from(len);
+        let mut end = offset + u64::from(len);
         if end > wire::limits::FILE_BYTES {
             return self.finish(step, ticket, Done::Refused(wire::Refusal::TooLarge));
         }
-        let waits = how != How::Paged && self.must_end_privileges(step, ticket, fid);
+        if how == How::Paged && self.options.announced {
+            // A store makes no file longer, whatever the kernel believes of its size.
+            end = end.min(size);
+            if end <= offset {
+                return self.finish(step, ticket, Done::Written { len });
+            }
+        }
+        let waits = how != How::Paged
+            && (self.must_end_privileges(step, ticket, fid)
+                || self.stores_come_first(step, (ticket, fid), (offset, end)));
         if waits || self.lacks(step, (ticket, &running.caller), fid, (offset, end, size)) {
             return;
         }
@@ -298,6 +317,7 @@ impl Client {
             (attr.mtime, attr.ctime) = (now, now);
         }
         self.count_used(fid);
+        let end = offset + u64::from(len);
         self.answer_write(step, (ticket, fid), (offset, end), how);
     }
 
@@ -400,6 +420,9 @@ impl Client {
         let done = Done::Written {
             len: (to - from) as u32,
         };
+        if self.is_cleared(ticket, fid) {
+            return self.finish(step, ticket, done);
+        }
         let now = step.now;
         let node = self.node(fid);
         let none = alloc::collections::BTreeSet::new();
@@ -409,29 +432,6 @@ impl Client {
         if how == How::Paged || !node.pages || ranges.is_empty() {
             return self.finish(step, ticket, done);
         }
-        let young = young(node.told, now);
-        let what = Invalidate::Inode { fid, ranges, young };
-        self.invalidate(step, what, After::Answer(ticket, done));
-    }
-
-    /// Answers a change of the size once the kernel has no pages behind it: it does not look at
-    /// them if it believed in that size before, however long the file was.
-    pub(super) fn answer_resize(
-        &mut self,
-        step: &mut Step<'_>,
-        (ticket, fid): (Ticket, Fid),
-        size: u64,
-        done: Done,
-    ) {
-        let (now, last) = (step.now, self.last_request);
-        let node = self.node(fid);
-        node.resized = last;
-        let behind = (size / BLOCK * BLOCK, u64::MAX);
-        let ranges = node.without_reads(&[behind], &alloc::collections::BTreeSet::new());
-        if !node.pages || ranges.is_empty() {
-            return self.finish(step, ticket, done);
-        }
-        node.sizes.dropped(size);
         let young = young(node.told, now);
         let what = Invalidate::Inode { fid, ranges, young };
         self.invalidate(step, what, After::Answer(ticket, done));

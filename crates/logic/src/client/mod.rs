@@ -32,6 +32,7 @@ mod lock_delegation;
 mod lock_owners;
 mod locks;
 mod loose;
+mod mapped;
 mod moves;
 mod mutant;
 mod names;
@@ -88,6 +89,9 @@ struct Running {
     call: Call,
     /// What was dirty of the file that it draws on has been sent to the server.
     brought: bool,
+    /// Of a write: how many pages the kernel had been given when it was last told to drop those
+    /// that are written, and how often it was.
+    cleared: Option<(u64, u32)>,
     /// What it sets is set, once and for all, and gave these attributes; only how things are now is
     /// still asked for.
     set: Option<Attr>,
@@ -319,6 +323,7 @@ impl Client {
                     thread,
                     call,
                     brought: false,
+                    cleared: None,
                     set: None,
                     repeated,
                     waits,

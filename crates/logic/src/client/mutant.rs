@@ -47,6 +47,12 @@ pub enum Mutant {
     RenamesBeforeBytes,
     /// Does not count dirty bytes among those that a file occupies.
     ForgetsDirtyBytes,
+    /// Gives its kernel pages of a file that is open for writing without having it alone.
+    SharesMappedPages,
+    /// Has the kernel drop pages before a change of the size is answered.
+    CutsBeforeTheAnswer,
+    /// Lets a change of the size wait until the kernel has dropped pages for a recall.
+    ResizesBehindRecalls,
     /// Stamps what is written to its cache with its own machine's clock.
     StampsByOwnClock,
     /// Takes an answer for a sign that the server has heard this client just now.

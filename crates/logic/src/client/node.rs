@@ -104,6 +104,11 @@ pub(super) struct Node {
     pub(super) asker: Asker,
     /// The kernel may have pages of it.
     pub(super) pages: bool,
+    /// How often it was given some, and when last while the file was open for writing.
+    pub(super) paged: u64,
+    pub(super) mapped: Time,
+    /// Claims that are not answered.
+    pub(super) claiming: u32,
     /// It has all of them, unless it was short of memory since.
     pub(super) given: bool,
     /// Reads for the kernel's pages that are not answered.
@@ -121,6 +126,8 @@ pub(super) struct Node {
     pub(super) remote_writes: u32,
     /// Own changes of the size at the server.
     pub(super) resizing: u32,
+    /// Own changes of the size that are answered, with the kernel still dropping pages for them.
+    pub(super) cutting: u32,
     /// Own changes of the time of modification there.
     pub(super) timing: u32,
     /// Raised when blocks on their way here may be outdated.
@@ -218,6 +225,9 @@ impl Node {
             told: 0,
             asker: Asker::default(),
             pages: false,
+            paged: 0,
+            mapped: 0,
+            claiming: 0,
             given: false,
             reading: BTreeMap::new(),
             sizes: Sizes::default(),
@@ -227,6 +237,7 @@ impl Node {
             asked: 0,
             remote_writes: 0,
             resizing: 0,
+            cutting: 0,
             timing: 0,
             fills: 0,
             ahead: 0,
@@ -403,7 +414,7 @@ impl Node {
             && self.syncing.is_empty()
             && !self.sending
             && self.delegated == 0
-            && self.remote_writes + self.resizing + self.asking + self.busy == 0
+            && self.remote_writes + self.resizing + self.cutting + self.asking + self.busy == 0
     }
 
     /// The ranges without those of reads that are not answered: the kernel holds their pages

@@ -15,7 +15,7 @@ impl Client {
     pub(super) fn must_bring(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
         if let Some(fid) = op.edits() {
             let node = self.node(fid);
-            if node.drain.is_some() || node.resizing > 0 {
+            if node.drain.is_some() || node.resizing + node.cutting > 0 {
                 node.parked.push(ticket);
                 return true;
             }

@@ -327,9 +327,15 @@ impl Client {
     pub(super) fn drop_pages(&mut self, step: &mut Step<'_>, fid: Fid, ranges: Vec<Range>) {
         let now = step.now;
         let mut what = self.whole(fid, now);
+        let withheld = self.withholds_pages(fid);
         let node = self.node(fid);
         if let (Invalidate::Inode { ranges: told, .. }, Some(drain)) = (&mut what, &node.drain) {
             *told = node.without_reads(&ranges, &drain.freed);
+            if withheld && !node.pages {
+                // It has none, and those that it is asking for are claimed first: perhaps by whom
+                // another machine's claim waits for.
+                told.clear();
+            }
         }
         let id = self.invalidate(step, what, After::Drain(fid));
         if let Some(drain) = self.node(fid).drain.as_mut() {
@@ -450,9 +456,10 @@ impl Client {
 /// When the kernel has taken in the answers about attributes that it was given, as far as can be
 /// known: a read that asked for the end of the file must not find its answer thrown away.
 fn settled(node: &super::node::Node, until: Time) -> Time {
-    if node.asking > 0 {
+    let asked = if node.asking > 0 {
         until
     } else {
         until.min(node.asked + SETTLE_NS)
-    }
+    };
+    asked.max(until.min(node.stores_until()))
 }

@@ -4,7 +4,7 @@
 //! is kept only under a grant that counts; an Exclusive holder knows size and times better than the
 //! server does.
 
-use super::api::{Call, Done, Lifetime, Output, Piece};
+use super::api::{Call, Done, Lifetime, Piece};
 use super::listing::Part;
 use super::mutant::Mutant;
 use super::session::{Sent, Why};
@@ -13,7 +13,6 @@ use crate::Ticket;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::limits::BLOCK_BYTES;
 use wire::{
     Access, Attr, Caller, Fid, Grant, Kind, Op, Outcome, Refusal, Reply, RequestId, Right, Set,
 };
@@ -135,6 +134,10 @@ impl Client {
         match (op, reply.outcome) {
             (Op::GetAttr { fid }, Outcome::Attr(attr)) => {
                 self.on_attr(step, (ticket, id, *fid), attr, &granted);
+            }
+            (Op::Claim { fid }, Outcome::Attr(attr)) => {
+                let vouched = granted.contains(fid);
+                self.on_claimed(step, (ticket, id, *fid), (attr, vouched));
             }
             (Op::SetAttr { fid, set }, Outcome::Attr(attr)) => {
                 let vouched = granted.contains(fid);
@@ -366,32 +369,6 @@ impl Client {
         self.retire(step, fid);
     }
 
-    /// Drops what lies behind a new end, and makes the rest of its last block zeros.
-    fn cut(&mut self, step: &mut Step<'_>, fid: Fid, size: u64) {
-        let block_bytes = u64::from(BLOCK_BYTES);
-        let gone: Vec<u64> = self
-            .cache
-            .blocks(fid, size.div_ceil(block_bytes))
-            .map(|(block, _, _)| block)
-            .collect();
-        for block in gone {
-            self.cache.drop_block(fid, block);
-        }
-        let at = (size % block_bytes) as u32;
-        if at == 0 {
-            return;
-        }
-        if let Some((slot, state)) = self.cache.find(fid, size / block_bytes)
-            && state != super::cache::State::Filling
-        {
-            step.out.push(Output::Zero {
-                slot,
-                at,
-                len: BLOCK_BYTES - at,
-            });
-        }
-    }
-
     fn on_opened(
         &mut self,
         step: &mut Step<'_>,
@@ -412,6 +389,9 @@ impl Client {
         let covered = self.node(fid).lasting() && !access.write && !append;
         let cached = covered || trusting;
         self.node(fid).direct |= !cached;
+        if access.write && self.drops_for_writer(step, (ticket, fid)) {
+            return;
+        }
         self.answer_open(step, (ticket, fid, &caller), cached);
     }
 
@@ -427,6 +407,7 @@ impl Client {
             _ => return,
         };
         let granted = self.node(fid).grant;
+        let withholds = pages && self.withholds_pages(fid);
         let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
         let node = self.node(fid);
         let lasting = reply
@@ -439,6 +420,8 @@ impl Client {
         // The server may have applied an own change of the size that is not answered. If others are
         // answered from the cache, which does not know of it yet, so is this one.
         let own = node.resizing > 0 && node.cached() && node.drain.is_none();
+        // Nor may the kernel have it if the file has been opened for writing meanwhile.
+        let own = own || (withholds && !(node.drain.is_some() && node.pages));
         // Given while the kernel drops pages, it is dropped once more; not so what others of its
         // machine see in the page meanwhile, who may have seen the own change.
         let draining = node.drain.is_some() && !outdated;
@@ -474,6 +457,9 @@ impl Client {
         op: &Op,
         refusal: Refusal,
     ) {
+        if let Op::Claim { fid } = op {
+            return self.on_claim_refused(step, (ticket, *fid), refusal);
+        }
         self.finish(step, ticket, Done::Refused(refusal));
         let fid = match op {
             Op::Open { fid, .. } => {

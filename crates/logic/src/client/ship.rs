@@ -135,6 +135,7 @@ pub(super) fn about(op: &Op) -> [Option<Fid>; 2] {
         Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
         Op::Copy { from, to, .. } => [Some(*from), Some(*to)],
         Op::GetAttr { fid }
+        | Op::Claim { fid }
         | Op::SetAttr { fid, .. }
         | Op::ReadLink { fid }
         | Op::Open { fid, .. }

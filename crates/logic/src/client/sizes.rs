@@ -12,12 +12,14 @@
 //! An answer about attributes that is older than bytes which the kernel got in the meantime would
 //! cut these off too: such a question is asked again.
 
-use super::api::{Call, Done, How, Lifetime};
+use super::api::{Call, Done, How, Lifetime, Output};
 use super::data::young;
+use super::mutant::Mutant;
 use super::node::{Node, Phase, Range};
 use super::told::Invalidate;
 use super::{After, Client, Running, Step};
 use crate::Ticket;
+use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
 use wire::{Attr, Epoch, Fid, Kind, Op, RequestId, Time};
 
@@ -365,6 +367,74 @@ impl Client {
             .map(|node| core::mem::take(&mut node.behind));
         for ticket in behind.into_iter().flatten() {
             self.start(step, ticket);
+        }
+    }
+
+    /// Answers a change of the size, and has the kernel drop its pages behind it: it does not look
+    /// at them if it believed in that size before, however long the file was. Not before the
+    /// answer: till then it holds write-back, which such a page may need. So nothing that makes the
+    /// file longer is done until they are gone, but for another change of the size: behind that the
+    /// kernel drops them itself.
+    pub(super) fn answer_resize(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        size: u64,
+        done: Done,
+    ) {
+        let (now, last) = (step.now, self.last_request);
+        let node = self.node(fid);
+        node.resized = last;
+        let behind = (size / BLOCK * BLOCK, u64::MAX);
+        let ranges = node.without_reads(&[behind], &alloc::collections::BTreeSet::new());
+        if !node.pages || ranges.is_empty() {
+            return self.finish(step, ticket, done);
+        }
+        node.sizes.dropped(size);
+        node.cutting += 1;
+        let young = young(node.told, now);
+        let what = Invalidate::Inode { fid, ranges, young };
+        if self.options.mutant == Some(Mutant::CutsBeforeTheAnswer) {
+            self.node(fid).cutting -= 1;
+            self.invalidate(step, what, After::Answer(ticket, done));
+            return;
+        }
+        self.finish(step, ticket, done);
+        self.invalidate(step, what, After::Cut(fid));
+    }
+
+    /// The kernel has no pages any more behind an end that a call has set.
+    pub(super) fn on_cut(&mut self, step: &mut Step<'_>, fid: Fid) {
+        if let Some(node) = self.nodes.get_mut(&fid) {
+            node.cutting = node.cutting.saturating_sub(1);
+            self.unpark(step, fid);
+            self.retire(step, fid);
+        }
+    }
+
+    /// Drops what lies behind a new end, and makes the rest of its last block zeros.
+    pub(super) fn cut(&mut self, step: &mut Step<'_>, fid: Fid, size: u64) {
+        let block_bytes = u64::from(BLOCK_BYTES);
+        let gone: Vec<u64> = self
+            .cache
+            .blocks(fid, size.div_ceil(block_bytes))
+            .map(|(block, _, _)| block)
+            .collect();
+        for block in gone {
+            self.cache.drop_block(fid, block);
+        }
+        let at = (size % block_bytes) as u32;
+        if at == 0 {
+            return;
+        }
+        if let Some((slot, state)) = self.cache.find(fid, size / block_bytes)
+            && state != super::cache::State::Filling
+        {
+            step.out.push(Output::Zero {
+                slot,
+                at,
+                len: BLOCK_BYTES - at,
+            });
         }
     }
 }

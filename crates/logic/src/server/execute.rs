@@ -78,6 +78,7 @@ impl Server {
             Some(_) => self.grant_made(session, (op, &outcome), &mut grants),
             None => self.grant_for(step, (waiting, &outcome), &delegated, &mut grants),
         }
+        self.grant_claimed(session, (op, &outcome), &mut grants);
         self.note_delegated(&delegated, &grants);
         self.ask_for_unused(step, session, &delegated);
         if let (Op::MakeNameless { .. }, Outcome::Entry(entry)) = (op, &outcome)

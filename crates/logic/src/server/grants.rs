@@ -37,6 +37,30 @@ impl Server {
         self.enter((session, fid), right, right.max(held), grants);
     }
 
+    /// All of a file that is claimed, whoever has it open: what others had of it they have given
+    /// up.
+    pub(super) fn grant_claimed(
+        &mut self,
+        session: SessionId,
+        (op, outcome): (&Op, &Outcome),
+        grants: &mut Vec<Grant>,
+    ) {
+        let (&Op::Claim { fid }, Outcome::Attr(attr)) = (op, outcome) else {
+            return;
+        };
+        if attr.kind != Kind::File {
+            return;
+        }
+        let fits = self.files.get(&fid).is_none_or(|file| {
+            let mut others = file.holders.iter().filter(|(id, _)| **id != session);
+            !asked(file, session) && others.all(|(_, other)| other.right == Right::None)
+        });
+        if fits {
+            self.look_at(fid);
+            self.enter((session, fid), Right::Exclusive, Right::Exclusive, grants);
+        }
+    }
+
     /// The bytes of a read may stay in the client's kernel until they are asked for; or a name that
     /// it was told.
     pub(super) fn grant_pages(&mut self, session: SessionId, fid: Fid, grants: &mut Vec<Grant>) {

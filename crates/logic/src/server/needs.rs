@@ -193,6 +193,10 @@ impl Server {
                 plan.views.push((*fid, View::Whole));
                 plan.uses = Some((*fid, Right::Shared));
             }
+            Op::Claim { fid } => {
+                plan.views.push((*fid, View::Whole));
+                plan.uses = Some((*fid, self.left_by_writer(disk, session, *fid)?));
+            }
             Op::Find { fid, .. } => {
                 plan.views.push((*fid, View::Whole));
                 plan.reads = Some(*fid);

@@ -533,7 +533,9 @@ impl MemoryDisk {
                     Err(_) => Ok(Outcome::Absent { dir: parent }),
                 }
             }
-            Op::GetAttr { fid } => Ok(Outcome::Attr(self.get(*fid)?.attr.clone())),
+            Op::GetAttr { fid } | Op::Claim { fid } => {
+                Ok(Outcome::Attr(self.get(*fid)?.attr.clone()))
+            }
             Op::SetAttr { fid, set } => self.set(now, *fid, set),
             Op::ReadLink { fid } => Ok(Outcome::Target(self.get(*fid)?.target.clone())),
             Op::Make {

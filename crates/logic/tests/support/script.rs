@@ -68,6 +68,10 @@ pub fn run(text: &str) -> String {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         if let ["cell", names @ ..] = words.as_slice() {
             let usual = client::Options::default();
+            let (names, silent) = match names {
+                [names @ .., "with", "silent", "opens"] => (names, true),
+                names => (names, false),
+            };
             let (names, limits) = match names {
                 [names @ .., "in", "parts", "of", part] => (names, (number(part), 0, 0, None)),
                 [names @ .., "with", "bytes", "ahead"] => {
@@ -81,7 +85,7 @@ pub fn run(text: &str) -> String {
                 names => (names, (usual.part, 0, 0, None)),
             };
             let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
-            world = Some(World::new(&names, limits));
+            world = Some(World::new(&names, limits, !silent));
             continue;
         }
         let world = world.as_mut().expect("a scenario begins with `cell`");

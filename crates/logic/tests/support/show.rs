@@ -155,7 +155,11 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         | Op::Unlock { .. }
         | Op::StopWaiting { .. }
         | Op::GiveLocks { .. } => super::lock::op(op, of),
-        Op::GetAttr { fid } | Op::Sync { fid } | Op::ReadLink { fid } | Op::ListXattr { fid } => {
+        Op::GetAttr { fid }
+        | Op::Claim { fid }
+        | Op::Sync { fid }
+        | Op::ReadLink { fid }
+        | Op::ListXattr { fid } => {
             format!("{kind} {}", of(fid))
         }
         Op::GetXattr { fid, name }

@@ -75,7 +75,11 @@ fn options() -> server::Options {
 
 impl World {
     /// A server and connected clients with these limits.
-    pub fn new(names: &[char], (part, ahead_bytes, walk_entries, keep_ns): Limits) -> Self {
+    pub fn new(
+        names: &[char],
+        (part, ahead_bytes, walk_entries, keep_ns): Limits,
+        announced: bool,
+    ) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
         let server = Server::new(options(), now, (boot, Fid::root(1)), (vec![], 0));
         let mut world = Self {
@@ -105,6 +109,7 @@ impl World {
                 walk_misses: 2,
                 part,
                 keep_ns,
+                announced,
                 ..Default::default()
             },
         };

@@ -186,6 +186,9 @@ fn changes(case: &Case<'_>, values: &mut Values) -> Result<(), Wrong> {
                 let end = unit + new.len() as u64;
                 values.add(Value::Size(*fid), when, Act::Raise(end));
             }
+            Effect::Store { fid, unit, value } => {
+                values.add(Value::Unit(*fid, *unit), when, Act::Put(*value));
+            }
             Effect::Append { .. } => {}
             Effect::Size { fid, units } => {
                 for unit in *units..64 {
@@ -324,6 +327,11 @@ fn losses(case: &Case<'_>, values: &mut Values) {
                 && !set_by(case, host, change)
             {
                 hurt.insert(value);
+            }
+            if let Effect::Store { fid, unit, .. } = change.effect
+                && !stable(case, change, fid, moment)
+            {
+                hurt.insert(Value::Unit(fid, unit));
             }
             let Effect::Write {
                 fid,

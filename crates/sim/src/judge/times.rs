@@ -108,6 +108,7 @@ fn calm<'a>(case: &Case<'_>, fid: Fid, sights: &[Shown<'a>]) -> Vec<Shown<'a>> {
     let changes = case.history.changes.borrow();
     let of_this = |effect: &Effect| match effect {
         Effect::Write { fid: of, .. }
+        | Effect::Store { fid: of, .. }
         | Effect::Append { fid: of, .. }
         | Effect::Size { fid: of, .. }
         | Effect::Mode { fid: of, .. }
@@ -145,6 +146,7 @@ fn never_alike(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
 fn kept_back(effect: &Effect, of: Fid) -> bool {
     match effect {
         Effect::Write { fid, .. }
+        | Effect::Store { fid, .. }
         | Effect::Append { fid, .. }
         | Effect::Mode { fid, .. }
         | Effect::Label { fid, .. } => *fid == of,

@@ -107,12 +107,13 @@ impl Kernel {
 
     /// Drops the pages beyond the end; waits for those that are being read.
     pub(super) async fn truncate_pages(&self, inode: &Inode, size: u64) {
-        self.drop_pages(inode, (size.div_ceil(PAGE), u64::MAX))
+        self.take_pages(inode, (size.div_ceil(PAGE), u64::MAX), false)
             .await;
         let partial = size % PAGE;
         if partial != 0 {
             let reading = self.content(inode, size / PAGE).is_none();
             self.unlocked(inode, size / PAGE).await;
+            self.settled(inode, size / PAGE).await;
             self.note(inode, || {
                 format!("zeros page {} from {partial}", size / PAGE)
             });
@@ -202,6 +203,7 @@ impl Kernel {
         let _change = self.change(inode);
         let truncates = set.size.is_some();
         if truncates {
+            self.hold_write_back(inode).await;
             inode.unstable.set(true);
         }
         let reply = self
@@ -215,6 +217,9 @@ impl Kernel {
             .await;
         let Done::Attr { attr, .. } = &reply.done else {
             inode.unstable.set(false);
+            if truncates {
+                self.release_write_back(inode);
+            }
             return refused(&self.world, &reply);
         };
         self.touch(inode);
@@ -228,6 +233,9 @@ impl Kernel {
         *inode.attr.borrow_mut() = attr.clone();
         inode.valid.set(false);
         let old = inode.size.replace(attr.size);
+        if truncates {
+            self.release_write_back(inode);
+        }
         if inode.kind == Kind::File && old != attr.size {
             self.truncate_pages(inode, attr.size).await;
             self.drop_pages(inode, (0, u64::MAX)).await;

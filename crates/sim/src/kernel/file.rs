@@ -60,6 +60,9 @@ impl Kernel {
         };
         let kernel = Rc::clone(self);
         self.world.sched.spawn(self.host(), async move {
+            if handle.access.write {
+                kernel.clean_range(&handle.pin.inode, (0, u64::MAX)).await;
+            }
             kernel.ask(call, Units::new()).await;
             drop(handle);
         });
@@ -70,13 +73,14 @@ impl Kernel {
         if handle.cached {
             return self.read_cached(&handle.pin, offset, len).await;
         }
-        let fid = handle.pin.fid();
-        let pages = offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE);
+        let inode = &handle.pin.inode;
+        self.clean_range(inode, (offset / PAGE, (offset + len).div_ceil(PAGE)))
+            .await;
         let call = Call::Read {
-            fid,
+            fid: inode.fid,
             offset,
             len: len as u32,
-            pages,
+            pages: false,
         };
         let reply = self.ask(call, Units::new()).await;
         if !matches!(reply.done, Done::Read { .. }) {
@@ -194,7 +198,7 @@ impl Kernel {
 
     /// Returns when the page has content, or had a moment ago; reads it, and absent ones that
     /// follow up to `last`, if it is absent.
-    async fn page(&self, pin: &Pin, page: u64, last: u64) -> Result<()> {
+    pub(super) async fn page(&self, pin: &Pin, page: u64, last: u64) -> Result<()> {
         let inode = &pin.inode;
         self.unlocked(inode, page).await;
         if inode.pages.borrow().contains_key(&page) {
@@ -206,12 +210,7 @@ impl Kernel {
             if inode.pages.borrow().contains_key(&(page + count)) {
                 break;
             }
-            let locked = Page {
-                units: None,
-                waiters: Vec::new(),
-                filled: 0,
-                spoilt: None,
-            };
+            let locked = Page::new(None, 0);
             inode.pages.borrow_mut().insert(page + count, locked);
             count += 1;
         }
@@ -279,12 +278,7 @@ impl Kernel {
             }
             let mut content = self.content(&inode, index).unwrap_or_default();
             content[..part.len()].copy_from_slice(part);
-            let page = Page {
-                units: Some(content),
-                waiters: Vec::new(),
-                filled: self.world.sched.now(),
-                spoilt: None,
-            };
+            let page = Page::new(Some(content), self.world.sched.now());
             inode.pages.borrow_mut().insert(index, page);
         }
     }
@@ -344,8 +338,19 @@ impl Kernel {
         }
     }
 
-    /// Drops pages from the first to before the last, in order; waits for each that is being read.
-    pub(super) async fn drop_pages(&self, inode: &Inode, (first, upto): (u64, u64)) {
+    /// Drops pages from the first to before the last, in order; waits for each that is being read,
+    /// and writes back what was stored into it.
+    pub(super) async fn drop_pages(&self, inode: &Inode, range: (u64, u64)) {
+        self.take_pages(inode, range, true).await;
+    }
+
+    /// The same; what was stored into them is written back, or goes with them.
+    pub(super) async fn take_pages(
+        &self,
+        inode: &Inode,
+        (first, upto): (u64, u64),
+        write_back: bool,
+    ) {
         let mut at = first;
         while at < upto {
             let next = inode
@@ -356,6 +361,18 @@ impl Kernel {
                 .map(|(index, _)| *index);
             let Some(index) = next else { return };
             self.unlocked(inode, index).await;
+            self.settled(inode, index).await;
+            let known = inode.pages.borrow().contains_key(&index);
+            if known && self.content(inode, index).is_none() {
+                // It has been dropped meanwhile, and is being read again.
+                at = index;
+                continue;
+            }
+            if write_back && self.is_unwritten(inode, index) {
+                self.clean(inode, index).await;
+                at = index;
+                continue;
+            }
             self.note(inode, || format!("drops page {index}"));
             inode.pages.borrow_mut().remove(&index);
             at = index + 1;
@@ -399,6 +416,7 @@ impl Kernel {
     pub(crate) async fn sync(&self, handle: &Handle) -> Result<()> {
         let inode = &handle.pin.inode;
         let _alone = inode.lock.lock(&self.world.sched, true).await;
+        self.clean_range(inode, (0, u64::MAX)).await;
         let reply = self.ask(Call::Sync { fid: inode.fid }, Units::new()).await;
         match reply.done {
             Done::Nothing => Ok(()),

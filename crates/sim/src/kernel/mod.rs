@@ -5,14 +5,16 @@
 //! names; attributes with the rule that an answer begun before a change or a notification is not
 //! kept; pages that are locked while they are read, and notifications that wait for such locks; the
 //! directory's lock around look-ups and changes; direct writes that drop their own pages before
-//! they are sent, and never after; forgetting under memory pressure. An answer is digested some
-//! time after it was written, so that a notification written later may be digested earlier.
+//! they are sent, and never after; stores through shared mappings, written back later, but not
+//! while the size is changed; forgetting under memory pressure. An answer is digested some time
+//! after it was written, so that a notification written later may be digested earlier.
 
 mod attrs;
 mod change;
 mod file;
 mod labels;
 mod listing;
+mod mapped;
 mod moves;
 mod names;
 mod notify;
@@ -78,6 +80,7 @@ pub(crate) struct Inode {
     /// A change of the size is under way: answers about attributes are not kept.
     unstable: Cell<bool>,
     pages: RefCell<BTreeMap<u64, Page>>,
+    write_back: mapped::WriteBack,
     lock: Rc<Lock>,
     iversion: Cell<u64>,
     rdc: RefCell<Rdc>,
@@ -91,6 +94,23 @@ struct Page {
     filled: Time,
     /// For how much of it nobody is to blame.
     spoilt: Option<Spoilt>,
+    /// Something was stored into it, and it was not written back since; it is being written back.
+    dirty: bool,
+    writing: bool,
+}
+
+impl Page {
+    /// A page that is being read, or with this content.
+    fn new(units: Option<[u64; PAGE_UNITS as usize]>, filled: Time) -> Self {
+        Self {
+            units,
+            waiters: Vec::new(),
+            filled,
+            spoilt: None,
+            dirty: false,
+            writing: false,
+        }
+    }
 }
 
 /// From this unit on the kernel has put zeros into a page without a right to, as it does to any
@@ -200,6 +220,7 @@ impl Kernel {
             changing: RefCell::default(),
             unstable: Cell::new(false),
             pages: RefCell::default(),
+            write_back: mapped::WriteBack::default(),
             lock: Rc::default(),
             iversion: Cell::new(1),
             rdc: RefCell::default(),

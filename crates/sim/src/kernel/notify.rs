@@ -172,7 +172,7 @@ impl Kernel {
             inodes.values().nth(index as usize).cloned()
         };
         let Some(inode) = inode else { return };
-        let clean = |page: &super::Page| page.units.is_some();
+        let clean = |page: &super::Page| page.units.is_some() && !page.dirty && !page.writing;
         let page = {
             let pages = inode.pages.borrow();
             pages

@@ -17,12 +17,29 @@ impl Kernel {
     pub(crate) async fn allocate(
         &self,
         handle: &Handle,
+        range: Range,
+        how: (bool, bool),
+    ) -> Result<()> {
+        let inode = &handle.pin.inode;
+        self.begin_edit(inode);
+        let result = self.allocate_alone(handle, range, how).await;
+        self.end_edit(inode);
+        result
+    }
+
+    async fn allocate_alone(
+        &self,
+        handle: &Handle,
         Range { offset, len }: Range,
         (zero, keep_size): (bool, bool),
     ) -> Result<()> {
         let inode = &handle.pin.inode;
         let _alone = inode.lock.lock(&self.world.sched, true).await;
         let _change = self.change(inode);
+        if zero {
+            let range = (offset / PAGE, (offset + len).div_ceil(PAGE));
+            self.clean_range(inode, range).await;
+        }
         inode.unstable.set(!keep_size);
         let op = Op::Allocate {
             fid: inode.fid,
@@ -51,11 +68,31 @@ impl Kernel {
     /// How many units were copied.
     pub(crate) async fn copy(
         &self,
-        (source, Range { offset: at, len }): (&Handle, Range),
+        from: (&Handle, Range),
         (target, offset): (&Handle, u64),
     ) -> Result<u64> {
         let inode = &target.pin.inode;
+        self.begin_edit(inode);
+        let result = self.copy_alone(from, (target, offset)).await;
+        self.end_edit(inode);
+        result
+    }
+
+    async fn copy_alone(
+        &self,
+        (source, Range { offset: at, len }): (&Handle, Range),
+        (target, offset): (&Handle, u64),
+    ) -> Result<u64> {
+        {
+            let inode = &source.pin.inode;
+            let _alone = inode.lock.lock(&self.world.sched, true).await;
+            let range = (at / PAGE, (at + len).div_ceil(PAGE));
+            self.clean_range(inode, range).await;
+        }
+        let inode = &target.pin.inode;
         let _alone = inode.lock.lock(&self.world.sched, true).await;
+        let range = (offset / PAGE, (offset + len).div_ceil(PAGE));
+        self.clean_range(inode, range).await;
         let _change = self.change(inode);
         inode.unstable.set(offset + len > inode.size.get());
         let op = Op::Copy {
@@ -71,7 +108,7 @@ impl Kernel {
             return refused(&self.world, &reply);
         };
         let end = offset + u64::from(len);
-        self.drop_pages(inode, (offset / PAGE, end.div_ceil(PAGE)))
+        self.take_pages(inode, (offset / PAGE, end.div_ceil(PAGE)), false)
             .await;
         // Where nothing was copied it says nothing of the end (`fuse_write_update_attr`).
         match len {
@@ -97,7 +134,7 @@ impl Kernel {
     async fn zero_pages(&self, inode: &Inode, (from, to): (u64, u64), asked: Time) {
         let (first, last) = (from.div_ceil(PAGE), to / PAGE);
         if first < last {
-            self.drop_pages(inode, (first, last)).await;
+            self.take_pages(inode, (first, last), false).await;
         }
         for page in [from / PAGE, to / PAGE] {
             let start = page * PAGE;
@@ -106,6 +143,7 @@ impl Kernel {
                 continue;
             }
             self.unlocked(inode, page).await;
+            self.settled(inode, page).await;
             let first = ((begin - start) / UNIT) as usize;
             let mut pages = inode.pages.borrow_mut();
             let Some(page) = pages.get_mut(&page) else {

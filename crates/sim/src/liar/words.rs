@@ -160,7 +160,7 @@ impl State {
         let max = *self.rng.pick(&[0, 1, 4096]);
         let write = self.greedy && self.rng.chance(500);
         let access = Access { read: true, write };
-        match self.rng.below(9) {
+        match self.rng.below(10) {
             0 | 1 => Op::Lookup {
                 dir: fid,
                 name: self.name(),
@@ -168,6 +168,7 @@ impl State {
             2 => Op::GetAttr { fid },
             3 => Op::ReadLink { fid },
             4 => Op::Open { fid, access },
+            9 if self.greedy => Op::Claim { fid },
             5 => Op::Read { fid, offset, len },
             6 => Op::ReadDir {
                 dir: fid,

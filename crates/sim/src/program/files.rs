@@ -1,12 +1,12 @@
 //! What programs do with files: read, write, append, map, and their attributes.
 
-use super::{LOG, Path, Program, READ, REGISTER, WRITE};
+use super::{BOTH, LOG, Path, Program, READ, REGISTER, WRITE};
 use crate::disk::{UNIT, Units};
 use crate::history::{Effect, Seen};
 use crate::kernel::{Bytes, Handle, PAGE_UNITS, Result};
 use crate::rare::Rare;
 use crate::wrong::wrong;
-use wire::{Access, Attr, Fid, Set};
+use wire::{Access, Attr, Fid, Refusal, Set};
 
 impl Program {
     /// A handle that may do this.
@@ -110,6 +110,25 @@ impl Program {
             self.world.history.synced(self.host, fid, time);
             self.world.meet(Rare::StableWrite.bit());
         }
+    }
+
+    /// A store through a shared mapping. It counts at once, though nobody is told of it.
+    pub(super) async fn store(&self) {
+        let Some(index) = self.handle(BOTH, Some(REGISTER)) else {
+            return;
+        };
+        let handle = &self.handles[index].0;
+        let unit = self.below(self.world.plan.units);
+        let value = self.stamps(1)[0];
+        let fid = handle.pin.fid();
+        let change = self.begin(Effect::Store { fid, unit, value });
+        let stored = self.kernel.store_into(handle, unit, value).await;
+        let result = match stored {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::Invalid),
+            Err(refusal) => Err(refusal),
+        };
+        self.end(change, &result);
     }
 
     pub(super) fn written(&self, change: usize, result: &Result<u64>, count: u64) {

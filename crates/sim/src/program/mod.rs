@@ -37,7 +37,7 @@ pub(crate) const WRITE: Access = Access {
     read: false,
     write: true,
 };
-const BOTH: Access = Access {
+pub(crate) const BOTH: Access = Access {
     read: true,
     write: true,
 };
@@ -233,6 +233,7 @@ impl Program {
             }
             Kind::MoveDir => self.rename(DIRECTORY).await,
             Kind::Exchange => self.exchange(letter).await,
+            Kind::Store => self.store().await,
             Kind::SetLabel => self.set_label().await,
             Kind::GetLabel => self.get_label().await,
             Kind::ChmodDir => {

@@ -27,7 +27,8 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
     }
     match op {
         Op::Lookup { dir, name } => entries::lookup(txn, *dir, name),
-        Op::GetAttr { fid } => txn.object(*fid).map(|o| Outcome::Attr(o.attr)),
+        // Whose it is the server alone knows.
+        Op::GetAttr { fid } | Op::Claim { fid } => txn.object(*fid).map(|o| Outcome::Attr(o.attr)),
         Op::SetAttr { fid, set } => attrs::set(txn, *fid, set),
         Op::ReadLink { fid } => attrs::read_link(txn, *fid),
         Op::Make { .. } => entries::make(txn, op),

@@ -235,6 +235,7 @@ fn range_ops() -> Vec<Op> {
             },
         },
         Op::Reserve { count: 4096 },
+        Op::Claim { fid: fid(9) },
     ]
 }
 

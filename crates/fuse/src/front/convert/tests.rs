@@ -203,9 +203,16 @@ fn reads_of_whole_pages_may_be_kept() {
     assert!(!fills_pages(&plain(100, 4096), false));
     assert!(fills_pages(&plain(100, 1), true));
     // A direct read locks no page, and puts nothing into one.
-    let direct = read(0, 4096, OFlags::RDONLY | OFlags::DIRECT);
-    assert!(!fills_pages(&direct, false));
-    assert!(!fills_pages(&direct, true));
+    for flags in [OFlags::RDWR, OFlags::RDONLY | OFlags::DIRECT] {
+        let mapped = read(0, 4096, flags);
+        let direct = Read {
+            lock_owner: Some(7),
+            ..mapped
+        };
+        assert!(fills_pages(&mapped, false));
+        assert!(!fills_pages(&direct, false));
+        assert!(!fills_pages(&direct, true));
+    }
 }
 
 #[test]

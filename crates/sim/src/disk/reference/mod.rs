@@ -141,7 +141,9 @@ impl Reference {
                     dir: self.dir(*dir)?.attr.clone(),
                 }),
             },
-            Op::GetAttr { fid } => Ok(Outcome::Attr(self.get(*fid)?.attr.clone())),
+            Op::GetAttr { fid } | Op::Claim { fid } => {
+                Ok(Outcome::Attr(self.get(*fid)?.attr.clone()))
+            }
             Op::SetAttr { fid, set } => self.set_attr(now, *fid, set),
             Op::ReadLink { fid } => Ok(Outcome::Target(self.get(*fid)?.target.clone())),
             Op::Make {
