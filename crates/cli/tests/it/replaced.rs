@@ -15,7 +15,13 @@ fn a_file_renamed_over_another_is_whole_when_its_machine_dies() {
     const FILES: u64 = 20;
     let old = |file: u64| format!("old {file}").into_bytes();
     // The larger ones are several batches of write-back.
-    let new = |file: u64| Random(file).bytes(if file % 4 == 0 { 3 << 20 } else { 10_000 });
+    let new = |file: u64| {
+        Random(file).bytes(if file.is_multiple_of(4) {
+            3 << 20
+        } else {
+            10_000
+        })
+    };
     let dir = pair.b.join("d");
     fs::create_dir(&dir).unwrap();
     for file in 0..FILES {

@@ -202,11 +202,16 @@ impl Tree {
         let Some((reply, mut set)) = checked(reply, convert::set(args)) else {
             return;
         };
-        let (asker, program) = (convert::set_asker(header, args), convert::asker(header));
-        if !set.kill_set_id || asker == program {
+        let (mut asker, program) = (convert::set_asker(header, args), convert::asker(header));
+        let none = |mode| !convert::has_set_id(mode);
+        if !set.kill_set_id || self.client.known_mode(fid).is_some_and(none) {
             return self.set(asker, (fid, set), reply);
         }
-        // Whether the set-group-id bit goes depends on the program, not on who may set the size.
+        // Whether the set-group-id bit goes depends on the program's groups.
+        if asker == program {
+            asker.caller.groups = crate::groups::of(program.thread);
+            return self.set(asker, (fid, set), reply);
+        }
         set.kill_set_id = false;
         let tree = Arc::clone(self);
         self.kill_set_id(program, fid, move |result| match result {
