@@ -41,7 +41,8 @@ const WORK: &str = "echo new >new && mkdir made && echo in >made/in && rm e && e
     mv g h && mv dir/a dir/z && rm -r gone && rm -r opaque && mkdir opaque && echo o >opaque/o && \
     mv made moved && chmod 640 dir/sub/b && ln f hard && mkfifo pipe && echo over >t && mv t h && \
     setfattr -n user.x -v y f && rm link && ln -s f link && mkdir gone && rmdir gone";
-const SHOW: &str = "find . -printf '%P %M %s %l\\n' | sed 's/^\\(.* d[^ ]*\\) [0-9]*/\\1/' | sort && \
+const SHOW: &str = "find . -printf '%P %M %s %l\\n' | \
+    sed 's/^\\(.* d[^ ]*\\) [0-9]*/\\1/' | sort && \
     find . -type f -exec md5sum {} + | sort && getfattr -d f";
 
 #[test]

@@ -1,5 +1,5 @@
-//! Capabilities and set-id bits end with a change of a file's bytes, at the moment of the change and
-//! on all mounts, as on a local disk; and what is set afterwards stays.
+//! Capabilities and set-id bits end with a change of a file's bytes, at the moment of the change
+//! and on all mounts, as on a local disk; and what is set afterwards stays.
 
 use crate::harness::process::{run, text};
 use crate::harness::{Pair, has_program};

@@ -284,8 +284,10 @@ impl Client {
         // What was done here is known.
         let several = attr.kind != Kind::Directory && attr.nlink > 1;
         let unsure = victim_fid.is_none() && several && !self.requests.contains_key(&id);
-        let left = victim.as_ref().filter(|_| exchange);
-        let left = left.map(|(fid, attr)| (*fid, attr.kind));
+        let left = victim
+            .as_ref()
+            .filter(|_| exchange)
+            .map(|(fid, attr)| (*fid, attr.kind));
         // Which number a whiteout has is not said.
         let mut kept = if unsure || whiteout {
             let vouched = granted.contains(from);
@@ -299,8 +301,8 @@ impl Client {
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
         self.changed(fid, attr, granted.contains(&fid));
-        let exchanged = victim_fid.filter(|_| exchange);
-        self.threads.note_moved([Some(fid), exchanged]);
+        self.threads
+            .note_moved([Some(fid), victim_fid.filter(|_| exchange)]);
         if let Some((victim, attr)) = victim {
             if exchange {
                 self.changed(victim, attr, false);
@@ -309,14 +311,28 @@ impl Client {
             }
         }
         if !kept {
-            // The kernel moves the name with its old lifetime to a place where nothing covers it.
-            let moved = [(*from, name, *to, new), (*to, new, *from, name)];
-            let moved = moved.into_iter().take(if exchange { 2 } else { 1 });
-            let moved = moved.filter(|(dir, name, ..)| self.lasts(*dir, name));
-            let moved = moved.map(|(_, _, dir, name)| (dir, name.clone()));
-            self.taking.uncovered = moved.collect();
+            self.uncover(op, exchange);
         }
         self.finish(step, ticket, Done::Nothing);
         self.taking.uncovered.clear();
+    }
+
+    /// The kernel moves a name with its old lifetime to a place where nothing covers it.
+    fn uncover(&mut self, op: &Op, exchange: bool) {
+        let Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            ..
+        } = op
+        else {
+            return;
+        };
+        let moved = [(*from, name, *to, new), (*to, new, *from, name)];
+        let moved = moved.into_iter().take(if exchange { 2 } else { 1 });
+        let moved = moved.filter(|(dir, name, ..)| self.lasts(*dir, name));
+        let moved = moved.map(|(_, _, dir, name)| (dir, name.clone()));
+        self.taking.uncovered = moved.collect();
     }
 }

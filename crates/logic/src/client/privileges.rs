@@ -1,11 +1,11 @@
 //! Capabilities of programs end with a write, and set anew they stay.
 //!
-//! Whoever writes to a program takes its capabilities (`security.capability`), as on a local disk at
-//! the write itself: its own bytes must never run with them. So under Exclusive, before the first
-//! write is answered, the server takes them; bytes that are written back later take none, as others
-//! may have been set since. Of a file without extended attributes that is known to have none, which
-//! is most files, nobody is asked. (Bytes from the kernel's pages take none either: stores to a
-//! mapping do not on a local disk, and for others the kernel has asked before.)
+//! Whoever writes to a program takes its capabilities (`security.capability`), as on a local disk
+//! at the write itself: its own bytes must never run with them. So under Exclusive, before the
+//! first write is answered, the server takes them; bytes that are written back later take none, as
+//! others may have been set since. Of a file without extended attributes that is known to have
+//! none, which is most files, nobody is asked. (Bytes from the kernel's pages take none either:
+//! stores to a mapping do not on a local disk, and for others the kernel has asked before.)
 
 use super::session::Why;
 use super::{Client, Step};
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// The server has taken them, or there were none: the writes go on.
-    pub(super) fn on_privileges_ended(
+    pub(super) fn privileges_end(
         &mut self,
         step: &mut Step<'_>,
         (fid, sets): (Fid, u32),

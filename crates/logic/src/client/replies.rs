@@ -60,9 +60,7 @@ impl Client {
             Why::Walk => self.on_prefetched(step, &request, reply, bulk_len),
             Why::Names => self.on_gathered(step, &request, reply),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
-            Why::Privileges { fid, sets } => {
-                self.on_privileges_ended(step, (fid, sets), (id, reply));
-            }
+            Why::Privileges { fid, sets } => self.privileges_end(step, (fid, sets), (id, reply)),
             Why::Delegated(about) => {
                 let refused = matches!(reply.outcome, Outcome::Refused(_));
                 self.on_shipped(step, &about, (refused, &reply.grants));

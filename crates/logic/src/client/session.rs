@@ -50,7 +50,8 @@ pub(super) enum Why {
     Lock,
     /// To write blocks back: which file, first block, how many.
     Back { fid: Fid, first: u64, count: u32 },
-    /// To take the capabilities from a file that is written: which, and how often they had been set.
+    /// To take the capabilities from a file that is written: which, and how often it may have got
+    /// some.
     Privileges { fid: Fid, sets: u32 },
     /// For numbers of what is made here.
     Numbers,
