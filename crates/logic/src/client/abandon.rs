@@ -114,10 +114,10 @@ impl Client {
         };
         match running.call.clone() {
             Call::Lock { .. } if self.waits_here_no_more(ticket) => {}
-            Call::Lock { .. } => {
-                if self.request_of(ticket).is_some() || self.waits_for_lock(ticket) {
-                    self.on_interrupt(step, ticket);
-                }
+            Call::Lock { .. }
+                if self.request_of(ticket).is_some() || self.waits_for_lock(ticket) =>
+            {
+                self.on_interrupt(step, ticket);
             }
             Call::Unlock {
                 fid,

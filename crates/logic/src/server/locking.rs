@@ -201,10 +201,11 @@ impl Server {
             self.stop_waiting(step, seq, Refusal::Interrupted);
         } else if self.lock_delegations.take(session, request) || self.drop_held(session, request) {
             self.answer_lock(step, (session, request), interrupted);
-        } else if let Some(state) = self.sessions.get_mut(&session) {
-            if request >= state.acked && !state.lock_answers.contains_key(&request) {
-                self.answer_lock(step, (session, request), interrupted);
-            }
+        } else if let Some(state) = self.sessions.get_mut(&session)
+            && request >= state.acked
+            && !state.lock_answers.contains_key(&request)
+        {
+            self.answer_lock(step, (session, request), interrupted);
         }
         self.answer_lock(step, (session, id), Outcome::Done);
     }
