@@ -98,6 +98,10 @@ impl Client {
     /// Is all that is dirty of the file on its way to the server, so that what is sent from now on
     /// can be done behind it?
     fn goes_ahead(&mut self, step: &mut Step<'_>, fid: Fid) -> bool {
+        // A change is told behind changes that are older than it: those that are kept go first.
+        if !self.delegation.kept.is_empty() && self.cache.changed(fid).count > 0 {
+            self.ship(step);
+        }
         self.flush(step, fid);
         let sent = |(_, _, state)| !matches!(state, State::Dirty(_) | State::Sending(Some(_)));
         if !self.cache.changed_blocks(fid).all(sent) {
