@@ -179,26 +179,14 @@ impl State {
                     }
                     _ => net::Bulk::empty(),
                 };
-                if let Some(Data::Given(bytes)) = self.data.remove(&ticket) {
-                    net::spare::give(bytes);
-                }
-                if let Some(reply) = self.replies.remove(&ticket) {
-                    self.effects
-                        .push(Effect::Reply(reply, Completion { done, bytes }));
-                }
+                self.spend(ticket);
+                self.reply(ticket, Completion { done, bytes });
             }
             Output::Abandoned { ticket, done } => {
-                if let Some(reply) = self.replies.remove(&ticket) {
-                    let bytes = net::Bulk::empty();
-                    self.effects
-                        .push(Effect::Reply(reply, Completion { done, bytes }));
-                }
+                let bytes = net::Bulk::empty();
+                self.reply(ticket, Completion { done, bytes });
             }
-            Output::Spent { ticket } => {
-                if let Some(Data::Given(bytes)) = self.data.remove(&ticket) {
-                    net::spare::give(bytes);
-                }
-            }
+            Output::Spent { ticket } => self.spend(ticket),
             Output::Look { callers } => self.effects.push(Effect::Look(callers)),
             Output::Watched {
                 watch,
@@ -206,17 +194,12 @@ impl State {
                 changes,
                 end,
             } => {
-                let tell = match end {
-                    Some(_) => self.watchers.remove(&watch),
-                    None => self.watchers.get(&watch).cloned(),
-                };
                 let news = News {
                     missed,
                     changes,
                     end,
                 };
-                self.effects
-                    .extend(tell.map(|tell| Effect::News(tell, news)));
+                self.tell_watcher(watch, news);
             }
             Output::Invalidate { id, what } => self.effects.push(Effect::Invalidate(id, what)),
             Output::Outdated { fid } => self.effects.push(Effect::Outdated(fid)),
@@ -225,6 +208,28 @@ impl State {
             Output::Event(event) => self.tell(&event),
             Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {}
         }
+    }
+
+    /// The bytes of a write are not needed any more.
+    fn spend(&mut self, ticket: Ticket) {
+        if let Some(Data::Given(bytes)) = self.data.remove(&ticket) {
+            net::spare::give(bytes);
+        }
+    }
+
+    fn reply(&mut self, ticket: Ticket, completion: Completion) {
+        if let Some(reply) = self.replies.remove(&ticket) {
+            self.effects.push(Effect::Reply(reply, completion));
+        }
+    }
+
+    fn tell_watcher(&mut self, watch: WatchId, news: News) {
+        let tell = match news.end {
+            Some(_) => self.watchers.remove(&watch),
+            None => self.watchers.get(&watch).cloned(),
+        };
+        let told = tell.map(|tell| Effect::News(tell, news));
+        self.effects.extend(told);
     }
 
     fn end_link(&mut self, how: fn(Arc<Link>) -> Effect) {

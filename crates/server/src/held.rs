@@ -3,8 +3,8 @@
 //! Guarantees: what was noted before a message left is known to the next run, if only the process
 //! has died. Nothing of it is synced: after the machine itself has failed it counts for nothing,
 //! which the number of the machine's start in the file tells; nor does a damaged one. Then the next
-//! run waits for all clients, as it must. If the file cannot be written, it is removed, and the same
-//! is so. It is written anew when it has become much longer than what it says.
+//! run waits for all clients, as it must. If the file cannot be written, it is removed, and the
+//! same is so. It is written anew when it has become much longer than what it says.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

@@ -146,8 +146,7 @@ impl Server {
         }
         let syncer = store.sync_handle();
         let now = net::clock::now_ns();
-        let root = store.root();
-        let newest = store.newest();
+        let (root, newest) = (store.root(), store.newest());
         warn_if_set_back(newest);
         let silence = Duration::from_nanos(machine.lease_ns);
         let (place, left) = ((boot, root), (known, newest));
@@ -168,8 +167,10 @@ impl Server {
                 if let Ok(Some(store)) = core.end() {
                     store.close()?;
                 }
-                let addr = listen;
-                return Err(StartError::Listen { addr, error });
+                return Err(StartError::Listen {
+                    addr: listen,
+                    error,
+                });
             }
         };
         tracing::info!(addr = %listener.local_addr(), data = %data.display(), "serving");

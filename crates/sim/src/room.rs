@@ -215,6 +215,38 @@ impl Room {
         });
     }
 
+    /// Moves bytes into slots.
+    fn move_units(&self, world: &World, output: Output, beside: &Units) {
+        match output {
+            Output::Fill { slot, from, len } => {
+                let mut slots = self.slots.borrow_mut();
+                let to = &mut slots[place(slot, 0)..][..SLOT_UNITS];
+                to.fill(0);
+                if len > 0 {
+                    to[..units(len)].copy_from_slice(&beside[units(from)..][..units(len)]);
+                }
+            }
+            Output::CopyIn {
+                ticket,
+                from,
+                slot,
+                at,
+                len,
+            } => {
+                let calls = self.calls.borrow();
+                let Some(waiting) = calls.get(&ticket) else {
+                    return world.fail(wrong!("bytes of the unknown call {ticket} are used"));
+                };
+                let from = &waiting.units[units(from)..][..units(len)];
+                self.slots.borrow_mut()[place(slot, at)..][..units(len)].copy_from_slice(from);
+            }
+            Output::Zero { slot, at, len } => {
+                self.slots.borrow_mut()[place(slot, at)..][..units(len)].fill(0);
+            }
+            _ => {}
+        }
+    }
+
     fn output(self: &Rc<Self>, world: &Rc<World>, output: Output, beside: &Units) {
         world.trace(|| format!("h{} > {}", self.host, show(&output)));
         world.meet(rare::of_client(&output));
@@ -243,30 +275,8 @@ impl Room {
             }
             // Kernels of these worlds say by themselves who is killed.
             Output::Look { .. } => {}
-            Output::Fill { slot, from, len } => {
-                let mut slots = self.slots.borrow_mut();
-                let to = &mut slots[place(slot, 0)..][..SLOT_UNITS];
-                to.fill(0);
-                if len > 0 {
-                    to[..units(len)].copy_from_slice(&beside[units(from)..][..units(len)]);
-                }
-            }
-            Output::CopyIn {
-                ticket,
-                from,
-                slot,
-                at,
-                len,
-            } => {
-                let calls = self.calls.borrow();
-                let Some(waiting) = calls.get(&ticket) else {
-                    return world.fail(wrong!("bytes of the unknown call {ticket} are used"));
-                };
-                let from = &waiting.units[units(from)..][..units(len)];
-                self.slots.borrow_mut()[place(slot, at)..][..units(len)].copy_from_slice(from);
-            }
-            Output::Zero { slot, at, len } => {
-                self.slots.borrow_mut()[place(slot, at)..][..units(len)].fill(0);
+            Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {
+                self.move_units(world, output, beside);
             }
             Output::Outdated { fid } => {
                 if let Some(kernel) = self.kernel() {

@@ -15,9 +15,12 @@ use serde::{Deserialize, Serialize};
 
 /// The right to cache. On a file it covers data and attributes, on a directory its entries, present
 /// and absent, and its attributes. Ordered by strength.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum Right {
     /// Nothing may be cached.
+    #[default]
     None,
     /// Pages that the kernel was given while the file was shared: they may stay until the server
     /// asks for them, which it does before every change.

@@ -22,8 +22,10 @@ mod locks;
 mod mounted;
 mod names;
 mod notices;
+mod options;
 mod ranges;
 mod unmount;
 
 pub use keeping::Keeping;
-pub use mounted::{Mount, MountError, MountOptions};
+pub use mounted::{Mount, MountError};
+pub use options::MountOptions;

@@ -1,6 +1,8 @@
 //! What a client's machine tells people about itself.
 
+use super::abandon;
 use super::node::Node;
+use super::session::State;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Right, Time};
@@ -97,5 +99,44 @@ impl Client {
             .filter(|(_, node)| node.right > Right::None && node.unborn == 0)
             .map(|(fid, node)| line(*fid, node))
             .collect()
+    }
+}
+
+impl Client {
+    /// Figures.
+    pub fn figures(&self) -> Figures {
+        let (locks, lock_waits) = self.lock_figures();
+        let mut figures = Figures {
+            nodes: self.nodes.len() as u64,
+            slots: self.cache.slots(),
+            used: self.cache.used(),
+            dirty: self.cache.dirty(),
+            dirty_files: self.cache.changed_files().count() as u64,
+            heard_by: self.heard_at + self.lease_ns / 4 + abandon::SLACK_NS,
+            untold: self.delegation.unanswered as u64,
+            hits: self.hits,
+            misses: self.misses,
+            recalls: self.recalls,
+            outstanding: self.requests.len() as u64,
+            abandoned: self.abandoned.len() as u64,
+            connected: self.state == State::Up,
+            locks,
+            lock_waits,
+            lock_files: self.lock_delegation.own() as u64,
+            lock_calls: self.lock_delegation.calls,
+            watches: self.watches.len() as u64,
+            unwatched: self.watches.unanswered() as u64,
+            ..Figures::default()
+        };
+        for node in self.nodes.values() {
+            figures.opens += u64::from(node.reads) + u64::from(node.writes);
+            match node.right {
+                Right::None => {}
+                Right::Transient => figures.transient += 1,
+                Right::Shared => figures.shared += 1,
+                Right::Exclusive => figures.exclusive += 1,
+            }
+        }
+        figures
     }
 }

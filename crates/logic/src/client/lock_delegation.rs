@@ -43,8 +43,8 @@ struct File {
     asked: u32,
     /// The request that gives them back.
     giving: Option<RequestId>,
-    /// Calls that wait for that, and bytes that were unlocked meanwhile for no call: by the close of
-    /// an open file, or since a caller ended.
+    /// Calls that wait for that, and bytes that were unlocked meanwhile for no call: by the close
+    /// of an open file, or since a caller ended.
     parked: Vec<Ticket>,
     unlocked: Vec<(LockOwner, Span)>,
     /// When they were used last, and how many calls were answered here.

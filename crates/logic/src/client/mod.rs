@@ -226,8 +226,7 @@ impl Step<'_> {
 impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
-        let cache = Cache::new(options.slots.max(16));
-        let ahead = ahead::Ahead::new(options.slots.max(16));
+        let slots = options.slots.max(16);
         Self {
             options,
             session: session.max(1),
@@ -273,7 +272,7 @@ impl Client {
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
             bounds: bounds::Bounds::default(),
-            ahead,
+            ahead: ahead::Ahead::new(slots),
             walks: walk::Walks::default(),
             giving_up: BTreeMap::new(),
             naming: 0,
@@ -282,7 +281,7 @@ impl Client {
             parked: Vec::new(),
             starved: Vec::new(),
             refused: writeback::Refused::default(),
-            cache,
+            cache: Cache::new(slots),
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
             window: writeback::Window::new(),
@@ -392,43 +391,6 @@ impl Client {
     pub fn known_mode(&self, fid: Fid) -> Option<u16> {
         let node = self.nodes.get(&fid).filter(|_| self.serves())?;
         Some(node.held()?.mode)
-    }
-
-    /// Figures.
-    pub fn figures(&self) -> Figures {
-        let (locks, lock_waits) = self.lock_figures();
-        let mut figures = Figures {
-            nodes: self.nodes.len() as u64,
-            slots: self.cache.slots(),
-            used: self.cache.used(),
-            dirty: self.cache.dirty(),
-            dirty_files: self.cache.changed_files().count() as u64,
-            heard_by: self.heard_at + self.lease_ns / 4 + abandon::SLACK_NS,
-            untold: self.delegation.unanswered as u64,
-            hits: self.hits,
-            misses: self.misses,
-            recalls: self.recalls,
-            outstanding: self.requests.len() as u64,
-            abandoned: self.abandoned.len() as u64,
-            connected: self.state == State::Up,
-            locks,
-            lock_waits,
-            lock_files: self.lock_delegation.own() as u64,
-            lock_calls: self.lock_delegation.calls,
-            watches: self.watches.len() as u64,
-            unwatched: self.watches.unanswered() as u64,
-            ..Figures::default()
-        };
-        for node in self.nodes.values() {
-            figures.opens += u64::from(node.reads) + u64::from(node.writes);
-            match node.right {
-                Right::None => {}
-                Right::Transient => figures.transient += 1,
-                Right::Shared => figures.shared += 1,
-                Right::Exclusive => figures.exclusive += 1,
-            }
-        }
-        figures
     }
 
     fn node(&mut self, fid: Fid) -> &mut Node {

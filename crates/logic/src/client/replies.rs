@@ -70,29 +70,43 @@ impl Client {
                 self.on_lock_answer(step, (Some(ticket), id), &request.op, reply.outcome);
             }
             Why::Call(ticket) => {
-                self.unsend(&request.op);
-                let changed = Self::changed_by(&request.op, &reply);
-                self.take_up(ticket, &changed);
-                if request.op.changes() && self.calls.contains_key(&ticket) {
-                    let unseen = self.outdates(id, ticket);
-                    self.unfinished.insert(ticket, (id, unseen));
-                }
-                self.on_answer(step, (ticket, id), &request.op, reply, bulk_len);
-                self.note_changed(&changed);
-                let waits = request.op.changes() && self.calls.contains_key(&ticket);
-                self.put_down(ticket);
-                if waits {
-                    return self.settle_guesses(step);
-                }
-                for dir in super::calls::dirs(&request.op).into_iter().flatten() {
-                    self.retire(step, dir);
-                }
+                let waits = self.on_call_reply(step, (ticket, id), &request.op, (reply, bulk_len));
                 self.settle_guesses(step);
+                if waits {
+                    return;
+                }
             }
         }
         if !self.taking.holds(id) {
             self.confirm(step, id);
         }
+    }
+
+    /// The answer for a call; true if its change is done, and the call waits on.
+    fn on_call_reply(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id): (Ticket, RequestId),
+        op: &Op,
+        (reply, bulk_len): (Reply, u32),
+    ) -> bool {
+        self.unsend(op);
+        let changed = Self::changed_by(op, &reply);
+        self.take_up(ticket, &changed);
+        if op.changes() && self.calls.contains_key(&ticket) {
+            let unseen = self.outdates(id, ticket);
+            self.unfinished.insert(ticket, (id, unseen));
+        }
+        self.on_answer(step, (ticket, id), op, reply, bulk_len);
+        self.note_changed(&changed);
+        let waits = op.changes() && self.calls.contains_key(&ticket);
+        self.put_down(ticket);
+        if !waits {
+            for dir in super::calls::dirs(op).into_iter().flatten() {
+                self.retire(step, dir);
+            }
+        }
+        waits
     }
 
     /// Reads and writes that wait for blocks which cannot be had.

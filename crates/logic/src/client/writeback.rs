@@ -2,9 +2,9 @@
 //! the token is asked back, when a program syncs, when the cache is full.
 //!
 //! Never two batches of one file are on their way, and never more than [`CLEANERS`] in all; over a
-//! slow network fewer, so that what is asked back does not stand behind much. A block that is changed
-//! while it is on its way stays dirty. What was refused is tried again: by the next sync, recall or
-//! scan, and after a pause that grows for calls that wait for a slot.
+//! slow network fewer, so that what is asked back does not stand behind much. A block that is
+//! changed while it is on its way stays dirty. What was refused is tried again: by the next sync,
+//! recall or scan, and after a pause that grows for calls that wait for a slot.
 
 use super::api::{Call, Done, Piece};
 use super::cache::{State, There};

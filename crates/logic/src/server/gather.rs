@@ -2,9 +2,9 @@
 //!
 //! Guarantees: while a client has left a few recalls of names of a directory unanswered, what else
 //! is to be dropped there is gathered, and leaves in one recall when it has answered one, or after
-//! [`GATHER_NS`]: so a hundred clients that each make a name in a directory that all cache are asked
-//! a few times each, and not a hundred times. No request waits for longer than that, since an answer
-//! may itself have to wait, for a lock of the client's kernel.
+//! [`GATHER_NS`]: so a hundred clients that each make a name in a directory that all cache are
+//! asked a few times each, and not a hundred times. No request waits for longer than that, since an
+//! answer may itself have to wait, for a lock of the client's kernel.
 
 use super::api::Disk;
 use super::table::{Ask, Holder, Seq};

@@ -1,9 +1,9 @@
 //! After a restart: the time in which clients say what they hold.
 //!
 //! Guarantees: nothing is done, and nothing granted, that is in the way of what a client may hold
-//! that has not said so yet. The disk knows what each may hold, if the last run could note that; then
-//! only requests about such objects wait, and all others are served at once. If the disk does not
-//! know, every request waits for every client. The time ends when all have come, or after
+//! that has not said so yet. The disk knows what each may hold, if the last run could note that;
+//! then only requests about such objects wait, and all others are served at once. If the disk does
+//! not know, every request waits for every client. The time ends when all have come, or after
 //! `grace_ns`: then the sessions of those that have not come are fenced, but not of one whose parts
 //! still arrive. What waits is bounded: what finds no room is forgotten, and its client, whose
 //! connection is ended later, says it again.

@@ -1,8 +1,8 @@
 //! What the disk is told of what each client may hold, for the time after a restart.
 //!
-//! Guarantees: what a client is granted, or has changed without having confirmed it, is noted before
-//! it can know of it, with the step that does so; what it no longer holds is noted too. So the disk
-//! never knows of less than clients hold, as long as it keeps what it was told.
+//! Guarantees: what a client is granted, or has changed without having confirmed it, is noted
+//! before it can know of it, with the step that does so; what it no longer holds is noted too. So
+//! the disk never knows of less than clients hold, as long as it keeps what it was told.
 
 use super::api::Disk;
 use super::{Server, Step};

@@ -4,10 +4,10 @@
 //! *delegated*. It is delegated only while nobody else has locked anything of the file, or waits
 //! there. As long as it is, requests about its locks by others wait here, and nothing that the
 //! client does is known; it is asked for it, and gives it back by `GiveLocks` with what is locked
-//! by then. That is a request, so it is repeated until it is answered and counts once; and while it is
-//! under way the client asks nothing about these locks. So a request about locks by the client to
-//! which they are delegated was sent before it began to decide, and the server's table is right for
-//! it. A session that ends ends its delegations, and what was locked under them.
+//! by then. That is a request, so it is repeated until it is answered and counts once; and while it
+//! is under way the client asks nothing about these locks. So a request about locks by the client
+//! to which they are delegated was sent before it began to decide, and the server's table is right
+//! for it. A session that ends ends its delegations, and what was locked under them.
 //!
 //! A restarted server has delegated nothing: clients say what they have locked, and ask again.
 

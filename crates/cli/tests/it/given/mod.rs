@@ -1,6 +1,6 @@
 //! Suites of others whose sources the caller gives: xfstests, and the tests that come with GNU tar,
-//! git and CPython. `make conformance XFSTESTS=DIR GNU_TAR=DIR GIT_SRC=DIR CPYTHON=DIR` runs those that
-//! are named; the others are reported as not run.
+//! git and CPython. `make conformance XFSTESTS=DIR GNU_TAR=DIR GIT_SRC=DIR CPYTHON=DIR` runs those
+//! that are named; the others are reported as not run.
 //!
 //! Guarantees: each suite is judged against the local disk of the same machine. A case may fail on
 //! a mount only if it also fails there, or if `docs/semantics.md` lists it with the reason. Sources

@@ -1,0 +1,45 @@
+//! What a mount is asked to be.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::keeping::Keeping;
+use crate::feature::Without;
+use crate::init::Transport;
+use crate::mount::{Flags, MountId};
+
+/// What to mount, where and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// The mount point: an empty directory.
+    pub dir: PathBuf,
+    /// The server.
+    pub server: SocketAddr,
+    /// How requests come.
+    pub transport: Transport,
+    /// What the kernel has, and is not to be used.
+    pub without: Without,
+    /// Threads that read requests from the device; one is enough.
+    pub threads: usize,
+    /// Opens and closes are not announced: faster, and less exact for writers.
+    pub silent_opens: bool,
+    /// What programs may do; set-id bits and device nodes count only if root asks for it.
+    pub flags: Flags,
+    /// Mount only where this dead mount still is, and take its place.
+    pub replaces: Option<MountId>,
+    /// For how long the kernel keeps what it is given.
+    pub keeping: Keeping,
+    /// A signal that a program handles ends its reads, syncs, and writes that were not sent.
+    pub interruptible: bool,
+    /// For so long a call waits while the server says nothing, ns; `None`: for ever.
+    pub timeout_ns: Option<u64>,
+    /// Memory for blocks, MiB.
+    pub cache_mib: u32,
+    /// Age at which changed blocks are written back, ns.
+    pub write_delay_ns: u64,
+    /// Age at which changes in directories of its own are told to the server, ns; 0: it is asked
+    /// about each.
+    pub name_delay_ns: u64,
+    /// A name for people: host and mount point.
+    pub name: String,
+}
