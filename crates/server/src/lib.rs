@@ -124,16 +124,14 @@ impl Server {
             root_uid: owner.0,
             root_gid: owner.1,
             created: net::clock::wall_ns(),
-            // Nobody can write a file that is taken for a piece of the log.
-            identity: net::entropy::seed(),
+            identity: net::entropy::seed(), // nobody can write a file that is taken for a log's piece
             ..store::Options::default()
         };
         let mut store = Store::open_or_create(&data, &store_options)?;
-        let boots = store.boot();
-        if boots > 1 {
+        if store.boot() > 1 {
             store.pass_over_numbers()?;
         }
-        let boot = boots << EPOCHS_OF_A_BOOT;
+        let boot = store.boot() << EPOCHS_OF_A_BOOT;
         let known = store.sessions();
         let (held_log, held) = HeldLog::open(&data, &known);
         if !known.is_empty() {
