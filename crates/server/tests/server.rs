@@ -372,7 +372,7 @@ fn one_client_that_is_gone_keeps_nobody_waiting_after_a_restart() {
     let (mut maker, _) = Peer::greet(server.local_addr(), 1);
     let name = |session: u64| format!("of {session}");
     let mut dirs = Vec::new();
-    for session in 0..=LIVING {
+    for session in 0..=LIVING + 1 {
         dirs.push(maker.make_in(Fid::root(1), &name(session), Make::Directory));
     }
     maker.say(&ToServer::Goodbye, Vec::new());
@@ -391,7 +391,8 @@ fn one_client_that_is_gone_keeps_nobody_waiting_after_a_restart() {
     let addr = server.local_addr();
     let started = Instant::now();
     let (mut stranger, _) = Peer::greet(addr, 999);
-    let found = stranger.lookup(&name(1));
+    // Of a directory that nobody uses, so that nobody asks this client to give it back.
+    let found = stranger.lookup(&name(LIVING + 1));
     assert!(matches!(found, Outcome::Entry(_)), "{found:?}");
     let took = started.elapsed();
     assert!(
@@ -415,6 +416,7 @@ fn one_client_that_is_gone_keeps_nobody_waiting_after_a_restart() {
     let figures = server.status().figures;
     assert!(figures.grace && figures.held == 0, "{figures:?}");
     let dir = Fid::root(1);
+    let spare = name(LIVING + 1);
     let name = Name::new(b"disputed").unwrap();
     let make = Make::File;
     let (mode, open) = (0o644, None);
@@ -427,6 +429,6 @@ fn one_client_that_is_gone_keeps_nobody_waiting_after_a_restart() {
     };
     stranger.send(op);
     // Answered behind it, as nothing is in the way of this.
-    stranger.lookup("of 2");
+    stranger.lookup(&spare);
     assert_eq!(server.status().figures.held, 1);
 }

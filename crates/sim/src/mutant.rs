@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 53] = [
+    pub const ALL: [Self; 52] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -69,7 +69,6 @@ impl Mutant {
         Self::Client(client::Mutant::KeepsLocks),
         Self::Client(client::Mutant::DecidesEarly),
         Self::Server(server::Mutant::DelegatesLocked),
-        Self::Client(client::Mutant::RenewsFromAnswers),
         Self::Server(server::Mutant::ServesAtOnce),
         Self::Client(client::Mutant::SharesMappedPages),
         Self::Client(client::Mutant::CutsBeforeTheAnswer),

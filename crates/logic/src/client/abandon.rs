@@ -12,6 +12,7 @@
 //! it comes in the first moments; the end of a program is no signal. So callers that wait for long
 //! are looked at again and again by the front, which sees what signals they have.
 
+use super::after::After;
 use super::api::{Call, Done, How, Output};
 use super::lock_delegation::Decides;
 use super::session::{Sent, Why};
@@ -140,7 +141,8 @@ impl Client {
     fn let_go(&mut self, step: &mut Step<'_>, ticket: Ticket, refusal: Refusal) {
         let goes_on = self.request_of(ticket).is_some()
             || self.unfinished.contains_key(&ticket)
-            || self.waits_for_lock(ticket);
+            || self.waits_for_lock(ticket)
+            || self.answer_waits(ticket);
         let Some(mut running) = self.calls.remove(&ticket) else {
             return; // answered by now
         };
@@ -184,6 +186,16 @@ impl Client {
             self.ask_behind(step, fid);
             self.go_on_draining(step, fid);
         }
+    }
+
+    /// Is the call done, and its answer waits until the kernel has dropped something? What it gives
+    /// (an open, references) is given back then.
+    fn answer_waits(&self, ticket: Ticket) -> bool {
+        let mut afters = self.invalidations.values().map(|(after, _)| after);
+        afters.any(|after| match after {
+            After::Answer(of, _) | After::Opened(of, ..) => *of == ticket,
+            _ => false,
+        })
     }
 
     /// An answer for a call that was abandoned: while it is taken in, the call is as any other.

@@ -103,10 +103,11 @@ impl Client {
         if node.right == Right::Exclusive && unknown && id > node.changed {
             // Nobody else changes it, whatever was asked back meanwhile.
             let outdated = core::mem::replace(&mut node.version, attr.version) != attr.version;
-            node.attr = Some(attr);
+            node.has_attr(attr);
             if outdated {
                 self.cache.drop_clean(fid, 0);
             }
+            self.count_used(fid);
         } else {
             self.learn(fid, attr, vouched);
         }
