@@ -124,7 +124,7 @@ impl Server {
             root_uid: owner.0,
             root_gid: owner.1,
             created: net::clock::wall_ns(),
-            identity: net::entropy::seed(), // nobody can write a file that is taken for a log's piece
+            identity: net::entropy::seed(), // so that nobody can make a piece of the log
             ..store::Options::default()
         };
         let mut store = Store::open_or_create(&data, &store_options)?;
