@@ -378,6 +378,7 @@ fn a_mount_is_ended_by_force_whatever_the_server_does() {
         let output = run(&mut ariel(&[Path::new("umount"), mount.path()]));
         text(&output).contains("--force")
     };
+    // The outage itself: longer than the silence after which a server counts as away.
     std::thread::sleep(Duration::from_secs(8));
     assert!(refused(), "it does not say what to do");
     assert!(crate::harness::scratch::is_mounted(mount.path()));
@@ -404,6 +405,7 @@ fn a_mount_that_others_abort_and_unmount_ends_by_itself() {
         return;
     };
     let (mount, program) = owing(&mut cell);
+    // The outage itself: longer than the silence after which a server counts as away.
     std::thread::sleep(Duration::from_secs(8));
     let begin = Instant::now();
     // In use: this aborts the connection only.

@@ -36,7 +36,7 @@ impl Drop for Merged {
 
 const LOWER: &str = "mkdir -p dir/sub gone opaque && echo a >dir/a && echo b >dir/sub/b && \
     echo c >gone/c && echo d >opaque/d && echo e >e && echo f >f && echo g >g && ln -s e link";
-/// What is done in the merged directory.
+/// The changes that are made in the merged directory.
 const WORK: &str = "echo new >new && mkdir made && echo in >made/in && rm e && echo more >>f && \
     mv g h && mv dir/a dir/z && rm -r gone && rm -r opaque && mkdir opaque && echo o >opaque/o && \
     mv made moved && chmod 640 dir/sub/b && ln f hard && mkfifo pipe && echo over >t && mv t h && \

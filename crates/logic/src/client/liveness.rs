@@ -17,7 +17,7 @@ use wire::{RequestId, Time, ToServer};
 /// How long a server is waited for of which nothing is known, not even the lease.
 const UNKNOWN_NS: Time = 4_000_000_000;
 
-/// What is known of the server's being there.
+/// The signs that the server is there, and when the client looks for the next one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Liveness {
     /// When the next regular `KeepAlive` leaves.

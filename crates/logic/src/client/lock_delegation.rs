@@ -21,7 +21,7 @@ pub(super) const OWN: SessionId = 0;
 /// Files about whose locks it decides though nothing is locked of them, at most.
 const MOST_FILES: usize = 1024;
 
-/// Who decides about the locks of a file.
+/// The side that decides about the locks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decides {
     Server,
@@ -30,7 +30,7 @@ pub(super) enum Decides {
     Nobody,
 }
 
-/// What is known of who decides about a file's locks.
+/// The state of the delegation of a file's locks.
 #[derive(Clone, Debug, Default)]
 struct File {
     /// The latest answer that delegates them; 0: none does.

@@ -153,7 +153,7 @@ impl Client {
         all.into_iter().flat_map(held).collect()
     }
 
-    /// What is locked of a file.
+    /// The locks of a file.
     pub(super) fn locked_of(&self, fid: Fid) -> Vec<Lock> {
         let all = (fid, LockOwner::Whole(0))..=(fid, LockOwner::Bytes(u64::MAX));
         let owners = self.locks.owners.range(all);

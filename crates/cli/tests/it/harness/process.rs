@@ -108,7 +108,7 @@ impl Proc {
         if self.wait(KILLED_LIMIT).is_some() {
             return;
         }
-        // What is slow may be the machine; what waits in the kernel is shown in either case.
+        // The machine may only be slow; the stacks show what waits in the kernel in either case.
         let stacks = stacks(self.child.id());
         super::say(&format!(
             "killed, and still there after {KILLED_LIMIT:?}:\n{stacks}"

@@ -20,7 +20,7 @@ fn lock_and_unlock(path: &Path) {
         flock(&file, FlockOperation::Unlock).unwrap();
         fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
         fcntl_lock(&file, FlockOperation::Unlock).unwrap();
-        // What is still locked is given up by the close.
+        // The close gives up the locks that are left.
         fcntl_lock(&file, FlockOperation::NonBlockingLockShared).unwrap();
         flock(&file, FlockOperation::LockShared).unwrap();
     }
