@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8).
 const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 
-/// The mount table is enough: no file system is asked.
+/// The kernel's own knowledge is enough: no file system is asked.
 const ASKS_NOBODY: AtFlags = AtFlags::STATX_DONT_SYNC.union(AtFlags::NO_AUTOMOUNT);
 
 /// Names one mount. Before Linux 6.8 the number is given again after the mount is gone.
