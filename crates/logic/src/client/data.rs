@@ -282,6 +282,11 @@ impl Client {
             return;
         }
         let node = self.node(fid);
+        if node.right == Right::Exclusive && self.stores_wait(step, ticket, fid) {
+            // A write at the server would be overwritten by what its machine stores in its pages.
+            return;
+        }
+        let node = self.node(fid);
         if node.right < Right::Exclusive || !node.cached() {
             return self.write_at_server(step, (ticket, running.caller), (fid, offset, len), how);
         }

@@ -14,7 +14,7 @@
 use super::api::{Call, Done, How, Output};
 use super::data::young;
 use super::mutant::Mutant;
-use super::node::{Node, Range};
+use super::node::{Node, Phase, Range};
 use super::session::Why;
 use super::told::{Event, Invalidate};
 use super::{After, Client, Running, Step};
@@ -158,7 +158,11 @@ impl Client {
     ) {
         let withheld = self.withholds_pages(fid);
         let node = self.node(fid);
-        if withheld && node.paged == paged {
+        // A recall may be having it drop pages, too, and wait for one that a program asks for: that
+        // is served only as long as the kernel may have some.
+        let dropping =
+            matches!(&node.drain, Some(drain) if matches!(drain.phase, Phase::Dropping(..)));
+        if withheld && node.paged == paged && !dropping {
             (node.pages, node.given) = (false, false);
         }
         if !self.drops_for_writer(step, (ticket, fid)) {
@@ -216,9 +220,10 @@ impl Client {
     /// What was stored goes to the cache, never past it: the disk might refuse it, and nobody would
     /// be told. So it waits while the cache is not used, for an own change at the server or for the
     /// attributes behind one. Both wait for nobody else, as the file is this client's.
-    fn stores_wait(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) -> bool {
+    pub(super) fn stores_wait(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) -> bool {
+        let announced = self.options.announced;
         let node = self.node(fid);
-        if node.cached() {
+        if node.cached() || !announced {
             return false;
         }
         if node.remote_writes + node.claiming > 0 {

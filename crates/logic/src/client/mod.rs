@@ -454,7 +454,9 @@ impl Client {
     /// Gives up an object that nobody uses any more: the token goes back.
     fn retire(&mut self, step: &mut Step<'_>, fid: Fid) {
         let idle = self.nodes.get(&fid).is_some_and(|node| node.is_idle());
-        if Some(fid) == self.root || !idle {
+        // The server has yet to hear of its times: they are told with what is kept.
+        let touched = self.delegation.touched.contains_key(&fid);
+        if Some(fid) == self.root || !idle || touched {
             return;
         }
         if self

@@ -80,6 +80,8 @@ pub(super) struct Node {
     /// The last request sent before a recall of it was answered that left nothing.
     pub(super) recalled: RequestId,
     pub(super) attr: Option<Attr>,
+    /// The latest time of change in the answer to any own change of it.
+    pub(super) answered: Time,
     /// What the server has of it: how many bytes it occupies there, and its size there.
     pub(super) stored: (u64, u64),
     /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
@@ -226,6 +228,13 @@ impl Node {
     pub(super) fn has_attr(&mut self, attr: Attr) {
         self.stored = (attr.used_bytes, attr.size);
         self.attr = Some(attr);
+    }
+
+    /// Takes note of the answer to an own change: has the answer to a later one come before?
+    pub(super) fn is_overtaken(&mut self, attr: &Attr) -> bool {
+        let overtaken = attr.ctime < self.answered;
+        self.answered = self.answered.max(attr.ctime);
+        overtaken
     }
 
     /// Its attributes, as far as they may be said without asking: while the server applies an own

@@ -285,9 +285,13 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
+        let overtaken = node.is_overtaken(&attr);
         if node.right == Right::Exclusive
             && let Some(own) = node.attr.as_mut()
         {
+            if overtaken {
+                return;
+            }
             // What the server said before it had heard of a change made here is overtaken.
             if self.answering >= node.told_by {
                 (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
@@ -357,7 +361,9 @@ impl Client {
         if let (true, Some(size)) = (own, set.size) {
             self.cut(step, fid, size);
         }
+        let overtaken = self.node(fid).is_overtaken(&attr);
         self.changed(fid, attr.clone(), vouched);
+        let own = own && !overtaken;
         if let (true, Some(own)) = (own, self.node(fid).attr.as_mut()) {
             if set.mtime.is_some() || set.size.is_some() {
                 own.mtime = attr.mtime;

@@ -39,6 +39,7 @@ impl Client {
             };
             let touched_since = node.told_by > last && self.is_kept(node.told_by, dir);
             let Some(attr) = node.own().filter(|_| !touched_since) else {
+                self.retire(step, dir);
                 continue;
             };
             let set = Set {
