@@ -230,13 +230,6 @@ impl Node {
         self.attr = Some(attr);
     }
 
-    /// Takes note of the answer to an own change: has the answer to a later one come before?
-    pub(super) fn is_overtaken(&mut self, attr: &Attr) -> bool {
-        let overtaken = attr.ctime < self.answered;
-        self.answered = self.answered.max(attr.ctime);
-        overtaken
-    }
-
     /// Its attributes, as far as they may be said without asking: while the server applies an own
     /// write, others may be shown it already.
     pub(super) fn held(&self) -> Option<&Attr> {

@@ -9,7 +9,7 @@
 use super::Client;
 use super::node::Node;
 use alloc::vec::Vec;
-use wire::{Fid, Grant, Op, Outcome, Reply, RequestId, Right};
+use wire::{Attr, Fid, Grant, Op, Outcome, Reply, RequestId, Right};
 
 impl Client {
     /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
@@ -62,6 +62,29 @@ impl Client {
         }
     }
 
+    /// An own change was applied by the server: these are the attributes after it.
+    pub(super) fn changed(&mut self, fid: Fid, attr: Attr, vouched: bool) {
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        let overtaken = node.is_overtaken(&attr);
+        if node.right == Right::Exclusive
+            && let Some(own) = node.attr.as_mut()
+        {
+            if overtaken {
+                return;
+            }
+            // What the server said before it had heard of a change made here is overtaken.
+            if self.answering >= node.told_by {
+                (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
+                (own.nlink, own.atime) = (attr.nlink, attr.atime);
+            }
+            own.ctime = own.ctime.max(attr.ctime);
+        } else {
+            self.learn(fid, attr, vouched);
+        }
+    }
+
     /// Takes over a grant that came with the answer to this request, if it counts; does it vouch
     /// for what the answer says?
     pub(super) fn vouches(&mut self, grant: Grant, id: RequestId) -> bool {
@@ -76,6 +99,13 @@ impl Client {
 }
 
 impl Node {
+    /// Takes note of the answer to an own change: has the answer to a later one come before?
+    pub(super) fn is_overtaken(&mut self, attr: &Attr) -> bool {
+        let overtaken = attr.ctime < self.answered;
+        self.answered = self.answered.max(attr.ctime);
+        overtaken
+    }
+
     /// May bytes that came with the answer to this request be from before an own change? A write
     /// ends transient rights before it is applied, so that what was read before is void in any
     /// case; a lasting right stays, and a change of the size ends none.

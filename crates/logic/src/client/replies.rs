@@ -280,29 +280,6 @@ impl Client {
         }
     }
 
-    /// An own change was applied by the server: these are the attributes after it.
-    pub(super) fn changed(&mut self, fid: Fid, attr: Attr, vouched: bool) {
-        let Some(node) = self.nodes.get_mut(&fid) else {
-            return;
-        };
-        let overtaken = node.is_overtaken(&attr);
-        if node.right == Right::Exclusive
-            && let Some(own) = node.attr.as_mut()
-        {
-            if overtaken {
-                return;
-            }
-            // What the server said before it had heard of a change made here is overtaken.
-            if self.answering >= node.told_by {
-                (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
-                (own.nlink, own.atime) = (attr.nlink, attr.atime);
-            }
-            own.ctime = own.ctime.max(attr.ctime);
-        } else {
-            self.learn(fid, attr, vouched);
-        }
-    }
-
     /// What is to be said of an object now: what is held, else what the server said.
     pub(super) fn to_say(&self, fid: Fid, said: Attr) -> (Attr, Lifetime) {
         if self.options.mutant == Some(Mutant::AttributesWithoutToken) {
