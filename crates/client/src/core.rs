@@ -4,7 +4,7 @@
 //! holds the lock.
 
 use crate::effects::Effects;
-use crate::front::{Asker, Completion, Done, Front, OnDone, OnNews};
+use crate::front::{Asker, Completion, Front, OnDone, OnNews};
 use crate::state::State;
 use logic::Ticket;
 use logic::client::{Call, Input};
@@ -112,10 +112,7 @@ impl Core {
             Ok(ticket)
         });
         called.unwrap_or_else(|reply| {
-            reply(Completion {
-                done: Done::Refused(Refusal::SessionLost),
-                bytes: net::Bulk::empty(),
-            });
+            reply(Completion::refused(Refusal::SessionLost));
             0
         })
     }

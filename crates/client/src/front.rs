@@ -94,6 +94,17 @@ pub struct Completion {
     pub bytes: Bulk,
 }
 
+impl Completion {
+    /// A refusal.
+    #[must_use]
+    pub fn refused(refusal: Refusal) -> Completion {
+        Completion {
+            done: Done::Refused(refusal),
+            bytes: Bulk::empty(),
+        }
+    }
+}
+
 /// Takes a call's answer; called once, without a lock held, in the order of the answers. It may
 /// make further calls.
 pub type OnDone = Box<dyn FnOnce(Completion) + Send>;
