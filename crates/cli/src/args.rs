@@ -3,11 +3,15 @@
 mod bench;
 mod look;
 mod sim;
+mod tree;
 mod words;
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use sim::{SimArgs, SimSize};
+pub(crate) use tree::{
+    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs,
+};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
@@ -60,6 +64,22 @@ pub(crate) enum Command {
     Tokens(TokensArgs),
     /// Print what changes below a path of a mount, whichever machine does it
     Watch(WatchArgs),
+    /// List directories of a server's tree, without a mount
+    Ls(LsArgs),
+    /// Write files of a server's tree to standard output
+    Cat(CatArgs),
+    /// Copy local files and directories into a server's tree
+    Put(PutArgs),
+    /// Copy files and directories of a server's tree to this machine
+    Get(GetArgs),
+    /// Remove files and directories of a server's tree
+    Rm(RmArgs),
+    /// Move files and directories within a server's tree
+    Mv(MvArgs),
+    /// Make directories in a server's tree
+    Mkdir(MkdirArgs),
+    /// Tell what a file of a server's tree is
+    Stat(StatArgs),
     /// Check a store; its server must not run
     Fsck(FsckArgs),
     /// Run simulated worlds: random programs, faults and crashes from one seed

@@ -28,6 +28,7 @@ mod signals;
 mod sim;
 mod status;
 mod torture;
+mod tree;
 mod umount;
 mod up;
 mod usage;
@@ -77,6 +78,14 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
         Command::Profile(args) => profile::profile(&args),
         Command::Tokens(args) => status::tokens(&args),
         Command::Watch(args) => watch::watch(&args),
+        Command::Ls(args) => tree::ls(&args),
+        Command::Cat(args) => tree::cat(&args),
+        Command::Put(args) => tree::put(&args),
+        Command::Get(args) => tree::get(&args),
+        Command::Rm(args) => tree::rm(&args),
+        Command::Mv(args) => tree::mv(&args),
+        Command::Mkdir(args) => tree::mkdir(&args),
+        Command::Stat(args) => tree::stat(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),

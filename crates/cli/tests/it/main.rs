@@ -60,3 +60,4 @@ mod two_mounts_fsx;
 mod walks;
 mod warm;
 mod watch;
+mod without_mount;

@@ -80,7 +80,7 @@ fn tar_is_the_same_through_both_mounts_and_locally() {
 }
 
 /// A C program of many files and a Makefile with true dependencies.
-fn write_sources(dir: &Path) {
+pub fn write_sources(dir: &Path) {
     fs::create_dir(dir).unwrap();
     let (mut main, mut header) = (String::new(), String::new());
     main.push_str("#include <stdio.h>\n#include \"parts.h\"\nint main(void) {\n  long s = 0;\n");

@@ -4,12 +4,13 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 11] = [
-    "wire", "logic", "store", "net", "server", "client", "fuse", "sim", "torture", "bench", "cli",
+const CRATES: [&str; 12] = [
+    "wire", "logic", "store", "net", "server", "client", "fuse", "files", "sim", "torture",
+    "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
@@ -17,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("server", &["wire", "logic", "store", "net"]),
     ("client", &["wire", "logic", "net"]),
     ("fuse", &["wire", "client"]),
+    ("files", &["wire", "client"]),
     ("sim", &["wire", "logic", "store"]),
     ("torture", &[]),
     ("bench", &[]),
