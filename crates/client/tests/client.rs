@@ -80,6 +80,7 @@ fn attr(kind: Kind) -> Attr {
         atime: 0,
         mtime: 0,
         ctime: 0,
+        btime: 0,
         version: 1,
     }
 }

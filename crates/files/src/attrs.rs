@@ -134,6 +134,12 @@ impl Metadata {
         file_time::parts(self.attr.ctime)
     }
 
+    /// When it was made: seconds since 1970, and nanoseconds.
+    #[must_use]
+    pub fn btime(&self) -> (i64, u32) {
+        file_time::parts(self.attr.btime)
+    }
+
     /// Last access.
     #[must_use]
     pub fn accessed(&self) -> SystemTime {

@@ -28,6 +28,8 @@ pub const MINOR: u32 = 45;
 pub const MINOR_LEAST: u32 = 31;
 /// Minor version with which `FOPEN_NOFLUSH` came (Linux 5.16).
 pub const MINOR_NO_FLUSH: u32 = 35;
+/// Minor version with which `FUSE_STATX` came (Linux 6.6).
+pub const MINOR_STATX: u32 = 39;
 /// Minor version of the first Linux (6.12) of which it is known that a page that ends behind the
 /// file's end, and comes by `FUSE_NOTIFY_STORE`, has zeros there: before, it could be memory that
 /// somebody else had used.

@@ -10,6 +10,8 @@ use crate::abi::init;
 /// A feature of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
+    /// The kernel asks for the time of an object's birth.
+    Birth,
     /// All names can be expired at once, without a lock.
     Epoch,
     /// It has the pages of a short file that it opens, given without being asked for.
@@ -36,7 +38,8 @@ pub enum Feature {
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 11] = [
+    pub const ALL: [Feature; 12] = [
+        Feature::Birth,
         Feature::Epoch,
         Feature::Give,
         Feature::Handover,
@@ -54,6 +57,7 @@ impl Feature {
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
+            Feature::Birth => "birth",
             Feature::Epoch => "epoch",
             Feature::Give => "give",
             Feature::Handover => "handover",
@@ -72,7 +76,8 @@ impl Feature {
     #[must_use]
     pub const fn flags(self) -> u64 {
         match self {
-            Feature::Epoch
+            Feature::Birth
+            | Feature::Epoch
             | Feature::Give
             | Feature::Handover
             | Feature::NoFlush

@@ -104,6 +104,8 @@ pub struct Negotiated {
     pub max_write: u32,
     /// Bytes the kernel may read ahead.
     pub max_readahead: u32,
+    /// The time of birth is asked for (`STATX`).
+    pub birth: bool,
     /// All names can be expired at once, without a lock (`Notifier::inc_epoch`).
     pub inc_epoch: bool,
     /// Inodes that nobody uses can be forgotten when we ask for it (`notify::Kind::Unused`).
@@ -127,6 +129,7 @@ impl Negotiated {
     #[must_use]
     pub fn uses(&self, feature: Feature) -> bool {
         match feature {
+            Feature::Birth => self.birth,
             Feature::Epoch => self.inc_epoch,
             Feature::Prune => self.prune,
             Feature::Give => self.give,
@@ -238,6 +241,7 @@ pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
         flags,
         max_write: max_pages * page,
         max_readahead: options.max_readahead.min(offer.max_readahead),
+        birth: offer.minor >= abi::MINOR_STATX && !without.has(Feature::Birth),
         inc_epoch: offer.minor >= abi::MINOR_INC_EPOCH && !without.has(Feature::Epoch),
         prune: offer.minor >= abi::MINOR_PRUNE && !without.has(Feature::Prune),
         give: offer.minor >= abi::MINOR_STORE_ZEROS && !without.has(Feature::Give),

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use tracing::{debug, error};
 use zerocopy::{Immutable, IntoBytes};
 
-use crate::abi::{self, Attr, AttrOut, EntryOut, OpenOut, OutHeader};
+use crate::abi::{self, Attr, AttrOut, EntryOut, OpenOut, OutHeader, Statx, StatxOut};
 use crate::counters::Counters;
 use crate::device::Device;
 use crate::directory::DirectoryBuffer;
@@ -136,6 +136,20 @@ impl AttrOut {
     }
 }
 
+impl StatxOut {
+    /// Attributes the kernel may keep for `lifetime`.
+    #[must_use]
+    pub fn new(stat: Statx, lifetime: Duration) -> Self {
+        StatxOut {
+            attr_valid: lifetime.as_secs(),
+            attr_valid_nsec: lifetime.subsec_nanos(),
+            flags: 0,
+            spare: [0; 2],
+            stat,
+        }
+    }
+}
+
 impl OpenOut {
     /// A file handle with `abi::fopen` flags.
     #[must_use]
@@ -232,7 +246,7 @@ impl Reply {
     }
 
     /// To `STATX`.
-    pub fn statx(self, statx: &abi::StatxOut) -> Delivery {
+    pub fn statx(self, statx: &StatxOut) -> Delivery {
         self.structure(statx)
     }
 

@@ -108,13 +108,14 @@ pub(crate) enum Seen {
         ended: bool,
         doubtful: bool,
     },
-    /// A size, how many bytes it occupies, a mode, and when it was modified and changed.
+    /// A size, how many bytes it occupies, a mode, and when it was modified, changed and made.
     Attr {
         fid: Fid,
         units: u64,
         used: u64,
         mode: u16,
         times: [Time; 2],
+        born: Time,
     },
     /// An extended attribute; 0: there is none.
     Label { fid: Fid, label: u64 },

@@ -422,6 +422,7 @@ fn directory() -> Attr {
         atime: 0,
         mtime: 0,
         ctime: 0,
+        btime: 0,
         version: 0,
     }
 }

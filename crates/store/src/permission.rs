@@ -109,6 +109,7 @@ mod tests {
             atime: 0,
             mtime: 0,
             ctime: 0,
+            btime: 0,
             version: 1,
         }
     }

@@ -69,6 +69,7 @@ impl Core {
                 atime: root.now,
                 mtime: root.now,
                 ctime: root.now,
+                btime: root.now,
                 version: 1,
             },
             uniq: fid.uniq,

@@ -47,6 +47,8 @@ pub struct Attr {
     pub mtime: Time,
     /// Last change of the content or of an attribute.
     pub ctime: Time,
+    /// When it was made.
+    pub btime: Time,
     /// Raised with each change of the content: who holds blocks of another version drops them.
     pub version: u64,
 }

@@ -73,6 +73,7 @@ fn any_attr() -> impl Strategy<Value = Attr> {
         atime: large.2,
         mtime: large.3,
         ctime,
+        btime: ctime ^ version,
         version,
     })
 }

@@ -52,7 +52,7 @@ fn text_of(place: &Remote, found: &Metadata, target: Option<String>, owners: &Ow
     format!(
         "  File: {place}{arrow}\n  Size: {:<15} Blocks: {:<10} {kind}\nInode: {:<15} Links: {}\n\
          Access: ({mode:04o}/{letters})  Uid: ({:5}/{user:>8})   Gid: ({:5}/{group:>8})\n\
-         Access: {}\nModify: {}\nChange: {}",
+         Access: {}\nModify: {}\nChange: {}\n Birth: {}",
         found.len(),
         found.blocks(),
         found.ino(),
@@ -62,6 +62,7 @@ fn text_of(place: &Remote, found: &Metadata, target: Option<String>, owners: &Ow
         time_text(found.atime(), TIME),
         time_text(found.mtime(), TIME),
         time_text(found.ctime(), TIME),
+        time_text(found.btime(), TIME),
     )
 }
 
@@ -81,6 +82,7 @@ pub(super) fn json_of(path: &str, found: &Metadata, target: Option<&str>) -> Val
         "atime": time(found.atime()),
         "mtime": time(found.mtime()),
         "ctime": time(found.ctime()),
+        "btime": time(found.btime()),
         "target": target,
     })
 }

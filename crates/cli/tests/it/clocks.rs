@@ -135,3 +135,42 @@ fn what_one_machine_makes_after_another_is_not_older() {
         assert!(source[0] <= made[0], "round {round}: {source:?}, {made:?}");
     }
 }
+
+/// When an object was made.
+fn birth(path: &Path) -> SystemTime {
+    fs::symlink_metadata(path).unwrap().created().unwrap()
+}
+
+#[test]
+fn the_time_of_birth_is_the_same_everywhere_and_stays() {
+    let Some(mut cell) = Cell::start("birth") else {
+        return;
+    };
+    let (a, b) = (cell.mount(), cell.mount());
+    let before = now_ns();
+    fs::write(a.join("file"), b"bytes").unwrap();
+    fs::create_dir(b.join("dir")).unwrap();
+    std::os::unix::fs::symlink("file", a.join("dir/link")).unwrap();
+    let all = ["file", "dir", "dir/link"];
+    let births = all.map(|name| birth(&a.join(name)));
+    let after = now_ns();
+    for born in births {
+        let born = born.duration_since(UNIX_EPOCH).unwrap().as_nanos() as i128;
+        assert!((before - NEAR_NS..after + NEAR_NS).contains(&born));
+    }
+    for (number, (_, _, change)) in CHANGES.iter().enumerate() {
+        let (one, other) = if number % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        change(&one.join("file"));
+        assert_eq!(birth(&other.join("file")), births[0]);
+        assert_eq!(birth(&one.join("file")), births[0]);
+    }
+    fs::rename(b.join("file"), b.join("dir/file")).unwrap();
+    let all = ["dir/file", "dir", "dir/link"];
+    assert_eq!(all.map(|name| birth(&a.join(name))), births);
+    drop((a, b));
+    if !local() {
+        cell.restart();
+    }
+    let again = cell.mount();
+    assert_eq!(all.map(|name| birth(&again.join(name))), births);
+}

@@ -4,7 +4,7 @@
 //! used again within its partition, so nothing needs to be remembered between them.
 
 use client::front::{Asker, How, Waits};
-use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, StatxFlags, XattrFlags};
 use wire::{
     Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
     file_time, limits,
@@ -124,6 +124,38 @@ pub(super) fn attr(fid: Fid, attr: &Attr) -> abi::Attr {
         rdev: attr.rdev,
         blksize: IO_BYTES,
         flags: 0,
+    }
+}
+
+/// Attributes with the time of birth, for the kernel.
+pub(super) fn statx(fid: Fid, from: &Attr) -> abi::Statx {
+    let basic = attr(fid, from);
+    let sx_time = |time: Time| {
+        let (tv_sec, tv_nsec) = file_time::parts(time);
+        abi::SxTime {
+            tv_sec,
+            tv_nsec,
+            reserved: 0,
+        }
+    };
+    abi::Statx {
+        mask: (StatxFlags::BASIC_STATS | StatxFlags::BTIME).bits(),
+        blksize: basic.blksize,
+        nlink: basic.nlink,
+        uid: basic.uid,
+        gid: basic.gid,
+        mode: basic.mode as u16,
+        ino: basic.ino,
+        size: basic.size,
+        blocks: basic.blocks,
+        atime: sx_time(from.atime),
+        btime: sx_time(from.btime),
+        ctime: sx_time(from.ctime),
+        mtime: sx_time(from.mtime),
+        // As the kernel packs a device number into 32 bits, which is how it came.
+        rdev_major: (basic.rdev & 0x000f_ff00) >> 8,
+        rdev_minor: (basic.rdev & 0xff) | ((basic.rdev >> 12) & 0x000f_ff00),
+        ..abi::Statx::default()
     }
 }
 

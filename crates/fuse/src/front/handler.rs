@@ -17,7 +17,7 @@ use super::convert::Opening;
 use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
 use super::{convert, errno};
-use crate::abi::{AttrOut, EntryOut};
+use crate::abi::{AttrOut, EntryOut, StatxOut};
 use crate::notify::{self, Job, Notifier};
 use crate::reply::{Delivery, Reply};
 use crate::request::{Header, Operation, Request};
@@ -37,6 +37,8 @@ pub(super) struct Tree {
     pub(super) may_give: bool,
     /// The kernel can be told that a close need not be announced before it.
     pub(super) may_skip_flush: bool,
+    /// The kernel may ask for times of birth.
+    pub(super) tells_birth: bool,
     pub(super) notifier: Notifier,
     /// How many descriptors have been opened.
     pub(super) opened: AtomicU64,
@@ -197,6 +199,20 @@ impl Tree {
         );
     }
 
+    /// As `getattr`, with the time of birth. The kernel asks so for programs alone, never before it
+    /// reads to the end of a file.
+    fn statx(&self, header: &Header, reply: Reply) {
+        let (fid, keeping) = (self.fid(header.nodeid), self.keeping);
+        let done = move |completion: Completion| match completion.done {
+            Done::Attr { attr, lifetime } => {
+                let lifetime = keeping.lifetime(lifetime);
+                reply.statx(&StatxOut::new(convert::statx(fid, &attr), lifetime));
+            }
+            other => refuse_done(reply, &other),
+        };
+        self.operate(convert::asker(header), Op::GetAttr { fid }, done);
+    }
+
     fn setattr(self: &Arc<Self>, header: &Header, args: &crate::abi::SetattrIn, reply: Reply) {
         let fid = self.fid(header.nodeid);
         let Some((reply, mut set)) = checked(reply, convert::set(args)) else {
@@ -269,6 +285,7 @@ impl Handler for Translator {
                 }
             }
             Operation::Getattr { fh } => tree.getattr(header, fh.is_some(), reply),
+            Operation::Statx(_) if tree.tells_birth => tree.statx(header, reply),
             Operation::Setattr(args) => tree.setattr(header, &args, reply),
             Operation::Readlink => tree.read_link(header, reply),
             Operation::Symlink { name, target } => tree.symlink(header, (name, target), reply),

@@ -474,6 +474,7 @@ fn serve(
         keeps_names,
         may_give: options.keeping.takes_back() && session.negotiated().give,
         may_skip_flush: session.negotiated().no_flush,
+        tells_birth: session.negotiated().birth,
         notifier,
         opened: AtomicU64::new(0),
         locked: LockedFiles::default(),

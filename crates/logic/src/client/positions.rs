@@ -230,6 +230,7 @@ mod tests {
             atime: 0,
             mtime: 0,
             ctime: 0,
+            btime: 0,
             version: 1,
         };
         let mut node = Node::new(0, 0, 0);

@@ -147,7 +147,7 @@ impl Client {
         let mut attr = new_attr(&parent, kind, *mode, caller)?;
         let vnode = self.take_number()?;
         let at = self.clock.shows_after(now, parent.ctime);
-        (attr.atime, attr.mtime, attr.ctime) = (at, at, at);
+        (attr.atime, attr.mtime, attr.ctime, attr.btime) = (at, at, at, at);
         if let Make::Symlink(target) = make {
             attr.size = target.len() as u64;
             attr.used_bytes = attr.size;
@@ -455,6 +455,7 @@ fn new_attr(parent: &Attr, kind: Kind, mode: u32, caller: &Caller) -> Option<Att
         atime: 0,
         mtime: 0,
         ctime: 0,
+        btime: 0,
         version: 1,
     })
 }

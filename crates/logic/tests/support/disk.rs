@@ -75,6 +75,7 @@ fn new_attr(kind: Kind, mode: u16, now: Time) -> Attr {
         atime: now,
         mtime: now,
         ctime: now,
+        btime: now,
         version: 1,
     }
 }

@@ -1,7 +1,7 @@
 //! Times of objects: that of the last modification and that of the last change, as programs are
 //! shown them, do not go back, and are those of the server's clock, however wrong the clocks of the
-//! machines are; what has changed has another time of change. (Programs of these worlds set no
-//! times.)
+//! machines are; what has changed has another time of change; the time of birth stays. (Programs of
+//! these worlds set no times.)
 
 use super::Case;
 use crate::history::{Change, Effect, Seen, Sight};
@@ -47,6 +47,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
         for sights in between.into_values() {
             never_back(case, fid, &sights)?;
             never_alike(fid, &calm(case, fid, &sights))?;
+            born_once(fid, &sights)?;
         }
     }
     Ok(())
@@ -96,6 +97,28 @@ fn never_back(case: &Case<'_>, fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wro
             return Err(wrong!(
                 "the times of {fid} go back: h{} was shown {times:?} after {latest:?}",
                 sight.host
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// One birth, not later than any change.
+fn born_once(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
+    let born = |sight: &Sight| match sight.seen {
+        Seen::Attr { born, times, .. } => (born, times[1]),
+        _ => (0, 0),
+    };
+    for pair in sights.windows(2) {
+        let [(one, ..), (other, ..)] = pair else {
+            continue;
+        };
+        let ((first, _), (second, changed)) = (born(one), born(other));
+        if first != second || second > changed {
+            return Err(wrong!(
+                "{fid} was born at {first} for h{}, at {second} for h{}, and changed at {changed}",
+                one.host,
+                other.host
             ));
         }
     }

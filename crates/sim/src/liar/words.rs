@@ -327,6 +327,7 @@ impl State {
             atime: 0,
             mtime: u64::MAX,
             ctime: 0,
+            btime: 0,
             version: u64::MAX,
         })
     }

@@ -167,6 +167,7 @@ impl Program {
                 used: attr.used_bytes,
                 mode: attr.mode,
                 times: [attr.mtime, attr.ctime],
+                born: attr.btime,
             },
         );
     }

@@ -48,6 +48,7 @@ fn attr(kind: Kind, size: u64) -> Attr {
         atime: 0,
         mtime: 0,
         ctime: 0,
+        btime: 0,
         version: 1,
     }
 }

@@ -199,6 +199,7 @@ fn new_object(txn: &Txn<'_>, parent: &Attr, kind: Kind, mode: u16) -> Object {
             atime: txn.now(),
             mtime: txn.now(),
             ctime: txn.now(),
+            btime: txn.now(),
             version: 1,
         },
         uniq: 1,

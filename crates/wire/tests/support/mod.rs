@@ -45,6 +45,7 @@ pub fn attr() -> Attr {
         atime: 1,
         mtime: 1_700_000_000_000_000_000,
         ctime: 3,
+        btime: 3,
         version: 12,
     }
 }

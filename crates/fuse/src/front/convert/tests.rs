@@ -28,6 +28,7 @@ fn file(mode: u16) -> Attr {
         atime: 1_000_000_007,
         mtime: 2_999_999_999,
         ctime: 0,
+        btime: 0,
         version: 3,
     }
 }

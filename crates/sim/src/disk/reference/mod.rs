@@ -57,6 +57,7 @@ fn object(kind: Kind, mode: u16, now: Time) -> Object {
         atime: now,
         mtime: now,
         ctime: now,
+        btime: now,
         version: 1,
     };
     let (units, entries, target) = (Vec::new(), BTreeMap::new(), Vec::new());
