@@ -126,6 +126,8 @@ pub(super) struct Node {
     pub(super) asked: Time,
     /// Own writes that the server applies; the cache is not used meanwhile.
     pub(super) remote_writes: u32,
+    /// Own changes of extended attributes at the server.
+    pub(super) labelling: u32,
     /// Own changes of the size at the server.
     pub(super) resizing: u32,
     /// Own changes of the size that are answered, with the kernel still dropping pages for them.
