@@ -37,6 +37,11 @@ fn clears(running: &Running, paged: u64) -> bool {
 }
 
 impl Node {
+    /// Does the kernel have pages into which programs may store?
+    pub(super) fn is_stored_into(&self) -> bool {
+        self.mapped > 0 && self.pages && self.hold(0).write
+    }
+
     /// Until when a program that was given a page may not have used it.
     pub(super) fn stores_until(&self) -> Time {
         match self.mapped {
@@ -182,7 +187,7 @@ impl Client {
     ) -> bool {
         let (now, block) = (step.now, u64::from(BLOCK_BYTES));
         let node = self.node(fid);
-        let mapped = node.mapped > 0 && node.pages && node.hold(0).write;
+        let mapped = node.is_stored_into();
         let (paged, told) = (node.paged, node.told);
         let Some(running) = self.calls.get_mut(&ticket) else {
             return false;

@@ -221,9 +221,11 @@ impl Node {
         self.right >= Right::Shared && self.drain.is_none() && self.doubtful == 0
     }
 
-    /// May the kernel keep its attributes?
+    /// May the kernel keep its attributes? What a program stores into a page changes the times when
+    /// the page is written back, and the kernel then throws away what it knows, but not what is on
+    /// its way to it.
     pub(super) fn attr_lasting(&self) -> bool {
-        self.lasting() && !self.unsure
+        self.lasting() && !self.unsure && !self.is_stored_into()
     }
 
     /// Its attributes are what the server says.
