@@ -62,7 +62,8 @@ impl Client {
             Some(Call::Lock { .. }) => return self.on_interrupt(step, ticket),
             _ => false,
         };
-        if ends && !self.unfinished.contains_key(&ticket) {
+        // What only waits to be answered has been done.
+        if ends && !self.unfinished.contains_key(&ticket) && !self.answer_waits(ticket) {
             self.abandon(step, ticket, Refusal::Interrupted);
         }
     }
@@ -130,8 +131,16 @@ impl Client {
                 self.lock_delegation
                     .unlock_later(fid, (owner, (first, last)));
             }
-            call @ Call::Unlock { .. } if self.request_of(ticket).is_none() => {
-                self.lock_call(step, ticket, call);
+            Call::Unlock {
+                fid,
+                owner,
+                first,
+                last,
+            } if self.request_of(ticket).is_none() => {
+                if let Some(behind) = self.locks.behind.get_mut(&(fid, owner)) {
+                    behind.retain(|other| *other != ticket);
+                }
+                self.unlock_now(step, ticket, (fid, owner), (first, last));
             }
             _ => {}
         }
@@ -162,8 +171,8 @@ impl Client {
             step.done(ticket, done);
         } else {
             running.abandoned = true;
-            if let Call::Lock { fid, lock, .. } = &running.call {
-                self.ask_behind_lock((*fid, lock.owner));
+            if let Some(key) = lock_key(&running.call) {
+                self.ask_behind_lock(key);
             }
             // The kernel may forget them now; what is under way is about them all the same.
             for fid in named_by(&running.call) {
@@ -260,8 +269,10 @@ impl Client {
             (Call::Lock { fid, lock, .. }, Done::Nothing) => {
                 self.give_up_lock(step, (*fid, lock.owner), (lock.first, lock.last));
             }
-            (Call::Lock { fid, lock, .. }, _) => {
-                self.go_on_behind_lock(step, (*fid, lock.owner));
+            (call @ (Call::Lock { .. } | Call::Unlock { .. }), _) => {
+                if let Some(key) = lock_key(call) {
+                    self.go_on_behind_lock(step, key);
+                }
             }
             (_, Done::Listing { entries, .. }) => {
                 for entry in entries.iter().filter(|entry| entry.known.is_some()) {
@@ -277,24 +288,34 @@ impl Client {
         self.locks.interrupted.remove(&ticket);
     }
 
-    /// A request for a lock is under way, and nobody wants it any more: until it is known what
-    /// became of it, its owner asks for no other.
+    /// What an owner has locked changes, and nobody waits for that: until it has ended, what else
+    /// is asked for its locks waits. The server might come to it in another order.
     pub(super) fn ask_behind_lock(&mut self, key: (Fid, LockOwner)) {
         self.locks.behind.entry(key).or_default();
     }
 
-    /// It is known.
+    /// One such change has ended.
     pub(super) fn go_on_behind_lock(&mut self, step: &mut Step<'_>, key: (Fid, LockOwner)) {
-        let same = |running: &Running| match &running.call {
-            Call::Lock { fid, lock, .. } => (*fid, lock.owner) == key,
-            _ => false,
-        };
-        if self.abandoned.values().any(same) {
+        if !self.locks.behind.contains_key(&key) || self.changes_locks_unheard(key) {
             return;
         }
         for ticket in self.locks.behind.remove(&key).into_iter().flatten() {
             self.start(step, ticket);
         }
+    }
+
+    /// Is there a change of an owner's locks under way of which no call hears?
+    fn changes_locks_unheard(&self, key: (Fid, LockOwner)) -> bool {
+        let mut abandoned = self.abandoned.values();
+        let mut asked = self.requests.values();
+        abandoned.any(|running| lock_key(&running.call) == Some(key))
+            || asked.any(|sent| match sent.request.op {
+                Op::Unlock { fid, owner, .. } => {
+                    (fid, owner) == key && matches!(sent.why, Why::Lock)
+                }
+                _ => false,
+            })
+            || self.lock_delegation.unlocks_later(key)
     }
 
     /// A lock was given to a caller that waits for it no more.
@@ -392,6 +413,15 @@ fn named_by(call: &Call) -> Vec<Fid> {
         }
         Call::Open { fid, .. } | Call::Write { fid, .. } | Call::Sync { fid } => Vec::from([*fid]),
         _ => Vec::new(),
+    }
+}
+
+/// Whose locks of which file a call changes.
+fn lock_key(call: &Call) -> Option<(Fid, LockOwner)> {
+    match call {
+        Call::Lock { fid, lock, .. } => Some((*fid, lock.owner)),
+        Call::Unlock { fid, owner, .. } => Some((*fid, *owner)),
+        _ => None,
     }
 }
 

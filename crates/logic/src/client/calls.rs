@@ -165,7 +165,9 @@ impl Client {
             }
             Op::Open { fid, access } => self.node(*fid).opening.push(*access),
             Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
-                self.node(*fid).xattrs_change(op);
+                let node = self.node(*fid);
+                node.xattrs_change(op);
+                node.labelling += 1;
             }
             Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => self.note_edit(*fid),
             Op::Write { fid, .. } => {
@@ -204,6 +206,10 @@ impl Client {
                 }
             }
             Op::Open { fid, access } => self.node(*fid).arrived(*access),
+            Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
+                let node = self.node(*fid);
+                node.labelling = node.labelling.saturating_sub(1);
+            }
             Op::Write {
                 mode: wire::WriteMode::Back { .. },
                 ..

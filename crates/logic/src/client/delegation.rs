@@ -78,6 +78,10 @@ impl Client {
         if self.options.keep_ns.is_none() || busy || !op.may_be_delegated() {
             return false;
         }
+        if self.doubts.any() {
+            // It may be about what such a change removes: no lock keeps it from that any more.
+            return false;
+        }
         let Some(caller) = self
             .calls
             .get(&ticket)

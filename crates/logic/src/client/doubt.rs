@@ -38,6 +38,13 @@ pub(super) struct Doubts {
     early: Vec<RequestId>,
 }
 
+impl Doubts {
+    /// Is such a change under way?
+    pub(super) fn any(&self) -> bool {
+        !self.changes.is_empty()
+    }
+}
+
 impl Client {
     /// A change of these names is under way, and its caller gone.
     pub(super) fn doubt(&mut self, step: &mut Step<'_>, ticket: Ticket, names: Vec<(Fid, Name)>) {

@@ -123,6 +123,12 @@ impl Files {
         }
     }
 
+    /// Does this owner wait to give up something for no call?
+    pub(super) fn unlocks_later(&self, (fid, owner): (Fid, LockOwner)) -> bool {
+        let file = self.files.get(&fid);
+        file.is_some_and(|file| file.unlocked.iter().any(|(whose, _)| *whose == owner))
+    }
+
     fn tidy(&mut self, fid: Fid) {
         if self.files.get(&fid).is_some_and(File::is_over) {
             self.files.remove(&fid);

@@ -35,8 +35,9 @@ pub(super) struct Locks {
     pub(super) waiting: BTreeMap<RequestId, Ticket>,
     /// Calls whose callers have been interrupted.
     pub(super) interrupted: BTreeSet<Ticket>,
-    /// Calls of owners whose open file has been closed, and that is not answered: the kernel may
-    /// give the next open file the same number, whose lock must not be given up by that.
+    /// Calls of owners whose locks change for no call that waits, and that is not answered: their
+    /// open file has been closed, and the kernel may give the next one the same number, whose lock
+    /// must not be given up by that; or a caller waits no longer.
     pub(super) behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
     /// Calls whose lock came when the lease was near its end: others may have it by now.
     pub(super) late: Vec<Ticket>,

@@ -94,6 +94,20 @@ impl Client {
         (fid, owner): (Fid, LockOwner),
         (first, last): Span,
     ) {
+        // What it waits for may be a lock that it must give up, too.
+        if let Some(behind) = self.locks.behind.get_mut(&(fid, owner)) {
+            return behind.push(ticket);
+        }
+        self.unlock_now(step, ticket, (fid, owner), (first, last));
+    }
+
+    pub(super) fn unlock_now(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        (fid, owner): (Fid, LockOwner),
+        (first, last): Span,
+    ) {
         let Some(own) = self.locks.owners.get_mut(&(fid, owner)) else {
             return self.finish(step, ticket, Done::Nothing);
         };

@@ -22,7 +22,7 @@ use crate::Ticket;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Caller, Fid, Op, Refusal, RequestId, Right, Time};
+use wire::{Attr, Caller, Fid, Op, Refusal, RequestId, Right, Time, WriteMode};
 
 /// So long a page stays at least that a program has asked for, so that it can store into it before
 /// another machine has it: two that want it at once would else hand it on and never use it.
@@ -37,6 +37,11 @@ fn clears(running: &Running, paged: u64) -> bool {
 }
 
 impl Node {
+    /// Does the kernel have pages into which programs may store?
+    pub(super) fn is_stored_into(&self) -> bool {
+        self.mapped > 0 && self.pages && self.hold(0).write
+    }
+
     /// Until when a program that was given a page may not have used it.
     pub(super) fn stores_until(&self) -> Time {
         match self.mapped {
@@ -61,6 +66,29 @@ impl Client {
         let node = self.nodes.get(&fid);
         let withheld = |node: &Node| node.hold(0).write && node.right < Right::Exclusive;
         self.options.announced && !shares && node.is_some_and(|node| withheld(node))
+    }
+
+    /// A read for pages into which programs may store, while the server applies an own write: it
+    /// waits for that. Else a page of before the write, with what is stored into it, would be
+    /// written back behind it.
+    pub(super) fn comes_behind_write(&mut self, ticket: Ticket, fid: Fid) -> bool {
+        let announced = self.options.announced;
+        let node = self.node(fid);
+        let changes = node.remote_writes > 0 && node.hold(0).write;
+        let free = node.drain.is_none();
+        let mut sent = self.requests.values().map(|sent| &sent.request.op);
+        let waits = announced
+            && changes
+            && free
+            && sent.any(|op| match op {
+                Op::Write { mode, .. } if matches!(mode, WriteMode::Back { .. }) => false,
+                Op::Write { fid: of, .. } => *of == fid,
+                _ => false,
+            });
+        if waits {
+            self.node(fid).parked.push(ticket);
+        }
+        waits
     }
 
     /// A read for pages that the kernel may not have yet: it waits for them to be claimed.
@@ -182,7 +210,7 @@ impl Client {
     ) -> bool {
         let (now, block) = (step.now, u64::from(BLOCK_BYTES));
         let node = self.node(fid);
-        let mapped = node.mapped > 0 && node.pages && node.hold(0).write;
+        let mapped = node.is_stored_into();
         let (paged, told) = (node.paged, node.told);
         let Some(running) = self.calls.get_mut(&ticket) else {
             return false;

@@ -126,6 +126,8 @@ pub(super) struct Node {
     pub(super) asked: Time,
     /// Own writes that the server applies; the cache is not used meanwhile.
     pub(super) remote_writes: u32,
+    /// Own changes of extended attributes at the server.
+    pub(super) labelling: u32,
     /// Own changes of the size at the server.
     pub(super) resizing: u32,
     /// Own changes of the size that are answered, with the kernel still dropping pages for them.
@@ -219,9 +221,11 @@ impl Node {
         self.right >= Right::Shared && self.drain.is_none() && self.doubtful == 0
     }
 
-    /// May the kernel keep its attributes?
+    /// May the kernel keep its attributes? What a program stores into a page changes the times when
+    /// the page is written back, and the kernel then throws away what it knows, but not what is on
+    /// its way to it.
     pub(super) fn attr_lasting(&self) -> bool {
-        self.lasting() && !self.unsure
+        self.lasting() && !self.unsure && !self.is_stored_into()
     }
 
     /// Its attributes are what the server says.

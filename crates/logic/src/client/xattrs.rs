@@ -56,9 +56,10 @@ impl<'a> Edit<'a> {
 }
 
 impl Node {
-    /// The server says that it has none.
+    /// The server says that it has none. If it is changing one, others here may have been shown
+    /// what comes after that.
     pub(super) fn has_no_xattrs(&mut self) {
-        if !self.bare {
+        if !self.bare && self.labelling == 0 {
             (self.bare, self.xattrs) = (true, None);
         }
     }

@@ -552,7 +552,9 @@ impl MemoryDisk {
                 if self.child(*dir, name).is_ok() {
                     return Err(Refusal::Exists);
                 }
-                self.change(*fid)?.attr.nlink += 1;
+                let attr = &mut self.change(*fid)?.attr;
+                attr.nlink += 1;
+                attr.ctime = now;
                 let dir = self.put_name(now, *dir, name, *fid)?;
                 Ok(Outcome::Entry(Entry {
                     fid: *fid,

@@ -134,10 +134,11 @@ fn follow_untold(known: &mut Names, effect: &Effect) {
 fn has_abandoned(case: &Case<'_>, host: u32, names: &[(Fid, Name)], end: u64) -> bool {
     let changes = case.history.changes.borrow();
     changes.iter().any(|change| {
-        let Effect::Rename { from, to, .. } = &change.effect else {
-            return false;
+        let moves = match &change.effect {
+            Effect::Rename { from, to, .. } => names.contains(from) || names.contains(to),
+            Effect::Exchange { names: both } => both.iter().any(|name| names.contains(name)),
+            _ => false,
         };
-        let open = change.host == host && change.fate == Fate::Open && change.begin < end;
-        open && (names.contains(from) || names.contains(to))
+        moves && change.host == host && change.fate == Fate::Open && change.begin < end
     })
 }

@@ -129,6 +129,21 @@ impl Kernel {
         }
     }
 
+    /// A file was cut to the size that the kernel knew, which was not its size any more: no page is
+    /// cut (`fuse_do_setattr`), though one may have come with bytes behind that. A mapping shows
+    /// them until the daemon has had the page dropped.
+    fn keep_tail(&self, inode: &Inode, size: u64) {
+        let from = (size % PAGE / UNIT) as usize;
+        let mut pages = inode.pages.borrow_mut();
+        let Some(page) = pages.get_mut(&(size / PAGE)) else {
+            return;
+        };
+        let tail = page.units.as_ref().map(|units| &units[from..]);
+        if tail.is_some_and(|tail| tail.iter().any(|unit| *unit != 0)) {
+            page.spoilt = Some(self.spoilt(from));
+        }
+    }
+
     /// fstat(2), and stat(2) once the name is found; and since when that may have been so. What the
     /// kernel knows itself is from before the changes of this machine that have not returned.
     pub(crate) async fn getattr(&self, pin: &Pin) -> Result<(Attr, u64)> {
@@ -239,6 +254,8 @@ impl Kernel {
         if inode.kind == Kind::File && old != attr.size {
             self.truncate_pages(inode, attr.size).await;
             self.drop_pages(inode, (0, u64::MAX)).await;
+        } else if truncates {
+            self.keep_tail(inode, attr.size);
         }
         if truncates {
             inode.unstable.set(false);

@@ -399,16 +399,17 @@ impl Kernel {
             how,
         };
         let reply = self.ask(call, units).await;
+        // Whatever became of it (`fuse_write_update_attr`).
+        self.touch(inode);
+        inode.valid.set(false);
         let Done::Written { len } = reply.done else {
             return refused(&self.world, &reply);
         };
-        self.touch(inode);
         let end = offset + u64::from(len);
         self.note(inode, || {
             format!("own write up to {end} (had {})", inode.size.get())
         });
         inode.size.set(inode.size.get().max(end));
-        inode.valid.set(false);
         Ok(u64::from(len) / UNIT)
     }
 
