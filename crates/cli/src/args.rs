@@ -175,6 +175,9 @@ pub(crate) struct MountArgs {
     /// Stay in the foreground and log to standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
+    /// Say nothing when it is mounted
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
     /// How the kernel's requests come: `uring`, over io_uring, where the kernel allows it (Linux
     /// 6.14, and Y in /sys/module/fuse/parameters/enable_uring); `dev`, from /dev/fuse
     #[arg(long, value_enum, default_value_t = Transport::Auto)]

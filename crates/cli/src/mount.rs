@@ -41,10 +41,10 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
         let say = |text: &str| drop(writeln!(std::io::stderr(), "ariel: {text}"));
         drop(Place::take(&point, say)?);
         let line = daemon::launch(words)?;
-        show::print(&format!(
-            "{line}\nlog: {}",
-            log_file(&args, &point)?.display()
-        ));
+        if !args.quiet {
+            let log = log_file(&args, &point)?;
+            show::print(&format!("{line}\nlog: {}", log.display()));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if args.detached {

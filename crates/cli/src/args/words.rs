@@ -80,7 +80,7 @@ fn take_lists(called: &[OsString]) -> (Vec<OsString>, Vec<String>) {
 fn of_helper(given: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let (kept, lists) = take_lists(given);
     let mut line = vec![OsString::from("ariel"), "mount".into()];
-    let mut sloppy = false;
+    let (mut sloppy, mut verbose) = (false, false);
     let mut words = kept.into_iter();
     while let Some(word) = words.next() {
         let letters = word.to_str().and_then(|word| word.strip_prefix('-'));
@@ -90,9 +90,16 @@ fn of_helper(given: &[OsString]) -> Result<Vec<OsString>, Failure> {
                 let what = "mount -f (a dry run) cannot be done: leave it out";
                 return Err(Failure::new(NOT_RUN, what));
             }
-            Some(letters) => sloppy |= letters.contains('s'),
+            Some(letters) => {
+                sloppy |= letters.contains('s');
+                verbose |= letters.contains('v');
+            }
             None => line.push(word),
         }
+    }
+    if !verbose {
+        // mount(8) says nothing where all is well, and scripts compare what it says.
+        line.push("--quiet".into());
     }
     expand(line, &lists, sloppy)
 }
@@ -240,6 +247,7 @@ mod tests {
             };
             assert_eq!((args.cache_mib, args.name_delay), (8, 1_000_000_000));
             assert!(!args.flags.unwrap().is_read_only());
+            assert!(args.quiet);
         }
     }
 

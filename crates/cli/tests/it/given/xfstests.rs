@@ -10,6 +10,7 @@ use crate::harness::{Cell, Scratch, say, scratch};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -66,14 +67,23 @@ impl Suite {
         let points = [scratch.dir("xfs-test"), scratch.dir("xfs-scratch")];
         let results = scratch.dir("xfs-results");
         let config = scratch.join("local.config");
+        // The suite knows FUSE file systems of any kind as `fuse`, also in what df(1) says.
+        let df = scratch.join("df");
+        fs::write(
+            &df,
+            "#!/bin/sh\ndf -T -P \"$@\" | sed 's/fuse\\.ariel/fuse/'\n",
+        )
+        .unwrap();
+        fs::set_permissions(&df, PermissionsExt::from_mode(0o755)).unwrap();
         let [test, other] = cells.map(Cell::addr);
         let text = format!(
             "export FSTYP=fuse FUSE_SUBTYP=.ariel\nexport TEST_DEV={test} TEST_DIR={}\n\
-             export SCRATCH_DEV={other} SCRATCH_MNT={}\nexport RESULT_BASE={}\n\
+             export SCRATCH_DEV={other} SCRATCH_MNT={}\nexport RESULT_BASE={} DF_PROG={}\n\
              export MOUNT_OPTIONS='-o trusted' TEST_FS_MOUNT_OPTS='-o trusted'\n",
             points[0].display(),
             points[1].display(),
-            results.display()
+            results.display(),
+            df.display()
         );
         fs::write(&config, text).unwrap();
         let seconds = std::env::var("XFSTESTS_LIMIT").ok();
