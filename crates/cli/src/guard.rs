@@ -7,14 +7,14 @@
 //! A daemon in the foreground was started by something that sees its death, and starts it again:
 //! `ariel mount` takes the place of a dead mount.
 //!
-//! In an orderly end the daemon ends its guard before itself: by the time the guard would see that
-//! end, the kernel may have given the connection's number to another mount.
+//! The kernel gives the numbers of connections again, so the guard takes the control of its own one
+//! at its beginning, and ends no other.
 
 use crate::failure::Failure;
 use crate::{control, daemon, log, runtime};
 use fuse::front::Mount;
 use fuse::guard::{Daemon, Left};
-use fuse::mount::MountId;
+use fuse::mount::{Control, MountId};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -38,8 +38,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLED: Duration = Duration::from_secs(60);
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// The connection is over: nothing of it is to be ended by its number.
-const OVER: &str = "over";
 /// The daemon was told to end: its mount is to go with it.
 const ENDING: &str = "ending";
 /// The first of the words that a guard adds to a command line.
@@ -96,12 +94,6 @@ impl Guard {
             return Ok(());
         };
         ear.write_all(format!("{line}\n").as_bytes())
-    }
-
-    /// The kernel's connection is over.
-    pub(crate) fn is_over(&self) {
-        // A guard that is gone need not know.
-        let _ = self.say(OVER);
     }
 
     /// The daemon was told to end: if it cannot remove its mount, the guard does.
@@ -233,6 +225,8 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
         // Without its log it says what happens to the system's.
         let _ = log::use_file(&again.log);
     }
+    let mount = (told.id, told.dir.as_path());
+    let control = Control::of_mount(mount, told.connection).ok().flatten();
     let begin = Instant::now();
     // An error: it has died already.
     let daemon = Daemon::parent(told.pid, told.canary).ok();
@@ -240,7 +234,7 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
         daemon.await_death().map_err(failed)?;
     }
     let said = ear.words();
-    let left = fuse::guard::cut(told.connection, (told.id, &told.dir), said.contains(OVER));
+    let left = fuse::guard::cut(control.as_ref(), mount);
     if let Some(daemon) = &daemon
         && !daemon.await_end(END_TIMEOUT).map_err(failed)?
     {

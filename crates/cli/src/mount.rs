@@ -63,7 +63,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let guard = start_guard(&mount, again(&args, &point, words)?);
     let control = listen(&mount, &args, &point, send.clone());
-    watch(&mount, guard.clone(), send).map_err(|error| Failure::of("mount", error))?;
+    watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
     daemon::ready(&format!("mounted {} at {}", args.server, dir.display()))?;
     if args.detached {
         daemon::let_go()?;
@@ -168,13 +168,9 @@ fn listen(
 }
 
 /// Tells when the mount is gone, whoever unmounted it.
-fn watch(mount: &Arc<Mount>, guard: Option<Arc<Guard>>, send: Sender<End>) -> std::io::Result<()> {
+fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
     let mount = Arc::clone(mount);
     let run = move || {
-        mount.await_over();
-        if let Some(guard) = guard {
-            guard.is_over();
-        }
         mount.wait();
         // Nobody listens any more if it was unmounted from here.
         let _ = send.send(End::Itself);

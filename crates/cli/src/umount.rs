@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::{control, paths, runtime, show};
 use anyhow::bail;
+use fuse::mount::{Control, MountId};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -65,9 +66,13 @@ fn end(dir: &Path) -> anyhow::Result<()> {
             ))
         }
     };
+    let id = MountId::at(&point);
     if let Some(entry) = fuse::mount::find(&point)? {
-        // Frees the programs that wait; without fusectl the unmount does so in time.
-        let _ = fuse::mount::abort(entry.connection);
+        // Frees the programs that wait; without a control the unmount does so in time.
+        let control = id.and_then(|id| Control::of_mount((id, &point), entry.connection));
+        if let Ok(Some(control)) = control {
+            let _ = control.abort();
+        }
         fuse::mount::unmount(&point)?;
     }
     if let Some(lost) = lost {

@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
 use tracing::{debug, warn};
 
-use crate::mount::{self, MountId};
+use crate::mount::{self, Control, MountId};
 
 /// `PIDFD_THREAD`: the descriptor is of one thread (Linux 6.9). Its value is that of `O_EXCL`.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(0o200);
@@ -143,19 +143,22 @@ pub enum Left {
 }
 
 /// Ends the connection of a daemon that is dead or dying, so that nothing waits for it any more.
-/// The mount is left where it is. `ended`: the daemon has said that the connection is over, and
-/// what has its number may be another one.
-pub fn cut(connection: u32, (id, mount_point): (MountId, &Path), ended: bool) -> Left {
-    let is_there = id.is_at(mount_point);
+/// The mount is left where it is. `None`: the control could not be opened.
+pub fn cut(control: Option<&Control>, (id, mount_point): (MountId, &Path)) -> Left {
     // A dead process has closed the device, which ends the connection; but one of its threads may
     // be waiting for just that.
-    if (is_there || !ended)
-        && let Err(error) = mount::abort(connection)
-    {
-        debug!(%error, connection, "the connection is gone, or cannot be aborted by its number");
-        if is_there && let Err(errno) = mount::abort_in_place(mount_point, id) {
-            warn!(%errno, connection, "the dead daemon's connection could not be aborted");
+    let aborted = control.is_some_and(|control| match control.abort() {
+        Ok(()) => true,
+        Err(error) => {
+            debug!(%error, "the connection cannot be aborted by its control");
+            false
         }
+    });
+    if !aborted
+        && id.is_at(mount_point)
+        && let Err(errno) = mount::abort_in_place(mount_point, id)
+    {
+        warn!(%errno, "the dead daemon's connection could not be aborted");
     }
     match id.is_at(mount_point) {
         true => Left::DeadMount,

@@ -25,7 +25,7 @@ use attach::Detached;
 
 pub use attach::detach;
 pub(crate) use connection::abort_in_place;
-pub use connection::{abort, set_read_ahead};
+pub use connection::{Control, set_read_ahead};
 pub use flags::Flags;
 pub use identity::MountId;
 pub use table::{FSTYPE, MountEntry, await_gone, await_taken_away, find, mounts};

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ariel_fuse::abi::ROOT_ID;
+use ariel_fuse::mount::Control;
 use ariel_fuse::{Errno, MountError, MountOptions, Transport, mount};
 use support::{Mount, can_mount, is_mounted, ordinary_operations};
 
@@ -228,7 +229,10 @@ fn an_aborted_connection_lets_everybody_go() {
     let path = mount.at("held");
     let creating = std::thread::spawn(move || fs::File::create(path).map(drop));
     mount.memory.await_held();
-    if mount::abort(mount.connection).is_err() {
+    if Control::open(mount.connection)
+        .and_then(|control| control.abort())
+        .is_err()
+    {
         println!("fusectl is not mounted: aborting by MNT_FORCE");
         let forced = rustix::mount::UnmountFlags::FORCE;
         assert!(
@@ -281,7 +285,7 @@ fn a_dead_mount_is_replaced_without_a_moment_between() {
     let mut dead = Mount::at_place(&point, &MountOptions::default());
     for round in 0..20 {
         let user = fs::File::create(dead.at("file")).unwrap();
-        mount::abort(dead.connection).unwrap();
+        Control::open(dead.connection).unwrap().abort().unwrap();
         dead.session.wait();
         let error = fs::metadata(&point).unwrap_err();
         let not_connected = [Errno::NOTCONN, Errno::CONNABORTED];
@@ -326,7 +330,7 @@ fn only_the_dead_mount_that_is_meant_is_replaced() {
         return;
     }
     let mount = Mount::new(1);
-    mount::abort(mount.connection).unwrap();
+    Control::open(mount.connection).unwrap().abort().unwrap();
     mount.session.wait();
     let again = |id| MountOptions {
         replaces: Some(id),

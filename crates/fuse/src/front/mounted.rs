@@ -26,7 +26,7 @@ use super::options::MountOptions;
 use super::unmount::{self, Attempt};
 use crate::feature::Feature;
 use crate::init::{Options, Transport};
-use crate::mount::{self, Hidden, MountId, Mounted, Prepared};
+use crate::mount::{self, Control, Hidden, MountId, Mounted, Prepared};
 use crate::session::{Session, SessionError};
 
 /// How long the server may take to open a session.
@@ -92,6 +92,8 @@ pub struct Mount {
     session: Session,
     mount_point: PathBuf,
     connection: u32,
+    /// Ends the connection; `None`: it could not be opened.
+    control: Option<Control>,
     id: MountId,
     /// Everything is written back and the client has left the server. Locked by who sees to it.
     left: Mutex<bool>,
@@ -118,6 +120,7 @@ impl Mount {
                 session: served.session,
                 mount_point: served.mount_point,
                 connection: served.connection,
+                control: served.control,
                 id: served.id,
                 left: Mutex::new(false),
                 ending: AtomicBool::new(false),
@@ -133,11 +136,6 @@ impl Mount {
                 Err(error)
             }
         }
-    }
-
-    /// Waits until the kernel asks nothing more: the mount is gone, or its connection was cut.
-    pub fn await_over(&self) {
-        self.session.wait();
     }
 
     /// Waits until the mount is gone, whoever unmounted it, and everything is written back. While
@@ -257,8 +255,9 @@ impl Mount {
 
     /// Ends the connection, which its users would otherwise keep alive for as long as they like.
     fn abort(&self) {
-        if let Err(error) = mount::abort(self.connection) {
-            debug!(%error, "aborting by unmounting: fusectl is not mounted");
+        let aborted = self.control.as_ref().map(Control::abort);
+        if !matches!(aborted, Some(Ok(()))) {
+            debug!(?aborted, "aborting by unmounting");
             // A forced unmount aborts even where it says that the mount is in use.
             if let Err(errno) = mount::abort_by_unmount(&self.mount_point)
                 && errno != Errno::BUSY
@@ -390,6 +389,7 @@ struct Served {
     session: Session,
     mount_point: PathBuf,
     connection: u32,
+    control: Option<Control>,
     id: MountId,
 }
 
@@ -414,6 +414,8 @@ fn mount_and_serve(
         connection,
         id,
     } = mounted;
+    let control = Control::open(connection);
+    let control = control.map_err(|error| debug!(%error, "no control of the connection"));
     let session_options = Options {
         threads: options.threads,
         transport: options.transport,
@@ -442,6 +444,7 @@ fn mount_and_serve(
                 session,
                 mount_point,
                 connection,
+                control: control.ok(),
                 id,
             })
         }

@@ -1,7 +1,8 @@
-//! The kernel's connections by their numbers. A number is a connection's own only as long as its
-//! mount is there, or detached and in use.
+//! The kernel's connections. A number is a connection's own only as long as its mount is there, or
+//! detached and in use; then the kernel may give it to another mount.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
@@ -13,31 +14,60 @@ use super::MountId;
 /// Where the kernel shows its FUSE connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// Ends a connection at once: every request waiting, and every one to come, fails with ENOTCONN.
-/// The mount stays, dead, until it is unmounted. NotFound: there is no such connection.
-pub fn abort(connection: u32) -> io::Result<()> {
-    match std::fs::write(format!("{CONNECTIONS}/{connection}/abort"), "1") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => abort_unseen(connection),
-        other => other,
+/// The end of one connection in hand: opened while the connection is there, it is of no other one,
+/// whichever gets the number later.
+pub struct Control(OwnedFd);
+
+impl Control {
+    /// Opens the control of the connection that has this number now. NotFound: there is none.
+    ///
+    /// # Errors
+    /// The connection is gone, or is another user's.
+    pub fn open(connection: u32) -> io::Result<Control> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let name = format!("{connection}/abort");
+        let shown = format!("{CONNECTIONS}/{name}");
+        match rustix::fs::open(shown, flags, Mode::empty()) {
+            Ok(file) => Ok(Control(file)),
+            Err(Errno::NOENT) => Ok(Control(openat(connections()?, name, flags, Mode::empty())?)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens the control of the mount on top at a path; `None`: that is not this mount.
+    ///
+    /// # Errors
+    /// As [`Control::open`].
+    pub fn of_mount((id, point): (MountId, &Path), connection: u32) -> io::Result<Option<Control>> {
+        let control = Self::open(connection)?;
+        // What is there still was there when the control was opened.
+        Ok(id.is_at(point).then_some(control))
+    }
+
+    /// Ends the connection at once: every request waiting, and every one to come, fails with
+    /// ENOTCONN. The mount stays, dead, until it is unmounted. Of a connection that is gone: nothing
+    /// happens.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn abort(&self) -> io::Result<()> {
+        loop {
+            match rustix::io::write(&self.0, b"1") {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
     }
 }
 
-/// The same where what shows connections is mounted nowhere, as in most containers: root can look
-/// at it all the same.
-fn abort_unseen(connection: u32) -> io::Result<()> {
+/// What shows connections, where it is mounted nowhere, as in most containers: root can look at it
+/// all the same.
+fn connections() -> io::Result<OwnedFd> {
     let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
     let close = FsMountFlags::FSMOUNT_CLOEXEC;
-    let shown = fsmount(&context, close, MountAttrFlags::empty())?;
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = openat(shown, format!("{connection}/abort"), flags, Mode::empty())?;
-    loop {
-        match rustix::io::write(&file, b"1") {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+    Ok(fsmount(&context, close, MountAttrFlags::empty())?)
 }
 
 /// Ends the connection of the mount on top at a path, if that is this one, without its number; the

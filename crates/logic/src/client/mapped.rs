@@ -81,7 +81,10 @@ impl Client {
             && changes
             && free
             && sent.any(|op| match op {
-                Op::Write { mode, .. } if matches!(mode, WriteMode::Back { .. }) => false,
+                Op::Write {
+                    mode: WriteMode::Back { .. },
+                    ..
+                } => false,
                 Op::Write { fid: of, .. } => *of == fid,
                 _ => false,
             });
