@@ -14,7 +14,7 @@ use super::api::Call;
 use super::session::{Sent, State, Why};
 use super::taken::locked;
 use super::told::Invalidate;
-use super::{After, Client, Step};
+use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -140,7 +140,9 @@ impl Client {
     fn raise_doubts(&mut self, step: &mut Step<'_>) {
         let held = |dir: &Fid| {
             let mut calls = self.calls.values();
-            calls.any(|running| locked(&running.call, *dir) || looks_up(&running.call, *dir))
+            calls.any(|Running { call, .. }| {
+                locked(call, *dir) || looks_up(call, *dir) || self.may_remove(call, *dir)
+            })
         };
         let stuck = self.doubts.changes.iter();
         let stuck = stuck.filter(|(_, doubt)| doubt.left > 0 && !doubt.raised);
@@ -154,6 +156,19 @@ impl Client {
             let what = Invalidate::Names { dir };
             self.invalidate(step, what, After::DoubtOfAll(ticket));
         }
+    }
+
+    /// Does the kernel have the directory locked during this call as one that is to go?
+    fn may_remove(&self, call: &Call, dir: Fid) -> bool {
+        let (Call::Op(Op::Rmdir { dir: at, name })
+        | Call::Op(Op::Rename {
+            to: at, new: name, ..
+        })) = call
+        else {
+            return false;
+        };
+        let known = self.nodes.get(at).and_then(|node| node.names.get(name));
+        known.is_none_or(|named| named.is_some_and(|named| named.fid == dir))
     }
 }
 
