@@ -140,8 +140,9 @@ impl Client {
     fn raise_doubts(&mut self, step: &mut Step<'_>) {
         let held = |dir: &Fid| {
             let mut calls = self.calls.values();
-            calls.any(|Running { call, .. }| {
-                locked(call, *dir) || looks_up(call, *dir) || self.may_remove(call, *dir)
+            calls.any(|running| {
+                let call = &running.call;
+                locked(call, *dir) || looks_up(call, *dir) || running.may_remove(*dir)
             })
         };
         let stuck = self.doubts.changes.iter();
@@ -157,22 +158,17 @@ impl Client {
             self.invalidate(step, what, After::DoubtOfAll(ticket));
         }
     }
-
-    /// Does the kernel have the directory locked during this call as one that is to go?
-    fn may_remove(&self, call: &Call, dir: Fid) -> bool {
-        let (Call::Op(Op::Rmdir { dir: at, name })
-        | Call::Op(Op::Rename {
-            to: at, new: name, ..
-        })) = call
-        else {
-            return false;
-        };
-        let known = self.nodes.get(at).and_then(|node| node.names.get(name));
-        known.is_none_or(|named| named.is_some_and(|named| named.fid == dir))
-    }
 }
 
 /// Does the kernel share the directory's lock with others during this call?
 fn looks_up(call: &Call, dir: Fid) -> bool {
     matches!(call, Call::Op(Op::Lookup { dir: at, .. }) if *at == dir)
+}
+
+impl Running {
+    /// Does the kernel have the directory locked during this call as one that is to go?
+    fn may_remove(&self, dir: Fid) -> bool {
+        let removes = matches!(&self.call, Call::Op(Op::Rmdir { .. } | Op::Rename { .. }));
+        removes && (self.locked_too[0].is_none() || self.locked_too.contains(&Some(dir)))
+    }
 }
