@@ -209,7 +209,7 @@ impl<'a> Txn<'a> {
         let mut dir = self.object(fid)?;
         change(&mut dir);
         dir.attr.mtime = self.now();
-        dir.attr.ctime = self.now();
+        dir.attr.ctime = dir.attr.ctime.max(self.now());
         dir.attr.version += 1;
         let attr = dir.attr.clone();
         self.put_object(fid, dir);

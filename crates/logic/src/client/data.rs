@@ -47,9 +47,6 @@ impl Client {
         if !freed {
             return node.parked.push(ticket);
         }
-        if pages && self.comes_behind_write(ticket, fid) {
-            return;
-        }
         if pages && self.must_claim(step, (ticket, fid), &running.caller) {
             return;
         }

@@ -14,7 +14,7 @@ use super::api::Call;
 use super::session::{Sent, State, Why};
 use super::taken::locked;
 use super::told::Invalidate;
-use super::{After, Client, Step};
+use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -140,7 +140,10 @@ impl Client {
     fn raise_doubts(&mut self, step: &mut Step<'_>) {
         let held = |dir: &Fid| {
             let mut calls = self.calls.values();
-            calls.any(|running| locked(&running.call, *dir) || looks_up(&running.call, *dir))
+            calls.any(|running| {
+                let call = &running.call;
+                locked(call, *dir) || looks_up(call, *dir) || running.may_remove(*dir)
+            })
         };
         let stuck = self.doubts.changes.iter();
         let stuck = stuck.filter(|(_, doubt)| doubt.left > 0 && !doubt.raised);
@@ -160,4 +163,12 @@ impl Client {
 /// Does the kernel share the directory's lock with others during this call?
 fn looks_up(call: &Call, dir: Fid) -> bool {
     matches!(call, Call::Op(Op::Lookup { dir: at, .. }) if *at == dir)
+}
+
+impl Running {
+    /// Does the kernel have the directory locked during this call as one that is to go?
+    fn may_remove(&self, dir: Fid) -> bool {
+        let removes = matches!(&self.call, Call::Op(Op::Rmdir { .. } | Op::Rename { .. }));
+        removes && (self.locked_too[0].is_none() || self.locked_too.contains(&Some(dir)))
+    }
 }

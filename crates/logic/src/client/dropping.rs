@@ -26,7 +26,7 @@ use super::api::{Call, How};
 use super::data::young;
 use super::mutant::Mutant;
 use super::told::Invalidate;
-use super::{After, Client, Step};
+use super::{After, Client, Running, Step};
 use crate::Ticket;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -126,8 +126,7 @@ impl Client {
         let Some(dropping) = self.dropping_names.get(&at) else {
             return;
         };
-        let locking =
-            |(_, running): &(&Ticket, &super::Running)| self.has_locked(&running.call, at.0);
+        let locking = |(_, running): &(&Ticket, &Running)| running.has_locked(at.0);
         let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
         // Nobody is told a name of a barred directory: what is in hand there is so in vain.
         let due = self.suspended
@@ -152,19 +151,6 @@ impl Client {
         if let Some(dropping) = self.dropping_names.get_mut(&at) {
             dropping.raising = Some((id, stamp, witness));
         }
-    }
-
-    /// Does the kernel hold the directory's lock until this call is answered? It does so too when
-    /// the directory itself is being removed: then nobody looks anything up in it.
-    fn has_locked(&self, call: &Call, dir: Fid) -> bool {
-        let removed = match call {
-            Call::Op(Op::Rmdir { dir, name }) => {
-                let names = self.nodes.get(dir).map(|node| &node.names);
-                names.and_then(|names| names.get(name)?.as_ref())
-            }
-            _ => None,
-        };
-        locks(call, dir) || removed.is_some_and(|named| named.fid == dir)
     }
 
     /// Will the call that holds the lock let go of it soon? Not if the server leaves it as it is
@@ -195,7 +181,7 @@ impl Client {
         let at: Vec<(Fid, Epoch)> = self
             .dropping_names
             .keys()
-            .filter(|(dir, _)| self.has_locked(&running.call, *dir))
+            .filter(|(dir, _)| running.has_locked(*dir))
             .copied()
             .collect();
         for at in at {
@@ -295,6 +281,14 @@ impl Client {
         if looks(call) && !self.dropping_names.is_empty() {
             self.looked = now;
         }
+    }
+}
+
+impl Running {
+    /// Does the kernel hold the directory's lock until this call is answered? It does so too when
+    /// the directory itself is being removed: then nobody looks anything up in it.
+    pub(super) fn has_locked(&self, dir: Fid) -> bool {
+        locks(&self.call, dir) || self.locked_too.contains(&Some(dir))
     }
 }
 

@@ -36,6 +36,8 @@ const WARY_NS: Time = 10_000_000_000;
 struct Known {
     /// The stamp of the last time.
     stamp: u64,
+    /// What it names; `None`: nothing, or that is not noted.
+    fid: Option<Fid>,
     /// It may believe it until it is told otherwise.
     lasting: bool,
 }
@@ -59,7 +61,7 @@ impl Handed {
             return false;
         }
         if let Some(last) = self.names.get_mut(name) {
-            last.stamp = known.stamp;
+            (last.stamp, last.fid) = (known.stamp, known.fid);
             last.lasting |= known.lasting;
             return false;
         }
@@ -128,15 +130,18 @@ impl Client {
         match (&running.call, &*done) {
             (
                 Call::Op(Op::Lookup { dir, name }),
-                Done::Entry { .. }
-                | Done::Absent {
+                Done::Absent {
                     lifetime: Lifetime::Forever,
                 },
-            )
-            | (
-                Call::Op(Op::Make { dir, name, .. } | Op::Link { dir, name, .. }),
-                Done::Entry { .. },
-            ) => self.hand(now, (*dir, name), lasting),
+            ) => self.hand(now, (*dir, name), (None, lasting)),
+            (
+                Call::Op(
+                    Op::Lookup { dir, name }
+                    | Op::Make { dir, name, .. }
+                    | Op::Link { dir, name, .. },
+                ),
+                Done::Entry { fid, .. },
+            ) => self.hand(now, (*dir, name), (Some(*fid), lasting)),
             (Call::Op(Op::Unlink { dir, name } | Op::Rmdir { dir, name }), Done::Nothing) => {
                 self.take_away(*dir, name)
             }
@@ -152,9 +157,9 @@ impl Client {
                 Done::Nothing,
             ) => {
                 // It keeps its lifetime.
-                let moved = self.lasts(*from, name);
+                let handed = |dir, name| (self.handed(dir, name), self.lasts(dir, name));
+                let (moved, other) = (handed(*from, name), handed(*to, new));
                 if *exchange && !*no_replace {
-                    let other = self.lasts(*to, new);
                     self.hand(now, (*from, name), other);
                 } else {
                     self.take_away(*from, name);
@@ -166,7 +171,7 @@ impl Client {
                 if self.options.mutant != Some(Mutant::ForgetsListed) =>
             {
                 for entry in entries.iter().filter(|entry| entry.known.is_some()) {
-                    self.hand(now, (*dir, &entry.name), true);
+                    self.hand(now, (*dir, &entry.name), (Some(entry.fid), true));
                 }
             }
             _ => {}
@@ -192,14 +197,45 @@ impl Client {
         }
     }
 
-    fn hand(&mut self, now: Time, (dir, name): (Fid, &Name), lasting: bool) {
+    fn hand(&mut self, now: Time, (dir, name): (Fid, &Name), (fid, lasting): (Option<Fid>, bool)) {
         let stamp = self.last_stamp;
         if let Some(node) = self.nodes.get_mut(&dir) {
             node.handed.told = now;
-            let more = node.handed.note(name, Known { stamp, lasting });
+            let known = Known {
+                stamp,
+                fid,
+                lasting,
+            };
+            let more = node.handed.note(name, known);
             if more {
                 self.count_handed();
             }
+        }
+    }
+
+    /// What the kernel was told last that this name means.
+    fn handed(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.nodes.get(&dir)?.handed.names.get(name)?.fid
+    }
+
+    /// What else than the directories that it names the kernel has locked, alone, during this call,
+    /// if that is a directory: what is removed or replaced, and what comes to another directory.
+    pub(super) fn locked_too(&self, call: &Call) -> [Option<Fid>; 2] {
+        match call {
+            Call::Op(Op::Rmdir { dir, name }) => [self.handed(*dir, name), None],
+            Call::Op(Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                exchange,
+                ..
+            }) => {
+                let (crosses, replaces) = (from != to, !*exchange);
+                let target = self.handed(*to, new).filter(|_| crosses || replaces);
+                [target, self.handed(*from, name).filter(|_| crosses)]
+            }
+            _ => [None; 2],
         }
     }
 

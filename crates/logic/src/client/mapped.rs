@@ -71,7 +71,7 @@ impl Client {
     /// A read for pages into which programs may store, while the server applies an own write: it
     /// waits for that. Else a page of before the write, with what is stored into it, would be
     /// written back behind it.
-    pub(super) fn comes_behind_write(&mut self, ticket: Ticket, fid: Fid) -> bool {
+    fn comes_behind_write(&mut self, ticket: Ticket, fid: Fid) -> bool {
         let announced = self.options.announced;
         let node = self.node(fid);
         let changes = node.remote_writes > 0 && node.hold(0).write;
@@ -101,6 +101,9 @@ impl Client {
         (ticket, fid): (Ticket, Fid),
         caller: &Caller,
     ) -> bool {
+        if self.comes_behind_write(ticket, fid) {
+            return true;
+        }
         if !self.withholds_pages(fid) {
             return false;
         }

@@ -95,6 +95,8 @@ struct Running {
     /// What it sets is set, once and for all, and gave these attributes; only how things are now is
     /// still asked for.
     set: Option<Attr>,
+    /// Directories that the kernel has locked for it beside those that it names.
+    locked_too: [Option<Fid>; 2],
     /// Its caller may have begun it again already: it would not do so once more.
     repeated: bool,
     /// The waiter for its answer.
@@ -317,6 +319,7 @@ impl Client {
                 self.note_use(&call);
                 self.on_next_call(step, thread, &call);
                 let repeated = self.put_back.repeats(now, thread, &call);
+                let locked_too = self.locked_too(&call);
                 let running = Running {
                     caller,
                     thread,
@@ -324,6 +327,7 @@ impl Client {
                     brought: false,
                     cleared: None,
                     set: None,
+                    locked_too,
                     repeated,
                     waits,
                     since: now,

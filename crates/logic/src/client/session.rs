@@ -194,11 +194,9 @@ impl Client {
         // What it comes after may have been answered to a run of the server that has ended; if it
         // was refused, no other one knows of it.
         let after = self.requests.get(&id)?.request.after;
-        let heard = !self.requests.contains_key(&after);
+        let waits = self.requests.contains_key(&after);
         let sent = self.requests.get_mut(&id)?;
-        if heard {
-            sent.request.after = 0;
-        }
+        sent.request.after = if waits { after } else { 0 };
         sent.left.get_or_insert(now);
         sent.said = true;
         sent.request.acked = acked;

@@ -258,7 +258,7 @@ impl MemoryDisk {
         } else {
             attr.nlink - 1
         };
-        attr.ctime = now;
+        attr.ctime = attr.ctime.max(now);
         Ok(attr.clone())
     }
 
@@ -318,7 +318,7 @@ impl MemoryDisk {
             Some(SetTime::To(time)) => object.attr.mtime = time,
             None => {}
         }
-        object.attr.ctime = now;
+        object.attr.ctime = object.attr.ctime.max(now);
         Ok(Outcome::Attr(object.attr.clone()))
     }
 
@@ -514,7 +514,7 @@ impl MemoryDisk {
             _ => return Err(Refusal::NotSupported),
         };
         let object = self.change(fid)?;
-        object.attr.ctime = now;
+        object.attr.ctime = object.attr.ctime.max(now);
         Ok(Outcome::Attr(object.attr.clone()))
     }
 
@@ -554,7 +554,7 @@ impl MemoryDisk {
                 }
                 let attr = &mut self.change(*fid)?.attr;
                 attr.nlink += 1;
-                attr.ctime = now;
+                attr.ctime = attr.ctime.max(now);
                 let dir = self.put_name(now, *dir, name, *fid)?;
                 Ok(Outcome::Entry(Entry {
                     fid: *fid,
@@ -592,7 +592,7 @@ impl MemoryDisk {
 
 fn touched(attr: &mut Attr, now: Time) -> Attr {
     attr.version += 1;
-    (attr.mtime, attr.ctime) = (now, now);
+    (attr.mtime, attr.ctime) = (now, attr.ctime.max(now));
     attr.clone()
 }
 

@@ -128,7 +128,6 @@ fn step(world: &mut World, words: &[&str]) {
         }
         ["disk", path, what] => {
             let (dir, name) = place(world, path);
-            // By the server's clock, which is no other than the store's.
             world.disk.put(0, (dir, &name), bytes(what));
         }
         ["slow", "store"] => world.slow_disk = true,

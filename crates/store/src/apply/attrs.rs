@@ -118,7 +118,7 @@ pub(super) fn set(txn: &mut Txn<'_>, fid: Fid, set: &Set) -> Applied {
     }
     object.attr.atime = time(set.atime, object.attr.atime, now);
     object.attr.mtime = time(set.mtime, object.attr.mtime, now);
-    object.attr.ctime = now;
+    object.attr.ctime = object.attr.ctime.max(now);
     let attr = object.attr.clone();
     txn.put_object(fid, object);
     Ok(Outcome::Attr(attr))

@@ -187,7 +187,7 @@ pub(super) fn write(txn: &mut Txn<'_>, fid: Fid, offset: u64, mode: WriteMode) -
         }
         None => {
             object.attr.mtime = txn.now();
-            object.attr.ctime = txn.now();
+            object.attr.ctime = object.attr.ctime.max(txn.now());
         }
     }
     object.attr.version += 1;

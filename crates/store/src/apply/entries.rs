@@ -265,7 +265,7 @@ pub(super) fn link(txn: &mut Txn<'_>, fid: Fid, dir: Fid, name: &Name) -> Applie
         return Err(Refusal::TooManyLinks);
     }
     object.attr.nlink += 1;
-    object.attr.ctime = txn.now();
+    object.attr.ctime = object.attr.ctime.max(txn.now());
     let attr = object.attr.clone();
     let dir_attr = add_entry(txn, dir, name, (fid, object))?;
     Ok(Outcome::Entry(Entry {
@@ -282,7 +282,7 @@ pub(super) fn drop_link(txn: &mut Txn<'_>, fid: Fid) -> Result<Attr, Refusal> {
         Kind::Directory => 0,
         _ => object.attr.nlink.saturating_sub(1),
     };
-    object.attr.ctime = txn.now();
+    object.attr.ctime = object.attr.ctime.max(txn.now());
     let attr = object.attr.clone();
     if attr.nlink == 0 {
         txn.put(key::orphan(fid), fid.uniq.to_be_bytes().to_vec());

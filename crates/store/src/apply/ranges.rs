@@ -38,7 +38,7 @@ pub(super) fn allocate(txn: &mut Txn<'_>, op: &Op) -> Applied {
         object.attr.mtime = now;
         object.attr.version += 1;
     }
-    object.attr.ctime = now;
+    object.attr.ctime = object.attr.ctime.max(now);
     let attr = object.attr.clone();
     txn.put_object(fid, object);
     Ok(Outcome::Written { offset, attr })

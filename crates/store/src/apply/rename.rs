@@ -182,7 +182,7 @@ fn rehome(txn: &mut Txn<'_>, fid: Fid, old: (Fid, u64), new: (Fid, u64)) -> Resu
         object.parent = new.0.vnode;
         object.home = new.1;
     }
-    object.attr.ctime = txn.now();
+    object.attr.ctime = object.attr.ctime.max(txn.now());
     let attr = object.attr.clone();
     txn.put_object(fid, object);
     Ok(attr)

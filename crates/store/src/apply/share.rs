@@ -57,7 +57,7 @@ pub(super) fn copy(txn: &mut Txn<'_>, op: &Op) -> Applied {
     xattrs::drop_capability(txn, to, &mut object)?;
     object.attr.size = object.attr.size.max(until);
     object.attr.mtime = txn.now();
-    object.attr.ctime = txn.now();
+    object.attr.ctime = object.attr.ctime.max(txn.now());
     object.attr.version += 1;
     let attr = object.attr.clone();
     txn.put_object(to, object);

@@ -116,7 +116,7 @@ pub(super) fn set(txn: &mut Txn<'_>, op: &Op) -> Applied {
 
 /// The object has changed: its attributes.
 fn changed(txn: &mut Txn<'_>, fid: Fid, mut object: Object) -> Outcome {
-    object.attr.ctime = txn.now();
+    object.attr.ctime = object.attr.ctime.max(txn.now());
     let attr = object.attr.clone();
     txn.put_object(fid, object);
     Outcome::Attr(attr)

@@ -90,3 +90,50 @@ fn what_no_client_may_choose_is_not_taken() {
     let names = names.map(|(name, at)| (name.to_string(), at)).to_vec();
     assert_eq!(listing(&mut store), (names, 4));
 }
+
+#[test]
+fn a_change_that_is_told_late_sets_no_time_of_change_back() {
+    let mut store = Store::create_in_memory(&MemoryDisk::new(), &small()).unwrap();
+    let dir = mkdir(&mut store, root(), "dir");
+    let ctime = |store: &mut Store| match run(store, &Op::GetAttr { fid: dir }) {
+        Outcome::Attr(attr) => attr.ctime,
+        other => panic!("no attributes: {other:?}"),
+    };
+    let mut at = |now: u64, op: &Op| {
+        let outcome = store.apply(Apply {
+            op,
+            caller: &superuser(),
+            now,
+            origin: None,
+            data: &[],
+            delegated: None,
+        });
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        ctime(&mut store)
+    };
+    let rename = Op::Rename {
+        from: root(),
+        name: name("dir"),
+        to: root(),
+        new: name("other"),
+        no_replace: false,
+        exchange: false,
+    };
+    assert_eq!(at(30, &rename), 30);
+    assert_eq!(at(20, &make_op(dir, "file", Make::File, 0o644)), 30);
+    let mode = Set {
+        mode: Some(0o700),
+        ..Set::default()
+    };
+    assert_eq!(
+        at(
+            25,
+            &Op::SetAttr {
+                fid: dir,
+                set: mode
+            }
+        ),
+        30
+    );
+    assert_eq!(at(31, &make_op(dir, "more", Make::File, 0o644)), 31);
+}

@@ -23,7 +23,7 @@ impl Reference {
         attr.gid = set.gid.unwrap_or(attr.gid);
         attr.atime = set.atime.map_or(attr.atime, time);
         attr.mtime = set.mtime.map_or(attr.mtime, time);
-        attr.ctime = now;
+        attr.ctime = attr.ctime.max(now);
         Ok(Outcome::Attr(attr.clone()))
     }
 
@@ -61,7 +61,7 @@ impl Reference {
             }
             _ => {}
         }
-        object.attr.ctime = now;
+        object.attr.ctime = object.attr.ctime.max(now);
         Ok(Outcome::Attr(object.attr.clone()))
     }
 }

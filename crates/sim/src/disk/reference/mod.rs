@@ -83,8 +83,13 @@ impl Object {
     fn changed(&mut self, now: Time) {
         self.attr.used_bytes = self.units.iter().filter(|unit| **unit != 0).count() as u64 * UNIT;
         self.attr.mtime = now;
-        self.attr.ctime = now;
+        self.touched(now);
         self.attr.version += 1;
+    }
+
+    /// A change that is told late may be older than one that has been made since.
+    fn touched(&mut self, now: Time) {
+        self.attr.ctime = self.attr.ctime.max(now);
     }
 
     fn resize(&mut self, size: u64) {

@@ -75,7 +75,7 @@ impl Reference {
             self.dir(a.0)?.attr.nlink -= 1;
             self.dir(b.0)?.attr.nlink += 1;
         }
-        self.get(fid)?.attr.ctime = now;
+        self.get(fid)?.touched(now);
         self.renamed(fid, victim, [a.0, b.0])
     }
 
@@ -97,7 +97,7 @@ impl Reference {
                 self.dir(from)?.attr.nlink -= 1;
                 self.dir(to)?.attr.nlink += 1;
             }
-            self.get(fid)?.attr.ctime = now;
+            self.get(fid)?.touched(now);
         }
         self.renamed(one, Some(other), [a.0, b.0])
     }

@@ -102,7 +102,7 @@ impl Reference {
         let object = self.get(fid)?;
         object.nameless = false;
         object.attr.nlink += 1;
-        object.attr.ctime = now;
+        object.attr.ctime = object.attr.ctime.max(now);
         self.enter(now, at, fid)?;
         self.entry(fid, at.0)
     }
@@ -110,7 +110,7 @@ impl Reference {
     /// Takes a name from an object that loses it.
     pub(super) fn unname(&mut self, now: Time, fid: Fid, dir: Fid) -> Result<()> {
         let object = self.get(fid)?;
-        object.attr.ctime = now;
+        object.attr.ctime = object.attr.ctime.max(now);
         if object.attr.kind == Kind::Directory {
             object.attr.nlink = 0;
             self.dir(dir)?.attr.nlink -= 1;
