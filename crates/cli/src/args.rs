@@ -94,6 +94,9 @@ pub(crate) enum Command {
     /// See to a mount whose daemon is dead; started by `mount`
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
+    /// Change the flags of a mount; what `mount -o remount` calls
+    #[command(name = "__remount", hide = true)]
+    Remount(RemountArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -423,6 +426,16 @@ pub(crate) struct GuardArgs {
     /// Where the mount is, for people to see; all else comes by standard input
     #[arg(value_name = "DIR")]
     _dir: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemountArgs {
+    /// Where the mount is
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Words of mount(8)
+    #[arg(value_name = "WORD")]
+    pub(crate) words: Vec<String>,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

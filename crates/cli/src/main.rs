@@ -92,5 +92,6 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
         Command::Torture(args) => torture::torture(&args),
         Command::TortureWorker(args) => torture::worker(&args),
         Command::Guard(_) => guard::guard(),
+        Command::Remount(args) => mount::remount(&args),
     }
 }

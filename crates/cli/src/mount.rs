@@ -1,6 +1,6 @@
 //! `ariel mount`: a mount as a process, in the foreground or as a daemon.
 
-use crate::args::{Cache, MountArgs, Opens, Transport};
+use crate::args::{Cache, MountArgs, Opens, RemountArgs, Transport};
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::{Failure, NOT_RUN};
@@ -12,6 +12,7 @@ use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,13 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let point = paths::mount_point(dir).unwrap_or_else(|_| dir.clone());
     if !args.foreground && !args.detached {
         // The new process takes the place again, and would wait without a word.
-        let say = |text: &str| drop(writeln!(std::io::stderr(), "ariel: {text}"));
+        let silent = Cell::new(args.quiet);
+        let say = |text: &str| {
+            // A short wait is no news for who wants none.
+            if !silent.replace(false) {
+                drop(writeln!(std::io::stderr(), "ariel: {text}"));
+            }
+        };
         drop(Place::take(&point, say)?);
         let line = daemon::launch(words)?;
         if !args.quiet {
@@ -77,6 +84,13 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     }
     drop(control);
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// `mount -o remount,...`.
+pub(crate) fn remount(args: &RemountArgs) -> Result<ExitCode, Failure> {
+    let done = fuse::mount::remount(&args.dir, &args.words);
+    done.map_err(|error| Failure::of("mount", error))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn options(args: &MountArgs, point: &Path) -> MountOptions {

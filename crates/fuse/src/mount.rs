@@ -248,6 +248,25 @@ pub fn unmount(dir: &Path) -> Result<Unmounted, MountError> {
     }
 }
 
+/// Changes what the mount of Ariel at `dir` lets programs do, by words of `mount(8)`. What they do
+/// not name stays. Asks no daemon.
+///
+/// # Errors
+/// No mount of Ariel is there, or the kernel refuses.
+pub fn remount(dir: &Path, words: &[String]) -> Result<(), MountError> {
+    let mount_point = resolve(dir).map_err(|error| io_error(dir, error))?;
+    let entry = find(&mount_point).map_err(|error| io_error(&mount_point, error))?;
+    let Some(entry) = entry.filter(MountEntry::is_ariel) else {
+        return Err(MountError::NotMounted(mount_point));
+    };
+    let mut flags = entry.flags;
+    for word in words {
+        flags.apply(word);
+    }
+    let done = rustix::mount::mount_remount(&mount_point, flags.for_remount(), "");
+    done.map_err(|errno| refused("remount", &mount_point, errno))
+}
+
 /// The connection behind the mount at `dir`, if one of FUSE is there. Asks no daemon.
 pub fn connection_id(dir: &Path) -> io::Result<Option<u32>> {
     Ok(find(&resolve(dir)?)?.map(|entry| entry.connection))

@@ -97,11 +97,45 @@ fn of_helper(given: &[OsString]) -> Result<Vec<OsString>, Failure> {
             None => line.push(word),
         }
     }
+    if let Some(words) = of_remount(&lists, sloppy)? {
+        let dir = line.pop().unwrap_or_default();
+        return Ok([vec!["ariel".into(), "__remount".into(), dir], words].concat());
+    }
     if !verbose {
         // mount(8) says nothing where all is well, and scripts compare what it says.
         line.push("--quiet".into());
     }
     expand(line, &lists, sloppy)
+}
+
+/// The words of `remount`, if that is wanted. mount(8) says the words of the mount as it is, too.
+fn of_remount(lists: &[String], sloppy: bool) -> Result<Option<Vec<OsString>>, Failure> {
+    let all = || lists.iter().flat_map(|list| list.split(','));
+    if !all().any(|word| word == "remount") {
+        return Ok(None);
+    }
+    let mut words = Vec::new();
+    for word in all().filter(|word| *word != "remount" && !is_foreign(word)) {
+        let as_it_is = ["user_id=", "group_id=", "max_read="];
+        if Flags::default().apply(word) {
+            words.push(word.into());
+        } else if word == "trusted" {
+            words.extend(["suid".into(), "dev".into()]);
+        } else if !sloppy && !as_it_is.iter().any(|start| word.starts_with(start)) {
+            let cure = "unmount, and mount again with it";
+            return Err(Failure::new(
+                NOT_RUN,
+                format_args!("mount: the option {word} cannot be changed while mounted: {cure}"),
+            ));
+        }
+    }
+    Ok(Some(words))
+}
+
+/// Is it meant for others?
+fn is_foreign(word: &str) -> bool {
+    let begins = |start: &&str| word.starts_with(*start);
+    word.is_empty() || FOR_OTHERS.contains(&word) || ["x-", "X-", "comment="].iter().any(begins)
 }
 
 /// Adds what is in the lists. `sloppy`: what is not known is left out, but for what would not be a
@@ -113,12 +147,7 @@ fn expand(
 ) -> Result<Vec<OsString>, Failure> {
     let mut flags = Vec::new();
     for word in lists.iter().flat_map(|list| list.split(',')) {
-        let is_foreign = word.is_empty()
-            || FOR_OTHERS.contains(&word)
-            || ["x-", "X-", "comment="]
-                .iter()
-                .any(|start| word.starts_with(start));
-        if is_foreign {
+        if is_foreign(word) {
             continue;
         }
         if Flags::default().apply(word) {
@@ -158,7 +187,7 @@ fn own_option(word: &str) -> Option<OsString> {
 
 fn unknown(word: &str) -> Failure {
     let cure = match word {
-        "remount" => "the kernel does that by itself: `mount -i -o remount,ro DIR`",
+        "remount" => "`mount -o remount,ro DIR` does that (`make install` first)",
         "sync" | "dirsync" => "what must be on the server's disk at once is synced by programs",
         _ => "see `man 8 mount` for the usual ones and `ariel mount --help` for Ariel's",
     };
@@ -175,9 +204,12 @@ mod tests {
     use crate::args::Command;
     use clap::Parser;
 
+    fn words_of(line: &[&str]) -> Result<Vec<OsString>, Failure> {
+        words(line.iter().map(OsString::from).collect())
+    }
+
     fn expanded(line: &[&str]) -> Vec<String> {
-        let called = line.iter().map(OsString::from).collect();
-        let words = words(called).unwrap_or_else(|failure| panic!("{failure}"));
+        let words = words_of(line).unwrap_or_else(|failure| panic!("{failure}"));
         words
             .into_iter()
             .map(|word| word.into_string().unwrap())
@@ -252,10 +284,30 @@ mod tests {
     }
 
     #[test]
+    fn a_remount_changes_what_the_kernel_can_change() {
+        let called = |list| ["mount.fuse.ariel", "127.0.0.1:1", "/m", "-o", list];
+        let list = "rw,user_id=0,group_id=0,default_permissions,trusted,remount,ro,nosuid";
+        let words = [
+            "ariel",
+            "__remount",
+            "/m",
+            "rw",
+            "suid",
+            "dev",
+            "ro",
+            "nosuid",
+        ];
+        assert_eq!(expanded(&called(list)), words);
+        let wrong = called("remount,cache-mib=8");
+        let failure = words_of(&wrong).unwrap_err().to_string();
+        assert!(failure.contains("cache-mib=8"), "{failure}");
+    }
+
+    #[test]
     fn what_is_not_known_is_told_with_the_cure() {
         for (list, told) in [
             ("uid=5", "uid=5"),
-            ("remount,ro", "mount -i"),
+            ("remount,ro", "make install"),
             ("sync", "synced"),
             ("cache-mib", "cache-mib"),
             ("trusted=1", "trusted=1"),
@@ -268,8 +320,7 @@ mod tests {
             let mut called = called.map(OsString::from).to_vec();
             called.splice(..2, ["mount.ariel".into()]);
             called.push("-s".into());
-            let is_left_out = !list.starts_with("remount");
-            assert_eq!(words(called).is_ok(), is_left_out, "{list}");
+            assert!(words(called).is_ok(), "{list}");
         }
     }
 }

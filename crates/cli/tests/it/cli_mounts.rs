@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 /// The line of a mount in `/proc/self/mountinfo`.
@@ -24,6 +24,13 @@ fn line_of(point: &Path) -> String {
         .find(|line| line.contains(&wanted))
         .unwrap()
         .to_owned()
+}
+
+/// mount(8) says nothing where all is well, and scripts compare what it says.
+#[track_caller]
+fn assert_silent(output: &Output) {
+    let silent = output.stdout.is_empty() && output.stderr.is_empty();
+    assert!(output.status.success() && silent, "{}", text(output));
 }
 
 #[test]
@@ -45,7 +52,7 @@ fn the_options_of_mount_are_those_of_the_mount() {
         command.arg(cell.addr()).arg(&point);
         command.args(["-n", "-o", "ro,noexec,noatime,_netdev,x-a.b=c,cache-mib=8"]);
         let output = run(&mut command);
-        assert!(output.status.success(), "{}", text(&output));
+        assert_silent(&output);
         let line = line_of(&point);
         assert!(line.contains(" ro,nosuid,nodev,noexec,noatime "), "{line}");
         let source = format!(" - fuse.ariel {} ro,", cell.addr());
@@ -54,6 +61,7 @@ fn the_options_of_mount_are_those_of_the_mount() {
         let refused = fs::write(point.join("file"), b"x").unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
         assert_eq!(status(&point)["cache"]["slots"], 8 * 256);
+        remounted(&helper, &cell, &point);
         let output = run(&mut ariel(&[Path::new("umount"), &point]));
         assert!(output.status.success(), "{}", text(&output));
     }
@@ -63,7 +71,28 @@ fn the_options_of_mount_are_those_of_the_mount() {
         .arg(&point)
         .args(["-o", "remount,ro"]);
     let said = text(&run(&mut wrong));
-    assert!(said.contains("mount -i") && !is_mounted(&point), "{said}");
+    assert!(said.contains("nothing is mounted"), "{said}");
+    assert!(!is_mounted(&point), "{said}");
+}
+
+/// `mount -o remount` changes what the kernel can change, both ways, under a running mount.
+fn remounted(helper: &Path, cell: &Cell, point: &Path) {
+    let remount = |list: &str| {
+        let mut command = Command::new(helper);
+        command.arg(cell.addr()).arg(point).args(["-o", list]);
+        run(&mut command)
+    };
+    assert_silent(&remount("remount,rw,exec"));
+    let line = line_of(point);
+    assert!(line.contains(" rw,nosuid,nodev,noatime "), "{line}");
+    fs::write(point.join("new"), b"x").unwrap();
+    assert_silent(&remount("remount,ro,user_id=0,allow_other"));
+    let refused = fs::write(point.join("new"), b"y").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+    assert_eq!(fs::read(point.join("new")).unwrap(), b"x");
+    fs::metadata(point.join("file")).unwrap();
+    let refused = text(&remount("remount,cache-mib=16"));
+    assert!(refused.contains("mount again with it"), "{refused}");
 }
 
 #[test]

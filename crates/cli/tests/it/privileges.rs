@@ -138,3 +138,23 @@ fn the_set_group_id_bit_goes_by_who_writes() {
         }
     }
 }
+
+#[test]
+fn a_new_owner_ends_the_set_group_id_bit_only_where_it_lets_the_group_execute() {
+    let Some(pair) = Pair::start("set-gid-owner") else {
+        return;
+    };
+    for (round, (mode, left)) in [(0o6644, 0o2644), (0o6654, 0o654)].into_iter().enumerate() {
+        let (one, other) = pair.sides(round);
+        let path = one.join("prog");
+        fs::write(&path, b"#!/bin/sh").unwrap();
+        chown(&path, Some(1000), Some(23_456)).unwrap();
+        set_mode(&path, mode);
+        chown(other.join("prog"), Some(1001), None).unwrap();
+        for side in [one, other] {
+            let seen = fs::metadata(side.join("prog")).unwrap().mode() & 0o7777;
+            assert_eq!(seen, left, "mode {mode:o} before");
+        }
+        fs::remove_file(path).unwrap();
+    }
+}

@@ -1,11 +1,13 @@
 //! What a mount lets programs do, as `mount(8)` words it: read-only, no set-id bits, and the like.
 
-use rustix::mount::MountAttrFlags as Attr;
+use rustix::mount::{MountAttrFlags as Attr, MountFlags};
 
 /// A word, what it sets and what it takes away.
 type Word = (&'static str, Attr, Attr);
 
 const NONE: Attr = Attr::empty();
+/// `MS_NOSYMFOLLOW` (Linux 5.10).
+const NOSYMFOLLOW: MountFlags = MountFlags::from_bits_retain(256);
 
 /// Every word that is known. Those that set nothing and take nothing away are the defaults of
 /// Linux.
@@ -37,11 +39,21 @@ const WORDS: [Word; 15] = [
 
 /// Flags of a mount. By default set-id bits and device nodes do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(Attr);
+pub struct Flags {
+    set: Attr,
+    /// What words were about.
+    named: Attr,
+}
+
+/// What does not count where nobody says that it does.
+const UNTRUSTED: Attr = Attr::MOUNT_ATTR_NOSUID.union(Attr::MOUNT_ATTR_NODEV);
 
 impl Default for Flags {
     fn default() -> Self {
-        Flags(Attr::MOUNT_ATTR_NOSUID.union(Attr::MOUNT_ATTR_NODEV))
+        Flags {
+            set: UNTRUSTED,
+            named: NONE,
+        }
     }
 }
 
@@ -51,35 +63,62 @@ impl Flags {
         let Some((_, set, clear)) = WORDS.iter().find(|(name, ..)| *name == word) else {
             return false;
         };
-        self.0 = self.0.difference(*clear).union(*set);
+        self.set = self.set.difference(*clear).union(*set);
+        self.named |= set.union(*clear);
         true
     }
 
-    /// Set-id bits and device nodes count.
+    /// Set-id bits and device nodes count, unless a word says that they do not.
     #[must_use]
     pub fn trusting(self) -> Flags {
-        let untrusted = Flags::default().0;
-        Flags(self.0.difference(untrusted))
+        let set = self.set.difference(UNTRUSTED.difference(self.named));
+        Flags { set, ..self }
     }
 
     /// Nothing can be changed through the mount.
     #[must_use]
     pub fn is_read_only(self) -> bool {
-        self.0.contains(Attr::MOUNT_ATTR_RDONLY)
+        self.set.contains(Attr::MOUNT_ATTR_RDONLY)
     }
 
     pub(super) fn attributes(self) -> Attr {
-        self.0
+        self.set
+    }
+
+    /// What a line of the kernel's table says of a mount; other words are left out.
+    pub(super) fn of_table(options: &str) -> Flags {
+        let mut flags = Flags::default().trusting();
+        for word in options.split(',') {
+            flags.apply(word);
+        }
+        flags
+    }
+
+    /// The same for mount(2).
+    pub(super) fn for_remount(self) -> MountFlags {
+        let all = [
+            (Attr::MOUNT_ATTR_RDONLY, MountFlags::RDONLY),
+            (Attr::MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
+            (Attr::MOUNT_ATTR_NODEV, MountFlags::NODEV),
+            (Attr::MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
+            (Attr::MOUNT_ATTR_NOATIME, MountFlags::NOATIME),
+            (Attr::MOUNT_ATTR_STRICTATIME, MountFlags::STRICTATIME),
+            (Attr::MOUNT_ATTR_NODIRATIME, MountFlags::NODIRATIME),
+            (Attr::MOUNT_ATTR_NOSYMFOLLOW, NOSYMFOLLOW),
+        ];
+        let set = all.into_iter().filter(|(attr, _)| self.set.contains(*attr));
+        let flags = set.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag);
+        match self.set.intersects(Attr::MOUNT_ATTR__ATIME) {
+            true => flags,
+            false => flags | MountFlags::RELATIME,
+        }
     }
 
     /// The words that say the same to another program.
     pub(super) fn words(self) -> impl Iterator<Item = &'static str> {
         let is_said = move |(_, set, clear): &&Word| match set.is_empty() {
-            true => {
-                let untrusted = Flags::default().0;
-                untrusted.contains(*clear) && !clear.is_empty() && !self.0.intersects(*clear)
-            }
-            false => self.0.contains(*set),
+            true => UNTRUSTED.contains(*clear) && !clear.is_empty() && !self.set.intersects(*clear),
+            false => self.set.contains(*set),
         };
         WORDS.iter().filter(is_said).map(|(name, ..)| *name)
     }
@@ -110,5 +149,9 @@ mod tests {
         assert!(!Flags::default().apply("nonsense"));
         let trusting = Flags::default().trusting();
         assert_eq!(trusting.words().collect::<Vec<_>>(), ["suid", "dev"]);
+        let mut flags = Flags::default();
+        assert!(flags.apply("nosuid"));
+        let words: Vec<_> = flags.trusting().words().collect();
+        assert_eq!(words, ["nosuid", "dev"]);
     }
 }

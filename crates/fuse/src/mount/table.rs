@@ -1,5 +1,6 @@
 //! The kernel's table of mounts, as far as it concerns Ariel. Reading it waits for no daemon.
 
+use super::Flags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -22,6 +23,8 @@ pub struct MountEntry {
     pub mount_point: PathBuf,
     /// Minor number of its device, which is the number of its connection.
     pub connection: u32,
+    /// What it lets programs do.
+    pub flags: Flags,
     /// File system type, `fuse` or `fuse.NAME`.
     pub fstype: String,
     /// What is mounted.
@@ -135,12 +138,14 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let device = std::str::from_utf8(fields.nth(2)?).ok()?;
     let connection = device.split_once(':')?.1.parse().ok()?;
     let mount_point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+    let flags = Flags::of_table(std::str::from_utf8(fields.next()?).ok()?);
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let fstype = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
     let source = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
     Some(MountEntry {
         mount_point,
         connection,
+        flags,
         fstype,
         source,
     })

@@ -365,7 +365,8 @@ impl Client {
         let at = self.clock.shows_after(now, attr.ctime);
         if (given || set.kill_set_id) && attr.kind != Kind::Directory {
             attr.mode &= !SET_UID;
-            let by_other = set.kill_set_id && !may_be_member(caller, attr.gid);
+            let foreign = caller.uid != 0 && !may_be_member(caller, attr.gid);
+            let by_other = set.kill_set_id && foreign;
             if attr.mode & GROUP_EXECUTE != 0 || by_other {
                 attr.mode &= !SET_GID;
             }

@@ -98,7 +98,9 @@ pub(super) fn set(txn: &mut Txn<'_>, fid: Fid, set: &Set) -> Applied {
         xattrs::drop_capability(txn, fid, &mut object)?;
     }
     if (owner_changes || set.kill_set_id) && object.attr.kind != Kind::Directory {
-        let by_other = set.kill_set_id && !may_be_member(txn.context.caller, object.attr.gid);
+        let caller = txn.context.caller;
+        let foreign = caller.uid != 0 && !may_be_member(caller, object.attr.gid);
+        let by_other = set.kill_set_id && foreign;
         kill_set_id(&mut object, by_other);
     }
     object.attr.uid = set.uid.unwrap_or(object.attr.uid);
