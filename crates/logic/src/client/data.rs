@@ -311,8 +311,9 @@ impl Client {
         }
         self.copy_in(step, ticket, fid, (offset, end));
         let by_own = self.options.mutant == Some(Mutant::StampsByOwnClock);
-        let now = self.clock.shows(step.now);
+        let (now, last) = (self.clock.shows(step.now), self.last_request);
         let node = self.node(fid);
+        node.written = last;
         if let Some(attr) = node.attr.as_mut() {
             let now = match by_own {
                 true => step.now,
@@ -398,7 +399,6 @@ impl Client {
                     self.cache.set(slot, dirty);
                 }
                 None => self.place(fid, (block, slot)),
-                // It was, or has just been made so.
                 Some((_, State::Dirty(_) | State::Clean)) => {}
             }
             step.out.push(Output::CopyIn {

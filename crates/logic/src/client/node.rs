@@ -77,6 +77,8 @@ pub(super) struct Node {
     pub(super) changed: RequestId,
     /// The same of the latest own change of its size.
     pub(super) resized: RequestId,
+    /// The last request sent before an own write to the cache.
+    pub(super) written: RequestId,
     /// The last request sent before a recall of it was answered that left nothing.
     pub(super) recalled: RequestId,
     pub(super) attr: Option<Attr>,

@@ -108,8 +108,8 @@ impl Node {
 
     /// May bytes that came with the answer to this request be from before an own change? A write
     /// ends transient rights before it is applied, so that what was read before is void in any
-    /// case; a lasting right stays, and a change of the size ends none.
+    /// case; a lasting right stays, and a change of the size ends none. Nor does a write to the cache.
     pub(super) fn outdates(&self, id: RequestId, lasting: bool) -> bool {
-        id <= self.resized || (lasting && id <= self.changed)
+        id <= self.resized.max(self.written) || (lasting && id <= self.changed)
     }
 }
