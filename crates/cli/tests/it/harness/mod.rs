@@ -12,8 +12,10 @@ pub mod rerun;
 pub mod scratch;
 pub mod starts;
 pub mod status;
+pub mod stuck;
 #[path = "../../../../fuse/tests/support/switch.rs"]
 pub mod switch;
+pub mod tasks;
 pub mod watchdog;
 
 pub use cell::{Cell, Pair};

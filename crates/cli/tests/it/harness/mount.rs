@@ -4,6 +4,7 @@
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
 use super::starts::closed_is_closed;
+use super::watchdog::WatchId;
 use super::{OF_ALL_MOUNTS, eventually, local, said, scratch, switch};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -220,6 +221,7 @@ pub fn is_dead(point: &Path) -> bool {
 pub struct Background {
     point: PathBuf,
     log: PathBuf,
+    watch: WatchId,
 }
 
 impl Background {
@@ -227,7 +229,8 @@ impl Background {
         let point = cell.scratch().dir(name);
         cell.watch().add_mount(&point);
         let log = cell.scratch().join(&format!("{name}.log"));
-        let mount = Self { point, log };
+        let watch = cell.watch();
+        let mount = Self { point, log, watch };
         let mut words = vec!["mount", cell.addr(), mount.point.to_str().unwrap()];
         words.extend(["--log", mount.log.to_str().unwrap()]);
         words.extend(args);
@@ -266,6 +269,7 @@ impl Background {
 
     /// Sends a signal to the daemon.
     pub fn signal(&self, signal: rustix::process::Signal) {
+        self.watch.disturbed();
         kill_process(Pid::from_raw(self.process()).unwrap(), signal).unwrap();
     }
 
