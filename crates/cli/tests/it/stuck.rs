@@ -1,7 +1,7 @@
 //! The judge of hangs finds programs that are stuck on a mount, whatever they do there, and only
 //! those. See [`crate::harness::stuck`].
 
-use crate::harness::process::{Proc, python, stop};
+use crate::harness::process::{Proc, stop, system_python};
 use crate::harness::status::{counts, status};
 use crate::harness::tasks::{Wait, waits};
 use crate::harness::{Cell, Mount, eventually, real_system};
@@ -104,7 +104,7 @@ fn who_waits_for_somebody_who_waits_is_stuck() {
 #[test]
 fn who_waits_for_a_page_of_a_mapping_is_stuck() {
     let map = "import mmap,sys; m = mmap.mmap(4, 0, prot=mmap.PROT_READ)";
-    let line = format!("cd /; {} -c '{map}; m[16 << 19]'", python());
+    let line = format!("cd /; {} -c '{map}; m[16 << 19]'", system_python());
     said_of("stuck-page", "exec 4<file", &line, &["python", "_fault"]);
 }
 

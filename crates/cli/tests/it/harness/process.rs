@@ -154,7 +154,7 @@ impl Drop for Proc {
 
 /// The system's own Python where there is one: what comes first in the path may be a script that
 /// takes seconds to find another.
-pub fn python() -> &'static str {
+pub fn system_python() -> &'static str {
     let own = "/usr/bin/python3";
     if Path::new(own).exists() {
         own
