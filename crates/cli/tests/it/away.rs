@@ -418,7 +418,12 @@ fn a_mount_that_others_abort_and_unmount_ends_by_itself() {
     // In use: this aborts the connection only.
     run(Command::new("umount").arg("-f").arg(mount.path()));
     freed(program);
-    run(Command::new("umount").arg(mount.path()));
+    // Nothing tells when the kernel lets go of what was under way.
+    let unmounted = || {
+        let output = run(Command::new("umount").arg(mount.path()));
+        output.status.success()
+    };
+    assert!(eventually(LIMIT, unmounted), "it is in use");
     ended(mount, begin);
     cell.go_on();
 }

@@ -86,8 +86,8 @@ fn said(variable: &str) -> Option<String> {
     said.filter(|said| !said.is_empty())
 }
 
-/// Can requests come over io_uring here? Says what is missing. Mounts of the harness hold the switch
-/// until they work.
+/// Can requests come over io_uring here? Says what is missing. Mounts of the harness hold the
+/// switch until they work.
 pub fn has_uring(test: &str) -> bool {
     hold_uring(test).is_some()
 }

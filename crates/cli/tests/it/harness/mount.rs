@@ -16,6 +16,9 @@ use std::time::Duration;
 /// How long a mount may take to work, and to end.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// How long the kernel may take to let go of a mount that nobody uses any more.
+const LETS_GO: Duration = Duration::from_secs(10);
+
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// The mount.
@@ -169,7 +172,17 @@ impl Mount {
 
     fn end(&mut self, daemon: &mut Proc) -> Result<(), String> {
         closed_is_closed();
-        let output = run(&mut ariel(&[Path::new("umount"), &self.point]));
+        let umount = || run(&mut ariel(&[Path::new("umount"), &self.point]));
+        let mut output = umount();
+        // The kernel keeps a mount in use until what a killed program asked is answered, and nothing
+        // tells when it lets go.
+        eventually(LETS_GO, || {
+            let is_used = text(&output).contains("is in use");
+            if is_used {
+                output = umount();
+            }
+            !is_used
+        });
         if !output.status.success() {
             return Err(format!("ariel umount: {}", text(&output)));
         }
