@@ -20,10 +20,10 @@
 //! operation cannot be explained with less of it, see [`crate::configs`]; only if it has to do with
 //! that one, be it by way of others (what has not, commutes, and can wait); and of lost ones that
 //! do the same, in the order of their slots. With many lost operations there are too many orders
-//! all the same, and one is enough: a step that is explained keeps the first configurations, with the
-//! least of the lost. If none of them explains what comes later, that is no violation, and
-//! the search is repeated without leaving out any; with 128 open operations the oldest lost one is
-//! given up in the same way.
+//! all the same, and one is enough: a step that is explained ends when [`ENOUGH`] configurations
+//! were made, those first that use the least of the lost. If none of them explains what comes
+//! later, that is no violation, and the search is repeated with up to [`MOST`]; with 128 open
+//! operations the oldest lost one is given up in the same way.
 
 use crate::configs::{Config, Configs, Queue};
 use crate::history::{Action, Object, Operation};

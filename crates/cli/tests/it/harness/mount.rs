@@ -174,8 +174,8 @@ impl Mount {
         closed_is_closed();
         let umount = || run(&mut ariel(&[Path::new("umount"), &self.point]));
         let mut output = umount();
-        // The kernel keeps a mount in use until what a killed program asked is answered, and nothing
-        // tells when it lets go.
+        // The kernel keeps a mount in use until what a killed program asked is answered, and
+        // nothing tells when it lets go.
         eventually(LETS_GO, || {
             let is_used = text(&output).contains("is in use");
             if is_used {
