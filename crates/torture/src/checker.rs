@@ -15,22 +15,27 @@
 //! have happened right before it: nobody sees the difference, unless it is the one whose value is
 //! left at the end. So of the unread writes only one at a time is held back, for that end; the
 //! number of configurations grows with the number of open writes, not with that of their subsets.
+//!
+//! What was lost in a crash stays open for ever. It takes effect only where the end of another
+//! operation cannot be explained with less of it, see [`crate::configs`]; only if it has to do with
+//! that one, be it by way of others (what has not, commutes, and can wait); and of lost ones that
+//! do the same, in the order of their slots. With many lost operations there are too many orders
+//! all the same, and one is enough: a step that is explained ends when [`ENOUGH`] configurations
+//! were made, those first that use the least of the lost. If none of them explains what comes
+//! later, that is no violation, and the search is repeated with up to [`MOST`]; with 128 open
+//! operations the oldest lost one is given up in the same way.
 
+use crate::configs::{Config, Configs, Queue};
 use crate::history::{Action, Object, Operation};
 use crate::model::{State, step};
 use std::collections::HashSet;
 
-/// Configurations of one step after which the search gives up.
-const MOST: usize = 100_000;
+/// Configurations made in one step after which the search gives up.
+pub(crate) const MOST: usize = 1_000_000;
+/// The same where the step is explained already: others would only use more of what was lost.
+const ENOUGH: usize = 1000;
 /// The same while a history is made smaller, where giving up only leaves it larger.
-const MOST_SHRINKING: usize = 20_000;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Config {
-    state: State,
-    /// Open operations that have taken effect, a bit for each slot.
-    done: u128,
-}
+const MOST_SHRINKING: usize = 200_000;
 
 #[derive(Clone, Debug)]
 struct Open {
@@ -92,6 +97,9 @@ pub(crate) struct Checker {
     configs: HashSet<Config>,
     open: Vec<Open>,
     most: usize,
+    enough: usize,
+    /// No configuration was left out: that there is none left means something.
+    is_complete: bool,
 }
 
 impl Checker {
@@ -104,7 +112,21 @@ impl Checker {
             configs: HashSet::from([config]),
             open: Vec::new(),
             most: MOST,
+            enough: ENOUGH,
+            is_complete: true,
         }
+    }
+
+    /// Leaves nothing out, as far as [`MOST`] allows.
+    pub(crate) fn thorough(mut self) -> Checker {
+        self.enough = MOST;
+        self
+    }
+
+    /// The next steps are hasty again.
+    pub(crate) fn hasty(mut self) -> Checker {
+        self.enough = ENOUGH;
+        self
     }
 
     /// Is nothing open that will end?
@@ -133,10 +155,10 @@ impl Checker {
             .open
             .iter()
             .fold(0_u128, |taken, open| taken | 1 << open.slot);
-        let slot = taken.trailing_ones();
-        if slot >= u128::BITS {
-            return Err(Stop::Undecided);
-        }
+        let slot = match taken.trailing_ones() {
+            u128::BITS => self.give_up_oldest().ok_or(Stop::Undecided)?,
+            slot => slot,
+        };
         self.open.push(Open {
             slot,
             action: action.clone(),
@@ -186,16 +208,80 @@ impl Checker {
         held.into_iter().map(with).collect()
     }
 
+    /// The lost operation that has been open for longest will not happen any more; its slot.
+    fn give_up_oldest(&mut self) -> Option<u32> {
+        let oldest = self.open.iter().position(|open| !open.ends)?;
+        let slot = self.open.remove(oldest).slot;
+        self.is_complete = false;
+        let configs = std::mem::take(&mut self.configs).into_iter();
+        let without = |config: Config| Config {
+            done: config.done & !(1 << slot),
+            ..config
+        };
+        self.configs = configs.map(without).collect();
+        Some(slot)
+    }
+
+    /// The slots of operations that may happen at any time, or never.
+    fn lost(&self) -> u128 {
+        let lost = self.open.iter().filter(|open| !open.ends);
+        lost.fold(0, |bits, open| bits | 1 << open.slot)
+    }
+
+    /// The slots of open operations that have to do with one of them, be it by way of others.
+    fn related(&self, slot: u32) -> u128 {
+        let names_of = |open: &Open| {
+            let names = open.action.names();
+            names.iter().fold(0_u32, |bits, name| bits | 1 << name)
+        };
+        let all: Vec<(u128, u32)> = self
+            .open
+            .iter()
+            .map(|open| (1 << open.slot, names_of(open)))
+            .collect();
+        let ending = self.open.iter().find(|open| open.slot == slot);
+        let mut names = ending.map_or(0, names_of);
+        let relates = |names: u32, of: u32| of == 0 || of & names != 0;
+        loop {
+            let related = all.iter().filter(|(_, of)| relates(names, *of));
+            let (bits, more) = related.fold((0, names), |all, one| (all.0 | one.0, all.1 | one.1));
+            if more == names {
+                return bits;
+            }
+            names = more;
+        }
+    }
+
+    /// The lost operations that do the same as an open lost one, and are to come first.
+    fn elders(&self, open: &Open, oracle: &[u64]) -> u128 {
+        let unread = |action: &Action| matches!(action, Action::Append(v) if !oracle.contains(v));
+        let is_elder = |elder: &&Open| {
+            let same = elder.action == open.action || unread(&elder.action) && unread(&open.action);
+            !open.ends && !elder.ends && elder.slot < open.slot && same
+        };
+        let elders = self.open.iter().filter(is_elder);
+        elders.fold(0, |bits, elder| bits | 1 << elder.slot)
+    }
+
     /// An operation has ended: only configurations in which it has taken effect remain; where it is
     /// optional, those in which it has not as well. On failure, the states that were possible.
     fn end(&mut self, slot: u32, optional: bool, oracle: &[u64]) -> Result<(), Option<Vec<State>>> {
         let bit = 1_u128 << slot;
-        let (mut kept, mut seen) = (HashSet::new(), HashSet::new());
-        let mut stack: Vec<Config> = self.configs.iter().cloned().collect();
+        let (lost, related) = (self.lost(), self.related(slot));
+        let changes = self.open.iter().filter(|open| !open.action.observes());
+        let changes: Vec<(&Open, u128)> = changes
+            .filter(|open| related & (1 << open.slot) != 0)
+            .map(|open| (open, self.elders(open, oracle)))
+            .collect();
+        let (mut made, mut is_complete) = (0, self.is_complete);
+        let (mut kept, mut seen) = (Configs::new(lost), Configs::new(lost));
+        let mut queue = Queue::new(lost, self.configs.iter().cloned());
         if optional {
-            kept.extend(stack.iter().filter(|one| one.done & bit == 0).cloned());
+            for config in self.configs.iter().filter(|one| one.done & bit == 0) {
+                kept.insert(config.clone());
+            }
         }
-        while let Some(config) = stack.pop() {
+        while let Some(config) = queue.pop() {
             if config.done & bit != 0 {
                 kept.insert(Config {
                     done: config.done & !bit,
@@ -206,57 +292,49 @@ impl Checker {
             if !seen.insert(config.clone()) {
                 continue;
             }
-            if seen.len() + kept.len() > self.most {
+            if made > self.enough && lost != 0 && kept.len() > 0 {
+                is_complete = false;
+                break;
+            }
+            if made > self.most {
                 return Err(None);
             }
-            for open in &self.open {
-                if config.done & (1 << open.slot) == 0 && !open.action.observes() {
-                    stack.extend(self.after(&config, open, oracle));
+            for (open, elders) in &changes {
+                if config.done & (1 << open.slot) == 0 && elders & !config.done == 0 {
+                    let after = self.after(&config, open, oracle);
+                    made += after.len();
+                    after.into_iter().for_each(|config| queue.push(config));
                 }
             }
         }
-        if kept.is_empty() {
+        if kept.len() == 0 {
             let states: HashSet<State> = seen.into_iter().map(|config| config.state).collect();
             let mut states: Vec<State> = states.into_iter().collect();
             states.sort();
             return Err(Some(states));
         }
-        self.configs = kept;
+        self.configs = kept.into_iter().collect();
+        self.is_complete = is_complete;
         self.open.retain(|open| open.slot != slot);
         self.forget();
         Ok(())
     }
 
-    /// Forgets what cannot matter any more of operations that may or may not happen: those that
-    /// have happened everywhere, and configurations that only have fewer of them still to come.
+    /// Forgets lost operations that have happened everywhere.
     fn forget(&mut self) {
-        let maybe = self.open.iter().filter(|open| !open.ends);
-        let maybe = maybe.fold(0_u128, |bits, open| bits | 1 << open.slot);
-        if maybe == 0 {
+        let lost = self.lost();
+        let done = self.configs.iter().map(|config| config.done);
+        let everywhere = done.fold(lost, |bits, done| bits & done);
+        if everywhere == 0 {
             return;
         }
-        let everywhere = self
-            .configs
-            .iter()
-            .fold(maybe, |bits, config| bits & config.done);
         self.open.retain(|open| everywhere & (1 << open.slot) == 0);
-        let all: Vec<Config> = std::mem::take(&mut self.configs)
-            .into_iter()
-            .map(|config| Config {
-                done: config.done & !everywhere,
-                ..config
-            })
-            .collect();
-        let better = |one: &Config, other: &Config| {
-            one.state == other.state
-                && one.done != other.done
-                && one.done & !maybe == other.done & !maybe
-                && one.done & other.done == one.done
+        let all = std::mem::take(&mut self.configs).into_iter();
+        let without = |config: Config| Config {
+            done: config.done & !everywhere,
+            ..config
         };
-        let kept = all
-            .iter()
-            .filter(|config| !all.iter().any(|one| better(one, config)));
-        self.configs = kept.cloned().collect();
+        self.configs = all.map(without).collect();
     }
 
     /// Goes on with operations of one object, in any order; `quiet` is told whenever nothing is
@@ -298,12 +376,11 @@ impl Checker {
                 slots[index] = self.call(operation, unread[index], oracle)?;
                 continue;
             }
-            self.end(slots[index], index >= optional, oracle).map_err(
-                |possible| match possible {
+            self.end(slots[index], index >= optional, oracle)
+                .map_err(|possible| match possible.filter(|_| self.is_complete) {
                     Some(possible) => Stop::Violation { index, possible },
                     None => Stop::Undecided,
-                },
-            )?;
+                })?;
             if self.is_quiet() {
                 quiet(self, time_ns);
             }
@@ -319,9 +396,13 @@ impl Checker {
         hidden: &[Operation],
         oracle: &[u64],
     ) -> Result<(), Stop> {
-        let mut checker = self.clone();
+        let mut checker = self.clone().thorough();
         checker.most = MOST_SHRINKING;
         let all = [operations, hidden].concat();
         checker.walk(&all, operations.len(), oracle, &mut |_, _| ())
     }
 }
+
+#[cfg(test)]
+#[path = "checker/tests.rs"]
+mod tests;

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod checker;
+mod configs;
 mod crew;
 mod files;
 mod history;

@@ -5,7 +5,7 @@
 //! (Mappings are held by Python programs, since mapping memory is not safe Rust.)
 
 use crate::harness::cell::CellOptions;
-use crate::harness::process::Proc;
+use crate::harness::process::{Proc, system_python};
 use crate::harness::{Pair, has_program, has_uring, local, long, run, text};
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn make_calls(pair: &Pair, other: Option<&str>) {
     let path = pair.a.join("file");
     fs::write(&path, b"").unwrap();
     let other = other.map(|how| {
-        let mut command = Command::new("python3");
+        let mut command = Command::new(system_python());
         command.args(["-c", include_str!("mapped/other.py")]);
         command.arg(pair.b.join("file")).arg(how);
         command.stdin(Stdio::piped()).stdout(Stdio::null());
@@ -43,7 +43,7 @@ fn make_calls(pair: &Pair, other: Option<&str>) {
     });
     let how = other.as_ref().map_or("alone", |(how, _)| how);
     let log = pair.cell.scratch().join(&format!("calls-{how}.log"));
-    let mut command = Command::new("python3");
+    let mut command = Command::new(system_python());
     command.args(["-c", include_str!("mapped/calls.py")]);
     command.arg(pair.a.path()).arg(rounds());
     command.arg(if other.is_some() { "shared" } else { "alone" });
@@ -100,7 +100,7 @@ fn calls_return_over_io_uring_too() {
 fn run_all(pair: &Pair, script: &str, args: &[Vec<String>]) {
     let start = |number: usize| {
         let log = pair.cell.scratch().join(&format!("program-{number}.log"));
-        let mut command = Command::new("python3");
+        let mut command = Command::new(system_python());
         command.args(["-c", script]).args(&args[number]);
         command.current_dir(pair.sides(number).0);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -188,7 +188,7 @@ fn sqlite_with_a_write_ahead_log_is_written_from_both_mounts() {
 }
 
 fn python(dir: &Path, script: &str) -> String {
-    let mut command = Command::new("python3");
+    let mut command = Command::new(system_python());
     command.args(["-c", script]).current_dir(dir);
     let output = run(&mut command);
     assert!(output.status.success(), "{}", text(&output));

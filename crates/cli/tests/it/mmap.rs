@@ -2,7 +2,7 @@
 //! mapping memory is not safe Rust.
 
 use crate::exact::ROUNDS;
-use crate::harness::process::Proc;
+use crate::harness::process::{Proc, system_python};
 use crate::harness::{Pair, Random, has_program};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -42,7 +42,7 @@ struct Mapping {
 
 impl Mapping {
     fn new(pair: &Pair, path: &Path, how: &str) -> Self {
-        let mut command = Command::new("python3");
+        let mut command = Command::new(system_python());
         command.args(["-c", MAPPER]).arg(path).arg(how);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut python = Proc::spawn(&mut command, Some(pair.cell.watch())).unwrap();

@@ -5,7 +5,7 @@
 //! Each mount has the file open for reading and for writing, and opens it again now and then: so
 //! the file is cached, write-shared, and cached again by the other one.
 
-use crate::harness::process::{run_within, shell_ok};
+use crate::harness::process::{run_within, shell_ok, system_python};
 use crate::harness::{Pair, Random, has_program, say};
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 use std::fs::File;
@@ -62,7 +62,7 @@ impl Side {
     }
 
     fn map(&self, at: u64, arg: &str) -> String {
-        let mut command = Command::new("python3");
+        let mut command = Command::new(system_python());
         command.args(["-c", MAPPER]).arg(&self.path);
         command.args([&at.to_string(), arg]);
         let output = run_within(&mut command, Duration::from_secs(30));

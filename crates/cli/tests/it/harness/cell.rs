@@ -3,7 +3,7 @@
 
 use super::mount::Mount;
 use super::permits::{self, Permits};
-use super::process::{COMMAND_LIMIT, Proc, ariel, run_within, text};
+use super::process::{COMMAND_LIMIT, Proc, ariel, run_within, stop, text};
 use super::scratch::Scratch;
 use super::watchdog::{Watch, WatchId};
 use super::{can_mount, local, long};
@@ -152,6 +152,7 @@ impl Cell {
             match self.try_start() {
                 Ok(addr) => {
                     self.addr = addr;
+                    self.watch().server_is_back();
                     return;
                 }
                 Err(why) if Instant::now() >= end => {
@@ -190,6 +191,7 @@ impl Cell {
 
     /// Ends the server cleanly.
     pub fn stop_server(&mut self) {
+        self.watch().server_goes();
         if let Some(mut server) = self.server.take() {
             server.signal(rustix::process::Signal::TERM);
             let status = server.wait(END);
@@ -210,6 +212,7 @@ impl Cell {
 
     /// Ends the server as a power failure would end it.
     pub fn kill9(&mut self) {
+        self.watch().server_goes();
         if let Some(mut server) = self.server.take() {
             server.kill9();
         }
@@ -217,24 +220,16 @@ impl Cell {
 
     /// Stops the server's process until [`Cell::go_on`]; when this returns all its threads stand.
     pub fn stand(&mut self) {
+        self.watch().server_goes();
         let server = self.server.as_mut().expect("a server runs");
-        server.signal(rustix::process::Signal::STOP);
-        let tasks = format!("/proc/{}/task", server.child().id());
-        let stands = |task: std::io::Result<std::fs::DirEntry>| {
-            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
-            // A thread that has ended meanwhile stands, too.
-            stat.map_or(true, |stat| {
-                stat.rsplit_once(')').is_some_and(|s| s.1.starts_with(" T"))
-            })
-        };
-        let all = || std::fs::read_dir(&tasks).unwrap().all(stands);
-        assert!(super::eventually(END, all), "a stopped server goes on");
+        stop(server.child().id());
     }
 
     /// Lets it go on.
     pub fn go_on(&mut self) {
         let server = self.server.as_mut().expect("a server runs");
         server.signal(rustix::process::Signal::CONT);
+        self.watch().server_is_back();
     }
 
     /// Is the server still there?
@@ -282,12 +277,14 @@ impl Cell {
 
 impl Drop for Cell {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        let stuck = self.watch().take_verdict();
+        if std::thread::panicking() || stuck.is_some() {
             self.tell_logs();
             self.kill9();
             if !local() && self.data().exists() {
                 println!("--- ariel fsck: {}", text(&self.fsck()));
             }
+            assert!(std::thread::panicking() || stuck.is_none(), "{stuck:?}");
         } else {
             self.stop_server();
             if !self.expect_damage {

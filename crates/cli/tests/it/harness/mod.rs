@@ -12,8 +12,10 @@ pub mod rerun;
 pub mod scratch;
 pub mod starts;
 pub mod status;
+pub mod stuck;
 #[path = "../../../../fuse/tests/support/switch.rs"]
 pub mod switch;
+pub mod tasks;
 pub mod watchdog;
 
 pub use cell::{Cell, Pair};
@@ -84,15 +86,16 @@ fn said(variable: &str) -> Option<String> {
     said.filter(|said| !said.is_empty())
 }
 
-/// Can requests come over io_uring here? Says what is missing.
+/// Can requests come over io_uring here? Says what is missing. Mounts of the harness hold the
+/// switch until they work.
 pub fn has_uring(test: &str) -> bool {
-    match switch::hold(true) {
-        Ok(_) => true,
-        Err(missing) => {
-            skipped(test, &missing);
-            false
-        }
-    }
+    hold_uring(test).is_some()
+}
+
+/// The same, and as long as it is held they can: for programs that mount themselves.
+pub fn hold_uring(test: &str) -> Option<switch::Switch> {
+    let held = switch::hold(true);
+    held.map_err(|missing| skipped(test, &missing)).ok()
 }
 
 /// For tests of the program itself: false, said loudly, when only the judge is being checked.

@@ -4,6 +4,7 @@
 use super::cell::{Cell, first_line};
 use super::process::{Proc, ariel, run, text};
 use super::starts::closed_is_closed;
+use super::watchdog::WatchId;
 use super::{OF_ALL_MOUNTS, eventually, local, said, scratch, switch};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
@@ -14,6 +15,9 @@ use std::time::Duration;
 
 /// How long a mount may take to work, and to end.
 const LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the kernel may take to let go of a mount that nobody uses any more.
+const LETS_GO: Duration = Duration::from_secs(10);
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -168,7 +172,17 @@ impl Mount {
 
     fn end(&mut self, daemon: &mut Proc) -> Result<(), String> {
         closed_is_closed();
-        let output = run(&mut ariel(&[Path::new("umount"), &self.point]));
+        let umount = || run(&mut ariel(&[Path::new("umount"), &self.point]));
+        let mut output = umount();
+        // The kernel keeps a mount in use until what a killed program asked is answered, and
+        // nothing tells when it lets go.
+        eventually(LETS_GO, || {
+            let is_used = text(&output).contains("is in use");
+            if is_used {
+                output = umount();
+            }
+            !is_used
+        });
         if !output.status.success() {
             return Err(format!("ariel umount: {}", text(&output)));
         }
@@ -220,6 +234,7 @@ pub fn is_dead(point: &Path) -> bool {
 pub struct Background {
     point: PathBuf,
     log: PathBuf,
+    watch: WatchId,
 }
 
 impl Background {
@@ -227,7 +242,8 @@ impl Background {
         let point = cell.scratch().dir(name);
         cell.watch().add_mount(&point);
         let log = cell.scratch().join(&format!("{name}.log"));
-        let mount = Self { point, log };
+        let watch = cell.watch();
+        let mount = Self { point, log, watch };
         let mut words = vec!["mount", cell.addr(), mount.point.to_str().unwrap()];
         words.extend(["--log", mount.log.to_str().unwrap()]);
         words.extend(args);
@@ -266,6 +282,7 @@ impl Background {
 
     /// Sends a signal to the daemon.
     pub fn signal(&self, signal: rustix::process::Signal) {
+        self.watch.disturbed();
         kill_process(Pid::from_raw(self.process()).unwrap(), signal).unwrap();
     }
 

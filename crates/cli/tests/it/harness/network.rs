@@ -2,6 +2,7 @@
 //! or made slow. What the test starts in it lives there.
 
 use super::process::{run, text};
+use super::watchdog::network_changes;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -43,17 +44,20 @@ impl Network {
 
     /// The device is down: nothing gets through, and no connection is told of its end.
     pub fn cut(&self) {
+        network_changes(true);
         ip(&["link", "set", "lo", "down"]);
     }
 
     /// It is up again.
     pub fn mend(&self) {
+        network_changes(false);
         ip(&["link", "set", "lo", "up"]);
     }
 
     /// So many Mbit/s, for all of both directions.
     pub fn slow(&self, mbit: u32) {
         let rate = format!("{mbit}mbit");
+        network_changes(true);
         let bucket = ["burst", "16kb", "limit", "64kb"];
         let words = [
             "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", &rate,
@@ -63,6 +67,7 @@ impl Network {
 
     /// As fast as the machine again.
     pub fn fast(&self) {
+        network_changes(false);
         tc(&["qdisc", "del", "dev", "lo", "root"]);
     }
 }

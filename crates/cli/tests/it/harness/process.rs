@@ -18,6 +18,9 @@ pub const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 /// A process that is killed is gone by then, or is shown.
 const KILLED_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long a process may take to stop.
+const STOPS: Duration = Duration::from_secs(30);
+
 /// Where the threads of a process are in the kernel.
 pub fn stacks(process: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
@@ -52,6 +55,21 @@ pub fn kill_group(group: u32) {
     let _ = kill_process_group(pid(group), Signal::KILL);
 }
 
+/// Stops a process; when this returns all its threads stand.
+pub fn stop(process: u32) {
+    kill_process(pid(process), Signal::STOP).unwrap();
+    let tasks = format!("/proc/{process}/task");
+    let stands = |task: std::io::Result<std::fs::DirEntry>| {
+        let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+        // A thread that has ended meanwhile stands, too.
+        stat.map_or(true, |stat| {
+            stat.rsplit_once(')').is_some_and(|s| s.1.starts_with(" T"))
+        })
+    };
+    let all = || std::fs::read_dir(&tasks).unwrap().all(stands);
+    assert!(super::eventually(STOPS, all), "a stopped process goes on");
+}
+
 /// A child in a process group of its own; dropping it kills the group.
 pub struct Proc {
     child: Child,
@@ -79,6 +97,9 @@ impl Proc {
     /// Sends a signal to the process itself; its helpers in the group stay.
     pub fn signal(&mut self, signal: Signal) {
         if self.poll().is_none() {
+            if let Some(watch) = self.watch {
+                watch.disturbed();
+            }
             kill_process(pid(self.child.id()), signal).unwrap();
         }
     }
@@ -128,6 +149,17 @@ impl Drop for Proc {
             kill_group(self.child.id());
             self.wait(Duration::from_secs(10));
         }
+    }
+}
+
+/// The system's own Python where there is one: what comes first in the path may be a script that
+/// takes seconds to find another.
+pub fn system_python() -> &'static str {
+    let own = "/usr/bin/python3";
+    if Path::new(own).exists() {
+        own
+    } else {
+        "python3"
     }
 }
 

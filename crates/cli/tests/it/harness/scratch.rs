@@ -81,8 +81,7 @@ pub fn is_mounted(point: &Path) -> bool {
 /// for it get an error, and the mount point is freed.
 pub fn force_unmount(point: &Path) {
     for line in mounts().iter().filter(|m| m.point == point) {
-        let abort = format!("/sys/fs/fuse/connections/{}/abort", line.minor);
-        let _ = std::fs::write(abort, "1");
+        let _ = line.minor.parse().map(fuse::mount::abort);
         let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
     }
 }

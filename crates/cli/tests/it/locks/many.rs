@@ -3,7 +3,7 @@
 
 use super::pair;
 use crate::harness::has_program;
-use crate::harness::process::Proc;
+use crate::harness::process::{Proc, system_python};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ pub(super) fn run_all(test: &super::Pair, script: &str, count: usize, args: &[&s
     let start = |number: usize| {
         let mount = test.sides(number).0;
         let log = test.cell.scratch().join(&format!("program-{number}.log"));
-        let mut command = Command::new("python3");
+        let mut command = Command::new(system_python());
         command.args(["-c", script, &number.to_string()]).args(args);
         command.current_dir(mount).stdin(Stdio::null());
         command.stdout(fs::File::create(&log).unwrap());
@@ -102,7 +102,7 @@ fn sqlite_is_written_from_both_mounts_at_once() {
 }
 
 fn python(dir: &Path, script: &str) -> String {
-    let mut command = Command::new("python3");
+    let mut command = Command::new(system_python());
     command.args(["-c", script]).current_dir(dir);
     let output = crate::harness::run(&mut command);
     assert!(output.status.success(), "{}", crate::harness::text(&output));

@@ -1,7 +1,7 @@
 //! A program that locks what it is told to, on whichever mount: `locker.py`.
 
 use crate::harness::cell::Cell;
-use crate::harness::process::Proc;
+use crate::harness::process::{Proc, system_python};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ pub struct Locker {
 
 impl Locker {
     pub fn start(cell: &Cell, dir: &Path) -> Self {
-        let mut command = Command::new("python3");
+        let mut command = Command::new(system_python());
         command.args(["-c", include_str!("locker.py")]);
         command.current_dir(dir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
