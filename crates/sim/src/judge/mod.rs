@@ -324,7 +324,7 @@ fn losses(case: &Case<'_>, values: &mut Values) {
             .filter(|c| c.host == host && c.begin < moment)
         {
             if let Some(value) = attribute_of(&change.effect)
-                && !set_by(case, host, change)
+                && !set_by(case, change, moment)
             {
                 hurt.insert(value);
             }
@@ -370,14 +370,38 @@ fn attribute_of(effect: &Effect) -> Option<Value> {
     }
 }
 
-/// Has the disk been told of this change of such a value?
-fn set_by(case: &Case<'_>, host: u32, change: &Change) -> bool {
-    let mut later = case.applied.iter().filter(|a| a.moment > change.begin);
-    later.any(|applied| {
+/// Has the disk been told of this change of such a value, and not only of the same change, made
+/// again behind the loss?
+fn set_by(case: &Case<'_>, change: &Change, lost: u64) -> bool {
+    let host = change.host;
+    let changes = case.history.changes.borrow();
+    let again = changes.iter().filter(|c| c.host == host && c.begin > lost);
+    let again = again.filter(|c| is_same(&c.effect, &change.effect));
+    let end = again.map(|c| c.begin).min().unwrap_or(u64::MAX);
+    let within = change.begin + 1..end;
+    let mut told = (case.applied.iter()).filter(|a| within.contains(&a.moment));
+    told.any(|applied| {
         let session = applied.origin.map_or(0, |origin| origin.session);
         let own = case.sessions.get(&session) == Some(&host);
         own && matches!(applied.outcome, Outcome::Attr(_)) && sets(&applied.op, &change.effect)
     })
+}
+
+/// Do two changes make the same of the same value?
+fn is_same(one: &Effect, other: &Effect) -> bool {
+    match (one, other) {
+        (Effect::Mode { fid, mode }, Effect::Mode { fid: of, mode: new }) => {
+            (fid, mode) == (of, new)
+        }
+        (
+            Effect::Label { fid, label },
+            Effect::Label {
+                fid: of,
+                label: new,
+            },
+        ) => (fid, label) == (of, new),
+        _ => false,
+    }
 }
 
 fn sets(op: &Op, effect: &Effect) -> bool {
