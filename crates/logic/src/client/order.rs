@@ -108,7 +108,7 @@ impl Node {
 
     /// May bytes that came with the answer to this request be from before an own change? A write
     /// ends transient rights before it is applied, so that what was read before is void in any
-    /// case; a lasting right stays, and a change of the size ends none. Nor does a write to the cache.
+    /// case; a lasting right stays; a change of the size ends none, nor does a write to the cache.
     pub(super) fn outdates(&self, id: RequestId, lasting: bool) -> bool {
         id <= self.resized.max(self.written) || (lasting && id <= self.changed)
     }
