@@ -1,12 +1,14 @@
 //! The command line.
 
 mod bench;
+mod internal;
 mod look;
 mod sim;
 mod tree;
 mod words;
 
 pub(crate) use bench::BenchArgs;
+pub(crate) use internal::{GuardArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
@@ -413,29 +415,6 @@ pub(crate) enum Victim {
     Server,
     /// A mount's daemon.
     Client,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct TortureWorkerArgs {
-    /// The plan, as JSON
-    pub(crate) plan: String,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct GuardArgs {
-    /// Where the mount is, for people to see; all else comes by standard input
-    #[arg(value_name = "DIR")]
-    _dir: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct RemountArgs {
-    /// Where the mount is
-    #[arg(value_name = "DIR")]
-    pub(crate) dir: PathBuf,
-    /// Words of mount(8)
-    #[arg(value_name = "WORD")]
-    pub(crate) words: Vec<String>,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -45,8 +45,8 @@ impl Control {
     }
 
     /// Ends the connection at once: every request waiting, and every one to come, fails with
-    /// ENOTCONN. The mount stays, dead, until it is unmounted. Of a connection that is gone: nothing
-    /// happens.
+    /// ENOTCONN. The mount stays, dead, until it is unmounted. Where the connection is gone
+    /// already, nothing happens.
     ///
     /// # Errors
     /// The kernel refuses.

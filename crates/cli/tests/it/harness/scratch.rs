@@ -1,5 +1,6 @@
 //! A directory of one test, removed at its end, and never through a mount that is still there.
 
+use fuse::mount::Control;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -81,7 +82,14 @@ pub fn is_mounted(point: &Path) -> bool {
 /// for it get an error, and the mount point is freed.
 pub fn force_unmount(point: &Path) {
     for line in mounts().iter().filter(|m| m.point == point) {
-        let _ = line.minor.parse().map(fuse::mount::abort);
+        // By the time that it is opened, the number may be another test's.
+        let control = line.minor.parse().map(Control::open);
+        let same = mounts()
+            .iter()
+            .any(|m| (&m.point, &m.minor) == (&line.point, &line.minor));
+        if let (true, Ok(Ok(control))) = (same, control) {
+            let _ = control.abort();
+        }
         let _ = rustix::mount::unmount(point, rustix::mount::UnmountFlags::DETACH);
     }
 }
