@@ -87,7 +87,7 @@ impl Suite {
         );
         fs::write(&config, text).unwrap();
         let seconds = std::env::var("XFSTESTS_LIMIT").ok();
-        let seconds = seconds.map_or(120, |seconds| seconds.parse().expect("seconds"));
+        let seconds = seconds.map_or(300, |seconds| seconds.parse().expect("seconds"));
         let limit = Duration::from_secs(seconds);
         Self {
             dir,
@@ -183,7 +183,11 @@ fn xfstests_finds_only_what_is_listed() {
     let _helper = Helper::install();
     let suite = Suite::new(dir, test_cell.scratch(), [&test_cell, &scratch_cell]);
     let group = std::env::var("XFSTESTS_GROUP").unwrap_or_else(|_| "quick".to_owned());
-    let tests = suite.tests(&group);
+    let named = std::env::var("XFSTESTS_TESTS").ok();
+    let tests = match &named {
+        Some(named) => named.split_whitespace().map(str::to_owned).collect(),
+        None => suite.tests(&group),
+    };
     assert!(
         !tests.is_empty(),
         "no test of generic is in the group {group}"
