@@ -205,7 +205,7 @@ impl Mount {
         if mounted {
             self.asked.store(true, Ordering::Release);
         }
-        match unmount::attempt(&self.mount_point, self.id)? {
+        match unmount::attempt_for_a_moment(&self.mount_point, self.id)? {
             Attempt::Gone => Ok(self.leave()?),
             Attempt::Busy => Err(MountError::Busy(self.mount_point.clone())),
         }

@@ -2,11 +2,16 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 use crate::mount::{MountError, MountId};
+
+/// A mount that is in use is tried again so often, with this pause: for half a second.
+const TRIES: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,18 @@ pub(super) fn attempt(mount_point: &Path, id: MountId) -> Result<Attempt, MountE
             errno,
         }),
     }
+}
+
+/// The same, and once more for a moment while it is in use: the kernel lets go of a mount a little
+/// after the last program has ended, and nothing tells when.
+pub(super) fn attempt_for_a_moment(mount_point: &Path, id: MountId) -> Result<Attempt, MountError> {
+    for _ in 0..TRIES {
+        match attempt(mount_point, id)? {
+            Attempt::Gone => return Ok(Attempt::Gone),
+            Attempt::Busy => std::thread::sleep(PAUSE),
+        }
+    }
+    attempt(mount_point, id)
 }
 
 /// An ordinary user's way.
