@@ -173,7 +173,9 @@ impl Reader {
         if !is_small(message, header.opcode, body) {
             return self.read_together();
         }
-        if is_unawaited(header.opcode) {
+        // While a thread executes a program, the kernel holds what `/proc/<thread>/stat` waits for,
+        // and closes files: a reader that looked there before it answers would wait for itself.
+        if is_unawaited(header.opcode) || Opcode(header.opcode) == Opcode::FLUSH {
             return;
         }
         let now_ns = now_ns();
@@ -286,7 +288,8 @@ fn is_small(message: &[u8], opcode: u32, body: &[u8]) -> bool {
     message.len() - size_of::<InHeader>() <= SMALL_BYTES && asked <= SMALL_BYTES
 }
 
-/// The processor on which a thread runs, or ran last.
+/// The processor on which a thread runs, or ran last. Never asked of a thread that may be executing
+/// a program: see [`Reader::came`].
 fn processor_of(thread: u32) -> Option<u16> {
     let stat = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
     processor_in(&stat)

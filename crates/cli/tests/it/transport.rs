@@ -2,7 +2,7 @@
 //! and say which it is.
 
 use crate::harness::cell::CellOptions;
-use crate::harness::process::shell_ok;
+use crate::harness::process::{Proc, shell_ok, system_python};
 use crate::harness::rerun::{EXACT, Rerun};
 use crate::harness::status::status;
 use crate::harness::{
@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -218,4 +219,44 @@ fn forced_where_the_kernel_may_not_the_cure_is_named() {
     );
     let mount = cell.mount_with(&["--transport", "auto"]);
     assert_eq!(status(mount.path())["fuse"]["transport"], "dev");
+}
+
+/// Asks much, so that the daemon looks where it runs, and executes a program while it has a file open
+/// whose close is told to the daemon: again and again.
+const EXECUTES: &str = "
+import fcntl, os, sys
+first = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.lockf(first, fcntl.LOCK_EX)
+os.write(first, b'bytes')
+file = os.open(sys.argv[1], os.O_RDWR)
+for number in range(100):
+    child = os.fork()
+    if child == 0:
+        for _ in range(200 + number):
+            os.pread(file, 1, 0)
+        os.execv('/bin/true', ['true'])
+    assert os.waitpid(child, 0)[1] == 0
+";
+
+#[test]
+fn a_program_is_executed_while_files_of_the_mount_are_open() {
+    let test = "executes";
+    if !real_system(test) {
+        return;
+    }
+    let Some(cell) = Cell::start(test) else {
+        return;
+    };
+    // From one reader to several: each of them may be the one that answers.
+    for threads in ["1", "4"] {
+        let mount = cell.mount_with(&["--transport", "dev", "--threads", threads]);
+        let mut command = Command::new(system_python());
+        command.args(["-c", EXECUTES]).arg(mount.join("file"));
+        let mut program = Proc::spawn(&mut command, Some(cell.watch())).unwrap();
+        let status = program.wait(Duration::from_secs(60));
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "{threads} readers: {status:?}"
+        );
+    }
 }

@@ -5,7 +5,9 @@
 //! the daemon has taken keeps its caller in an uninterruptible wait until it is answered. So
 //! callers that wait are looked up in `/proc`: a signal that ends the process is pending for each
 //! of its threads as SIGKILL, or, if it leaves a core, is pending and neither blocked, ignored nor
-//! handled; a thread that ends has `PF_EXITING` among its flags.
+//! handled; a thread that ends has no memory any more when it closes its files. All of that is in
+//! `/proc/<thread>/status`. (Its flags are in `stat`, which waits for a thread that executes a
+//! program; and that may wait for the daemon.)
 //!
 //! Where a caller cannot be seen (it is in a pid namespace that is not below the daemon's, or
 //! `/proc` is another one's) any signal counts as fatal after a second: a call that is interrupted
@@ -23,8 +25,6 @@ use tracing::warn;
 
 /// How long a caller that cannot be seen waits after a signal.
 const UNSEEN_NS: u64 = 1_000_000_000;
-/// `PF_EXITING` of the kernel.
-const EXITING: u64 = 4;
 const SIGKILL: u32 = 9;
 /// Signals that do nothing, or stop the process, if they are not handled: SIGCHLD, SIGCONT,
 /// SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG and SIGWINCH.
@@ -129,23 +129,17 @@ fn shows_own() -> bool {
 }
 
 fn state(thread: u32) -> State {
-    let read = |name: &str| fs::read_to_string(format!("/proc/{thread}/{name}"));
-    match read("stat") {
-        Ok(stat) if is_exiting(&stat) => return State::Ends,
-        Ok(_) => {}
-        Err(_) => return State::Unseen,
+    let status = fs::read_to_string(format!("/proc/{thread}/status"));
+    match status {
+        Ok(status) if is_exiting(&status) => State::Ends,
+        Ok(status) => signals(&status),
+        Err(_) => State::Unseen,
     }
-    read("status").map_or(State::Unseen, |status| signals(&status))
 }
 
-/// Is the thread ending? The flags are the seventh field behind the name, which may hold anything.
-fn is_exiting(stat: &str) -> bool {
-    let fields = stat
-        .rsplit_once(')')
-        .map(|(_, rest)| rest.split_whitespace());
-    let flags = fields.and_then(|mut fields| fields.nth(6));
-    let flags: Option<u64> = flags.and_then(|flags| flags.parse().ok());
-    flags.is_some_and(|flags| flags & EXITING != 0)
+/// Is the thread ending? It has given up its memory then, and so has no size.
+fn is_exiting(status: &str) -> bool {
+    !status.lines().any(|line| line.starts_with("VmSize:"))
 }
 
 /// What becomes of a thread with these signals?
@@ -208,11 +202,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_is_known_whatever_its_name() {
-        let stat = |flags: u64| format!("12 (a) b (c) D 1 12 12 0 -1 {flags} 3 4");
-        assert!(is_exiting(&stat(0x0040_0104)));
-        assert!(!is_exiting(&stat(0x0040_0100)));
-        assert!(!is_exiting("nonsense"));
+    fn a_thread_that_ends_has_no_memory() {
+        assert!(is_exiting("Name:\ta\nState:\tD\nThreads:\t1\n"));
+        assert!(!is_exiting("Name:\ta\nVmPeak:\t9 kB\nVmSize:\t8 kB\n"));
     }
 
     #[test]
