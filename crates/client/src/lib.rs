@@ -16,10 +16,12 @@ mod bytes;
 mod core;
 mod ebb;
 mod effects;
+mod errno;
 pub mod front;
 mod state;
 
 pub use bury::bury;
+pub use errno::errno;
 
 use crate::core::Core;
 use crate::front::{

@@ -52,11 +52,7 @@ impl Error {
     }
 
     pub(crate) fn name(path: &Path, error: NameError) -> Self {
-        let refusal = match error {
-            NameError::Invalid => Refusal::Invalid,
-            NameError::TooLong => Refusal::NameTooLong,
-        };
-        Self::refused(path, refusal)
+        Self::refused(path, error.into())
     }
 
     /// The number that a system call would give for it.
@@ -104,37 +100,12 @@ fn text(errno: Errno) -> String {
 
 /// A refusal as an error number, or in words where a number would not help.
 const fn reason(refusal: Refusal) -> std::result::Result<Errno, &'static str> {
-    Ok(match refusal {
-        Refusal::NotFound => Errno::NOENT,
-        Refusal::Stale => Errno::STALE,
-        Refusal::Exists => Errno::EXIST,
-        Refusal::NotDirectory => Errno::NOTDIR,
-        Refusal::IsDirectory => Errno::ISDIR,
-        Refusal::NotEmpty => Errno::NOTEMPTY,
-        Refusal::Denied => Errno::ACCESS,
-        Refusal::NotPermitted => Errno::PERM,
-        Refusal::Invalid => Errno::INVAL,
-        Refusal::NameTooLong => Errno::NAMETOOLONG,
-        Refusal::TooLarge => Errno::FBIG,
-        Refusal::TooManyLinks => Errno::MLINK,
-        Refusal::NoSpace | Refusal::TooManyWatches => Errno::NOSPC,
-        Refusal::NoAttribute => Errno::NODATA,
-        Refusal::OutOfRange => Errno::RANGE,
-        Refusal::NotSupported => Errno::OPNOTSUPP,
-        Refusal::CrossVolume => Errno::XDEV,
-        Refusal::Interrupted => Errno::INTR,
-        Refusal::Locked | Refusal::Later | Refusal::Again => Errno::AGAIN,
-        Refusal::Deadlock => Errno::DEADLK,
-        Refusal::TooManyLocks => Errno::NOLCK,
-        Refusal::NothingBehind => Errno::NXIO,
-        Refusal::Damaged => {
-            return Err("the stored bytes are damaged: `ariel fsck` says what else is");
-        }
-        Refusal::Disk => return Err("the server's disk failed: see the server's log"),
-        Refusal::SessionLost => {
-            return Err("the session with the server was lost: begin again");
-        }
-        Refusal::NoAnswer => return Err("the server did not answer in time"),
+    Err(match refusal {
+        Refusal::Damaged => "the stored bytes are damaged: `ariel fsck` says what else is",
+        Refusal::Disk => "the server's disk failed: see the server's log",
+        Refusal::SessionLost => "the session with the server was lost: begin again",
+        Refusal::NoAnswer => "the server did not answer in time",
+        other => return Ok(client::errno(other)),
     })
 }
 

@@ -35,6 +35,15 @@ pub enum NameError {
     TooLong,
 }
 
+impl From<NameError> for crate::Refusal {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::Invalid => Self::Invalid,
+            NameError::TooLong => Self::NameTooLong,
+        }
+    }
+}
+
 impl core::fmt::Display for NameError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {

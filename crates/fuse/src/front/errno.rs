@@ -1,7 +1,7 @@
 //! Refusals as error numbers, for the whole front: no other file of it chooses one.
 
 use rustix::io::Errno;
-use wire::{NameError, Refusal};
+use wire::Refusal;
 
 /// "Not implemented": the kernel does the thing itself, or does without, and does not ask again.
 pub(super) const NOT_IMPLEMENTED: Errno = Errno::NOSYS;
@@ -18,46 +18,15 @@ pub(super) const NONSENSE: Errno = Errno::IO;
 /// A refusal as programs see it.
 pub(super) const fn of(refusal: Refusal) -> Errno {
     match refusal {
-        Refusal::NotFound => Errno::NOENT,
-        Refusal::Stale => Errno::STALE,
-        Refusal::Exists => Errno::EXIST,
-        Refusal::NotDirectory => Errno::NOTDIR,
-        Refusal::IsDirectory => Errno::ISDIR,
-        Refusal::NotEmpty => Errno::NOTEMPTY,
-        Refusal::Denied => Errno::ACCESS,
-        Refusal::NotPermitted => Errno::PERM,
-        Refusal::Invalid => Errno::INVAL,
-        Refusal::NameTooLong => Errno::NAMETOOLONG,
-        Refusal::TooLarge => Errno::FBIG,
-        Refusal::TooManyLinks => Errno::MLINK,
-        Refusal::NoSpace => Errno::NOSPC,
-        Refusal::NoAttribute => Errno::NODATA,
-        Refusal::OutOfRange => Errno::RANGE,
-        Refusal::NotSupported => Errno::OPNOTSUPP,
-        Refusal::CrossVolume => Errno::XDEV,
-        Refusal::Damaged | Refusal::Disk | Refusal::SessionLost | Refusal::NoAnswer => Errno::IO,
-        Refusal::Interrupted => Errno::INTR,
-        Refusal::Locked | Refusal::Later => Errno::AGAIN,
-        Refusal::Deadlock => Errno::DEADLK,
-        Refusal::TooManyLocks => Errno::NOLCK,
-        // As inotify_add_watch(2) says.
-        Refusal::TooManyWatches => Errno::NOSPC,
-        Refusal::NothingBehind => Errno::NXIO,
         Refusal::Again => WALK_AGAIN,
-    }
-}
-
-/// Why bytes are not a name, as programs see it.
-pub(super) const fn of_name(error: NameError) -> Refusal {
-    match error {
-        NameError::Invalid => Refusal::Invalid,
-        NameError::TooLong => Refusal::NameTooLong,
+        other => client::errno(other),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::NameError;
 
     #[test]
     fn programs_see_the_usual_numbers() {
@@ -81,6 +50,6 @@ mod tests {
         ] {
             assert_eq!(of(refusal).raw_os_error(), number, "{refusal:?}");
         }
-        assert_eq!(of(of_name(NameError::TooLong)).raw_os_error(), 36);
+        assert_eq!(of(NameError::TooLong.into()).raw_os_error(), 36);
     }
 }

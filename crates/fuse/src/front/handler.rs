@@ -86,7 +86,7 @@ pub(super) fn named(reply: Reply, bytes: &[u8]) -> Option<(Reply, Name)> {
     match Name::new(bytes) {
         Ok(name) => Some((reply, name)),
         Err(error) => {
-            refuse(reply, errno::of_name(error));
+            refuse(reply, error.into());
             None
         }
     }
