@@ -7,8 +7,9 @@
 //! was given a processor, may yet answer, but not for ever.
 
 use super::process::stacks;
+use super::say;
 use super::scratch::mounts;
-use super::tasks::{Wait, command_line, processes, waits};
+use super::tasks::{Wait, command_line, processes, waits, within};
 use super::watchdog::{WatchId, tests, waited};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
@@ -80,7 +81,11 @@ impl Watcher {
             self.seen.clear();
             return;
         }
-        let now = waits();
+        // The kernel shows nothing of a thread that executes a program until that is done.
+        let Some(now) = within(LIMIT_BUSY, waits) else {
+            say("STUCK: for 30 s /proc cannot be read: does a program that is executed wait?");
+            return;
+        };
         self.seen.retain(|wait, _| now.contains(wait));
         // What was there a tick ago and still is.
         for wait in now.iter().filter(|wait| self.fresh.contains(wait)) {

@@ -75,11 +75,19 @@ fn status(task: &Path, key: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// What is asked here may wait for what the task itself holds: then there is no answer.
-fn within_a_second<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// The answer to a question that may wait for a lock that a task holds; `None`: it is not there in
+/// time.
+pub fn within<T: Send + 'static>(
+    limit: Duration,
+    ask: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(ask()));
-    receive.recv_timeout(Duration::from_secs(1)).ok()
+    receive.recv_timeout(limit).ok()
+}
+
+fn within_a_second<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    within(Duration::from_secs(1), ask)
 }
 
 /// The words that a process was started with.
@@ -96,7 +104,9 @@ impl Wait {
 
     /// Where it is in the kernel.
     pub fn stack(&self) -> String {
-        fs::read_to_string(self.task().join("stack")).unwrap_or_default()
+        let path = self.task().join("stack");
+        let read = within_a_second(move || fs::read_to_string(path));
+        read.and_then(Result::ok).unwrap_or_default()
     }
 
     /// Was it killed, or does it end?
