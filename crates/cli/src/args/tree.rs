@@ -50,7 +50,7 @@ Examples:
   ariel ls -R 127.0.0.1:7000:"
 )]
 pub(crate) struct LsArgs {
-    /// What is listed
+    /// Files and directories to list
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
     /// One line each: mode, names, owner, group, size, time and name
@@ -107,10 +107,10 @@ pub(crate) struct TransferArgs {
     /// Modes, times and extended attributes are kept; owners, too, for root
     #[arg(short = 'p', long)]
     pub(crate) preserve: bool,
-    /// What is there already is left as it is
+    /// Existing files stay as they are
     #[arg(short = 'n', long)]
     pub(crate) no_clobber: bool,
-    /// Say what is copied
+    /// Print each name that is copied
     #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
     /// No progress on the terminal
@@ -132,7 +132,7 @@ As with cp(1), a destination that is a directory gets the files under their own 
 pub(crate) struct PutArgs {
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
-    /// All that was copied is on the server's disk at the end
+    /// Wait until the server's disk has all copies
     #[arg(long)]
     pub(crate) sync: bool,
     /// Local files and directories; `-`: standard input
@@ -166,19 +166,19 @@ Examples:
   ariel rm 127.0.0.1:7000:/home/a/notes.txt
   ariel rm -r 127.0.0.1:7000:/src/project")]
 pub(crate) struct RmArgs {
-    /// What is removed
+    /// Files and directories to remove
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
     /// Directories with all that is in them
     #[arg(short = 'r', visible_short_alias = 'R', long)]
     pub(crate) recursive: bool,
-    /// What does not exist is no error
+    /// A name that does not exist is no error
     #[arg(short = 'f', long)]
     pub(crate) force: bool,
     /// Empty directories, too
     #[arg(short = 'd', long)]
     pub(crate) dir: bool,
-    /// Say what is removed
+    /// Print each name that is removed
     #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
 }
@@ -190,10 +190,10 @@ Examples:
   ariel mv 127.0.0.1:7000:/a 127.0.0.1:7000:/b 127.0.0.1:7000:/directory
 Moves within one tree. `ariel put` and `ariel get` copy from and to this machine.")]
 pub(crate) struct MvArgs {
-    /// What is moved, and where to
+    /// Files and directories to move, and the destination
     #[arg(value_name = "ADDR:PATH", value_parser = remote, num_args = 2.., required = true)]
     pub(crate) places: Vec<Remote>,
-    /// What has the new name already keeps it, and nothing is moved
+    /// An object that has the new name keeps it, and nothing is moved
     #[arg(short = 'n', long)]
     pub(crate) no_clobber: bool,
     /// The two change names
@@ -202,7 +202,7 @@ pub(crate) struct MvArgs {
     /// The destination is a name, not a directory to move into
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
-    /// Say what is moved
+    /// Print each name that is moved
     #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
 }
@@ -210,7 +210,7 @@ pub(crate) struct MvArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  ariel mkdir -p 127.0.0.1:7000:/a/b/c")]
 pub(crate) struct MkdirArgs {
-    /// What is made
+    /// Directories to make
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
     /// Directories above it, too; one that is there is no error
@@ -224,13 +224,13 @@ pub(crate) struct MkdirArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  ariel stat 127.0.0.1:7000:/etc/motd")]
 pub(crate) struct StatArgs {
-    /// What is told of; symbolic links are not followed
+    /// Files and directories to describe; symbolic links are not followed
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
     /// Follow symbolic links
     #[arg(short = 'L', long)]
     pub(crate) dereference: bool,
-    /// Of the file system that it is in
+    /// Describe the file system instead
     #[arg(short = 'f', long)]
     pub(crate) file_system: bool,
     /// A line of JSON each

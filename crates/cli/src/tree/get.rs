@@ -59,7 +59,8 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode, Failure> {
         );
     }
     let whole = pool.end();
-    // What is made in a directory changes its times, so these come last: the inner ones first.
+    // A new entry changes its directory's times, so the times of directories are set last, those of
+    // the inner ones first.
     for (get, from, place, found) in dirs.into_iter().rev() {
         get.finish(&from, &place, &found);
     }
@@ -74,7 +75,7 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode, Failure> {
 type Dirs = Vec<(Get, Remote, PathBuf, Metadata)>;
 
 impl Get {
-    /// Copies what is at a path. Directories are made here, files by the pool.
+    /// Copies the object at a path. This thread makes directories, the pool copies files.
     fn enter(
         &self,
         pool: &Pool,
@@ -128,7 +129,7 @@ impl Get {
         }
     }
 
-    /// Copies what is no directory.
+    /// Copies an object that is no directory.
     fn one(&self, from: &Remote, to: &Path, found: &Metadata) {
         if self.no_clobber && fs::symlink_metadata(to).is_ok() {
             return;
@@ -189,7 +190,7 @@ impl Get {
         self.replace(to, make)
     }
 
-    /// Makes what cannot be written over, in the place of what is there.
+    /// Makes an object that cannot be written over, in the place of the old one.
     fn replace(&self, to: &Path, make: impl Fn() -> io::Result<()>) -> Option<()> {
         let made = match make() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -70,7 +70,8 @@ pub(crate) fn put(args: &PutArgs) -> Result<ExitCode, Failure> {
         );
     }
     let whole = pool.end();
-    // What is made in a directory changes its times, so these come last: the inner ones first.
+    // A new entry changes its directory's times, so the times of directories are set last, those of
+    // the inner ones first.
     for (place, found) in dirs.into_iter().rev() {
         put.finish(&place, &found, None);
     }
@@ -90,7 +91,7 @@ pub(crate) fn put(args: &PutArgs) -> Result<ExitCode, Failure> {
 }
 
 impl Put {
-    /// Copies what is at a path. Directories are made here, files by the pool.
+    /// Copies the object at a path. This thread makes directories, the pool copies files.
     fn enter(
         &self,
         pool: &Pool,
@@ -153,7 +154,7 @@ impl Put {
         }
     }
 
-    /// Copies what is no directory.
+    /// Copies an object that is no directory.
     fn one(&self, from: &Path, to: &Remote, found: &Metadata) {
         if self.no_clobber && self.tree.symlink_metadata(&to.path).is_ok() {
             return;
@@ -220,7 +221,7 @@ impl Put {
         self.replace(to, make)
     }
 
-    /// Makes what cannot be written over, in the place of what is there.
+    /// Makes an object that cannot be written over, in the place of the old one.
     fn replace(&self, to: &Remote, make: impl Fn() -> files::Result<()>) -> Option<()> {
         let made = match make() {
             Err(error) if error.raw_os_error() == rustix::io::Errno::EXIST.raw_os_error() => {

@@ -320,7 +320,7 @@ fn calls_end_with_eio_after_the_time_that_was_given() {
         .iter()
         .filter(|p| !["fault", "execve"].contains(&p.0));
     let mut programs: Vec<Program> = calls.map(start).collect();
-    // A server that is only slow is waited for: nothing ends while it is there.
+    // The time itself is tested: longer than --timeout, with a server that is there, ends no call.
     std::thread::sleep(Duration::from_secs(3));
     cell.stand();
     let begin = Instant::now();
