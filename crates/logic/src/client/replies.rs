@@ -239,8 +239,6 @@ impl Client {
             return false;
         }
         if node.right < Right::Shared && grant.right >= Right::Shared {
-            // Pages under a transient right are as good under this one.
-            node.pages |= node.right == Right::Transient;
             node.attr = None;
             node.forget_xattrs();
         }
