@@ -91,8 +91,10 @@ impl Client {
         (reply, bulk_len): (Reply, u32),
     ) -> bool {
         self.unsend(op);
-        let changed = Self::changed_by(op, &reply);
+        let mut changed = Self::changed_by(op, &reply.outcome);
         self.take_up(ticket, &changed);
+        // A grant tells the place of what it is of.
+        changed.retain(|fid| reply.grants.iter().all(|grant| grant.fid != *fid));
         if op.changes() && self.calls.contains_key(&ticket) {
             let unseen = self.outdates(id, ticket);
             self.unfinished.insert(ticket, (id, unseen));
