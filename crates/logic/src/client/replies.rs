@@ -455,6 +455,9 @@ impl Client {
         if let Op::Claim { fid } = op {
             return self.on_claim_refused(step, (ticket, *fid), refusal);
         }
+        if refusal == Refusal::Exists && self.replaces_after_all(step, ticket, op) {
+            return;
+        }
         self.finish(step, ticket, Done::Refused(refusal));
         let fid = match op {
             Op::Open { fid, .. } => {
