@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     Server { ns: Time },
     /// A client's machine vanishes; another one takes its place after a while.
     Client { host: u32, ns: Time },
+    /// A client's process is killed; its guard tells the server, and another mount takes its place.
+    Killed { host: u32, ns: Time },
     /// All machines lose their power; the server's keeps this of what was not stable.
     Blackout { ns: Time, keep: Keep },
     /// A client is slow for a while: what it is told and when it wakes comes later by this.
@@ -55,6 +57,7 @@ pub(crate) enum Kind {
     Cut,
     Restart,
     Vanish,
+    Killed,
     Blackout,
     SlowClient,
     SlowServer,
@@ -104,7 +107,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 17] = [
+pub(crate) const ATLAS: [Line; 18] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -114,6 +117,7 @@ pub(crate) const ATLAS: [Line; 17] = [
     // A restarted server may wait in vain for a machine that is cut off meanwhile.
     line(Kind::Restart, SESSION),
     line(Kind::Vanish, SESSION),
+    line(Kind::Killed, SESSION),
     line(Kind::Blackout, UNSYNCED),
     line(Kind::SlowClient, LATE),
     line(Kind::SlowServer, LATE),
@@ -139,7 +143,10 @@ impl Fault {
             | Self::Mute { ns, .. }
             | Self::Disk { ns, .. }
             | Self::Liar { ns, .. } => ns,
-            Self::Server { ns } | Self::Client { ns, .. } | Self::Blackout { ns, .. } => ns + MS,
+            Self::Server { ns }
+            | Self::Client { ns, .. }
+            | Self::Killed { ns, .. }
+            | Self::Blackout { ns, .. } => ns + MS,
             Self::Rot { .. } => MS,
         }
     }
@@ -151,6 +158,7 @@ impl Fault {
             Self::Cut { .. } => Kind::Cut,
             Self::Server { .. } => Kind::Restart,
             Self::Client { .. } => Kind::Vanish,
+            Self::Killed { .. } => Kind::Killed,
             Self::Blackout { .. } => Kind::Blackout,
             Self::SlowClient { .. } => Kind::SlowClient,
             Self::SlowServer { .. } => Kind::SlowServer,
@@ -195,6 +203,7 @@ impl Plan {
             Strike::Cut => Kind::Cut,
             Strike::Restart => Kind::Restart,
             Strike::Vanish => Kind::Vanish,
+            Strike::Kill => Kind::Killed,
         }));
         if self.disk_strike.is_some() {
             kinds.push(Kind::DiskErrors);
@@ -353,6 +362,19 @@ impl Plan {
         let (at, ns) = (self.fault_time(rng), rng.between(lease / 2, 4 * lease));
         let greedy = rng.chance(500);
         self.faults.push((at, Fault::Liar { greedy, ns }));
+    }
+
+    /// Processes of clients that are killed, drawn likewise.
+    pub(crate) fn draw_kills(&mut self, rng: &mut Rng) {
+        if !rng.chance(RARE_PERMILLE / 2) {
+            return;
+        }
+        for _ in 0..rng.between(1, 3) {
+            let at = self.fault_time(rng);
+            let host = rng.between(1, u64::from(self.clients)) as u32;
+            let ns = rng.between(MS, 100 * MS);
+            self.faults.push((at, Fault::Killed { host, ns }));
+        }
     }
 
     /// Bytes of the disk that rot, drawn likewise; then the power may fail.

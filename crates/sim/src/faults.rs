@@ -161,6 +161,7 @@ impl World {
             Strike::Cut => Fault::Cut { host, ns },
             Strike::Restart => Fault::Server { ns },
             Strike::Vanish => Fault::Client { host, ns },
+            Strike::Kill => Fault::Killed { host, ns },
         };
         // The machine that sends it is in the middle of a step.
         let then = Rc::clone(self);
@@ -204,11 +205,47 @@ impl World {
                 let room = self.rooms.borrow().get(&host).cloned();
                 if let Some(room) = room.filter(|room| room.alive()) {
                     self.client_dies(&room);
+                    self.net.leave(host);
                     let then = Rc::clone(self);
                     self.sched.at(now + ns, move || then.another_client());
                 }
             }
+            Fault::Killed { host, ns } => self.kill(host, now + ns),
         }
+    }
+
+    /// A client's process is killed. Its kernel shows what it keeps until it has nothing of the mount
+    /// any more. Only then may the guard end the session: others may change everything from then on.
+    fn kill(self: &Rc<Self>, host: u32, until: Time) {
+        let room = self.rooms.borrow().get(&host).cloned();
+        let Some(room) = room.filter(|room| room.alive()) else {
+            return;
+        };
+        let session = room.session();
+        room.die();
+        self.net.killed(self, host);
+        let (ends, told) = {
+            let mut rng = self.rng.borrow_mut();
+            let ends = rng.between(self.sched.now() + 1, until);
+            (ends, rng.between(ends, until))
+        };
+        let then = Rc::clone(self);
+        self.sched.at(ends, move || then.kernel_ends(host));
+        let then = Rc::clone(self);
+        self.sched.at(told, move || then.bury(session));
+        let then = Rc::clone(self);
+        self.sched.at(until, move || then.another_client());
+    }
+
+    /// The guard of a client that was killed says goodbye for it.
+    fn bury(self: &Rc<Self>, session: SessionId) {
+        self.meet(Rare::Buried.bit());
+        let hello = ToServer::Hello {
+            version: wire::VERSION,
+            session,
+            name: b"guard".to_vec(),
+        };
+        self.net.says(self, [hello, ToServer::Goodbye]);
     }
 
     /// All machines lose their power at once; others take the clients' places.
@@ -218,8 +255,13 @@ impl World {
         }
         for room in self.alive() {
             self.client_dies(&room);
+            self.net.leave(room.host);
             let then = Rc::clone(self);
             self.sched.at(until, move || then.another_client());
+        }
+        let killed: Vec<u32> = self.running.borrow().keys().copied().collect();
+        for host in killed {
+            self.kernel_ends(host);
         }
         self.server.die(self, Some(keep));
         let then = Rc::clone(self);
@@ -227,13 +269,19 @@ impl World {
     }
 
     fn client_dies(self: &Rc<Self>, room: &Rc<Room>) {
-        self.history.lost(room.host, self.sched.moment());
-        self.history.gone(room.host);
-        self.board.wipe(room.host);
-        self.running.borrow_mut().remove(&room.host);
         room.die();
-        self.net.leave(room.host);
-        self.sched.kill(room.host);
+        self.kernel_ends(room.host);
+    }
+
+    /// Nobody is shown anything any more by what this machine keeps.
+    fn kernel_ends(self: &Rc<Self>, host: u32) {
+        if self.running.borrow_mut().remove(&host).is_none() {
+            return; // with the power
+        }
+        self.history.lost(host, self.sched.moment());
+        self.history.gone(host);
+        self.board.wipe(host);
+        self.sched.kill(host);
     }
 
     fn another_client(self: &Rc<Self>) {

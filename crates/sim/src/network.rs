@@ -144,6 +144,32 @@ impl Network {
         }
     }
 
+    /// The process of a client is killed: what it has sent arrives, then its connection ends.
+    pub(crate) fn killed(&self, world: &Rc<World>, host: u32) {
+        let link = self.links.borrow_mut().remove(&host);
+        let Some(conn) = link.and_then(|link| link.conn) else {
+            return;
+        };
+        let weather = &world.plan.weather;
+        let wait = weather.base_ns + weather.jitter_ns + world.late_ns(host) + 1;
+        let then = Rc::clone(world);
+        world.sched.at(world.sched.now() + wait, move || {
+            then.net.owners.borrow_mut().remove(&conn);
+            then.to_server(server::Input::Gone { conn });
+        });
+    }
+
+    /// Somebody says this to the server on a connection of its own, and hears nothing.
+    pub(crate) fn says(&self, world: &Rc<World>, words: [ToServer; 2]) {
+        self.last_conn.set(self.last_conn.get() + 1);
+        let conn = self.last_conn.get();
+        for message in words {
+            let units = Units::new();
+            world.message_to_server(conn, Beside { message, units });
+        }
+        world.to_server(server::Input::Gone { conn });
+    }
+
     fn connect_later(&self, world: &Rc<World>, host: u32, after: Time) {
         let delay = after + world.rng.borrow_mut().between(100_000, 3_000_000);
         let then = Rc::clone(world);
@@ -234,6 +260,8 @@ impl Network {
         for host in hosts {
             self.hangup(world, host);
         }
+        // Nor does anything arrive of who was killed before.
+        self.owners.borrow_mut().clear();
     }
 
     /// Nothing gets through on these ways for a while.

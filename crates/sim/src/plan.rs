@@ -165,6 +165,7 @@ impl Plan {
         plan.draw_mute(&mut Rng::new(seed.rotate_left(16)));
         plan.draw_trouble(&mut Rng::new(!seed.rotate_left(16)));
         plan.draw_liar(&mut Rng::new(seed.rotate_left(48)));
+        plan.draw_kills(&mut Rng::new(seed.rotate_left(12)));
         plan.draw_ranges(&mut Rng::new(!seed.rotate_left(8)));
         plan.draw_rot(&mut Rng::new(!seed.rotate_left(48)));
         plan.draw_locks(&mut Rng::new(seed.rotate_left(8)));

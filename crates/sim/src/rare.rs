@@ -33,6 +33,7 @@ rare! {
     Listed: "an Exclusive holder was told that somebody lists its file",
     Confirm: "a change had to be confirmed before others were shown it",
     Fenced: "a session was fenced",
+    Buried: "a client's process was killed, and its guard ended its session",
     SessionLost: "a client heard that its session is over",
     DataLost: "changed bytes were lost with the session",
     Reassert: "a client said after a restart what it holds",

@@ -12,11 +12,19 @@ pub enum Strike {
     Restart,
     /// It is lost with the client's machine; another one takes its place.
     Vanish,
+    /// It is lost with the client's process, whose guard tells the server.
+    Kill,
 }
 
 impl Strike {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Repeat, Self::Cut, Self::Restart, Self::Vanish];
+    pub const ALL: [Self; 5] = [
+        Self::Repeat,
+        Self::Cut,
+        Self::Restart,
+        Self::Vanish,
+        Self::Kill,
+    ];
 
     /// Nothing of a connection can be repeated by itself that must stay in order.
     pub(crate) fn ends_link(self) -> bool {
@@ -29,6 +37,7 @@ impl Strike {
             Self::Cut => "cut",
             Self::Restart => "restart",
             Self::Vanish => "vanish",
+            Self::Kill => "kill",
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The n-th failure: in a fixed set of worlds without other faults, one thing goes wrong at the
 //! first message, then at the second, and so on: the message is lost, or arrives twice, or its link
-//! breaks with it, or the server's process dies with it, or the client's machine. The same for the
-//! calls of the server's disk: the first one fails, then the second, in each of the ways in which
-//! it can. So each step of these worlds that can fail fails once, whatever seeds would have drawn.
+//! breaks with it, or the server's process dies with it, or the client's machine, or its process.
+//! The same for the calls of the server's disk: the first one fails, then the second, in each of
+//! the ways in which it can. So each step of these worlds that can fail fails once, whatever seeds
+//! would have drawn.
 //!
 //! (`crates/store/tests` does the same to the store alone.)
 #![forbid(unsafe_code)]
