@@ -12,7 +12,6 @@ use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
 use serde_json::{Value, json};
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,13 +19,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the end may take while not one changed block gets to the server: a machine that shuts
 /// down gives its processes a minute or more, and others behind this one want some of it.
 const END_TIME: Duration = Duration::from_secs(10);
 /// How often that is looked at.
 const END_STEP: Duration = Duration::from_millis(500);
+/// A helper of mount(8) says that it waits when it has waited for so long; mount(8) is silent.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Failure> {
     let without = args.without.unwrap_or_default();
@@ -39,10 +40,9 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let point = paths::mount_point(dir).unwrap_or_else(|_| dir.clone());
     if !args.foreground && !args.detached {
         // The new process takes the place again, and would wait without a word.
-        let silent = Cell::new(args.quiet);
+        let begin = Instant::now();
         let say = |text: &str| {
-            // A short wait is no news for who wants none.
-            if !silent.replace(false) {
+            if !args.quiet || begin.elapsed() >= LONG_WAIT {
                 drop(writeln!(std::io::stderr(), "ariel: {text}"));
             }
         };
