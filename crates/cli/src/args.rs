@@ -9,7 +9,7 @@ mod words;
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use internal::{GuardArgs, RemountArgs, TortureWorkerArgs};
-pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
+pub(crate) use look::{ConfigArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
     CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs,
@@ -36,7 +36,8 @@ Examples:
   ariel down                                 end what `up` has started
 
 Exit codes: 0 done; 1 failed, or damage was found; 2 wrong command line, or a check could not run.
-The environment variable ARIEL_LOG (error, warn, info, debug, trace) says how much is logged.";
+The environment variable ARIEL_LOG (error, warn, info, debug, trace) says how much is logged.
+Each option can also stand in /etc/ariel/*.toml, or in the environment: see `ariel config --help`.";
 
 /// Ariel: one file tree for many machines, cached in each as if it were local, exact everywhere.
 #[derive(Debug, Parser)]
@@ -82,6 +83,8 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Tell what a file of a server's tree is
     Stat(StatArgs),
+    /// Tell which options are set, and by which file or variable
+    Config(ConfigArgs),
     /// Check a store; its server must not run
     Fsck(FsckArgs),
     /// Run simulated worlds: random programs, faults and crashes from one seed

@@ -26,6 +26,7 @@ mod cli;
 mod cli_daemons;
 mod cli_mounts;
 mod clocks;
+mod config;
 mod contention;
 mod damage;
 mod delegation;
