@@ -7,12 +7,14 @@ CELL = $(CURDIR)/.cell
 # Where `make install` puts the program; mount(8) looks for its helpers in /sbin alone.
 PREFIX = /usr/local
 HELPERS = mount.ariel mount.fuse.ariel
+UNITS = $(PREFIX)/lib/systemd/system
+USERS = $(PREFIX)/lib/sysusers.d
 
 help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
-	@echo 'make install    the program to $(PREFIX)/bin, and what mount(8) and /etc/fstab need;'
-	@echo '                make uninstall takes it away'
+	@echo 'make install    the program to $(PREFIX)/bin, what mount(8) and /etc/fstab need, a unit for'
+	@echo '                systemd and /etc/ariel; make uninstall takes all but /etc/ariel away'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
 	@echo 'make conformance  suites of others and demanding programs in their long forms;'
 	@echo '           with XFSTESTS=DIR, GNU_TAR=DIR, GIT_SRC=DIR, CPYTHON=DIR these suites, too'
@@ -37,9 +39,19 @@ install: build
 	install -D -m 755 $(ARIEL) $(DESTDIR)$(PREFIX)/bin/ariel
 	install -d $(DESTDIR)/sbin
 	for name in $(HELPERS); do ln -sf $(PREFIX)/bin/ariel $(DESTDIR)/sbin/$$name; done
+	install -d $(DESTDIR)$(UNITS) $(DESTDIR)$(USERS) $(DESTDIR)/etc/ariel
+	sed 's#/usr/bin/ariel#$(PREFIX)/bin/ariel#' packaging/ariel-server.service \
+		> $(DESTDIR)$(UNITS)/ariel-server.service
+	install -m 644 packaging/ariel.sysusers $(DESTDIR)$(USERS)/ariel.conf
+	[ -e $(DESTDIR)/etc/ariel/ariel.toml ] \
+		|| install -m 644 packaging/etc/ariel.toml $(DESTDIR)/etc/ariel/ariel.toml
+	@[ -n '$(DESTDIR)' ] || echo 'A server as a service: systemd-sysusers;' \
+		'systemctl daemon-reload; systemctl enable --now ariel-server'
 
+# What was configured and stored stays.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS))
+	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS)) \
+		$(DESTDIR)$(UNITS)/ariel-server.service $(DESTDIR)$(USERS)/ariel.conf
 
 down:
 	$(ARIEL) down --data $(CELL)/data

@@ -24,6 +24,7 @@ mod place;
 mod profile;
 mod runtime;
 mod serve;
+mod service;
 mod show;
 mod signals;
 mod sim;

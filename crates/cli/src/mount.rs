@@ -7,7 +7,7 @@ use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
 use crate::place::Place;
 use crate::watch::relay;
-use crate::{daemon, end, log, paths, profile, runtime, show};
+use crate::{daemon, end, log, paths, profile, runtime, service, show};
 use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
@@ -63,7 +63,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
         log::to_stderr("info");
     }
     log::end_on_panic();
-    let (send, receive) = end::channel("mount")?;
+    let (send, receive) = end::channel("mount", args.detached || service::is_managed())?;
     // Held until the process ends.
     let _place = Place::take(&point, |text| tracing::info!("{text}"))?;
     let mount = Mount::start(options(&args, &point));
@@ -75,6 +75,11 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     if args.detached {
         daemon::let_go()?;
     }
+    let answering = Arc::downgrade(&mount);
+    service::watch(move || {
+        let mount = answering.upgrade();
+        mount.is_some_and(|mount| mount.client().figures().slots > 0)
+    });
     let ended = wait(&mount, guard.as_deref(), receive);
     // Else the guard finds this process dead, and sees to the mount.
     if !mount.is_mounted()

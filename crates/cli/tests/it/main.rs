@@ -53,6 +53,7 @@ mod programs;
 mod real;
 mod replaced;
 mod restart;
+mod service;
 mod sparse;
 mod stuck;
 mod suites;
