@@ -152,6 +152,10 @@ pub(crate) struct ServeArgs {
     /// After a restart, wait so long for the clients of the last run [default: 20]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) grace: Option<u64>,
+    /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
+    /// Whoever reaches ADDR can read it; it names no file and no user
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// This is the background process
     #[arg(long, hide = true)]
     pub(crate) detached: bool,
@@ -233,6 +237,10 @@ pub(crate) struct MountArgs {
     /// Where the background process logs [default: beside its control socket, see the output]
     #[arg(long, value_name = "FILE", overrides_with = "log")]
     pub(crate) log: Option<PathBuf>,
+    /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
+    /// Whoever reaches ADDR can read it; it names no file and no user
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// This is the background process
     #[arg(long, hide = true)]
     pub(crate) detached: bool,

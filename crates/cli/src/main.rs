@@ -18,6 +18,7 @@ mod failure;
 mod fsck;
 mod guard;
 mod log;
+mod metrics;
 mod mount;
 mod paths;
 mod place;

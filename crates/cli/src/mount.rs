@@ -7,7 +7,7 @@ use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
 use crate::place::Place;
 use crate::watch::relay;
-use crate::{daemon, end, log, paths, profile, runtime, service, show};
+use crate::{daemon, end, log, metrics, paths, profile, runtime, service, show};
 use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
@@ -70,6 +70,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let guard = start_guard(&mount, again(&args, &point, words)?);
     let control = listen(&mount, &args, &point, send.clone());
+    serve_metrics(&mount, &args, &point)?;
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
     daemon::ready(&format!("mounted {} at {}", args.server, dir.display()))?;
     if args.detached {
@@ -184,6 +185,21 @@ fn listen(
             tracing::warn!("`ariel status` and `ariel umount` will not work: {error:#}");
         })
         .ok()
+}
+
+/// Shows what is counted, if that is wanted.
+fn serve_metrics(mount: &Arc<Mount>, args: &MountArgs, point: &Path) -> Result<(), Failure> {
+    let Some(addr) = args.metrics else {
+        return Ok(());
+    };
+    let (server, kept) = (args.server.to_string(), args.cache.to_string());
+    let (mount, point) = (Arc::downgrade(mount), point.to_owned());
+    let look = move || {
+        let mount = mount.upgrade()?;
+        let status = show::mount_status(&mount, (&server, &kept), &point);
+        Some((status, profile::of_mount(&mount)))
+    };
+    metrics::serve(addr, Arc::new(look)).map(drop)
 }
 
 /// Tells when the mount is gone, whoever unmounted it.

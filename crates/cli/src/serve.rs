@@ -4,7 +4,7 @@ use crate::args::ServeArgs;
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
-use crate::{daemon, end, log, profile, runtime, service, show};
+use crate::{daemon, end, log, metrics, profile, runtime, service, show};
 use rustix::process::{getegid, geteuid};
 use serde_json::Value;
 use server::{MachineOptions, Server, ServerOptions};
@@ -43,6 +43,15 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         log::use_file(&log).map_err(|error| Failure::of(&log.display().to_string(), error))?;
     }
     let pid_file = pid_file.map(PidFile::write).transpose()?;
+    if let Some(addr) = args.metrics {
+        let server = Arc::downgrade(&server);
+        let look = move || {
+            let server = server.upgrade()?;
+            let status = show::server_status(&server.status());
+            Some((status, profile::of_server(&server)))
+        };
+        metrics::serve(addr, Arc::new(look))?;
+    }
     daemon::ready(&format!("listening on {}", server.local_addr()))?;
     if args.detached {
         daemon::let_go()?;

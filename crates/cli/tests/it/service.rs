@@ -5,9 +5,11 @@ use crate::harness::process::Proc;
 use crate::harness::{Cell, Scratch, ariel, eventually, real_system, run, say, text};
 use rustix::process::Signal;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -153,4 +155,85 @@ fn the_unit_of_the_server_is_one_that_systemd_accepts() {
         .filter(|line| line.contains("ariel-server"))
         .collect();
     assert!(output.status.success() && complaints.is_empty(), "{said}");
+}
+
+/// What is answered to one request over HTTP.
+fn asked(addr: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[track_caller]
+fn assert_shows(addr: &str, wanted: &[&str]) {
+    let page = asked(addr, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(
+        page.contains("content-type: text/plain; version=0.0.4"),
+        "{page}"
+    );
+    for line in wanted {
+        assert!(page.lines().any(|one| one == *line), "{line} in:\n{page}");
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn metrics_are_shown_while_the_process_works() {
+    if !real_system("service-metrics") {
+        return;
+    }
+    let scratch = Scratch::new("service-metrics");
+    let (data, point) = (scratch.join("data"), scratch.dir("mount"));
+    let of_server = free_port();
+    let mut command = ariel(&["serve", "--listen", "127.0.0.1:0", "--metrics", &of_server]);
+    command.arg("--data").arg(&data).stdout(Stdio::piped());
+    let mut server = Proc::spawn(&mut command, None).unwrap();
+    let mut line = String::new();
+    let stdout = server.child().stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let addr = line.trim().strip_prefix("listening on ").expect(&line);
+    let of_mount = free_port();
+    let args = [
+        "mount",
+        addr,
+        point.to_str().unwrap(),
+        "--metrics",
+        &of_mount,
+    ];
+    let output = run(&mut ariel(&args));
+    assert!(output.status.success(), "{}", text(&output));
+    fs::write(point.join("file"), [7; 10_000]).unwrap();
+    assert_shows(
+        &of_mount,
+        &[
+            "ariel_mount_connected 1.0",
+            "ariel_mount_cache_dirty_blocks 3.0",
+        ],
+    );
+    let output = run(&mut ariel(&["umount", point.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", text(&output));
+    let written = ["ariel_store_bytes 10000.0", "ariel_server_clients 0.0"];
+    assert_shows(&of_server, &written);
+    let elsewhere = asked(&of_server, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(elsewhere.starts_with("HTTP/1.1 404"), "{elsewhere}");
+    let posted = asked(&of_server, "POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(posted.starts_with("HTTP/1.1 405"), "{posted}");
+    assert!(asked(&of_server, "rubbish\r\n\r\n").starts_with("HTTP/1.1 400"));
+    // Such as say nothing take a few places at most, and not for long.
+    let silent: Vec<TcpStream> = (0..8)
+        .map(|_| TcpStream::connect(&of_server).unwrap())
+        .collect();
+    assert_shows(&of_server, &written);
+    drop(silent);
+    server.signal(Signal::TERM);
+    let status = server.wait(LIMIT).expect("it ends");
+    assert!(status.success(), "{status}");
 }
