@@ -8,7 +8,7 @@ mod tree;
 mod words;
 
 pub(crate) use bench::BenchArgs;
-pub(crate) use internal::{GuardArgs, RemountArgs, TortureWorkerArgs};
+pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ConfigArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
@@ -102,6 +102,9 @@ pub(crate) enum Command {
     /// Change the flags of a mount; what `mount -o remount` calls
     #[command(name = "__remount", hide = true)]
     Remount(RemountArgs),
+    /// Write the manual pages into a directory; what `make install` calls
+    #[command(name = "__pages", hide = true)]
+    Pages(PagesArgs),
 }
 
 #[derive(Debug, clap::Args)]

@@ -20,6 +20,7 @@ mod guard;
 mod log;
 mod metrics;
 mod mount;
+mod pages;
 mod paths;
 mod place;
 mod profile;
@@ -101,5 +102,6 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
         Command::TortureWorker(args) => torture::worker(&args),
         Command::Guard(_) => guard::guard(),
         Command::Remount(args) => mount::remount(&args),
+        Command::Pages(args) => pages::pages(&args),
     }
 }

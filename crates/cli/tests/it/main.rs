@@ -45,6 +45,7 @@ mod mmap;
 mod names_in_use;
 mod network;
 mod overlay;
+mod packages;
 mod posix;
 mod postgres;
 mod privileges;
