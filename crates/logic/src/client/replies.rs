@@ -351,6 +351,7 @@ impl Client {
         }
         if own && set.size.is_some() {
             self.resized(fid, &attr);
+            self.tell_times(step, fid, attr.ctime);
         }
         let (attr, lifetime) = self.to_say(fid, attr);
         let done = Done::Attr { attr, lifetime };
