@@ -428,6 +428,12 @@ impl Pages {
         self.table.get(segment).map(Segment::figures)
     }
 
+    /// The pages of a segment; `None`: there is no such segment.
+    #[must_use]
+    pub fn size(&self, segment: SegmentId) -> Option<u32> {
+        self.table.get(segment).map(|segment| segment.pages)
+    }
+
     /// Frames in use.
     #[must_use]
     pub fn frames(&self) -> u32 {
