@@ -3,6 +3,7 @@
 mod bench;
 mod internal;
 mod look;
+mod segment;
 mod sim;
 mod tree;
 mod words;
@@ -10,9 +11,10 @@ mod words;
 pub(crate) use bench::BenchArgs;
 pub(crate) use internal::{GuardArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
+pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
-    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs,
+    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, remote,
 };
 pub(crate) use words::words;
 
@@ -82,6 +84,10 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Tell what a file of a server's tree is
     Stat(StatArgs),
+    /// Run a program that uses more memory than it is given; the rest goes to a cell
+    Run(RunArgs),
+    /// Look at memory that is paged to a cell
+    Segment(SegmentArgs),
     /// Check a store; its server must not run
     Fsck(FsckArgs),
     /// Run simulated worlds: random programs, faults and crashes from one seed
@@ -93,6 +99,9 @@ pub(crate) enum Command {
     /// One process of `torture`
     #[command(name = "__torture-worker", hide = true)]
     TortureWorker(TortureWorkerArgs),
+    /// Serve the faults of programs; started by the library of segments
+    #[command(name = "__pager", hide = true)]
+    Pager(PagerArgs),
     /// See to a mount whose daemon is dead; started by `mount`
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),

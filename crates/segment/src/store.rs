@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use files::{File, OpenOptions, Tree};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes backing files.
@@ -35,7 +36,7 @@ pub trait Backing: Send + Sync {
 
 /// Files of a cell. A server that is away is waited for.
 pub struct CellStore {
-    tree: Tree,
+    tree: Arc<Tree>,
     dir: PathBuf,
     next: AtomicU64,
 }
@@ -43,7 +44,7 @@ pub struct CellStore {
 impl CellStore {
     /// Files without names, made in a directory of the tree, which must be there.
     #[must_use]
-    pub fn new(tree: Tree, dir: impl Into<PathBuf>) -> Self {
+    pub fn new(tree: Arc<Tree>, dir: impl Into<PathBuf>) -> Self {
         Self {
             tree,
             dir: dir.into(),
@@ -63,8 +64,9 @@ impl Store for CellStore {
         let path = self.dir.join(name);
         let file = self.tree.open_with(&path, options.mode(0o600))?;
         // Without a name it lives as long as it is open: the server removes it when this session
-        // ends, also by a crash.
+        // ends, also by a crash. The server has to know that by then.
         self.tree.remove_file(&path)?;
+        self.tree.sync(&self.dir)?;
         Ok(Box::new(file))
     }
 }
