@@ -3,6 +3,7 @@
 mod bench;
 mod internal;
 mod look;
+mod reproduce;
 mod segment;
 mod sim;
 mod tree;
@@ -11,6 +12,7 @@ mod words;
 pub(crate) use bench::BenchArgs;
 pub(crate) use internal::{GuardArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
+pub(crate) use reproduce::{Experiment, ReproduceArgs};
 pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
@@ -96,6 +98,8 @@ pub(crate) enum Command {
     Torture(TortureArgs),
     /// Measure a mount beside a local directory
     Bench(BenchArgs),
+    /// Repeat an experiment of the papers, beside their figures
+    Reproduce(ReproduceArgs),
     /// One process of `torture`
     #[command(name = "__torture-worker", hide = true)]
     TortureWorker(TortureWorkerArgs),

@@ -22,6 +22,7 @@ mod pager;
 mod paths;
 mod place;
 mod profile;
+mod reproduce;
 mod run;
 mod runtime;
 mod segment;
@@ -92,6 +93,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Run(args) => run::run(&args),
         Command::Segment(args) => segment::segment(&args),
         Command::Pager(args) => pager::pager(&args),
+        Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),

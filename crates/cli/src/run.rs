@@ -19,7 +19,7 @@ const LIBRARY: &str = "libariel_segment.so";
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     log::to_stderr("warn");
     log::end_on_panic();
-    let library = library()?;
+    let library = library("run")?;
     let served = pager::serve("run", &args.place, args.memory)?;
     let failed = |error: std::io::Error| Failure::of("run", error);
     // Before the program is there: a signal that comes early is not lost.
@@ -73,14 +73,14 @@ fn forward(mut signals: Signals, program: u32) -> std::io::Result<()> {
 }
 
 /// The library that is loaded into the program: beside this program, or where it is installed.
-fn library() -> Result<PathBuf, Failure> {
-    let program = std::env::current_exe().map_err(|error| Failure::of("run", error))?;
+pub(crate) fn library(word: &str) -> Result<PathBuf, Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::of(word, error))?;
     let dir = program.parent().unwrap_or(&program);
     let places = [dir.join(LIBRARY), dir.join("../lib").join(LIBRARY)];
     let found = places.iter().find(|place| place.exists());
     found.cloned().ok_or_else(|| {
         Failure::of(
-            "run",
+            word,
             format_args!(
                 "{LIBRARY} is neither in {} nor in ../lib: build it with `make build`, or install \
                  it with `make install`",

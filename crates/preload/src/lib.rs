@@ -5,6 +5,7 @@
 //! taken over here does what it did before.
 
 mod arena;
+pub mod c;
 pub mod hooks;
 mod process;
 mod runs;

@@ -12,12 +12,14 @@ mod error;
 mod memory;
 mod pager;
 mod program;
+mod start;
 mod store;
 mod talk;
 mod uffd;
 
 pub use error::{Error, Result};
-pub use pager::Pager;
+pub use pager::{Pager, PagerOptions};
 pub use program::{Connection, Detached, EXIT_CODE, Fork, Joined, Segment, SegmentFigures};
+pub use start::Started;
 pub use store::{Backing, CellStore, LocalStore, Store};
 pub use uffd::PAGE;

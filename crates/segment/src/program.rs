@@ -10,6 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::memory::Mapping;
+use crate::pager::Pager;
 use crate::talk::{self, REFUSALS, Words, call, order};
 use crate::uffd::{PAGE, Uffd};
 use parking_lot::Mutex;
@@ -182,6 +183,16 @@ impl Connection {
     /// There is none.
     pub fn new(path: &Path) -> Result<Self> {
         Joined::new(path)?.begin()
+    }
+
+    /// A connection to a pager of this process.
+    ///
+    /// # Errors
+    /// No thread or socket can be made.
+    pub fn of(pager: &Pager) -> Result<Self> {
+        let (mine, theirs) = talk::pair()?;
+        pager.serve(theirs)?;
+        Joined::over(mine)?.begin()
     }
 
     fn ask(&self, words: [u64; 4], fds: &[BorrowedFd<'_>]) -> Result<(Words, Option<OwnedFd>)> {

@@ -68,6 +68,25 @@ struct Shared {
     store: Box<dyn Store>,
 }
 
+/// How a pager is.
+#[derive(Clone, Copy, Debug)]
+pub struct PagerOptions {
+    /// Most frames of all segments together.
+    pub frames: u32,
+    /// Writes of pages that were copied on reference are counted, at the price of a fault for each
+    /// such page: for experiments.
+    pub count_writes: bool,
+}
+
+impl Default for PagerOptions {
+    fn default() -> Self {
+        Self {
+            frames: u32::MAX,
+            count_writes: false,
+        }
+    }
+}
+
 /// A pager. It serves until the process ends.
 #[derive(Clone)]
 pub struct Pager(Arc<Shared>);
@@ -78,9 +97,9 @@ impl Pager {
     /// # Errors
     /// No thread can be started.
     pub fn start(store: impl Store + 'static, frames: u32) -> Result<Self> {
-        let options = Options {
+        let options = PagerOptions {
             frames,
-            ..Options::default()
+            ..PagerOptions::default()
         };
         Self::start_with(store, options)
     }
@@ -89,7 +108,12 @@ impl Pager {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start_with(store: impl Store + 'static, options: Options) -> Result<Self> {
+    pub fn start_with(store: impl Store + 'static, options: PagerOptions) -> Result<Self> {
+        let options = Options {
+            frames: options.frames,
+            count_writes: options.count_writes,
+            ..Options::default()
+        };
         let state = State {
             pages: Pages::new(options),
             inputs: 0,
