@@ -7,6 +7,7 @@ mod reproduce;
 mod segment;
 mod sim;
 mod tree;
+mod up;
 mod words;
 
 pub(crate) use bench::BenchArgs;
@@ -18,6 +19,7 @@ pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
     CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, remote,
 };
+pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
@@ -112,32 +114,6 @@ pub(crate) enum Command {
     /// Change the flags of a mount; what `mount -o remount` calls
     #[command(name = "__remount", hide = true)]
     Remount(RemountArgs),
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  ariel up
-  ariel up --data ./cell --mount ./tree
-A second `up` says what is up already and starts what is missing.")]
-pub(crate) struct UpArgs {
-    /// Directory of the store [default: $XDG_DATA_HOME/ariel or ~/.local/share/ariel]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Where to mount; made if it is not there [default: ~/ariel]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) mount: Option<PathBuf>,
-    /// How the kernel's requests come to the mount: see `ariel mount --help`
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    pub(crate) transport: Transport,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  ariel down --data ./cell")]
-pub(crate) struct DownArgs {
-    /// Directory of the store, as given to `up` [default: as of `up`]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

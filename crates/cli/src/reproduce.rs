@@ -245,8 +245,8 @@ fn text(found: &Value) -> String {
             text += &format!("  [{}]", paper.join(" "));
         }
     }
-    text += "\n\nProgram          COW pages  COR pages  COW %  COR %  of all %  saved %  COR written \
-             %  pure COW %";
+    text += "\n\nProgram          COW pages  COR pages  COW %  COR %  of all %  saved %  \
+             COR written %  pure COW %";
     let row = |name: &str, pages: [String; 2], row: &[u64]| {
         let mut line = format!("\n{name:15} {:>10} {:>10}", pages[0], pages[1]);
         for (value, width) in row.iter().zip([7, 7, 10, 9, 15, 12]) {

@@ -2,7 +2,7 @@
 //!
 //! The table is a segment. A snapshot is a COW-COR child of it, which a second thread writes to a
 //! file and gives up part by part, so that the two never need twice the memory. The file holds the
-//! table as it was at the fork: the program says how many sets it saw, and that these are all in it.
+//! table as it was at the fork: the program says how many sets were before, and how many are in it.
 
 use ariel_segment::{Fork, PAGE, Segment, Started};
 use std::error::Error;

@@ -9,6 +9,7 @@
 //! the pager dies, its programs end with [`EXIT_CODE`], and do not wait.
 
 mod error;
+mod guardian;
 mod memory;
 mod pager;
 mod program;
@@ -18,8 +19,9 @@ mod talk;
 mod uffd;
 
 pub use error::{Error, Result};
+pub use guardian::EXIT_CODE;
 pub use pager::{Pager, PagerOptions};
-pub use program::{Connection, Detached, EXIT_CODE, Fork, Joined, Segment, SegmentFigures};
+pub use program::{Connection, Detached, Fork, Joined, Segment, SegmentFigures};
 pub use start::Started;
 pub use store::{Backing, CellStore, LocalStore, Store};
 pub use uffd::PAGE;
