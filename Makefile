@@ -6,12 +6,15 @@ ARIEL = target/release/ariel
 CELL = $(CURDIR)/.cell
 # Where `make install` puts the program; mount(8) looks for its helpers in /sbin alone.
 PREFIX = /usr/local
+# What `ariel run` loads into programs; it is found beside the program or in ../lib.
+LIBRARY = libariel_segment.so
 HELPERS = mount.ariel mount.fuse.ariel
 
 help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
-	@echo 'make install    the program to $(PREFIX)/bin, and what mount(8) and /etc/fstab need;'
+	@echo 'make install    the program to $(PREFIX)/bin, its library for memory, and'
+	@echo '                what mount(8) and /etc/fstab need;'
 	@echo '                make uninstall takes it away'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
 	@echo 'make conformance  suites of others and demanding programs in their long forms;'
@@ -35,10 +38,13 @@ up: build
 
 install: build
 	install -D -m 755 $(ARIEL) $(DESTDIR)$(PREFIX)/bin/ariel
+	install -D -m 644 target/release/$(LIBRARY) $(DESTDIR)$(PREFIX)/lib/$(LIBRARY)
+	install -D -m 644 crates/preload/include/segment.h $(DESTDIR)$(PREFIX)/include/ariel/segment.h
 	install -d $(DESTDIR)/sbin
 	for name in $(HELPERS); do ln -sf $(PREFIX)/bin/ariel $(DESTDIR)/sbin/$$name; done
 
 uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/lib/$(LIBRARY) $(DESTDIR)$(PREFIX)/include/ariel/segment.h
 	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS))
 
 down:

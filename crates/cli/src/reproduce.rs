@@ -34,6 +34,13 @@ const KINDS: [(Fork, &str); 4] = [
     (Fork::OnReference, "copy-on-reference"),
     (Fork::Copy, "copy at fork"),
 ];
+/// What is told of each kind: fork and deletion, and the fork alone.
+const PLACES: [&str; 4] = [
+    "resident",
+    "resident, fork alone",
+    "stored",
+    "stored, fork alone",
+];
 /// Each figure is the median of so many.
 const ROUNDS: usize = 9;
 /// Tables 7-3 and 7-4, in %: COW faults, COR faults, part of all faults, copies saved, COR pages
@@ -130,13 +137,15 @@ fn raw(dir: &Path) -> Result<Vec<Value>, segment::Error> {
                 for page in parent.bytes_mut()[..(kib << 10) as usize].chunks_mut(PAGE) {
                     page[0] = 1;
                 }
-                let mut took = Vec::new();
+                let (mut took, mut forked) = (Vec::new(), Vec::new());
                 for _ in 0..ROUNDS {
                     if stored {
                         push_out(&mut parent)?;
                     }
                     let begin = Instant::now();
-                    drop(parent.fork(kind, 0)?);
+                    let child = parent.fork(kind, 0)?;
+                    forked.push(begin.elapsed().as_secs_f64() * 1e3);
+                    drop(child);
                     took.push(begin.elapsed().as_secs_f64() * 1e3);
                     if !stored {
                         // The next fork finds the pages as a running program would leave them.
@@ -148,6 +157,7 @@ fn raw(dir: &Path) -> Result<Vec<Value>, segment::Error> {
                 }
                 let place = if stored { "stored" } else { "resident" };
                 line[name][place] = json!(median(took));
+                line[name][format!("{place}, fork alone")] = json!(median(forked));
             }
         }
         if let Some(paper) = paper {
@@ -227,17 +237,17 @@ fn text(found: &Value) -> String {
          of a process on a Sun-3/75)\n     KiB",
     );
     for (_, name) in KINDS {
-        text += &format!("  {name:>22}");
+        text += &format!("  {name:>40}");
     }
     text += "\n        ";
     for _ in KINDS {
-        text += "    resident     stored";
+        text += "    resident    (fork)     stored    (fork)";
     }
     for line in found["raw_ms"].as_array().into_iter().flatten() {
         text += &format!("\n{:8}", line["kib"].as_u64().unwrap_or(0));
         for (_, name) in KINDS {
-            for place in ["resident", "stored"] {
-                text += &format!(" {:11.3}", line[name][place].as_f64().unwrap_or(0.0));
+            for place in PLACES {
+                text += &format!(" {:10.3}", line[name][place].as_f64().unwrap_or(0.0));
             }
         }
         if let Some(paper) = line["paper"].as_array() {

@@ -1,7 +1,7 @@
 //! Memory that is paged to a cell: unchanged programs under `ariel run`, with a fraction of the
 //! memory they want, over restarts of the server and the pager's death; and the C interface.
 
-use crate::harness::cell::first_line;
+use crate::harness::cell::{CellOptions, first_line};
 use crate::harness::process::{Proc, run_within, shell_ok, system_python, text};
 use crate::harness::{Cell, Random, ariel, eventually, has_program, long, skipped};
 use std::io::Read;
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The longest that one program may take.
-const LIMIT: Duration = Duration::from_secs(200);
+const LIMIT: Duration = Duration::from_secs(300);
 /// How long a program may take to see that its pager is gone.
 const SEEN: Duration = Duration::from_secs(20);
 /// The exit code of a program without its pager.
@@ -100,7 +100,11 @@ fn cell(test: &str) -> Option<Cell> {
         return None;
     }
     library();
-    Cell::start(test)
+    let options = CellOptions {
+        limit: if long() { 4 * LIMIT } else { LIMIT },
+        ..CellOptions::default()
+    };
+    Cell::start_with(test, options)
 }
 
 fn run(cell: &Cell, memory: &str, program: &[&str]) -> Command {
@@ -266,7 +270,7 @@ fn a_program_whose_pager_is_killed_ends_and_reads_no_zeros() {
         let (mut pager, path) = local_pager(&cell, round);
         let mut command = Command::new(&walk);
         command
-            .args(["8", "1000000"])
+            .args(["4", "1000000"])
             .env("LD_PRELOAD", library())
             .env("ARIEL_PAGER", &path)
             .env("ARIEL_FAR", (64 << 20).to_string())
@@ -303,7 +307,7 @@ fn a_program_whose_pager_is_killed_ends_and_reads_no_zeros() {
 fn local_pager(cell: &Cell, round: usize) -> (Proc, String) {
     let dir = cell.scratch().dir(&format!("local{round}"));
     let dir = dir.to_str().unwrap();
-    let mut command = ariel(&["__pager", "--memory", "2M", "--local", dir]);
+    let mut command = ariel(&["__pager", "--memory", "1M", "--local", dir]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut pager = Proc::spawn(&mut command, Some(cell.watch())).unwrap();
     let path = first_line(&mut pager, LIMIT).unwrap();

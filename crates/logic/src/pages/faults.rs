@@ -351,11 +351,7 @@ impl Pages {
         entry.clear(COW);
         if entry.is(DIRTY) && entry.is(MAPPED) && !entry.is(LEAVING) {
             entry.set(WRITABLE);
-            outputs.push(Output::Map {
-                segment: master,
-                run: Run::one(page),
-                writable: true,
-            });
+            unprotect(master, page, outputs);
         }
         self.table.set(master, page, entry);
     }
@@ -409,4 +405,17 @@ impl Pages {
             Source::Zeros => unreachable!("a slave's master has content"),
         }
     }
+}
+
+/// One call of the kernel for pages in a row: a deletion may settle all pages of its relative.
+fn unprotect(segment: SegmentId, page: PageNo, outputs: &mut Vec<Output>) {
+    if let Some(Output::Unprotect { segment: of, run }) = outputs.last_mut()
+        && *of == segment
+        && run.end() == page
+    {
+        run.count += 1;
+        return;
+    }
+    let run = Run::one(page);
+    outputs.push(Output::Unprotect { segment, run });
 }

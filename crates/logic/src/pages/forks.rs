@@ -42,7 +42,7 @@ impl Pages {
         let parent = self.table.of_mut(from);
         let mut child = Segment::new(parent.pages, frames, file, parent.family);
         let (mut protected, mut masters, mut slaves) = (Runs::default(), 0, 0);
-        for (page, entry) in parent.used_mut() {
+        parent.for_child(&mut child, |page, entry| {
             let master = if entry.is_slave() {
                 entry.master
             } else if entry.is(TOUCHED) {
@@ -54,16 +54,15 @@ impl Pages {
                 masters += 1;
                 from
             } else {
-                continue;
+                return None;
             };
             slaves += 1;
-            let slave = Entry {
+            Some(Entry {
                 flags,
                 master,
                 store: 0,
-            };
-            child.set(page, slave);
-        }
+            })
+        });
         self.counters.cow_marked += masters;
         self.counters.cor_marked += slaves;
         self.table.insert(to, child);

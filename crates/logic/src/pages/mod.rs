@@ -208,6 +208,13 @@ pub enum Output {
         /// Which pages.
         run: Run,
     },
+    /// A write of these pages is no fault any more, if they are mapped.
+    Unprotect {
+        /// Of which segment.
+        segment: SegmentId,
+        /// Which pages.
+        run: Run,
+    },
     /// From some time soon on a use of these pages is a fault. Protection stays as it is.
     Unmap {
         /// Of which segment.

@@ -135,15 +135,24 @@ impl Segment {
             })
     }
 
-    /// The same, to be changed.
-    pub(super) fn used_mut(&mut self) -> impl Iterator<Item = (PageNo, &mut Entry)> + '_ {
-        let chunks = self.chunks.iter_mut().enumerate();
-        chunks
-            .filter_map(|(at, chunk)| Some((at, chunk.as_mut()?)))
-            .flat_map(|(at, chunk)| {
-                let first = (at * CHUNK) as PageNo;
-                (first..).zip(chunk.iter_mut())
-            })
+    /// Goes through the pages that were ever used, with the same pages of a child, which get what
+    /// is returned.
+    pub(super) fn for_child(
+        &mut self,
+        child: &mut Self,
+        mut each: impl FnMut(PageNo, &mut Entry) -> Option<Entry>,
+    ) {
+        let pairs = self.chunks.iter_mut().zip(&mut child.chunks);
+        for (at, (chunk, to)) in pairs.enumerate() {
+            let Some(chunk) = chunk else { continue };
+            let first = (at * CHUNK) as PageNo;
+            for (offset, entry) in chunk.iter_mut().enumerate() {
+                if let Some(made) = each(first + offset as PageNo, entry) {
+                    let to = to.get_or_insert_with(|| Box::new([Entry::default(); CHUNK]));
+                    to[offset] = made;
+                }
+            }
+        }
     }
 
     pub(super) fn figures(&self) -> Figures {

@@ -124,6 +124,13 @@ impl World {
                         .and_modify(|w| *w = false);
                 }
             }
+            Output::Unprotect { segment, run } => {
+                for page in run.page..run.end() {
+                    let entry = self.mapped.entry((segment, page));
+                    entry.and_modify(|writable| *writable = true);
+                    self.wake(segment, page);
+                }
+            }
             Output::Unmap { segment, run } => self.unmaps.push((segment, run)),
             Output::Drop { segment, run } => {
                 for page in run.page..run.end() {
@@ -164,10 +171,14 @@ impl World {
             assert_ne!(content, TORN, "a frame is mapped before it is filled");
             let old = self.mapped.insert((segment, page), writable);
             assert!(old != Some(true) || writable, "mapping takes no right away");
-            let woken = self.accesses.iter_mut();
-            let woken = woken.filter(|a| (a.segment, a.page) == (segment, page));
-            woken.for_each(|access| access.waits = false);
+            self.wake(segment, page);
         }
+    }
+
+    fn wake(&mut self, segment: SegmentId, page: PageNo) {
+        let woken = self.accesses.iter_mut();
+        let woken = woken.filter(|a| (a.segment, a.page) == (segment, page));
+        woken.for_each(|access| access.waits = false);
     }
 
     fn unmap(&mut self, segment: SegmentId, run: Run) {

@@ -51,7 +51,8 @@ impl State {
                 run,
                 writable,
             } => (*segment, room(segment).map(*run, *writable)),
-            Output::Protect { segment, run } => (*segment, room(segment).protect(*run)),
+            Output::Protect { segment, run } => (*segment, room(segment).protect(*run, true)),
+            Output::Unprotect { segment, run } => (*segment, room(segment).protect(*run, false)),
             Output::Unmap { segment, run } => {
                 room(segment).unmap(*run);
                 (*segment, Ok(()))

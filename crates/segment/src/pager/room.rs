@@ -130,12 +130,12 @@ impl Room {
         attached.uffd.map(address, at(run.count), writable)
     }
 
-    pub(super) fn protect(&self, run: Run) -> Result<()> {
+    pub(super) fn protect(&self, run: Run, protected: bool) -> Result<()> {
         let Some(attached) = self.attached.get() else {
             return Ok(());
         };
         let address = attached.address + at(run.page);
-        attached.uffd.protect(address, at(run.count), true)
+        attached.uffd.protect(address, at(run.count), protected)
     }
 
     pub(super) fn drop_frames(&self, run: Run) -> Result<()> {
