@@ -10,6 +10,7 @@ use crate::talk::{self, order};
 use crate::uffd::{Fault, PAGE, Uffd};
 use logic::pages::{Input, PageNo, Run, SegmentId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
@@ -83,7 +84,11 @@ impl Room {
     pub(super) fn end_program(&self) {
         if let Some(attached) = self.attached.get() {
             let words = [order::END, 0, 0, 0, 0, 0, 0, 0];
-            let _ = talk::send(&attached.orders, &words, &[], true);
+            // A program that does not take orders, since it is stopped, must not stop the pager:
+            // it ends as at the pager's end, when it goes on.
+            if talk::send(&attached.orders, &words, &[], false).is_err() {
+                let _ = rustix::net::shutdown(&*attached.orders, Shutdown::Both);
+            }
         }
     }
 
