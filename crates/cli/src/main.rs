@@ -10,6 +10,7 @@ mod bench;
 mod cell;
 mod child;
 mod clock;
+mod config;
 mod control;
 mod daemon;
 mod end;
@@ -17,8 +18,10 @@ mod failure;
 mod fsck;
 mod guard;
 mod log;
+mod metrics;
 mod mount;
 mod pager;
+mod pages;
 mod paths;
 mod place;
 mod profile;
@@ -27,6 +30,7 @@ mod run;
 mod runtime;
 mod segment;
 mod serve;
+mod service;
 mod show;
 mod signals;
 mod sim;
@@ -46,7 +50,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let words = match args::words(std::env::args_os().collect()) {
+    // An option of a file may be a list of mount(8), as on a command line.
+    let words = args::words(std::env::args_os().collect())
+        .and_then(config::apply)
+        .and_then(args::words);
+    let words = match words {
         Ok(words) => words,
         Err(failure) => return tell(&failure),
     };
@@ -94,6 +102,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Segment(args) => segment::segment(&args),
         Command::Pager(args) => pager::pager(&args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
+        Command::Config(args) => config::show(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
@@ -101,5 +110,6 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::TortureWorker(args) => torture::worker(&args),
         Command::Guard(_) => guard::guard(),
         Command::Remount(args) => mount::remount(&args),
+        Command::Pages(args) => pages::pages(&args),
     }
 }

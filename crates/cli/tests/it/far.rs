@@ -248,9 +248,8 @@ fn a_restart_of_the_server_is_a_pause() {
 }
 
 /// A pager that the test can kill, and its socket.
-fn pager(cell: &Cell, memory: &str) -> (Proc, String) {
-    let at = format!("{}:/", cell.addr());
-    let mut command = ariel(&["__pager", "--memory", memory, "--at", &at]);
+fn pager(cell: &Cell, place: [&str; 2]) -> (Proc, String) {
+    let mut command = ariel(&["__pager", "--memory", "1M", place[0], place[1]]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut pager = Proc::spawn(&mut command, Some(cell.watch())).unwrap();
     let path = first_line(&mut pager, LIMIT).unwrap();
@@ -265,9 +264,8 @@ fn a_program_whose_pager_is_killed_ends_and_reads_no_zeros() {
     let rounds = if long() { 100 } else { 8 };
     let mut random = Random(11);
     for round in 0..rounds {
-        // A session that is broken off keeps the directory for the time of its lease: each round
-        // has one of its own.
-        let (mut pager, path) = local_pager(&cell, round);
+        let dir = cell.scratch().dir("pages");
+        let (mut pager, path) = pager(&cell, ["--local", dir.to_str().unwrap()]);
         let mut command = Command::new(&walk);
         command
             .args(["4", "1000000"])
@@ -291,9 +289,10 @@ fn a_program_whose_pager_is_killed_ends_and_reads_no_zeros() {
         assert!(said.contains("the pager of its memory is gone"), "{said}");
     }
     // Once more with files of the cell: the server takes them away.
-    let (mut pager, path) = pager(&cell, "2M");
+    let at = format!("{}:/", cell.addr());
+    let (mut pager, path) = pager(&cell, ["--at", &at]);
     let mut command = Command::new(&walk);
-    command.args(["8", "1000000"]).env("LD_PRELOAD", library());
+    command.args(["4", "1000000"]).env("LD_PRELOAD", library());
     command.env("ARIEL_PAGER", &path).stdout(Stdio::piped());
     let mut program = Proc::spawn(&mut command, Some(cell.watch())).unwrap();
     assert_eq!(first_line(&mut program, LIMIT).as_deref(), Ok("ready"));
@@ -301,17 +300,6 @@ fn a_program_whose_pager_is_killed_ends_and_reads_no_zeros() {
     let status = program.wait(SEEN);
     assert_eq!(status.and_then(|status| status.code()), Some(NO_PAGER));
     assert_nothing_is_left(&cell);
-}
-
-/// A pager over a local directory.
-fn local_pager(cell: &Cell, round: usize) -> (Proc, String) {
-    let dir = cell.scratch().dir(&format!("local{round}"));
-    let dir = dir.to_str().unwrap();
-    let mut command = ariel(&["__pager", "--memory", "1M", "--local", dir]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut pager = Proc::spawn(&mut command, Some(cell.watch())).unwrap();
-    let path = first_line(&mut pager, LIMIT).unwrap();
-    (pager, path)
 }
 
 #[test]

@@ -144,12 +144,16 @@ impl Pager {
     /// # Errors
     /// The socket cannot be made.
     pub fn listen(&self, path: &Path) -> Result<()> {
-        let address = SocketAddrUnix::new(path).map_err(Error::Pager)?;
+        // The name is there when the socket accepts: who finds it may take one that does not for a
+        // dead pager's.
+        let early = path.with_extension("new");
+        let address = SocketAddrUnix::new(&early).map_err(Error::Pager)?;
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None);
         let socket = socket.map_err(Error::Pager)?;
         rustix::net::bind(&socket, &address).map_err(Error::Pager)?;
         rustix::net::listen(&socket, BACKLOG).map_err(Error::Pager)?;
+        std::fs::rename(&early, path)?;
         let pager = self.clone();
         spawn("segment calls", move || pager.accept(&socket))
     }
