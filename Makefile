@@ -6,6 +6,8 @@ ARIEL = target/release/ariel
 CELL = $(CURDIR)/.cell
 # Where `make install` puts the program; mount(8) looks for its helpers in /sbin alone.
 PREFIX = /usr/local
+# What `ariel run` loads into programs; it is found beside the program or in ../lib.
+LIBRARY = libariel_segment.so
 HELPERS = mount.ariel mount.fuse.ariel
 MAN = $(PREFIX)/share/man/man1
 UNITS = $(PREFIX)/lib/systemd/system
@@ -14,8 +16,9 @@ USERS = $(PREFIX)/lib/sysusers.d
 help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
-	@echo 'make install    the program to $(PREFIX)/bin, what mount(8) and /etc/fstab need, a unit for'
-	@echo '                systemd and /etc/ariel; make uninstall takes all but /etc/ariel away'
+	@echo 'make install    the program to $(PREFIX)/bin, its library for memory, what mount(8) and'
+	@echo '                /etc/fstab need, a unit for systemd and /etc/ariel; make uninstall takes'
+	@echo '                all but /etc/ariel away'
 	@echo 'make deb    Debian packages of the program and of the service, in target/debian'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
 	@echo 'make conformance  suites of others and demanding programs in their long forms;'
@@ -48,6 +51,8 @@ deb: man
 
 install: man
 	install -D -m 755 $(ARIEL) $(DESTDIR)$(PREFIX)/bin/ariel
+	install -D -m 644 target/release/$(LIBRARY) $(DESTDIR)$(PREFIX)/lib/$(LIBRARY)
+	install -D -m 644 crates/preload/include/segment.h $(DESTDIR)$(PREFIX)/include/ariel/segment.h
 	install -d $(DESTDIR)/sbin
 	for name in $(HELPERS); do ln -sf $(PREFIX)/bin/ariel $(DESTDIR)/sbin/$$name; done
 	install -d $(DESTDIR)$(MAN)
@@ -63,6 +68,7 @@ install: man
 
 # What was configured and stored stays.
 uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/lib/$(LIBRARY) $(DESTDIR)$(PREFIX)/include/ariel/segment.h
 	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS)) \
 		$(DESTDIR)$(UNITS)/ariel-server.service $(DESTDIR)$(USERS)/ariel.conf \
 		$(DESTDIR)$(MAN)/ariel.1 $(DESTDIR)$(MAN)/ariel-*.1

@@ -3,17 +3,23 @@
 mod bench;
 mod internal;
 mod look;
+mod reproduce;
+mod segment;
 mod sim;
 mod tree;
+mod up;
 mod words;
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ConfigArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
+pub(crate) use reproduce::{Experiment, ReproduceArgs};
+pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
-    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs,
+    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, remote,
 };
+pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
@@ -83,6 +89,10 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Tell what a file of a server's tree is
     Stat(StatArgs),
+    /// Run a program that uses more memory than it is given; the rest goes to a cell
+    Run(RunArgs),
+    /// Look at memory that is paged to a cell
+    Segment(SegmentArgs),
     /// Tell which options are set, and by which file or variable
     Config(ConfigArgs),
     /// Check a store; its server must not run
@@ -93,9 +103,14 @@ pub(crate) enum Command {
     Torture(TortureArgs),
     /// Measure a mount beside a local directory
     Bench(BenchArgs),
+    /// Repeat an experiment of the papers, beside their figures
+    Reproduce(ReproduceArgs),
     /// One process of `torture`
     #[command(name = "__torture-worker", hide = true)]
     TortureWorker(TortureWorkerArgs),
+    /// Serve the faults of programs; started by the library of segments
+    #[command(name = "__pager", hide = true)]
+    Pager(PagerArgs),
     /// See to a mount whose daemon is dead; started by `mount`
     #[command(name = "__guard", hide = true)]
     Guard(GuardArgs),
@@ -105,32 +120,6 @@ pub(crate) enum Command {
     /// Write the manual pages into a directory; what `make install` calls
     #[command(name = "__pages", hide = true)]
     Pages(PagesArgs),
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  ariel up
-  ariel up --data ./cell --mount ./tree
-A second `up` says what is up already and starts what is missing.")]
-pub(crate) struct UpArgs {
-    /// Directory of the store [default: $XDG_DATA_HOME/ariel or ~/.local/share/ariel]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Where to mount; made if it is not there [default: ~/ariel]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) mount: Option<PathBuf>,
-    /// How the kernel's requests come to the mount: see `ariel mount --help`
-    #[arg(long, value_enum, default_value_t = Transport::Auto)]
-    pub(crate) transport: Transport,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  ariel down --data ./cell")]
-pub(crate) struct DownArgs {
-    /// Directory of the store, as given to `up` [default: as of `up`]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]

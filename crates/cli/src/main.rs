@@ -20,11 +20,15 @@ mod guard;
 mod log;
 mod metrics;
 mod mount;
+mod pager;
 mod pages;
 mod paths;
 mod place;
 mod profile;
+mod reproduce;
+mod run;
 mod runtime;
+mod segment;
 mod serve;
 mod service;
 mod show;
@@ -55,7 +59,7 @@ fn main() -> ExitCode {
         Err(failure) => return tell(&failure),
     };
     let result = match Args::try_parse_from(&words) {
-        Ok(args) => run(args.command, &words[1..]),
+        Ok(args) => carry_out(args.command, &words[1..]),
         Err(error) if !error.use_stderr() => {
             // Help and version are what was asked for.
             return ExitCode::from(u8::from(error.print().is_err()));
@@ -75,7 +79,7 @@ fn tell(failure: &Failure) -> ExitCode {
 }
 
 /// `words`: the command line, from the command on.
-fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
+fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
     match command {
         Command::Up(args) => up::up(&args),
         Command::Down(args) => up::down(&args),
@@ -94,6 +98,10 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
         Command::Mv(args) => tree::mv(&args),
         Command::Mkdir(args) => tree::mkdir(&args),
         Command::Stat(args) => tree::stat(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Segment(args) => segment::segment(&args),
+        Command::Pager(args) => pager::pager(&args),
+        Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Config(args) => config::show(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),

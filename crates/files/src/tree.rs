@@ -100,6 +100,14 @@ impl Tree {
     /// # Errors
     /// The server could not be given all; the error says what it has not got.
     pub fn close(self) -> Result<()> {
+        self.leave()
+    }
+
+    /// The same for a tree that several own. Later calls are refused.
+    ///
+    /// # Errors
+    /// As [`Tree::close`].
+    pub fn leave(&self) -> Result<()> {
         self.client.leave(self.close_timeout)?;
         self.client.stop();
         Ok(())

@@ -20,7 +20,7 @@ impl fmt::Display for Remote {
 }
 
 /// Reads `ADDR:PATH`.
-fn remote(text: &str) -> Result<Remote, String> {
+pub(crate) fn remote(text: &str) -> Result<Remote, String> {
     let wrong = || {
         "not a place in a tree: give the server's address, a colon and a path, such as \
          127.0.0.1:7000:/a/b"

@@ -33,6 +33,7 @@ mod delegation;
 mod exact;
 mod exact_names;
 mod excl;
+mod far;
 mod given;
 mod harness;
 mod kernels;

@@ -4,13 +4,13 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 12] = [
-    "wire", "logic", "store", "net", "server", "client", "fuse", "files", "sim", "torture",
-    "bench", "cli",
+const CRATES: [&str; 14] = [
+    "wire", "logic", "store", "net", "server", "client", "fuse", "files", "segment", "preload",
+    "sim", "torture", "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
@@ -19,6 +19,8 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("client", &["wire", "logic", "net"]),
     ("fuse", &["wire", "client"]),
     ("files", &["wire", "client"]),
+    ("segment", &["logic", "files"]),
+    ("preload", &["segment"]),
     ("sim", &["wire", "logic", "store"]),
     ("torture", &[]),
     ("bench", &[]),

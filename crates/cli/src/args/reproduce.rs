@@ -1,0 +1,31 @@
+//! The command line of the papers' experiments.
+
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel reproduce --list
+  ariel reproduce fork
+  ariel reproduce fork --json --local /dev/shm")]
+pub(crate) struct ReproduceArgs {
+    /// Which experiment; see --list
+    #[arg(value_enum, required_unless_present = "list")]
+    pub(crate) experiment: Option<Experiment>,
+    /// List the tables that can be measured, and how
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Directory for the backing store of experiments with memory
+    #[arg(long, value_name = "DIR", default_value = "/tmp")]
+    pub(crate) local: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// An experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Experiment {
+    /// Nelson, tables 7-1, 7-3 and 7-4: what a copy-on-write, copy-on-reference fork saves
+    Fork,
+}
