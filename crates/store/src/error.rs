@@ -34,10 +34,10 @@ pub enum StoreError {
         dir = .0.display()
     )]
     NoLock(PathBuf),
-    /// The index cannot be read, and the log can make it again.
+    /// The index cannot be used, and has to be made again.
     #[error(
-        "the index does not read ({what}): the log is complete, so take the file away, `mv \
-         {dir}/index.redb {dir}.index.redb`, and the server makes it again when it starts",
+        "the index {dir}/index.redb {what}: the server makes it again from the log when it starts, \
+         and so does `ariel fsck --repair {dir}`",
         dir = dir.display()
     )]
     IndexBroken {
@@ -46,22 +46,25 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
     },
-    /// The index is missing or cannot be read, and the log cannot make it again.
+    /// The index cannot be used, and what is left cannot make it again.
     #[error(
-        "the index {}/index.redb {what}, and the log does not begin at its beginning any more, so \
-         that the index cannot be made from it: restore the whole partition from a copy",
-        dir.display()
+        "the index {dir}/index.redb {what}, and it cannot be made again from the log ({why}): \
+         `ariel fsck --repair {dir}` saves what is still readable, `--dry-run` says what that is; \
+         else restore the whole partition from a copy",
+        dir = dir.display()
     )]
     IndexLost {
         /// The partition.
         dir: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         what: String,
+        /// Why it cannot be made again.
+        why: String,
     },
     /// The partition was written by another version of this program.
     #[error(
-        "the partition has format {found}, this program reads format {known}: use the program that \
-         wrote it"
+        "the partition has format {found}, this program reads format {known}: serve it with the \
+         program that wrote it, and copy its files to a new one"
     )]
     Format {
         /// What the log says.

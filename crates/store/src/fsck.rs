@@ -5,7 +5,8 @@
 
 use crate::check::Places;
 use crate::disk::{Directory, Files};
-use crate::engine::{Engine, Redb};
+use crate::embedded::Redb;
+use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::{self, segment_name};
 use crate::memory::MemoryDisk;

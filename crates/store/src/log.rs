@@ -86,6 +86,8 @@ pub(crate) struct Log {
     repeat: bool,
     /// Bytes appended since the store was opened.
     appended: u64,
+    /// Room that an image of the index may take.
+    image_bytes: u64,
     /// A planted fault.
     pub(crate) mutant: Option<Mutant>,
     open: Mutex<BTreeMap<u32, Arc<dyn Disk>>>,
@@ -207,6 +209,7 @@ impl Log {
             sequence: end.sequence,
             repeat: false,
             appended: 0,
+            image_bytes: 0,
             mutant: options.mutant,
             open: Mutex::default(),
         }
@@ -290,11 +293,21 @@ impl Log {
         Ok(())
     }
 
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.files
+    }
+
+    /// From now on so much room is kept for the next image of the index.
+    pub(crate) fn keep_for_images(&mut self, bytes: u64) {
+        self.image_bytes = bytes;
+    }
+
     /// Room on the disk that only some may take: a segment for the cleaner, which makes room by
     /// taking some first, and a quarter for the index, which does so too when it is brought up to
-    /// date. Without it a disk could be too full to be made less full.
+    /// date, and what an image of it takes before segments may go. Without it a disk could be too
+    /// full to be made less full.
     pub(crate) fn kept(&self, purpose: Use) -> u64 {
-        let index = self.segment_bytes / 4;
+        let index = self.segment_bytes / 4 + self.image_bytes;
         match purpose {
             Use::Change => self.segment_bytes + index,
             Use::Clean => index,

@@ -28,6 +28,10 @@ pub(crate) struct Roll<'a> {
     stable: u64,
     /// Behind it: the records of which none says so, with where they begin, oldest first.
     unsure: VecDeque<(u64, Place)>,
+    /// The engine is given what was applied when it is so many bytes.
+    settle_bytes: usize,
+    /// Records from this one on are not applied.
+    until: u64,
 }
 
 /// What rolling forward found.
@@ -65,10 +69,35 @@ impl<'a> Roll<'a> {
             segments,
             stable: 0,
             unsure: VecDeque::new(),
+            settle_bytes: usize::MAX,
+            until: u64::MAX,
+        }
+    }
+
+    /// For an engine that nobody uses before it is done: what was applied does not gather in
+    /// memory.
+    pub(crate) fn settling(mut self, bytes: usize) -> Self {
+        self.settle_bytes = bytes;
+        self
+    }
+
+    /// Applies the records before this one, all of which are on stable storage.
+    pub(crate) fn run_until(mut self, until: u64) -> Result<End, StoreError> {
+        self.until = until;
+        self.roll_segments()?;
+        match self.at.sequence < until {
+            true => Err(lost(self.at.id.number, self.at.offset as usize)),
+            false => Ok(self.at),
         }
     }
 
     pub(crate) fn run(mut self) -> Result<Rolled, StoreError> {
+        let last = self.roll_segments()?;
+        self.end_here(&last)
+    }
+
+    /// Applies the records of all segments; returns the bytes of the last one.
+    fn roll_segments(&mut self) -> Result<Vec<u8>, StoreError> {
         let number = self.at.id.number;
         let mut bytes = log::load(self.files, number)?;
         match record::parse_segment_header(number, &bytes) {
@@ -104,13 +133,13 @@ impl<'a> Roll<'a> {
             self.at.id = next;
             self.at.offset = SEGMENT_HEADER_BYTES as u64;
         }
-        self.end_here(&bytes)
+        Ok(bytes)
     }
 
     /// Applies the records of a segment. Did all of it read?
     fn roll_segment(&mut self, bytes: &[u8]) -> Result<bool, StoreError> {
         let segment = self.at.id;
-        while (self.at.offset as usize) < bytes.len() {
+        while (self.at.offset as usize) < bytes.len() && self.at.sequence < self.until {
             let at = self.at.offset as usize;
             let record = record::parse(segment, bytes, at);
             let Some(record) = record.filter(|r| r.stamp.sequence == self.at.sequence) else {
@@ -141,8 +170,11 @@ impl<'a> Roll<'a> {
             self.note(record.stamp);
             self.at.offset = record.next as u64;
             self.at.sequence += 1;
+            if self.core.index.active_bytes() >= self.settle_bytes {
+                self.core.settle(&self.at)?;
+            }
         }
-        Ok(true)
+        Ok(self.at.sequence < self.until)
     }
 
     /// Notes what the record at hand says is on stable storage; itself is not among that.

@@ -10,6 +10,7 @@ mod faults;
 mod full;
 mod generated;
 mod lists;
+mod lost;
 mod model;
 mod nth;
 mod positions;
