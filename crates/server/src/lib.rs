@@ -15,16 +15,19 @@ mod disk;
 mod events;
 mod held;
 mod profile;
+mod scrub;
 mod state;
 mod status;
 mod sync;
 
 pub use counts::Moved;
 pub use profile::Measured;
+pub use scrub::Checks;
 pub use status::{ClientLine, Status};
 
 use crate::core::Core;
 use crate::held::HeldLog;
+use crate::scrub::Scrub;
 use crate::state::State;
 use crate::sync::SyncThread;
 use net::{Identity, Listener, NotLoopback, Timer};
@@ -100,6 +103,7 @@ pub struct Server {
     core: Arc<Core>,
     listener: Listener,
     syncs: SyncThread,
+    scrub: Scrub,
     data: PathBuf,
     /// Whoever stops first does it all; others wait.
     stopped: Mutex<bool>,
@@ -157,10 +161,12 @@ impl Server {
             Timer::new(Box::new(on_deadline)).map_err(StartError::Thread)?
         };
         core.begin(timer);
+        let scrub = Scrub::start(&core).map_err(StartError::Thread)?;
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
         let listener = match Listener::bind(listen, silence, events) {
             Ok(listener) => listener,
             Err(error) => {
+                scrub.stop();
                 syncs.stop(&core);
                 if let Ok(Some(store)) = core.end() {
                     store.close()?;
@@ -176,6 +182,7 @@ impl Server {
             core,
             listener,
             syncs,
+            scrub,
             data,
             stopped: Mutex::new(false),
         })
@@ -198,6 +205,7 @@ impl Server {
             return Ok(());
         }
         self.listener.stop();
+        self.scrub.stop();
         self.syncs.stop(&self.core);
         self.core.end_timer();
         match self.core.end() {
@@ -219,6 +227,16 @@ impl Server {
     #[must_use]
     pub fn tokens(&self) -> Vec<TokenLine> {
         self.core.tokens()
+    }
+
+    /// Checks the store as its last checkpoint left it, beside its work; takes as long as reading
+    /// all of it. An index that is damaged is made again.
+    ///
+    /// # Errors
+    /// It could not be checked: why, and what to do.
+    pub fn check(&self) -> Result<store::Report, String> {
+        let goes_on = || self.stopped.try_lock().is_some_and(|stopped| !*stopped);
+        self.core.check(&mut |_| goes_on())
     }
 
     /// Where the time goes, by kind: of requests from arrival to answer; and of the machine's

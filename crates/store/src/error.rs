@@ -48,9 +48,8 @@ pub enum StoreError {
     },
     /// The index cannot be used, and what is left cannot make it again.
     #[error(
-        "the index {dir}/index.redb {what}, and it cannot be made again from the log ({why}): \
-         `ariel fsck --repair {dir}` saves what is still readable, `--dry-run` says what that is; \
-         else restore the whole partition from a copy",
+        "the index {dir}/index.redb {what}, and it cannot be made again from the log ({why}): put \
+         back the missing file, or restore the whole partition from a copy",
         dir = dir.display()
     )]
     IndexLost {
@@ -74,8 +73,8 @@ pub enum StoreError {
     },
     /// What was on stable storage is not there any more, or is not what was written.
     #[error(
-        "damaged: {0}; run `ariel fsck` on the partition to see what is affected, and restore that \
-         from a copy"
+        "damaged: {0}; run `ariel fsck` on the partition to see what is affected, restore that from \
+         a copy, or let `ariel fsck --repair` save what is readable"
     )]
     Damaged(String),
     /// The disk is full.

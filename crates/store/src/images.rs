@@ -64,10 +64,15 @@ impl Images {
         if !needed {
             return Ok(Self::default());
         }
+        let from = |first: u32| {
+            let behind = segments.iter().filter(|segment| **segment >= first);
+            (first..).zip(behind).all(|(nth, segment)| nth == *segment)
+        };
+        let base = image::newest(files)?;
         Ok(Self {
             needed,
-            whole: (1..).zip(segments).all(|(nth, segment)| nth == *segment),
-            base: image::newest(files)?,
+            whole: from(1),
+            base: base.filter(|base| from(base.place.segment)),
             last: image::numbers(files)?.last().copied().unwrap_or(0),
             ..Self::default()
         })
@@ -114,6 +119,13 @@ impl Images {
 
     pub(crate) fn base(&self) -> Option<&Image> {
         self.base.as_ref()
+    }
+
+    /// The newest image, or the log behind it, is not to be relied on any more.
+    pub(crate) fn spoil(&mut self) {
+        self.base = None;
+        self.whole = false;
+        self.failed = None;
     }
 
     /// Segments stay on the disk as long as what this gives is kept.
@@ -254,6 +266,9 @@ impl Store {
 
     /// Removes all images but this one.
     fn remove_images(&mut self, but: u32) {
+        if self.images.is_pinned() {
+            return;
+        }
         let files = self.log.files();
         let numbers = image::numbers(&**files).unwrap_or_default();
         for number in numbers.into_iter().filter(|number| *number != but) {
@@ -262,6 +277,15 @@ impl Store {
                 tracing::warn!("cannot remove the old {}: {error}", image::name(number));
             }
         }
+    }
+
+    /// Writes an image now.
+    pub(crate) fn renew_image(&mut self) -> Result<(), StoreError> {
+        if self.images.needed {
+            let image = self.image_work().and_then(|work| work())?;
+            self.end_image(Ok(image));
+        }
+        Ok(())
     }
 
     /// Notes what became of an image that was being written.

@@ -17,7 +17,7 @@ use crate::memory::MemoryDisk;
 use crate::options::{Mutant, Options};
 use crate::rebuild::{self, ASIDE, Until};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
-use crate::roll::Roll;
+use crate::roll::{Cut, Roll};
 use crate::room::Room;
 use crate::state::{Core, Root};
 use crate::store::Store;
@@ -97,6 +97,16 @@ pub(crate) enum Purpose {
     Use,
     /// To be looked at: nothing is written.
     Look,
+    /// To be repaired: what of the log does not read is left out.
+    Mend,
+    /// The same, and nothing is written.
+    Plan,
+}
+
+impl Purpose {
+    fn writes(self) -> bool {
+        matches!(self, Self::Use | Self::Mend)
+    }
 }
 
 /// Opens the files of a directory. An index that is missing, or is not what was written, is made
@@ -142,9 +152,9 @@ pub(crate) fn open_files(
 }
 
 /// Why an index that does not read cannot be made again.
-fn lost(dir: &Path, what: &str, error: StoreError) -> StoreError {
+pub(crate) fn lost(dir: &Path, what: &str, error: StoreError) -> StoreError {
     match error {
-        StoreError::Damaged(why) => StoreError::IndexLost {
+        StoreError::IndexLost { why, .. } => StoreError::IndexLost {
             dir: dir.to_owned(),
             what: what.to_owned(),
             why,
@@ -169,7 +179,14 @@ pub(crate) fn open_engine(
         what,
     };
     let unread = |what| broken(format!("does not read ({what})"));
+    let image = image::newest(&**files)?;
+    // Without a checkpoint the log is whole, and not long.
+    let whole = (1..).zip(&segments).all(|(nth, segment)| nth == *segment);
+    let begun = !whole || segments.len() > UNCHECKPOINTED || image.is_some();
     let len = files.open(INDEX, false).and_then(|index| index.len());
+    if begun && len.unwrap_or(0) == 0 {
+        return Err(broken("is missing or empty".to_owned()));
+    }
     let engine = match Redb::new(files.clone(), options.index_cache_bytes) {
         Err(StoreError::Damaged(what)) => return Err(unread(what)),
         Err(StoreError::Io { source, .. }) if is_of_content(&source) => {
@@ -183,14 +200,9 @@ pub(crate) fn open_engine(
     };
     let counters = counters.map(|sealed| value::unseal(&key::counters(), sealed));
     let counters = counters.map(|value| value.and_then(|value| value::decode::<Counters>(&value)));
-    let image = image::newest(&**files)?;
     match counters {
         Some(None) => Err(unread("its counters are not what was written".to_owned())),
-        // The first segment is all that there is before the first checkpoint.
-        None if segments != [1] || image.is_some() => Err(broken(match len {
-            Ok(1..) => "holds nothing".to_owned(),
-            _ => "is missing or empty".to_owned(),
-        })),
+        None if begun => Err(broken("holds nothing".to_owned())),
         Some(Some(counters)) if image.is_some_and(|image| image.sequence > counters.sequence) => {
             Err(broken("is older than the image of it".to_owned()))
         }
@@ -205,6 +217,9 @@ fn is_of_content(error: &io::Error) -> bool {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::Other
     )
 }
+
+/// Segments that there may be before the first checkpoint; of more, the index is made in parts.
+const UNCHECKPOINTED: usize = 16;
 
 /// Removes what an interrupted creation left. Is the directory empty now?
 fn clear_unfinished(files: &dyn Files) -> Result<bool, StoreError> {
@@ -275,6 +290,7 @@ fn create(
         room: Room::default(),
         memory,
         changed_record: 0,
+        cut: Cut::default(),
     };
     store.count_boot()?;
     Ok(store)
@@ -315,7 +331,11 @@ pub(crate) fn open(
     let mut core = new_core(engine, options)?;
     let committed = core.index.counters.sequence;
     let segments = log::segments(&*files)?;
-    let roll = Roll::new(&*files, &mut core, &segments).run()?;
+    let roll = Roll::new(&*files, &mut core, &segments);
+    let (roll, cut) = match purpose {
+        Purpose::Use | Purpose::Look => (roll.run()?, Cut::default()),
+        Purpose::Mend | Purpose::Plan => roll.run_readable(options.identity)?,
+    };
     if core.index.counters.next_vnode == 0 {
         return Err(StoreError::NotAPartition(PathBuf::new()));
     }
@@ -330,14 +350,18 @@ pub(crate) fn open(
         }
     }
     let mut unsure = Vec::new();
-    if purpose == Purpose::Use {
+    if purpose.writes() {
         roll.cut(&*files)?;
-        if options.mutant != Some(Mutant::LeavesUnsynced) {
+        if options.mutant != Some(Mutant::LeavesUnsynced) && purpose == Purpose::Use {
             unsure = roll.write_again(&*files)?;
         }
     }
     let images = Images::found(&*files, &segments, core.index.engine().is_file())?;
-    let log = Log::resume(files, options, roll.end, &unsure)?;
+    let log = match purpose {
+        Purpose::Use | Purpose::Look => Log::resume(files, options, roll.end, &unsure)?,
+        Purpose::Mend => Log::begin(files, options, roll.end)?,
+        Purpose::Plan => Log::pretend(files, options, roll.end)?,
+    };
     let mut store = Store {
         core,
         log,
@@ -349,9 +373,10 @@ pub(crate) fn open(
         room: Room::default(),
         memory,
         changed_record: 0,
+        cut,
     };
     store.keep_for_image();
-    if purpose == Purpose::Use {
+    if purpose.writes() {
         store.count_boot()?;
     }
     Ok(store)

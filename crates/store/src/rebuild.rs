@@ -14,6 +14,7 @@ use crate::open::new_core;
 use crate::options::Options;
 use crate::roll::Roll;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The index that is being made.
@@ -30,6 +31,10 @@ pub(crate) enum Until {
     End,
     /// Up to this record, which is not applied any more.
     Record(u64),
+    /// To its end; nothing but the new index is written.
+    Look,
+    /// As far as it reads.
+    Readable,
 }
 
 fn remove(files: &dyn Files, name: &str) -> Result<(), StoreError> {
@@ -67,15 +72,22 @@ pub(crate) fn make(
     };
     let engine: Arc<dyn Engine> = Arc::new(engine?);
     let mut core = new_core(engine, options)?;
-    if !segments.contains(&core.index.counters.segment) {
-        let name = log::segment_name(core.index.counters.segment);
-        return Err(StoreError::Damaged(format!(
-            "the log has no {name}, from which on the index has to be made again"
-        )));
+    let from = core.index.counters.segment;
+    let last = segments.last().copied().unwrap_or(0).max(from);
+    let missing = (from..=last).find(|segment| segments.binary_search(segment).is_err());
+    if let Some(missing) = missing {
+        let name = log::segment_name(missing);
+        return Err(StoreError::IndexLost {
+            dir: PathBuf::new(),
+            what: String::new(),
+            why: format!("the log has no {name}, from which on it has to be made"),
+        });
     }
     let roll = Roll::new(&**files, &mut core, &segments).settling(BATCH_BYTES);
     let end = match until {
         Until::Record(until) => roll.run_until(until)?,
+        Until::Look => roll.run()?.end,
+        Until::Readable => roll.run_readable(options.identity)?.0.end,
         Until::End => {
             let rolled = roll.run()?;
             rolled.cut(&**files)?;

@@ -10,10 +10,11 @@ use crate::disk::Files;
 use crate::error::StoreError;
 use crate::log::{self, End, Place, Segment, segment_name};
 use crate::options::Mutant;
-use crate::record::{self, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
+use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
 use crate::state::Core;
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use wire::{Fid, Name, Op};
 
 /// Most bytes that are written again at once.
 const PART_BYTES: usize = 1 << 20;
@@ -45,10 +46,58 @@ pub(crate) struct Rolled {
     unsure: Place,
 }
 
+/// What a repair could not apply.
+#[derive(Debug, Default)]
+pub(crate) struct Cut {
+    /// The changes that still read, for people, up to a bound.
+    pub(crate) changes: Vec<String>,
+    /// How many more there are.
+    pub(crate) more: u64,
+    /// Segments that have something behind the cut.
+    pub(crate) segments: Vec<u32>,
+}
+
+/// The directory and the name that an operation is about.
+fn names(op: &Op) -> Option<(Fid, &Name)> {
+    match op {
+        Op::Make { dir, name, .. }
+        | Op::Unlink { dir, name }
+        | Op::Rmdir { dir, name }
+        | Op::Link { dir, name, .. }
+        | Op::Rename {
+            from: dir, name, ..
+        } => Some((*dir, name)),
+        _ => None,
+    }
+}
+
+/// Most changes that are listed.
+const CHANGES_MAX: usize = 10_000;
+
+impl Cut {
+    fn note(&mut self, record: &record::Record<'_>, core: &Core) {
+        let what = match &record.happened {
+            Entry::Apply { op, .. } => match names(op) {
+                Some((dir, name)) => format!("{} of {name} in {}", op.kind(), core.describe(dir)),
+                None => match record.happened.fid().or(op.edits()) {
+                    Some(fid) => format!("{} of {}", op.kind(), core.describe(fid)),
+                    None => op.kind().to_owned(),
+                },
+            },
+            _ => return,
+        };
+        match self.changes.len() < CHANGES_MAX {
+            true => self.changes.push(what),
+            false => self.more += 1,
+        }
+    }
+}
+
 fn lost(segment: u32, at: usize) -> StoreError {
     let name = segment_name(segment);
     StoreError::Damaged(format!(
-        "the log does not read in {name} at byte {at}, where it was on stable storage"
+        "the log does not read in {name} at byte {at}, where it was on stable storage: changes from \
+         there on cannot be recovered"
     ))
 }
 
@@ -88,6 +137,56 @@ impl<'a> Roll<'a> {
         match self.at.sequence < until {
             true => Err(lost(self.at.id.number, self.at.offset as usize)),
             false => Ok(self.at),
+        }
+    }
+
+    /// For a repair: applies what reads, up to the first thing that does not. What follows is lost,
+    /// and stays where it is: the log goes on in a segment of its own.
+    pub(crate) fn run_readable(mut self, identity: u64) -> Result<(Rolled, Cut), StoreError> {
+        match self.roll_segments() {
+            Ok(_) | Err(StoreError::Damaged(_) | StoreError::NotAPartition(_)) => {}
+            Err(other) => return Err(other),
+        }
+        if self.at.id.identity == 0 {
+            self.at.id.identity = identity;
+        }
+        let mut cut = Cut::default();
+        for segment in self.segments.iter().filter(|s| **s >= self.at.id.number) {
+            cut.segments.push(*segment);
+            let Ok(bytes) = log::load(self.files, *segment) else {
+                continue;
+            };
+            let mut at = match *segment == self.at.id.number {
+                true => self.at.offset as usize,
+                false => SEGMENT_HEADER_BYTES,
+            };
+            while let Some(record) = record::find(self.core_id(*segment), &bytes, at) {
+                at = record.next;
+                if record.stamp.sequence >= self.at.sequence {
+                    cut.note(&record, self.core);
+                }
+            }
+        }
+        let newest = self.segments.last().copied().unwrap_or(0);
+        let mut end = self.at;
+        end.id.number = newest.max(end.id.number) + 1;
+        end.offset = SEGMENT_HEADER_BYTES as u64;
+        let rolled = Rolled {
+            end,
+            torn: None,
+            beyond: Vec::new(),
+            unsure: Place {
+                segment: end.id.number,
+                offset: end.offset,
+            },
+        };
+        Ok((rolled, cut))
+    }
+
+    fn core_id(&self, number: u32) -> SegmentId {
+        SegmentId {
+            number,
+            ..self.at.id
         }
     }
 

@@ -17,6 +17,7 @@ use crate::memory::MemoryDisk;
 use crate::options::Options;
 use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
+use crate::roll::Cut;
 use crate::room::Room;
 use crate::state::Core;
 use crate::sync::Syncer;
@@ -105,6 +106,8 @@ pub struct Store {
     pub(crate) memory: Option<MemoryDisk>,
     /// The last record of an operation.
     pub(crate) changed_record: u64,
+    /// What a repair had to leave out.
+    pub(crate) cut: Cut,
 }
 
 /// Free objects are not counted: this many are said to be free at least as long as there is room.

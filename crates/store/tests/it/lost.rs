@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use wire::*;
 
 const INDEX: &str = "index.redb";
-type Picture = BTreeMap<String, Seen>;
+pub type Picture = BTreeMap<String, Seen>;
 
-fn options() -> Options {
+pub fn options() -> Options {
     Options {
         checkpoint_ms: 0,
         index_cache_bytes: 0,
@@ -17,12 +17,12 @@ fn options() -> Options {
     }
 }
 
-fn open(disk: &MemoryDisk) -> Result<Store, StoreError> {
+pub fn open(disk: &MemoryDisk) -> Result<Store, StoreError> {
     Store::on_memory_with_engine(disk, &options())
 }
 
 /// A store in which everything occurs that an index can hold, closed.
-fn filled() -> (MemoryDisk, Picture) {
+pub fn filled() -> (MemoryDisk, Picture) {
     let disk = MemoryDisk::new();
     let mut store = open(&disk).unwrap();
     store.open_session(77, 5);
@@ -54,7 +54,7 @@ fn filled() -> (MemoryDisk, Picture) {
 
 /// Overwrites until most of the log has been cleaned and removed; returns how many segments there
 /// were.
-fn churn(disk: &MemoryDisk) -> (Picture, u64) {
+pub fn churn(disk: &MemoryDisk) -> (Picture, u64) {
     let mut store = open(disk).unwrap();
     for round in 0..120_u64 {
         let text = format!("churn{}", round % 7);
@@ -80,7 +80,7 @@ fn segments(disk: &MemoryDisk) -> Vec<String> {
 }
 
 /// Whatever is not refused as damaged is as expected. Returns how much was refused.
-fn judge(store: &mut Store, expected: &Picture, what: &str) -> u64 {
+pub fn judge(store: &mut Store, expected: &Picture, what: &str) -> u64 {
     let mut refused = 0;
     for (path, seen) in expected {
         let (parent, text) = path.rsplit_once('/').unwrap_or(("", ""));
@@ -157,7 +157,7 @@ fn judge_bytes(store: &mut Store, seen: &Seen, what: &str) -> u64 {
 }
 
 /// Looks after the store until it wants nothing more.
-fn tended(store: &mut Store) {
+pub fn tended(store: &mut Store) {
     let mut now = 0;
     while let Some(next) = store.tend(now) {
         now = next;
@@ -261,7 +261,7 @@ fn without_index_and_image_the_message_names_what_can_be_done() {
     assert!(disk.lose(INDEX));
     let error = open(&disk).unwrap_err();
     assert!(matches!(error, StoreError::IndexLost { .. }), "{error}");
-    assert!(error.to_string().contains("--repair"), "{error}");
+    assert!(error.to_string().contains("put back"), "{error}");
 }
 
 /// The machine ends at each call that making the index again makes to the disk.
