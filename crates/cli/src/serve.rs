@@ -4,7 +4,7 @@ use crate::args::ServeArgs;
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
-use crate::{daemon, end, log, profile, runtime, show};
+use crate::{daemon, end, log, metrics, profile, runtime, service, show};
 use rustix::process::{getegid, geteuid};
 use serde_json::Value;
 use server::{MachineOptions, Server, ServerOptions};
@@ -35,7 +35,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         log::to_stderr("info");
     }
     log::end_on_panic();
-    let (send, receive) = end::channel("serve")?;
+    let (send, receive) = end::channel("serve", args.detached || service::is_managed())?;
     let server = start(&args, &data, send.clone())?;
     let control = listen(&server, send);
     if args.detached {
@@ -43,10 +43,20 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         log::use_file(&log).map_err(|error| Failure::of(&log.display().to_string(), error))?;
     }
     let pid_file = pid_file.map(PidFile::write).transpose()?;
+    if let Some(addr) = args.metrics {
+        let server = Arc::downgrade(&server);
+        let look = move || {
+            let server = server.upgrade()?;
+            let status = show::server_status(&server.status());
+            Some((status, profile::of_server(&server)))
+        };
+        metrics::serve(addr, Arc::new(look))?;
+    }
     daemon::ready(&format!("listening on {}", server.local_addr()))?;
     if args.detached {
         daemon::let_go()?;
     }
+    watch(&server);
     let ended = wait(&server, receive);
     drop(control);
     drop(pid_file);
@@ -91,6 +101,15 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
     Listener::start(&name, Box::new(move |word, _| answer(word).into()))
         .inspect_err(|error| tracing::warn!("`ariel status` will not work: {error:#}"))
         .ok()
+}
+
+/// Tells the service manager from time to time that the server still answers.
+fn watch(server: &Arc<Server>) {
+    let server = Arc::downgrade(server);
+    service::watch(move || {
+        let server = server.upgrade();
+        server.is_some_and(|server| server.status().failure.is_none())
+    });
 }
 
 /// Waits for the end, and ends the server. Takes the questions with it: who asks later is told that

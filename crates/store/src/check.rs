@@ -20,7 +20,6 @@ use crate::reading::read_extent;
 use crate::report::{Damage, Loss, Report};
 use crate::segments::{Bytes, Segments};
 use crate::state::Core;
-use crate::store::Store;
 use crate::value::{self, Borrower, Extent, Named, Object, Placed};
 use compare::{compare, compare_dir};
 use names::Names;
@@ -83,7 +82,7 @@ pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64) -> bool;
 /// Ends a check that was told to.
 struct Stopped;
 
-/// What is checked of an extent besides its bytes.
+/// A check under way.
 struct Walk<'a> {
     bytes: &'a dyn Bytes,
     core: &'a Core,
@@ -100,20 +99,6 @@ struct Walk<'a> {
     /// Not everything could be read.
     partial: bool,
     report: Report,
-}
-
-impl Store {
-    /// Checks everything but the log: the index, and the bytes of all files. May run while the store
-    /// is open.
-    pub fn check(&self) -> Report {
-        check(
-            &self.core,
-            &self.log,
-            None,
-            (Limits::default(), &mut |_| true),
-        )
-        .unwrap_or_default()
-    }
 }
 
 /// Checks an index, the bytes that it names, and the log if there is one. `None`: it was stopped.

@@ -16,6 +16,20 @@ use crate::store::Store;
 use std::path::Path;
 use std::sync::Arc;
 
+impl Store {
+    /// Checks everything but the log: the index, and the bytes of all files. May run while the store
+    /// is open.
+    pub fn check(&self) -> Report {
+        check(
+            &self.core,
+            &self.log,
+            None,
+            (Limits::default(), &mut |_| true),
+        )
+        .unwrap_or_default()
+    }
+}
+
 /// Checks the partition in a directory; refuses one that is in use.
 pub fn fsck(dir: &Path) -> Result<Report, StoreError> {
     let files: Arc<dyn Files> = Arc::new(Directory::open(dir)?);

@@ -19,6 +19,7 @@ mod beside;
 mod check;
 mod checkpoint;
 mod clean;
+mod cut;
 mod disk;
 mod embedded;
 mod engine;

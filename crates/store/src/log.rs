@@ -118,22 +118,6 @@ pub(crate) fn segments(files: &dyn Files) -> Result<Vec<u32>, StoreError> {
     Ok(numbers)
 }
 
-/// All bytes of a segment.
-pub(crate) fn load(files: &dyn Files, segment: u32) -> Result<Vec<u8>, StoreError> {
-    let name = segment_name(segment);
-    let read = || {
-        let disk = files.open(&name, false)?;
-        let len = usize::try_from(disk.len()?).map_err(io::Error::other)?;
-        let mut bytes = vec![0; len];
-        disk.read_at(0, &mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => StoreError::Damaged(format!("the segment {name} is missing")),
-        _ => StoreError::io(format!("read {name}"), e),
-    })
-}
-
 fn make_segment(
     files: &dyn Files,
     syncer: &Syncer,

@@ -3,6 +3,7 @@
 use crate::answers::Answers;
 use crate::checkpoint::Checkpoints;
 use crate::clean::Cleaner;
+use crate::cut::Cut;
 use crate::disk::{Directory, Files};
 use crate::embedded::{INDEX, Redb};
 use crate::engine::Engine;
@@ -17,8 +18,9 @@ use crate::memory::MemoryDisk;
 use crate::options::{Mutant, Options};
 use crate::rebuild::{self, ASIDE, Until};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
-use crate::roll::{Cut, Roll};
+use crate::roll::Roll;
 use crate::room::Room;
+use crate::segments;
 use crate::state::{Core, Root};
 use crate::store::Store;
 use crate::value::{self, Counters};
@@ -233,7 +235,7 @@ fn clear_unfinished(files: &dyn Files) -> Result<bool, StoreError> {
     }
     if names.contains(&first) {
         let bytes = match files.open(&first, false).and_then(|disk| disk.len()) {
-            Ok(len) if len <= UNFINISHED_BYTES => log::load(files, 1)?,
+            Ok(len) if len <= UNFINISHED_BYTES => segments::load(files, 1)?,
             Ok(_) => return Ok(false),
             Err(e) => return Err(io(e)),
         };

@@ -6,15 +6,17 @@
 //! that does not read, that was damaged later; without any such record nobody was ever told that
 //! it is stable. What was read and is not known to be stable is written again.
 
+use crate::cut::Cut;
 use crate::disk::Files;
 use crate::error::StoreError;
-use crate::log::{self, End, Place, Segment, segment_name};
+use crate::log::{End, Place, Segment, segment_name};
 use crate::options::Mutant;
-use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
+use crate::record::{self, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
+use crate::segments;
 use crate::state::Core;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use wire::{Fid, Name, Op};
 
 /// Most bytes that are written again at once.
 const PART_BYTES: usize = 1 << 20;
@@ -46,52 +48,8 @@ pub(crate) struct Rolled {
     unsure: Place,
 }
 
-/// What a repair could not apply.
-#[derive(Debug, Default)]
-pub(crate) struct Cut {
-    /// The changes that still read, for people, up to a bound.
-    pub(crate) changes: Vec<String>,
-    /// How many more there are.
-    pub(crate) more: u64,
-    /// Segments that have something behind the cut.
-    pub(crate) segments: Vec<u32>,
-}
-
-/// The directory and the name that an operation is about.
-fn names(op: &Op) -> Option<(Fid, &Name)> {
-    match op {
-        Op::Make { dir, name, .. }
-        | Op::Unlink { dir, name }
-        | Op::Rmdir { dir, name }
-        | Op::Link { dir, name, .. }
-        | Op::Rename {
-            from: dir, name, ..
-        } => Some((*dir, name)),
-        _ => None,
-    }
-}
-
-/// Most changes that are listed.
-const CHANGES_MAX: usize = 10_000;
-
-impl Cut {
-    fn note(&mut self, record: &record::Record<'_>, core: &Core) {
-        let what = match &record.happened {
-            Entry::Apply { op, .. } => match names(op) {
-                Some((dir, name)) => format!("{} of {name} in {}", op.kind(), core.describe(dir)),
-                None => match record.happened.fid().or(op.edits()) {
-                    Some(fid) => format!("{} of {}", op.kind(), core.describe(fid)),
-                    None => op.kind().to_owned(),
-                },
-            },
-            _ => return,
-        };
-        match self.changes.len() < CHANGES_MAX {
-            true => self.changes.push(what),
-            false => self.more += 1,
-        }
-    }
-}
+/// The numbers that records may have: the first is 1, and nobody writes half of all there are.
+const SEQUENCES: RangeInclusive<u64> = 1..=u64::MAX / 2;
 
 fn lost(segment: u32, at: usize) -> StoreError {
     let name = segment_name(segment);
@@ -143,6 +101,7 @@ impl<'a> Roll<'a> {
     /// For a repair: applies what reads, up to the first thing that does not. What follows is lost,
     /// and stays where it is: the log goes on in a segment of its own.
     pub(crate) fn run_readable(mut self, identity: u64) -> Result<(Rolled, Cut), StoreError> {
+        self.counts()?;
         match self.roll_segments() {
             Ok(_) | Err(StoreError::Damaged(_) | StoreError::NotAPartition(_)) => {}
             Err(other) => return Err(other),
@@ -153,7 +112,7 @@ impl<'a> Roll<'a> {
         let mut cut = Cut::default();
         for segment in self.segments.iter().filter(|s| **s >= self.at.id.number) {
             cut.segments.push(*segment);
-            let Ok(bytes) = log::load(self.files, *segment) else {
+            let Ok(bytes) = segments::load(self.files, *segment) else {
                 continue;
             };
             let mut at = match *segment == self.at.id.number {
@@ -195,10 +154,22 @@ impl<'a> Roll<'a> {
         self.end_here(&last)
     }
 
+    /// Can the next record have the number that the index says?
+    fn counts(&self) -> Result<(), StoreError> {
+        match SEQUENCES.contains(&self.at.sequence) {
+            true => Ok(()),
+            false => Err(StoreError::Damaged(format!(
+                "the index says that the next record is number {}",
+                self.at.sequence
+            ))),
+        }
+    }
+
     /// Applies the records of all segments; returns the bytes of the last one.
     fn roll_segments(&mut self) -> Result<Vec<u8>, StoreError> {
+        self.counts()?;
         let number = self.at.id.number;
-        let mut bytes = log::load(self.files, number)?;
+        let mut bytes = segments::load(self.files, number)?;
         match record::parse_segment_header(number, &bytes) {
             SegmentHead::First(id, _) => self.at.id = id,
             SegmentHead::Format(found) => {
@@ -223,7 +194,7 @@ impl<'a> Roll<'a> {
             if !self.segments.contains(&next.number) {
                 break;
             }
-            let following = log::load(self.files, next.number)?;
+            let following = segments::load(self.files, next.number)?;
             let head = record::parse_segment_header(next.number, &following);
             if head != SegmentHead::First(next, self.at.sequence) {
                 break;
@@ -313,7 +284,7 @@ impl<'a> Roll<'a> {
             return Ok(true);
         }
         for segment in self.segments.iter().filter(|s| **s > self.at.id.number) {
-            let bytes = log::load(self.files, *segment)?;
+            let bytes = segments::load(self.files, *segment)?;
             if says(*segment, &bytes, SEGMENT_HEADER_BYTES) {
                 return Ok(true);
             }
@@ -374,7 +345,7 @@ impl Rolled {
         for segment in self.unsure.segment..=last {
             let name = segment_name(segment);
             let io = |e| StoreError::io(format!("write {name} again"), e);
-            let mut bytes = log::load(files, segment)?;
+            let mut bytes = segments::load(files, segment)?;
             if segment == last {
                 bytes.truncate(self.end.offset as usize);
             }

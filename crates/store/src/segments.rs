@@ -57,6 +57,22 @@ impl Segments {
     }
 }
 
+/// All bytes of a segment.
+pub(crate) fn load(files: &dyn Files, segment: u32) -> Result<Vec<u8>, StoreError> {
+    let name = segment_name(segment);
+    let read = || {
+        let disk = files.open(&name, false)?;
+        let len = usize::try_from(disk.len()?).map_err(io::Error::other)?;
+        let mut bytes = vec![0; len];
+        disk.read_at(0, &mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => StoreError::Damaged(format!("the segment {name} is missing")),
+        _ => StoreError::io(format!("read {name}"), e),
+    })
+}
+
 impl Bytes for Segments {
     fn read(&self, place: Place, into: &mut [u8]) -> Result<(), StoreError> {
         let name = segment_name(place.segment);

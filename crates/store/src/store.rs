@@ -8,6 +8,7 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::clean::Cleaner;
+use crate::cut::Cut;
 use crate::error::StoreError;
 use crate::heal::Healing;
 use crate::images::Images;
@@ -17,7 +18,6 @@ use crate::memory::MemoryDisk;
 use crate::options::Options;
 use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
-use crate::roll::Cut;
 use crate::room::Room;
 use crate::state::Core;
 use crate::sync::Syncer;

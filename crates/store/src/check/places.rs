@@ -7,6 +7,7 @@ use crate::key;
 use crate::log::{self, Place, segment_name};
 use crate::record::{self, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId};
 use crate::report::Damage;
+use crate::segments;
 use crate::value::{Borrower, Extent};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -116,7 +117,7 @@ impl Walk<'_> {
                 break;
             };
             let (files, end) = (log.segments.files().clone(), log.end);
-            let mut bytes = match log::load(&*files, segment) {
+            let mut bytes = match segments::load(&*files, segment) {
                 Ok(bytes) => bytes,
                 Err(error) => {
                     self.unread(&error);
