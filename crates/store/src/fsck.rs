@@ -103,3 +103,123 @@ pub(crate) fn check_store(store: &Store, how: (Limits, Pace<'_>)) -> Report {
     };
     check(&store.core, &store.log, Some(log), how).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::store::Apply;
+    use wire::{Caller, Fid, Make, Name, Op, Outcome, WriteMode};
+
+    fn run(store: &mut Store, op: &Op, data: &[u8]) -> Outcome {
+        store.apply(Apply {
+            op,
+            caller: &Caller::default(),
+            now: 7,
+            origin: None,
+            data,
+            delegated: None,
+        })
+    }
+
+    fn filled(disk: &MemoryDisk) -> Store {
+        let options = Options {
+            segment_bytes: 8 << 10,
+            identity: 5,
+            ..Options::default()
+        };
+        let mut store = Store::create_in_memory(disk, &options).unwrap();
+        let mut dir = store.root();
+        for n in 0..60_u64 {
+            let name = Name::new(format!("name{n}").as_bytes()).unwrap();
+            let make = match n % 5 {
+                0 => Make::Directory,
+                _ => Make::File,
+            };
+            let op = Op::Make {
+                dir,
+                name,
+                make,
+                mode: 0o755,
+                open: None,
+            };
+            let Outcome::Entry(made) = run(&mut store, &op, &[]) else {
+                panic!("not made");
+            };
+            if n % 5 == 0 {
+                dir = made.fid;
+                continue;
+            }
+            let data = vec![n as u8; 2_000];
+            let op = Op::Write {
+                fid: made.fid,
+                offset: 0,
+                len: 2_000,
+                mode: WriteMode::At,
+            };
+            run(&mut store, &op, &data);
+        }
+        store.write_out().unwrap();
+        store
+    }
+
+    fn lines(store: &Store, limits: Limits) -> Vec<String> {
+        let report = check_store(store, (limits, &mut |_| true));
+        assert_eq!((report.objects, report.bytes), (61, 48 * 2_000));
+        let mut lines: Vec<String> = report.damages.iter().map(ToString::to_string).collect();
+        lines.sort();
+        lines
+    }
+
+    const LITTLE: Limits = Limits {
+        objects: 7,
+        records: 5,
+    };
+
+    #[test]
+    fn many_rounds_find_what_one_finds() {
+        let disk = MemoryDisk::new();
+        let mut store = filled(&disk);
+        assert_eq!(lines(&store, Limits::default()), Vec::<String>::new());
+        assert_eq!(lines(&store, LITTLE), Vec::<String>::new());
+        // Bytes, a record, a name of nothing, and a file with one name too many.
+        let volume = store.root().volume;
+        let fid = |vnode| Fid {
+            volume,
+            vnode,
+            uniq: 1,
+        };
+        let files = disk.files();
+        assert!(files.len() > 5);
+        disk.flip(&files[2].0, 3_000);
+        disk.flip(&files[4].0, 60);
+        let named = |vnode| crate::value::Named {
+            fid: fid(vnode),
+            kind: wire::Kind::File,
+            position: 99,
+        };
+        let index = &mut store.core.index;
+        for (name, vnode) in [(&b"nothing"[..], 4_000), (b"more", 9)] {
+            let value = crate::value::encode(&named(vnode));
+            index.put(crate::key::name(fid(1), name), Some(value));
+        }
+        let found = lines(&store, Limits::default());
+        assert!(found.len() > 5, "{found:?}");
+        assert_eq!(lines(&store, LITTLE), found);
+    }
+
+    #[test]
+    fn a_check_that_is_told_to_stop_does() {
+        let disk = MemoryDisk::new();
+        let mut store = filled(&disk);
+        store.checkpoint().unwrap();
+        let checker = store.checker().unwrap();
+        let mut calls = 0;
+        assert!(checker.run(&mut |_| true).is_some_and(|r| r.is_clean()));
+        let stopped = checker.run(&mut |_| {
+            calls += 1;
+            calls < 4
+        });
+        assert_eq!((stopped, calls), (None, 4));
+    }
+}

@@ -331,3 +331,103 @@ impl StorageBackend for Pages {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::disk::Files;
+    use crate::memory::MemoryDisk;
+
+    const NAME: &str = "pages";
+
+    fn open(disk: &MemoryDisk) -> io::Result<Pages> {
+        Pages::open(Files::open(disk, NAME, true)?)
+    }
+
+    /// A page that tells its number.
+    fn page(number: u64) -> Vec<u8> {
+        let byte = |at: u64| (number * 31 + at * 7 % 251) as u8;
+        (0..PAGE).map(byte).collect()
+    }
+
+    const PAGES: [u64; 5] = [1, 2, GROUP - 1, GROUP, GROUP + 7];
+
+    /// Pages in two groups, and a first page that was written in three generations.
+    fn written() -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        let pages = open(&disk).unwrap();
+        pages.set_len((GROUP + 9) * PAGE).unwrap();
+        for generation in 1..=3 {
+            pages.write(0, &[generation; 320]).unwrap();
+            for number in PAGES {
+                pages.write(number * PAGE, &page(number)).unwrap();
+            }
+            pages.sync_data().unwrap();
+        }
+        disk
+    }
+
+    fn first(pages: &Pages) -> u8 {
+        let mut first = [0; 320];
+        pages.read(0, &mut first).unwrap();
+        assert!(first.iter().all(|byte| *byte == first[0]));
+        first[0]
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_what_was_not_is_zeros() {
+        let pages = open(&written()).unwrap();
+        assert_eq!(pages.len().unwrap(), (GROUP + 9) * PAGE);
+        assert_eq!(first(&pages), 3);
+        let mut two = vec![0; 2 * PAGE_BYTES];
+        pages.read((GROUP - 1) * PAGE, &mut two).unwrap();
+        assert!(two == [page(GROUP - 1), page(GROUP)].concat());
+        pages.read(3 * PAGE, &mut two).unwrap();
+        assert!(two.iter().all(|byte| *byte == 0));
+        // What is cut off is zeros when it comes again.
+        pages.set_len(GROUP * PAGE).unwrap();
+        pages.set_len((GROUP + 9) * PAGE).unwrap();
+        let mut one = vec![1; PAGE_BYTES];
+        pages.read(GROUP * PAGE, &mut one).unwrap();
+        assert!(one.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn damage_anywhere_is_an_error_or_nothing() {
+        let disk = written();
+        let len = disk.files()[0].1;
+        let mut errors = 0;
+        for nth in 0..3_000_u64 {
+            let at = nth * (len - 1) / 3_000 + nth % 97;
+            let disk = disk.copy();
+            assert!(disk.flip(NAME, at.min(len - 1)));
+            let pages = open(&disk).unwrap();
+            // The generation before is whole, too: the engine had synced all of it.
+            assert!(first(&pages) >= 2, "byte {at}");
+            for number in PAGES {
+                let mut found = vec![0; PAGE_BYTES];
+                match pages.read(number * PAGE, &mut found) {
+                    Ok(()) => assert!(found == page(number), "byte {at}: page {number}"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                        errors += 1;
+                    }
+                }
+            }
+        }
+        assert!(errors > 5, "{errors}");
+    }
+
+    #[test]
+    fn a_file_without_a_header_is_refused_and_an_interrupted_one_begins_anew() {
+        let disk = written();
+        for at in HEADERS {
+            assert!(disk.damage(NAME, at * PAGE, &[7; PAGE_BYTES]));
+        }
+        assert_eq!(open(&disk).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let disk = MemoryDisk::new();
+        open(&disk).unwrap().set_len(9 * PAGE).unwrap();
+        assert_eq!(open(&disk).unwrap().len().unwrap(), 0);
+    }
+}
