@@ -62,8 +62,8 @@ fn told(args: &FsckArgs, found: &Value) -> Result<ExitCode, Failure> {
     let cure = match args.repair {
         true => "this could not be repaired: restore the files named above from a copy",
         false => {
-            "restore the files named above from a copy; `ariel fsck --repair --dry-run` says what a \
-             repair would save"
+            "restore the files named above from a copy; `ariel fsck --repair --dry-run` says what \
+             a repair would save"
         }
     };
     Err(Failure::new(

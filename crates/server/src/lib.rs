@@ -124,14 +124,7 @@ impl Server {
         } = options;
         // Before the store is made: a wrong address leaves nothing behind.
         Identity::check(listen)?;
-        let store_options = store::Options {
-            root_uid: owner.0,
-            root_gid: owner.1,
-            created: net::clock::wall_ns(),
-            identity: net::entropy::seed(), // so that nobody can make a piece of the log
-            ..store::Options::default()
-        };
-        let mut store = Store::open_or_create(&data, &store_options)?;
+        let mut store = Store::open_or_create(&data, &store_options(owner))?;
         if store.boot() > 1 {
             store.pass_over_numbers()?;
         }
@@ -252,6 +245,17 @@ impl Drop for Server {
         if let Err(error) = self.stop() {
             tracing::error!(%error, "the server did not end in order");
         }
+    }
+}
+
+/// How a new store is made, and one that is there is opened.
+fn store_options((uid, gid): (u32, u32)) -> store::Options {
+    store::Options {
+        root_uid: uid,
+        root_gid: gid,
+        created: net::clock::wall_ns(),
+        identity: net::entropy::seed(), // so that nobody can make a piece of the log
+        ..store::Options::default()
     }
 }
 

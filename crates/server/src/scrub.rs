@@ -18,8 +18,10 @@ use wire::Time;
 const FIRST: Duration = Duration::from_secs(10 * 60);
 /// From the end of a check to the next one.
 const PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
-/// No more is read in a second.
+/// No more is read in a second; of a store that changes so fast that a check had to give way, four
+/// times as much in the next attempt.
 const BYTES_PER_SECOND: u64 = 8 << 20;
+const FASTER: u64 = 4;
 /// So much is read at a time, and then waited for.
 const PORTION_BYTES: u64 = 256 << 10;
 /// Most damages of one check that are told one by one.
@@ -84,10 +86,9 @@ impl Scrub {
 }
 
 fn scrub(core: &Weak<Core>, ending: &Ending) {
-    let mut pause = FIRST;
+    let (mut pause, mut rate) = (FIRST, BYTES_PER_SECOND);
     // A spurious waking only makes a check earlier.
     while !ending.wait(pause) {
-        pause = PAUSE;
         let Some(core) = core.upgrade() else {
             return;
         };
@@ -95,13 +96,17 @@ fn scrub(core: &Weak<Core>, ending: &Ending) {
         let checked = core.check(&mut |bytes| {
             portion += bytes;
             let due = portion >= PORTION_BYTES;
-            let time = Duration::from_millis(portion * 1000 / BYTES_PER_SECOND);
+            let time = Duration::from_millis(portion * 1000 / rate);
             portion = if due { 0 } else { portion };
             !(due && ending.wait(time))
         });
-        if let Err(error) = checked {
-            tracing::warn!("the store was not checked: {error}");
-        }
+        (pause, rate) = match checked {
+            Ok(_) => (PAUSE, BYTES_PER_SECOND),
+            Err(error) => {
+                tracing::info!("the store was not checked to the end: {error}");
+                (FIRST, rate.saturating_mul(FASTER))
+            }
+        };
     }
 }
 
@@ -119,7 +124,8 @@ impl Core {
         drop(checker);
         self.enter(|state, after| state.end_check(report.as_ref(), bytes, after));
         report.ok_or_else(|| {
-            "it ended early, for the server ends or the disk is full: try again".to_owned()
+            "it ended early: the server ends, the disk is full, or too much changes; try again"
+                .to_owned()
         })
     }
 }

@@ -59,8 +59,8 @@ impl Store {
 
 impl Checker {
     /// Checks everything. `pace` is called with how many bytes were looked at since the last call,
-    /// and says whether to go on. `None`: it was stopped, or the disk was so full that it had to
-    /// give way.
+    /// and says whether to go on. `None`: it was stopped, or so much was changed meanwhile that it
+    /// had to give way.
     #[must_use]
     pub fn run(&self, pace: &mut dyn FnMut(u64) -> bool) -> Option<Report> {
         let counters = &self.core.index.counters;

@@ -4,8 +4,8 @@
 //!
 //! Nothing is changed. What is damaged is reported and passed over. Memory is bounded however large
 //! the tree is: the keys of an object lie together, and what does not (names and what they name,
-//! extents and the records they lie in) is compared in several rounds over all keys, each for a part
-//! of the objects and a part of the log.
+//! extents and the records they lie in) is compared in several rounds over all keys, each of them
+//! for a part of the objects and of the log.
 
 mod compare;
 mod names;

@@ -73,8 +73,8 @@ pub enum StoreError {
     },
     /// What was on stable storage is not there any more, or is not what was written.
     #[error(
-        "damaged: {0}; run `ariel fsck` on the partition to see what is affected, restore that from \
-         a copy, or let `ariel fsck --repair` save what is readable"
+        "damaged: {0}; run `ariel fsck` on the partition to see what is affected, restore that \
+         from a copy, or let `ariel fsck --repair` save what is readable"
     )]
     Damaged(String),
     /// The disk is full.

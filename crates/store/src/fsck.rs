@@ -1,4 +1,4 @@
-//! Checks a partition that nobody has open: its engine, its log, its image, its index and all bytes.
+//! Checks a partition that nobody has open: its engine, its log, its image, its index, all bytes.
 //!
 //! Looks without changing: the log is rolled forward in memory only, and a torn end stays where it
 //! is (the engine may repair its own file after a crash, as each opening does).
@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Store {
-    /// Checks everything but the log: the index, and the bytes of all files. May run while the store
-    /// is open.
+    /// Checks everything but the log: the index, and the bytes of all files. May run while the
+    /// store is open.
     pub fn check(&self) -> Report {
         check(
             &self.core,

@@ -22,8 +22,11 @@ use std::thread::JoinHandle;
 /// What an object takes in an image, with its name, about.
 const OBJECT_BYTES: u64 = 512;
 
-/// Segments stay on the disk as long as this is held; unless there is no other room, in which case
-/// it says so.
+/// So many segments may wait for a check to end, or a quarter of what is in use if that is more.
+const PINNED_SEGMENTS: u64 = 16;
+
+/// Segments stay on the disk as long as this is held; unless too many wait for that, or there is no
+/// other room, in which case it says so.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pin(Arc<AtomicBool>);
 
@@ -133,6 +136,14 @@ impl Images {
         self.pin.clone()
     }
 
+    /// Segments are removed from now on, whoever wants to have them.
+    fn break_pin(&mut self) {
+        if self.is_pinned() {
+            self.pin.0.store(true, Ordering::Release);
+            self.pin = Pin::default();
+        }
+    }
+
     fn is_pinned(&self) -> bool {
         Arc::strong_count(&self.pin.0) > 1
     }
@@ -155,6 +166,11 @@ impl Store {
                 false => 0,
             };
             self.images.waiting.insert(segment, bytes);
+        }
+        let waiting: u64 = self.images.waiting.values().sum();
+        let live: u64 = self.core.index.live().values().sum();
+        if waiting > (live / 4).max(PINNED_SEGMENTS * self.log.segment_bytes()) {
+            self.images.break_pin();
         }
         self.remove_waiting();
     }
@@ -313,9 +329,8 @@ impl Store {
     pub(crate) fn release_waiting(&mut self) -> bool {
         let before = self.checkpoints.removed();
         self.join_images();
-        if self.images.is_pinned() && !self.images.waiting.is_empty() {
-            self.images.pin.0.store(true, Ordering::Release);
-            self.images.pin = Pin::default();
+        if !self.images.waiting.is_empty() {
+            self.images.break_pin();
         }
         self.remove_waiting();
         // The second attempt has the room of the image before.

@@ -146,7 +146,7 @@ impl<'a> Repair<'a> {
         }
         .map_err(|error| lost(self.dir, what, error))?;
         self.step(format!(
-            "the index {what}: it is made again from the log, and what is there is kept as `{ASIDE}`"
+            "the index {what}: it is made again from the log, and what is there stays as `{ASIDE}`"
         ));
         self.fresh = true;
         let cache_bytes = self.options.index_cache_bytes;

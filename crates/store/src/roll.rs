@@ -54,8 +54,8 @@ const SEQUENCES: RangeInclusive<u64> = 1..=u64::MAX / 2;
 fn lost(segment: u32, at: usize) -> StoreError {
     let name = segment_name(segment);
     StoreError::Damaged(format!(
-        "the log does not read in {name} at byte {at}, where it was on stable storage: changes from \
-         there on cannot be recovered"
+        "the log does not read in {name} at byte {at}, where it was on stable storage: changes \
+         from there on cannot be recovered"
     ))
 }
 

@@ -1,5 +1,5 @@
-//! The records of the log: whether they read, and where in them the bytes of which file lie; for the
-//! part of the log that it is the turn of.
+//! The records of the log: whether they read, and where in them the bytes of which file lie; for
+//! the part of the log that it is the turn of.
 
 use super::{Logged, Stopped, Walk};
 use crate::image;

@@ -55,7 +55,7 @@ struct State {
     files: BTreeMap<FileId, MemoryFile>,
     last_id: FileId,
     names: Names,
-    /// What was done to the names since they were synced, oldest first. Each is whole or not at all.
+    /// What was done to the names since they were synced, oldest first; each whole or not at all.
     pending: Vec<Vec<Change>>,
     stable_names: Names,
     /// The committed index, where the store runs without an index engine of its own.

@@ -68,7 +68,13 @@ pub fn churn(disk: &MemoryDisk) -> (Picture, u64) {
         now = next;
     }
     let expected = picture(&mut store);
-    let made = store.stats().log_bytes / options().segment_bytes;
+    let stats = store.stats();
+    let made = stats.log_bytes / options().segment_bytes;
+    println!(
+        "{} bytes of images beside {} of log",
+        stats.image_bytes, stats.log_bytes
+    );
+    assert!((1..stats.log_bytes).contains(&stats.image_bytes));
     store.close().unwrap();
     disk.crash(Keep::Synced);
     (expected, made)
