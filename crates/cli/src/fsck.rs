@@ -1,49 +1,119 @@
-//! `ariel fsck`: checks a store.
+//! `ariel fsck`: checks a store, its own or a running server's, and repairs it.
 
 use crate::args::FsckArgs;
 use crate::failure::{FAILED, Failure, NOT_RUN};
-use crate::show;
-use serde_json::json;
+use crate::{control, runtime, show};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn fsck(args: &FsckArgs) -> Result<ExitCode, Failure> {
     crate::log::to_stderr("warn");
-    let report = store::fsck(&args.data)
-        .map_err(|error| Failure::new(NOT_RUN, format_args!("fsck: {error}")))?;
-    let damages: Vec<String> = report.damages.iter().map(ToString::to_string).collect();
+    match args.target.parse::<SocketAddr>() {
+        Ok(_) if args.repair => Err(not_run(
+            "a store is repaired while no server has it open: stop the server and name its \
+             directory. A damaged index needs no repair, the server makes it again by itself",
+        )),
+        Ok(addr) => told(args, &beside(addr)?),
+        Err(_) if args.repair => repair(args),
+        Err(_) => {
+            let report = store::fsck(Path::new(&args.target)).map_err(not_run)?;
+            told(args, &show::report(&report))
+        }
+    }
+}
+
+fn not_run(error: impl Display) -> Failure {
+    Failure::new(NOT_RUN, format_args!("fsck: {error}"))
+}
+
+/// Asks a server to check its store. It takes as long as it takes.
+fn beside(addr: SocketAddr) -> Result<Value, Failure> {
+    let answer = control::ask(&runtime::of_server(addr.port()), "fsck", None);
+    let answer = answer.map_err(|error| not_run(format_args!("{error:#}")))?;
+    answer.ok_or_else(|| {
+        not_run(format_args!(
+            "no server answers at {addr} on this machine: name the directory of its store"
+        ))
+    })
+}
+
+fn lines<'a>(found: &'a Value, what: &str) -> impl Iterator<Item = &'a str> {
+    let list = found[what].as_array().map_or(&[][..], Vec::as_slice);
+    list.iter().filter_map(Value::as_str)
+}
+
+/// Prints what a check found.
+fn told(args: &FsckArgs, found: &Value) -> Result<ExitCode, Failure> {
     if args.json {
-        let found = json!({
-            "clean": damages.is_empty(),
-            "objects": report.objects,
-            "bytes": report.bytes,
-            "orphans": report.orphans.len(),
-            "damages": damages,
-        });
         show::print(&format!("{found:#}"));
     } else {
-        for damage in &damages {
-            show::print(damage);
+        for what in ["damages", "losses", "warnings"] {
+            lines(found, what).for_each(show::print);
         }
-        let (objects, bytes) = (report.objects, report.bytes);
-        let verdict = if damages.is_empty() {
-            "clean"
-        } else {
-            "DAMAGED"
-        };
-        let data = args.data.display();
-        show::print(&format!(
-            "{data}: {verdict}: {objects} objects, {bytes} bytes"
-        ));
+        print_verdict(args, found);
     }
-    if damages.is_empty() {
+    let damages = lines(found, "damages").count();
+    if damages == 0 {
         return Ok(ExitCode::SUCCESS);
     }
+    let cure = match args.repair {
+        true => "this could not be repaired: restore the files named above from a copy",
+        false => {
+            "restore the files named above from a copy; `ariel fsck --repair --dry-run` says what \
+             a repair would save"
+        }
+    };
     Err(Failure::new(
         FAILED,
-        format_args!(
-            "fsck: {} damages in {}: restore the files named above from a copy",
-            damages.len(),
-            args.data.display()
-        ),
+        format_args!("fsck: {damages} damages in {}: {cure}", args.target),
     ))
+}
+
+fn print_verdict(args: &FsckArgs, found: &Value) {
+    let verdict = match lines(found, "damages").next() {
+        None => "clean",
+        Some(_) => "DAMAGED",
+    };
+    let (objects, bytes) = (&found["objects"], &found["bytes"]);
+    let target = &args.target;
+    let losses = match lines(found, "losses").count() {
+        0 => String::new(),
+        losses => format!(", {losses} pieces of files lost"),
+    };
+    show::print(&format!(
+        "{target}: {verdict}: {objects} objects, {bytes} bytes{losses}"
+    ));
+}
+
+fn repair(args: &FsckArgs) -> Result<ExitCode, Failure> {
+    let options = store::Options {
+        // Only of use where no segment is left that tells it.
+        identity: net::entropy::seed(),
+        ..store::Options::default()
+    };
+    let done = store::repair(Path::new(&args.target), &options, args.dry_run).map_err(not_run)?;
+    let mut after = show::report(&done.after);
+    if args.json {
+        after["steps"] = json!(done.steps);
+        after["lost_changes"] = json!(done.lost_changes);
+        after["dry_run"] = json!(args.dry_run);
+        show::print(&format!("{after:#}"));
+        let clean = done.after.is_clean();
+        return Ok(ExitCode::from(if clean { 0 } else { FAILED }));
+    }
+    let would = if args.dry_run { "would be done: " } else { "" };
+    for step in &done.steps {
+        show::print(&format!("{would}{step}"));
+    }
+    for change in &done.lost_changes {
+        show::print(&format!("lost: {change}"));
+    }
+    if args.dry_run && !done.steps.is_empty() {
+        show::print("nothing was changed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    told(args, &after)
 }

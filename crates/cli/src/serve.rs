@@ -91,6 +91,10 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
         "status" => show::server_status(&server.status()),
         "profile" => profile::of_server(&server),
         "tokens" => show::server_tokens(&server.tokens()),
+        "fsck" => match server.check() {
+            Ok(report) => show::report(&report),
+            Err(error) => control::refusal(format_args!("{error}")),
+        },
         "stop" => end::ask(&send, "server", End::Asked),
         other => control::refusal(format_args!("a server does not know {other:?}")),
     };

@@ -45,6 +45,14 @@ pub(crate) fn server_status(status: &Status) -> Value {
         "watches": figures.watches,
         "held_bytes": status.held_bytes,
         "store": status.store.as_ref().map(store_status),
+        "checks": {
+            "running": status.checks.running,
+            "done": status.checks.done,
+            "bytes": status.checks.bytes,
+            "ended": status.checks.ended,
+            "damages": status.checks.damages,
+            "losses": status.checks.losses,
+        },
         "recalls": figures.recalls,
         "received": counts(&status.received),
         "sent": counts(&status.sent),
@@ -72,8 +80,31 @@ fn store_status(stats: &store::Stats) -> Value {
         "syncs": stats.syncs,
         "checkpoints": stats.checkpoints,
         "index_stops": stats.index_stops,
+        "index_rebuilds": stats.index_rebuilds,
+        "image_bytes": stats.image_bytes,
+        "waiting_segments": stats.waiting_segments,
+        "rebuildable": stats.rebuildable,
         "sessions": stats.sessions,
         "answers": stats.answers,
+    })
+}
+
+/// What a check of a store found.
+pub(crate) fn report(report: &store::Report) -> Value {
+    let lines = |list: &[String], more: u64| {
+        let more = (more > 0).then(|| format!("and {more} more"));
+        list.iter().cloned().chain(more).collect::<Vec<_>>()
+    };
+    let damages: Vec<String> = report.damages.iter().map(ToString::to_string).collect();
+    let losses: Vec<String> = report.losses.iter().map(ToString::to_string).collect();
+    json!({
+        "clean": report.is_clean(),
+        "objects": report.objects,
+        "bytes": report.bytes,
+        "orphans": report.orphans.len(),
+        "damages": lines(&damages, report.more),
+        "losses": lines(&losses, report.more_losses),
+        "warnings": report.warnings,
     })
 }
 

@@ -15,16 +15,19 @@ mod disk;
 mod events;
 mod held;
 mod profile;
+mod scrub;
 mod state;
 mod status;
 mod sync;
 
 pub use counts::Moved;
 pub use profile::Measured;
+pub use scrub::Checks;
 pub use status::{ClientLine, Status};
 
 use crate::core::Core;
 use crate::held::HeldLog;
+use crate::scrub::Scrub;
 use crate::state::State;
 use crate::sync::SyncThread;
 use net::{Identity, Listener, NotLoopback, Timer};
@@ -100,6 +103,7 @@ pub struct Server {
     core: Arc<Core>,
     listener: Listener,
     syncs: SyncThread,
+    scrub: Scrub,
     data: PathBuf,
     /// Whoever stops first does it all; others wait.
     stopped: Mutex<bool>,
@@ -120,14 +124,7 @@ impl Server {
         } = options;
         // Before the store is made: a wrong address leaves nothing behind.
         Identity::check(listen)?;
-        let store_options = store::Options {
-            root_uid: owner.0,
-            root_gid: owner.1,
-            created: net::clock::wall_ns(),
-            identity: net::entropy::seed(), // so that nobody can make a piece of the log
-            ..store::Options::default()
-        };
-        let mut store = Store::open_or_create(&data, &store_options)?;
+        let mut store = Store::open_or_create(&data, &store_options(owner))?;
         if store.boot() > 1 {
             store.pass_over_numbers()?;
         }
@@ -157,10 +154,12 @@ impl Server {
             Timer::new(Box::new(on_deadline)).map_err(StartError::Thread)?
         };
         core.begin(timer);
+        let scrub = Scrub::start(&core).map_err(StartError::Thread)?;
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
         let listener = match Listener::bind(listen, silence, events) {
             Ok(listener) => listener,
             Err(error) => {
+                scrub.stop();
                 syncs.stop(&core);
                 if let Ok(Some(store)) = core.end() {
                     store.close()?;
@@ -176,6 +175,7 @@ impl Server {
             core,
             listener,
             syncs,
+            scrub,
             data,
             stopped: Mutex::new(false),
         })
@@ -198,6 +198,7 @@ impl Server {
             return Ok(());
         }
         self.listener.stop();
+        self.scrub.stop();
         self.syncs.stop(&self.core);
         self.core.end_timer();
         match self.core.end() {
@@ -221,6 +222,16 @@ impl Server {
         self.core.tokens()
     }
 
+    /// Checks the store as its last checkpoint left it, beside its work; takes as long as reading
+    /// all of it. An index that is damaged is made again.
+    ///
+    /// # Errors
+    /// It could not be checked: why, and what to do.
+    pub fn check(&self) -> Result<store::Report, String> {
+        let goes_on = || self.stopped.try_lock().is_some_and(|stopped| !*stopped);
+        self.core.check(&mut |_| goes_on())
+    }
+
     /// Where the time goes, by kind: of requests from arrival to answer; and of the machine's
     /// steps, in which nobody else is served.
     #[must_use]
@@ -234,6 +245,17 @@ impl Drop for Server {
         if let Err(error) = self.stop() {
             tracing::error!(%error, "the server did not end in order");
         }
+    }
+}
+
+/// How a new store is made, and one that is there is opened.
+fn store_options((uid, gid): (u32, u32)) -> store::Options {
+    store::Options {
+        root_uid: uid,
+        root_gid: gid,
+        created: net::clock::wall_ns(),
+        identity: net::entropy::seed(), // so that nobody can make a piece of the log
+        ..store::Options::default()
     }
 }
 

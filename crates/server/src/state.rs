@@ -11,6 +11,7 @@ use crate::counts::{Counts, Moved};
 use crate::disk::StoreDisk;
 use crate::held::HeldLog;
 use crate::profile::Profile;
+use crate::scrub::Checks;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
 use net::{CloseReason, Link};
@@ -36,6 +37,8 @@ pub(crate) struct State {
     /// Bytes of messages and beside them that came, and that were sent.
     pub(crate) moved: Moved,
     pub(crate) profile: Profile,
+    /// What checks of the store have found.
+    pub(crate) checks: Checks,
     /// To the thread that makes things stable.
     pub(crate) syncs: Option<Sender<Ticket>>,
     /// When the store wants to be tended: it has changed, and that is not all.
@@ -71,6 +74,7 @@ impl State {
             sent: Counts::default(),
             moved: Moved::default(),
             profile: Profile::default(),
+            checks: Checks::default(),
             syncs: None,
             // What the last run left may want doing.
             tend_at: Some(0),
@@ -110,6 +114,14 @@ impl State {
         self.outputs = outputs;
         if logged && self.tend_at.is_none() {
             self.tend(stepped);
+        }
+        self.care(after);
+    }
+
+    /// Sees to it that a store that ails is tended, though nothing changes.
+    pub(crate) fn care(&mut self, after: &mut After) {
+        if self.tend_at.is_none() && self.store.as_ref().is_some_and(Store::ails) {
+            self.tend_at = Some(0);
         }
         after.deadline = self.deadline();
     }

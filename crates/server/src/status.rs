@@ -2,6 +2,7 @@
 
 use crate::Figures;
 use crate::counts::Moved;
+use crate::scrub::Checks;
 use crate::state::State;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ pub struct Status {
     pub moved: Moved,
     /// Bytes beside messages whose requests wait.
     pub held_bytes: u64,
+    /// What checks of the store have found.
+    pub checks: Checks,
     /// Figures of the store, while it serves.
     pub store: Option<store::Stats>,
     /// Why it stopped serving.
@@ -58,6 +61,7 @@ pub(crate) fn of(state: &State, addr: SocketAddr, data: &Path) -> Status {
         sent: state.sent.list(),
         moved: state.moved,
         held_bytes: state.bulks.held().1,
+        checks: state.checks.clone(),
         store: state.store.as_ref().map(store::Store::stats),
         failure: state.failure.clone(),
     }

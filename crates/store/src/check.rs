@@ -1,29 +1,36 @@
 //! Walks the whole index and proves what `docs/format.md` says of it: entries and objects name each
-//! other, counts are right, extents do not overlap and their bytes have the right checksums.
+//! other, counts are right, extents do not overlap and their bytes have the right checksums; and
+//! that the index could be made again.
 //!
-//! Nothing is changed. What is damaged is reported and passed over.
+//! Nothing is changed. What is damaged is reported and passed over. Memory is bounded however large
+//! the tree is: the keys of an object lie together, and what does not (names and what they name,
+//! extents and the records they lie in) is compared in several rounds over all keys, each of them
+//! for a part of the objects and of the log.
 
 mod compare;
+mod names;
+mod places;
 
 use crate::error::StoreError;
+use crate::image::Image;
 use crate::index::Index;
 use crate::key::{self, Parts};
+use crate::log::Place;
 use crate::reading::read_extent;
-use crate::report::{Damage, Report};
+use crate::report::{Damage, Loss, Report};
+use crate::segments::{Bytes, Segments};
 use crate::state::Core;
-use crate::store::Store;
 use crate::value::{self, Borrower, Extent, Named, Object, Placed};
 use compare::{compare, compare_dir};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
+use names::Names;
+use places::Places;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::{Fid, Kind};
-
-/// Where in the segments file bytes lie, and whose: what fsck found in the log.
-pub(crate) type Places = BTreeMap<u32, Vec<(Range<u64>, Fid)>>;
 
 /// What the keys of one object say.
 #[derive(Debug, Default)]
 struct Seen {
+    vnode: u64,
     object: Option<Object>,
     entries: u64,
     entry_bytes: u64,
@@ -38,58 +45,120 @@ struct Seen {
     xattrs: u32,
     acl: bool,
     orphan: bool,
-    /// Names that lead here.
-    names: u32,
-    /// One of them.
-    home: (u64, u64),
-    homes_found: bool,
 }
 
-/// Files that have bytes of a segment by copies, and in which part of them.
-type Borrowers = HashMap<(u32, u64), Range<u64>>;
+/// How much is in memory at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Objects that are compared with their names.
+    pub(crate) objects: u64,
+    /// Records that extents are compared with.
+    pub(crate) records: usize,
+}
 
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            objects: 512 << 10,
+            records: 1 << 20,
+        }
+    }
+}
+
+/// The log of a partition that is checked.
+pub(crate) struct Logged<'a> {
+    pub(crate) segments: &'a Segments,
+    /// What lies behind it is not looked at.
+    pub(crate) end: Place,
+    /// The image of the index, if there is one.
+    pub(crate) image: Option<&'a Image>,
+    /// The index is a file, so there has to be one if the log is not whole.
+    pub(crate) needs_image: bool,
+}
+
+/// Called with how many bytes were looked at; says whether to go on.
+pub(crate) type Pace<'a> = &'a mut dyn FnMut(u64) -> bool;
+
+/// Ends a check that was told to.
+struct Stopped;
+
+/// A check under way.
 struct Walk<'a> {
-    store: &'a Store,
+    bytes: &'a dyn Bytes,
     core: &'a Core,
-    places: Option<&'a Places>,
+    pace: Pace<'a>,
+    /// How often all keys have been read, and will be for the names.
+    round: u64,
+    rounds: u64,
+    names: Names,
+    places: Places<'a>,
+    /// The object whose keys are being read.
+    current: Option<Seen>,
     volume: u32,
-    seen: HashMap<u64, Seen>,
     live: BTreeMap<u32, u64>,
-    borrowers: Borrowers,
     /// Not everything could be read.
     partial: bool,
     report: Report,
 }
 
-impl Store {
-    /// Checks everything: the index, and the bytes of all files. May run while the store is open.
-    pub fn check(&self) -> Report {
-        self.check_with(None)
-    }
-
-    pub(crate) fn check_with(&self, places: Option<&Places>) -> Report {
-        let mut walk = Walk {
-            store: self,
-            core: &self.core,
-            places,
-            volume: self.core.index.counters.volume,
-            seen: HashMap::new(),
-            live: BTreeMap::new(),
-            borrowers: Borrowers::new(),
-            partial: false,
-            report: Report::default(),
-        };
-        walk.keys();
-        if !walk.partial {
-            walk.objects();
-            walk.reach();
-            walk.counts();
-        }
-        walk.report
-    }
+/// Checks an index, the bytes that it names, and the log if there is one. `None`: it was stopped.
+pub(crate) fn check(
+    core: &Core,
+    bytes: &dyn Bytes,
+    log: Option<Logged<'_>>,
+    (limits, pace): (Limits, Pace<'_>),
+) -> Option<Report> {
+    let counters = &core.index.counters;
+    let mut walk = Walk {
+        bytes,
+        core,
+        pace,
+        round: 0,
+        rounds: counters.objects / limits.objects.max(1) + 1,
+        names: Names::default(),
+        places: Places::new(log, limits.records),
+        current: None,
+        volume: counters.volume,
+        live: BTreeMap::new(),
+        partial: false,
+        report: Report::default(),
+    };
+    walk.run().ok()?;
+    Some(walk.report)
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn run(&mut self) -> Result<(), Stopped> {
+        self.image()?;
+        loop {
+            self.load_places()?;
+            self.keys()?;
+            if !self.partial {
+                self.compare_names();
+            }
+            self.round += 1;
+            if self.round >= self.rounds && self.places.is_done() {
+                break;
+            }
+        }
+        if !self.partial {
+            self.counts();
+        }
+        Ok(())
+    }
+
+    /// In the first round all is looked at that is not divided into rounds.
+    fn is_first(&self) -> bool {
+        self.round == 0
+    }
+
+    fn went_on(&mut self, bytes: u64) -> Result<(), Stopped> {
+        match (self.pace)(bytes) {
+            true => Ok(()),
+            false => Err(Stopped),
+        }
+    }
+
     fn index(&self) -> &Index {
         &self.core.index
     }
@@ -103,7 +172,7 @@ impl Walk<'_> {
     }
 
     fn damage(&mut self, damage: Damage) {
-        self.report.damages.push(damage);
+        self.report.add(damage);
     }
 
     fn object_damage(&mut self, vnode: u64, what: impl Into<String>) {
@@ -143,11 +212,11 @@ impl Walk<'_> {
     }
 
     /// Reads every key of the partition and of its volume.
-    fn keys(&mut self) {
+    fn keys(&mut self) -> Result<(), Stopped> {
         let ranges = [key::partition(), key::volume(self.volume)];
         for (mut from, to) in ranges {
             loop {
-                let part = match self.index().scan_all(&from, &to, 1024) {
+                let part = match self.index().scan_all(&from, &to, 256) {
                     Ok(part) => part,
                     Err(error) => {
                         self.unread(&error);
@@ -158,58 +227,72 @@ impl Walk<'_> {
                     break;
                 };
                 from = key::after(last);
+                let lens = part
+                    .iter()
+                    .map(|(key, value)| (key.len() + value.as_ref().map_or(0, Vec::len)) as u64);
+                self.went_on(lens.sum())?;
                 for (key, value) in part {
-                    self.key(&key, value);
+                    self.key(&key, value)?;
                 }
             }
         }
+        self.finish();
+        Ok(())
     }
 
-    fn key(&mut self, key: &[u8], value: Option<Vec<u8>>) {
+    fn key(&mut self, key: &[u8], value: Option<Vec<u8>>) -> Result<(), Stopped> {
+        let first = self.is_first();
         let Some(parts) = key::parts(key) else {
-            return self.damage(Damage::Entry {
-                entry: format!("{key:02x?}"),
-                what: "it is not a key".to_owned(),
-            });
+            if first {
+                self.damage(Damage::Entry {
+                    entry: format!("{key:02x?}"),
+                    what: "it is not a key".to_owned(),
+                });
+            }
+            return Ok(());
         };
         let Some(value) = value else {
-            return self.entry_damage(parts, "its checksum is wrong");
-        };
-        if parts.volume == 0 {
-            if parts.kind == key::SHARED && self.borrower(parts, &value).is_none() {
-                self.entry_damage(parts, "it cannot be decoded");
+            if first {
+                self.entry_damage(parts, "its checksum is wrong");
             }
-            return;
-        }
-        let sound = match parts.kind {
-            key::OBJECT => self.object(parts, &value),
-            key::NAME => self.name(parts, &value),
-            key::POSITION => self.position(parts, &value),
-            key::EXTENT => self.extent(parts, &value),
-            key::ORPHAN => self.orphan(parts),
+            return Ok(());
+        };
+        let sound = match (parts.volume, parts.kind) {
+            (0, key::SHARED) => borrower(parts, &value),
+            (0, _) => Some(()),
+            (_, key::OBJECT) => self.object(parts, &value),
+            (_, key::NAME) => self.name(parts, &value),
+            (_, key::POSITION) => self.position(parts, &value),
+            (_, key::EXTENT) => match self.extent(parts, &value) {
+                Some(len) => Some(self.went_on(len)?),
+                None => None,
+            },
+            (_, key::ORPHAN) => self.orphan(parts),
             _ => self.small(parts, &value),
         };
-        if sound.is_none() {
+        if sound.is_none() && first {
             self.entry_damage(parts, "it cannot be decoded");
         }
+        Ok(())
     }
 
-    fn borrower(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
-        let borrower: Borrower = value::decode(value)?;
-        let (segment, vnode) = (u32::try_from(parts.vnode).ok()?, parts.number()?);
-        let range = borrower.from..borrower.to;
-        (borrower.fid.vnode == vnode).then_some(())?;
-        self.borrowers.insert((segment, vnode), range);
-        Some(())
-    }
-
+    /// The object whose keys are being read.
     fn seen(&mut self, vnode: u64) -> &mut Seen {
-        self.seen.entry(vnode).or_default()
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|seen| seen.vnode != vnode)
+        {
+            self.finish();
+        }
+        self.current.get_or_insert_with(|| Seen {
+            vnode,
+            ..Seen::default()
+        })
     }
 
     fn object(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
         let object: Object = value::decode(value)?;
-        self.report.objects += 1;
         self.seen(parts.vnode).object = Some(object);
         Some(())
     }
@@ -217,6 +300,17 @@ impl Walk<'_> {
     fn name(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
         let entry: Named = value::decode(value)?;
         let dir = self.fid(parts.vnode);
+        let of = self.seen(parts.vnode);
+        of.entries += 1;
+        of.entry_bytes += parts.detail.len() as u64 + 24;
+        of.subdirs += u32::from(entry.kind == Kind::Directory);
+        if self.is_of_round(entry.fid.vnode) {
+            self.names
+                .name(entry.fid.vnode, (parts.vnode, entry.position));
+        }
+        if !self.is_first() {
+            return Some(());
+        }
         let key = key::position(dir, entry.position);
         let placed: Option<Option<Placed>> = self.known(self.index().get_as(&key));
         let agrees = placed.is_none_or(|placed| {
@@ -239,16 +333,6 @@ impl Walk<'_> {
         if !there {
             self.object_damage(parts.vnode, format!("{name} names nothing of its kind"));
         }
-        let of = self.seen(parts.vnode);
-        of.entries += 1;
-        of.entry_bytes += parts.detail.len() as u64 + 24;
-        of.subdirs += u32::from(entry.kind == Kind::Directory);
-        let named = self.seen(entry.fid.vnode);
-        named.names += 1;
-        if !named.homes_found {
-            named.home = (parts.vnode, entry.position);
-            named.homes_found = true;
-        }
         Some(())
     }
 
@@ -256,6 +340,15 @@ impl Walk<'_> {
         let placed: Placed = value::decode(value)?;
         let position = parts.number()?;
         let dir = self.fid(parts.vnode);
+        let of = self.seen(parts.vnode);
+        of.positions += 1;
+        let next = of.object.as_ref().map(|object| object.next_position);
+        if !self.is_first() {
+            return Some(());
+        }
+        if position == 0 || next.is_some_and(|next| position >= next) {
+            self.object_damage(parts.vnode, "a position was never given");
+        }
         let key = key::name(dir, placed.name.as_bytes());
         let entry: Option<Option<Named>> = self.known(self.index().get_as(&key));
         let elsewhere = entry.is_some_and(|entry| {
@@ -265,16 +358,11 @@ impl Walk<'_> {
             let what = format!("position {position} has a name that is elsewhere");
             self.object_damage(parts.vnode, what);
         }
-        let of = self.seen(parts.vnode);
-        of.positions += 1;
-        let next = of.object.as_ref().map(|object| object.next_position);
-        if position == 0 || next.is_some_and(|next| position >= next) {
-            self.object_damage(parts.vnode, "a position was never given");
-        }
         Some(())
     }
 
-    fn extent(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
+    /// How many bytes it has.
+    fn extent(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<u64> {
         let extent = Extent::decode(value)?;
         let end = parts.number()?;
         let begin = end.checked_sub(u64::from(extent.len))?;
@@ -283,12 +371,26 @@ impl Walk<'_> {
         of.extents += 1;
         of.end = end;
         of.used += u64::from(extent.len);
+        self.stray(parts.vnode, (begin, end), &extent);
+        if !self.is_first() {
+            return Some(0);
+        }
         if overlaps {
             self.object_damage(parts.vnode, "two of its extents overlap");
         }
-        *self.live.entry(extent.segment).or_default() += u64::from(extent.stored);
-        if let Some(what) = self.extent_damage(parts.vnode, (begin, end), &extent) {
+        if extent.is_lost() {
             let file = self.core.describe(self.fid(parts.vnode));
+            self.report.lose(Loss {
+                file,
+                from: begin,
+                to: end,
+            });
+            return Some(0);
+        }
+        *self.live.entry(extent.segment).or_default() += u64::from(extent.stored);
+        let mut bytes = vec![0; extent.len as usize];
+        if let Err(error) = read_extent(self.bytes, &extent, 0, &mut bytes) {
+            let (file, what) = (self.core.describe(self.fid(parts.vnode)), error.to_string());
             self.damage(Damage::Bytes {
                 file,
                 from: begin,
@@ -296,39 +398,18 @@ impl Walk<'_> {
                 what,
             });
         }
-        Some(())
-    }
-
-    fn extent_damage(
-        &self,
-        vnode: u64,
-        (begin, end): (u64, u64),
-        extent: &Extent,
-    ) -> Option<String> {
-        let span =
-            u64::from(extent.position)..u64::from(extent.position) + u64::from(extent.stored);
-        if let Some(places) = self.places.and_then(|places| places.get(&extent.segment)) {
-            let at = places.partition_point(|(place, _)| place.end < span.end);
-            let inside = places.get(at).is_some_and(|(place, fid)| {
-                let borrowed = self.borrowers.get(&(extent.segment, vnode));
-                let borrows = |range: &Range<u64>| range.start <= begin && end <= range.end;
-                let known = fid.vnode == vnode || borrowed.is_some_and(borrows);
-                place.start <= span.start && span.end <= place.end && known
-            });
-            if !inside {
-                return Some("no record of the file lies there in the log".to_owned());
-            }
-        }
-        let mut bytes = vec![0; extent.len as usize];
-        let read = read_extent(&self.store.log, extent, 0, &mut bytes);
-        read.err().map(|error| error.to_string())
+        Some(u64::from(extent.len))
     }
 
     fn orphan(&mut self, parts: Parts<'_>) -> Option<()> {
-        let vnode = parts.number()?;
-        self.seen(vnode).orphan = true;
-        let fid = self.fid(vnode);
-        self.report.orphans.push(fid);
+        let fid = self.fid(parts.number()?);
+        if self.is_first() {
+            let found = self.known(self.index().object(fid));
+            if matches!(found, Some(None)) {
+                self.object_damage(fid.vnode, "it is listed as nameless and does not exist");
+            }
+            self.report.orphans.push(fid);
+        }
         Some(())
     }
 
@@ -350,61 +431,40 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Compares what objects say of themselves with what is there.
-    fn objects(&mut self) {
-        let seen = std::mem::take(&mut self.seen);
-        for (vnode, seen) in &seen {
-            let Some(object) = &seen.object else {
-                self.object_damage(*vnode, "there are index entries of it but not itself");
-                continue;
-            };
-            if object.attr.kind != Kind::Directory {
-                self.report.bytes += object.attr.used_bytes;
+    /// All keys of an object have been read: compares what it says of itself with what is there.
+    fn finish(&mut self) {
+        let Some(mut seen) = self.current.take() else {
+            return;
+        };
+        let Some(object) = seen.object.take() else {
+            if self.is_first() {
+                self.object_damage(seen.vnode, "there are index entries of it but not itself");
             }
-            let mut wrong = Vec::new();
-            compare(object, seen, &mut wrong);
-            let root = Fid::root(self.volume).vnode == *vnode;
-            if object.attr.kind == Kind::Directory {
-                compare_dir(object, seen, root, &mut wrong);
-            } else if object.attr.nlink != seen.names {
-                wrong.push("it has another number of names than it says");
-            }
-            for what in wrong {
-                self.object_damage(*vnode, what);
-            }
+            return;
+        };
+        if self.is_of_round(seen.vnode) {
+            self.names.object(seen.vnode, &object);
         }
-        self.seen = seen;
-    }
-
-    /// Every directory that has a name is below the root.
-    fn reach(&mut self) {
-        let mut good = BTreeSet::from([Fid::root(self.volume).vnode]);
-        let mut lost = Vec::new();
-        for (vnode, seen) in &self.seen {
-            let dir = |seen: &Seen| {
-                let object = seen.object.as_ref()?;
-                let named = object.attr.kind == Kind::Directory && object.attr.nlink > 0;
-                named.then_some(object.parent)
-            };
-            let mut path = Vec::new();
-            let mut at = *vnode;
-            let mut next = dir(seen);
-            while let Some(parent) = next
-                && !good.contains(&at)
-                && !path.contains(&at)
-            {
-                path.push(at);
-                at = parent;
-                next = self.seen.get(&at).and_then(dir);
-            }
-            if good.contains(&at) {
-                good.extend(path);
-            } else if !path.is_empty() {
-                lost.push(*vnode);
-            }
+        if !self.is_first() {
+            return;
         }
-        for vnode in lost {
-            self.object_damage(vnode, "the directory cannot be reached from the root");
+        self.report.objects += 1;
+        self.report.top = self.report.top.max(seen.vnode);
+        if object.attr.kind != Kind::Directory {
+            self.report.bytes += object.attr.used_bytes;
+        }
+        let orphan = self.index().get(&key::orphan(self.fid(seen.vnode)));
+        seen.orphan = match self.known(orphan) {
+            Some(orphan) => orphan.is_some(),
+            None => object.attr.nlink == 0,
+        };
+        let mut wrong = Vec::new();
+        compare(&object, &seen, &mut wrong);
+        if object.attr.kind == Kind::Directory {
+            compare_dir(&object, &seen, &mut wrong);
+        }
+        for what in wrong {
+            self.object_damage(seen.vnode, what);
         }
     }
 
@@ -425,9 +485,15 @@ impl Walk<'_> {
                 self.damage(Damage::Count { name, kept, found });
             }
         }
-        let top = self.seen.keys().max().copied().unwrap_or(0);
+        let top = self.report.top;
         if top >= counters.next_vnode {
             self.object_damage(top, "its number was never given");
         }
     }
+}
+
+/// Is it the note of who borrows of a segment?
+fn borrower(parts: Parts<'_>, value: &[u8]) -> Option<()> {
+    let borrower: Borrower = value::decode(value)?;
+    (borrower.fid.vnode == parts.number()?).then_some(())
 }

@@ -7,7 +7,7 @@
 //! it. In a directory it runs on its own thread, so that nobody waits for the index.
 
 use crate::error::StoreError;
-use crate::log::{self, Log};
+use crate::log::Log;
 use crate::options::Mutant;
 use crate::store::Store;
 use std::collections::BTreeSet;
@@ -34,21 +34,37 @@ pub(crate) struct Checkpoints {
     mark: u64,
     /// When that was.
     at: Option<Time>,
+    /// The first record that the engine does not have.
+    committed: u64,
+    /// The same when the checkpoint under way has succeeded.
+    pending: u64,
     pub(crate) done: u64,
     /// How many segments have been removed.
     removed: u64,
 }
 
 impl Checkpoints {
-    pub(crate) fn new(existing: impl IntoIterator<Item = u32>) -> Self {
+    pub(crate) fn new(existing: impl IntoIterator<Item = u32>, committed: u64) -> Self {
         Self {
             existing: existing.into_iter().collect(),
+            committed,
             ..Self::default()
         }
     }
 
     pub(crate) fn segments(&self) -> usize {
         self.existing.len()
+    }
+
+    /// The first record that the engine does not have.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// A segment was removed.
+    pub(crate) fn note_removed(&mut self, segment: u32) {
+        self.existing.remove(&segment);
+        self.removed += 1;
     }
 
     /// How many have been removed since the store was opened.
@@ -75,7 +91,7 @@ impl Store {
     /// Begins a checkpoint when one is due, and notes what became of the last one. Called before
     /// each change.
     pub(crate) fn pace(&mut self, now: Time) -> Result<(), Refusal> {
-        let running = self.note_finished();
+        let running = self.note_finished() || self.heal();
         let limit = self.options.checkpoint_bytes.max(1);
         let changed = self.core.index.active_bytes() as u64;
         if !running && self.is_due(now) {
@@ -83,6 +99,7 @@ impl Store {
             let _ = self.begin_checkpoint();
         }
         if changed > GATHER * limit {
+            self.join_healing();
             let _ = self.join_checkpoint();
             if let Some(error) = &self.checkpoints.failed {
                 return Err(crate::txn::trouble(error.clone()));
@@ -98,6 +115,7 @@ impl Store {
             // What became of it is noted; it is repeated when it is due.
             let _ = self.join_checkpoint();
         }
+        self.note_image();
         self.checkpoints.running.is_some()
     }
 
@@ -131,6 +149,10 @@ impl Store {
 
     /// Begins a checkpoint of everything applied so far, or goes on with the one that failed.
     pub(crate) fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
+        if self.healing.is_at_work() {
+            // The index that is being made is that of the last checkpoint.
+            return Ok(());
+        }
         self.checkpoints.mark = self.log.appended();
         let result = self.log.write_out();
         if let Err(error) = result {
@@ -183,12 +205,14 @@ impl Store {
             .collect()
     }
 
-    /// Is there any of these?
+    /// Is there any of these that no checkpoint has found so?
     pub(crate) fn has_dead(&mut self) -> bool {
         self.note_segments();
         let live = self.core.index.live();
         let mut sealed = self.checkpoints.sealed(&self.log);
-        sealed.any(|segment| live.get(&segment).is_none_or(|live| *live == 0))
+        sealed.any(|segment| {
+            !self.images.is_waiting(segment) && live.get(&segment).is_none_or(|live| *live == 0)
+        })
     }
 
     /// Every segment up to the last one exists or has been removed as dead.
@@ -202,16 +226,15 @@ impl Store {
     /// Puts what is kept beside the index into it.
     fn put_state(&mut self) {
         let end = self.log.end();
-        self.checkpoints.dead = self.dead();
+        let mut dead = self.dead();
+        dead.retain(|segment| !self.images.is_waiting(*segment));
+        self.checkpoints.dead = dead;
+        self.checkpoints.pending = self.log.sequence();
         let core = &mut self.core;
         for segment in &self.checkpoints.dead {
             core.index.forget_borrowers(*segment);
         }
-        core.index.counters.segment = end.segment;
-        core.index.counters.offset = end.offset;
-        core.index.counters.sequence = self.log.sequence();
-        core.answers.put_changes(&mut core.index);
-        core.index.put_numbers();
+        core.note_end(end, self.log.sequence());
     }
 
     fn end_checkpoint(&mut self, result: Result<(), StoreError>) -> Result<(), StoreError> {
@@ -223,21 +246,12 @@ impl Store {
         self.core.index.thaw();
         self.checkpoints.failed = None;
         self.checkpoints.done += 1;
+        self.checkpoints.committed = self.checkpoints.pending;
         self.cleaner.look_again();
-        for segment in std::mem::take(&mut self.checkpoints.dead) {
-            match self.log.remove(segment) {
-                Ok(()) => {
-                    self.checkpoints.existing.remove(&segment);
-                    self.checkpoints.removed += 1;
-                    self.cleaner.forget(segment);
-                }
-                // It is tried again with the next checkpoint.
-                Err(error) => {
-                    let name = log::segment_name(segment);
-                    tracing::warn!("cannot remove the unused segment {name}: {error}");
-                }
-            }
-        }
+        let dead = std::mem::take(&mut self.checkpoints.dead);
+        self.keep_for_image();
+        self.retire(dead);
+        self.image_if_due();
         Ok(())
     }
 
@@ -255,6 +269,7 @@ impl Store {
 
     /// Brings the index on the disk up to date with everything applied so far.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
+        self.join_healing();
         // A failure of the one under way is repeated here, and counts then.
         let _ = self.join_checkpoint();
         if self.core.index.frozen().is_some() {

@@ -18,6 +18,7 @@ use crate::reading::read_extent;
 use crate::record::{
     self, Entry, HEADER_BYTES, Happened, Happening, SEGMENT_HEADER_BYTES, record_bytes,
 };
+use crate::segments::Bytes;
 use crate::store::Store;
 use crate::txn::Context;
 use crate::value::{self, Borrower, Extent};
@@ -375,7 +376,13 @@ impl Store {
         }
     }
 
-    fn move_extent(&mut self, fid: Fid, begin: u64, extent: &Extent) -> Result<u64, StoreError> {
+    /// Moves bytes of a file, which must read, to the end of the log.
+    pub(crate) fn move_extent(
+        &mut self,
+        fid: Fid,
+        begin: u64,
+        extent: &Extent,
+    ) -> Result<u64, StoreError> {
         let mut data = vec![0; extent.len as usize];
         read_extent(&self.log, extent, 0, &mut data)?;
         let checks = value::checks(&data);

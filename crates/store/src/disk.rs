@@ -9,7 +9,7 @@
 use crate::error::StoreError;
 use crate::log;
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
-use rustix::fs::{fallocate, flock, fstatvfs, openat, unlinkat};
+use rustix::fs::{fallocate, flock, fstatvfs, openat, renameat, unlinkat};
 use rustix::io::{Errno, pwritev};
 use std::fmt::Debug;
 use std::fs::{DirBuilder, File};
@@ -44,6 +44,8 @@ pub(crate) trait Files: Debug + Send + Sync {
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn Disk>>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Gives a file another name, in place of the file that has it.
+    fn rename(&self, name: &str, new: &str) -> io::Result<()>;
     /// The names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Puts the names on stable storage.
@@ -191,6 +193,10 @@ impl Files for Directory {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
+    }
+
+    fn rename(&self, name: &str, new: &str) -> io::Result<()> {
+        Ok(renameat(&self.handle, name, &self.handle, new)?)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {

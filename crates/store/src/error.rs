@@ -34,10 +34,10 @@ pub enum StoreError {
         dir = .0.display()
     )]
     NoLock(PathBuf),
-    /// The index cannot be read, and the log can make it again.
+    /// The index cannot be used, and has to be made again.
     #[error(
-        "the index does not read ({what}): the log is complete, so take the file away, `mv \
-         {dir}/index.redb {dir}.index.redb`, and the server makes it again when it starts",
+        "the index {dir}/index.redb {what}: the server makes it again from the log when it starts, \
+         and so does `ariel fsck --repair {dir}`",
         dir = dir.display()
     )]
     IndexBroken {
@@ -46,22 +46,24 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
     },
-    /// The index is missing or cannot be read, and the log cannot make it again.
+    /// The index cannot be used, and what is left cannot make it again.
     #[error(
-        "the index {}/index.redb {what}, and the log does not begin at its beginning any more, so \
-         that the index cannot be made from it: restore the whole partition from a copy",
-        dir.display()
+        "the index {dir}/index.redb {what}, and it cannot be made again from the log ({why}): put \
+         back the missing file, or restore the whole partition from a copy",
+        dir = dir.display()
     )]
     IndexLost {
         /// The partition.
         dir: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it.
         what: String,
+        /// Why it cannot be made again.
+        why: String,
     },
     /// The partition was written by another version of this program.
     #[error(
-        "the partition has format {found}, this program reads format {known}: use the program that \
-         wrote it"
+        "the partition has format {found}, this program reads format {known}: serve it with the \
+         program that wrote it, and copy its files to a new one"
     )]
     Format {
         /// What the log says.
@@ -71,8 +73,8 @@ pub enum StoreError {
     },
     /// What was on stable storage is not there any more, or is not what was written.
     #[error(
-        "damaged: {0}; run `ariel fsck` on the partition to see what is affected, and restore that \
-         from a copy"
+        "damaged: {0}; run `ariel fsck` on the partition to see what is affected, restore that \
+         from a copy, or let `ariel fsck --repair` save what is readable"
     )]
     Damaged(String),
     /// The disk is full.

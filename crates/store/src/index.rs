@@ -117,6 +117,11 @@ impl Index {
         &self.engine
     }
 
+    /// Another engine with the same content takes the place of the one that is returned.
+    pub(crate) fn exchange_engine(&mut self, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+        std::mem::replace(&mut self.engine, engine)
+    }
+
     /// The value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         if let Some(value) = self.active.get(key) {
@@ -129,9 +134,15 @@ impl Index {
             None => Ok(None),
             Some(sealed) => match value::unseal(key, sealed) {
                 Some(value) => Ok(Some(value)),
-                None => Err(damaged(key)),
+                None => Err(self.damaged(key)),
             },
         }
+    }
+
+    /// What lies under a key is not what was written there: the engine is no more to be believed.
+    fn damaged(&self, key: &[u8]) -> StoreError {
+        self.engine.doubt();
+        damaged(key)
     }
 
     /// The decoded value of a key.
@@ -143,7 +154,7 @@ impl Index {
             None => Ok(None),
             Some(bytes) => match value::decode(&bytes) {
                 Some(value) => Ok(Some(value)),
-                None => Err(damaged(key)),
+                None => Err(self.damaged(key)),
             },
         }
     }
@@ -172,7 +183,7 @@ impl Index {
             .into_iter()
             .map(|(key, value)| match value {
                 Some(value) => Ok((key, value)),
-                None => Err(damaged(&key)),
+                None => Err(self.damaged(&key)),
             })
             .collect::<Result<_, _>>()?;
         Ok(sound)

@@ -157,6 +157,11 @@ pub(crate) fn volume(volume: u32) -> (Key, Key) {
     (bound(volume, 0, 0, &[]), bound(volume + 1, 0, 0, &[]))
 }
 
+/// All keys.
+pub(crate) fn all() -> (Key, Key) {
+    (Vec::new(), vec![u8::MAX; HEAD_BYTES])
+}
+
 /// The first key above this one.
 pub(crate) fn after(key: &[u8]) -> Key {
     let mut after = key.to_vec();

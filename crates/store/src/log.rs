@@ -8,12 +8,13 @@
 //! ordinary changes while there still is room for the cleaner and the index, see [`Log::kept`].
 
 use crate::disk::{Disk, Files};
+use crate::embedded::INDEX;
 use crate::error::StoreError;
 use crate::options::{Mutant, Options};
 use crate::record::{self, SEGMENT_HEADER_BYTES, SegmentId, Stamp};
+use crate::segments::{Bytes, Segments};
 use crate::sync::Syncer;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -30,11 +31,12 @@ pub(crate) const SPARE_BYTES: u64 = 1 << 20;
 const SEGMENTS_OF_A_DISK: u64 = 32;
 /// ...and no less than this for that reason.
 const SMALL_SEGMENT_BYTES: u64 = 4 << 20;
-/// Most segments that are kept open for reading.
-const OPEN_SEGMENTS: usize = 256;
+
+/// What the name of a segment that is kept aside ends with.
+const ASIDE: &str = ".damaged";
 
 /// A place in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) segment: u32,
     pub(crate) offset: u64,
@@ -69,7 +71,6 @@ pub(crate) type Segment = (u32, Arc<dyn Disk>);
 /// The log.
 #[derive(Debug)]
 pub(crate) struct Log {
-    files: Arc<dyn Files>,
     syncer: Syncer,
     segment_bytes: u64,
     /// The last segment.
@@ -86,9 +87,13 @@ pub(crate) struct Log {
     repeat: bool,
     /// Bytes appended since the store was opened.
     appended: u64,
+    /// Room that an image of the index may take.
+    image_bytes: u64,
     /// A planted fault.
     pub(crate) mutant: Option<Mutant>,
-    open: Mutex<BTreeMap<u32, Arc<dyn Disk>>>,
+    segments: Segments,
+    /// Segments that are kept under another name when they are removed.
+    aside: BTreeSet<u32>,
 }
 
 /// The name of a segment's file.
@@ -111,22 +116,6 @@ pub(crate) fn segments(files: &dyn Files) -> Result<Vec<u32>, StoreError> {
     let mut numbers: Vec<u32> = names.iter().filter_map(|n| segment_number(n)).collect();
     numbers.sort_unstable();
     Ok(numbers)
-}
-
-/// All bytes of a segment.
-pub(crate) fn load(files: &dyn Files, segment: u32) -> Result<Vec<u8>, StoreError> {
-    let name = segment_name(segment);
-    let read = || {
-        let disk = files.open(&name, false)?;
-        let len = usize::try_from(disk.len()?).map_err(io::Error::other)?;
-        let mut bytes = vec![0; len];
-        disk.read_at(0, &mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|e: io::Error| match e.kind() {
-        io::ErrorKind::NotFound => StoreError::Damaged(format!("the segment {name} is missing")),
-        _ => StoreError::io(format!("read {name}"), e),
-    })
 }
 
 fn make_segment(
@@ -184,6 +173,30 @@ impl Log {
         Ok(Self::at(files, syncer, options, end, disk))
     }
 
+    /// A log that goes on in a segment of its own, which is made.
+    pub(crate) fn begin(
+        files: Arc<dyn Files>,
+        options: &Options,
+        end: End,
+    ) -> Result<Self, StoreError> {
+        let syncer = Syncer::new(files.clone(), options.mutant);
+        let disk = make_segment(&*files, &syncer, end.id, end.sequence)?;
+        Ok(Self::at(files, syncer, options, end, disk))
+    }
+
+    /// The same for somebody who looks only, and for whom it is not made.
+    pub(crate) fn pretend(
+        files: Arc<dyn Files>,
+        options: &Options,
+        end: End,
+    ) -> Result<Self, StoreError> {
+        let syncer = Syncer::new(files.clone(), options.mutant);
+        let disk = files
+            .open(INDEX, false)
+            .map_err(|e| StoreError::io("open the index", e))?;
+        Ok(Self::at(files, syncer, options, end, disk))
+    }
+
     fn at(
         files: Arc<dyn Files>,
         syncer: Syncer,
@@ -195,7 +208,6 @@ impl Log {
             (total / SEGMENTS_OF_A_DISK).max(SMALL_SEGMENT_BYTES)
         });
         Self {
-            files,
             syncer,
             // Places within a segment are kept in 32 bits.
             segment_bytes: options.segment_bytes.min(share).clamp(1 << 12, 1 << 31),
@@ -207,8 +219,10 @@ impl Log {
             sequence: end.sequence,
             repeat: false,
             appended: 0,
+            image_bytes: 0,
             mutant: options.mutant,
-            open: Mutex::default(),
+            segments: Segments::new(files),
+            aside: BTreeSet::new(),
         }
     }
 
@@ -290,11 +304,26 @@ impl Log {
         Ok(())
     }
 
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        self.segments.files()
+    }
+
+    /// When this segment is removed, it is kept under another name.
+    pub(crate) fn keep_aside(&mut self, segment: u32) {
+        self.aside.insert(segment);
+    }
+
+    /// From now on so much room is kept for the next image of the index.
+    pub(crate) fn keep_for_images(&mut self, bytes: u64) {
+        self.image_bytes = bytes;
+    }
+
     /// Room on the disk that only some may take: a segment for the cleaner, which makes room by
     /// taking some first, and a quarter for the index, which does so too when it is brought up to
-    /// date. Without it a disk could be too full to be made less full.
+    /// date, and what an image of it takes before segments may go. Without it a disk could be too
+    /// full to be made less full.
     pub(crate) fn kept(&self, purpose: Use) -> u64 {
-        let index = self.segment_bytes / 4;
+        let index = self.segment_bytes / 4 + self.image_bytes;
         match purpose {
             Use::Change => self.segment_bytes + index,
             Use::Clean => index,
@@ -326,7 +355,7 @@ impl Log {
     /// Bytes of a segment.
     pub(crate) fn len_of(&self, segment: u32) -> Result<u64, StoreError> {
         let name = segment_name(segment);
-        let disk = self.files.open(&name, false);
+        let disk = self.files().open(&name, false);
         disk.and_then(|disk| disk.len())
             .map_err(|e| StoreError::io(format!("measure {name}"), e))
     }
@@ -336,7 +365,8 @@ impl Log {
         SPARE_BYTES.min(self.segment_bytes / 4)
     }
 
-    fn next_segment(&mut self) -> Result<(), StoreError> {
+    /// Ends the last segment, and begins another one.
+    pub(crate) fn next_segment(&mut self) -> Result<(), StoreError> {
         if self.mutant == Some(Mutant::LosesTail) {
             self.buffer.clear();
         }
@@ -345,7 +375,7 @@ impl Log {
             number: self.id.number + 1,
             ..self.id
         };
-        let disk = make_segment(&*self.files, &self.syncer, id, self.sequence)?;
+        let disk = make_segment(&**self.files(), &self.syncer, id, self.sequence)?;
         let begin = SEGMENT_HEADER_BYTES as u64;
         // Only then is what the old one has reserved given back.
         let spare = self.spare();
@@ -413,53 +443,16 @@ impl Log {
         Ok(())
     }
 
-    fn segment_disk(&self, segment: u32) -> io::Result<Arc<dyn Disk>> {
-        if segment == self.id.number {
-            return Ok(self.disk.clone());
-        }
-        let mut open = self.open.lock();
-        if let Some(disk) = open.get(&segment) {
-            return Ok(disk.clone());
-        }
-        if open.len() >= OPEN_SEGMENTS {
-            open.clear();
-        }
-        let disk = self.files.open(&segment_name(segment), false)?;
-        open.insert(segment, disk.clone());
-        Ok(disk)
-    }
-
-    /// Reads bytes of a record, written out or not.
-    pub(crate) fn read(&self, place: Place, into: &mut [u8]) -> Result<(), StoreError> {
-        if place.segment == self.id.number && place.offset >= self.written {
-            let start = (place.offset - self.written) as usize;
-            let bytes = self.buffer.get(start..start + into.len());
-            let bytes = bytes.ok_or_else(|| {
-                StoreError::Damaged("the index names bytes beyond the end of the log".to_owned())
-            })?;
-            into.copy_from_slice(bytes);
-            return Ok(());
-        }
-        let name = segment_name(place.segment);
-        let disk = self.segment_disk(place.segment);
-        disk.and_then(|disk| disk.read_at(place.offset, into))
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::NotFound => {
-                    StoreError::Damaged(format!("the segment {name} is missing"))
-                }
-                io::ErrorKind::UnexpectedEof => {
-                    StoreError::Damaged(format!("the segment {name} is too short"))
-                }
-                _ => StoreError::io(format!("read {name}"), e),
-            })
-    }
-
     /// Removes a segment of which nothing is in use.
     pub(crate) fn remove(&self, segment: u32) -> Result<(), StoreError> {
         debug_assert!(segment < self.id.number, "the last segment is written to");
-        self.open.lock().remove(&segment);
+        self.segments.forget(segment);
         let name = segment_name(segment);
-        match self.files.remove(&name) {
+        let removed = match self.aside.contains(&segment) {
+            true => self.files().rename(&name, &format!("{name}{ASIDE}")),
+            false => self.files().remove(&name),
+        };
+        match removed {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(StoreError::io(format!("remove {name}"), e))
             }
@@ -469,8 +462,28 @@ impl Log {
 
     /// Bytes of the disk in all, and free.
     pub(crate) fn space(&self) -> Result<(u64, u64), StoreError> {
-        self.files
+        self.files()
             .space()
             .map_err(|e| StoreError::io("ask for the free space", e))
+    }
+}
+
+impl Bytes for Log {
+    /// Reads bytes of a record, written out or not.
+    fn read(&self, place: Place, into: &mut [u8]) -> Result<(), StoreError> {
+        if place.segment != self.id.number || place.offset < self.written {
+            return self.segments.read(place, into);
+        }
+        let start = (place.offset - self.written) as usize;
+        let bytes = self.buffer.get(start..start + into.len());
+        let bytes = bytes.ok_or_else(|| {
+            StoreError::Damaged("the index names bytes beyond the end of the log".to_owned())
+        })?;
+        into.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn verifies(&self) -> bool {
+        self.mutant != Some(Mutant::SkipsChecksums)
     }
 }

@@ -3,20 +3,27 @@
 use crate::answers::Answers;
 use crate::checkpoint::Checkpoints;
 use crate::clean::Cleaner;
+use crate::cut::Cut;
 use crate::disk::{Directory, Files};
-use crate::engine::{Engine, INDEX, Redb};
+use crate::embedded::{INDEX, Redb};
+use crate::engine::Engine;
 use crate::error::StoreError;
+use crate::heal::Healing;
+use crate::image;
+use crate::images::Images;
 use crate::index::Index;
 use crate::key;
 use crate::log::{self, Log, Use, segment_name};
 use crate::memory::MemoryDisk;
 use crate::options::{Mutant, Options};
+use crate::rebuild::{self, ASIDE, Until};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
 use crate::roll::Roll;
 use crate::room::Room;
+use crate::segments;
 use crate::state::{Core, Root};
 use crate::store::Store;
-use crate::value::Counters;
+use crate::value::{self, Counters};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +46,7 @@ impl Store {
     /// Opens a partition.
     pub fn open(dir: &Path, options: &Options) -> Result<Self, StoreError> {
         let files: Arc<dyn Files> = Arc::new(Directory::open(dir)?);
-        open_files(dir, files, options, Purpose::Use)
+        open_files(dir, files, (None, options, Purpose::Use))
     }
 
     /// Opens a partition, and creates it first where there is none.
@@ -52,7 +59,7 @@ impl Store {
         if clear_unfinished(&*files)? {
             return Self::create_in_directory(files, options);
         }
-        open_files(dir, files, options, Purpose::Use)
+        open_files(dir, files, (None, options, Purpose::Use))
     }
 
     /// A new partition in memory.
@@ -76,12 +83,12 @@ impl Store {
     /// directories have: so that the engine's own use of the disk can be made to fail.
     pub fn on_memory_with_engine(disk: &MemoryDisk, options: &Options) -> Result<Self, StoreError> {
         let files: Arc<dyn Files> = Arc::new(disk.clone());
-        let fresh = clear_unfinished(&*files)?;
-        let engine = Arc::new(Redb::new(files.clone(), options.index_cache_bytes)?);
-        if fresh {
+        if clear_unfinished(&*files)? {
+            let engine = Arc::new(Redb::new(files.clone(), options.index_cache_bytes)?);
             return create(files, engine, Some(disk.clone()), options);
         }
-        open(files, engine, (Some(disk.clone()), options, Purpose::Use))
+        let with = (Some(disk.clone()), options, Purpose::Use);
+        open_files(Path::new("memory"), files, with)
     }
 }
 
@@ -92,53 +99,116 @@ pub(crate) enum Purpose {
     Use,
     /// To be looked at: nothing is written.
     Look,
+    /// To be repaired: what of the log does not read is left out.
+    Mend,
+    /// The same, and nothing is written.
+    Plan,
 }
 
-/// Opens the files of a directory.
+impl Purpose {
+    fn writes(self) -> bool {
+        matches!(self, Self::Use | Self::Mend)
+    }
+}
+
+/// Opens the files of a directory. An index that is missing, or is not what was written, is made
+/// again if the partition is to be used.
 pub(crate) fn open_files(
     dir: &Path,
     files: Arc<dyn Files>,
-    options: &Options,
-    purpose: Purpose,
+    (memory, options, purpose): (Option<MemoryDisk>, &Options, Purpose),
 ) -> Result<Store, StoreError> {
-    let engine = Arc::new(open_engine(dir, &files, options)?);
-    open(files, engine, (None, options, purpose)).map_err(|error| match error {
-        StoreError::NotAPartition(_) => StoreError::NotAPartition(dir.to_owned()),
+    let again = |what: &str| {
+        tracing::error!("the index {what}: it is made again from the log");
+        rebuild::make(&files, options, Until::End).map_err(|error| lost(dir, what, error))?;
+        rebuild::replace(&*files)?;
+        tracing::warn!("the index has been made again; what was there is kept as `{ASIDE}`");
+        Redb::new(files.clone(), options.index_cache_bytes)
+    };
+    let opened = |engine: Redb| {
+        let engine = Arc::new(engine);
+        let store = open(
+            files.clone(),
+            engine.clone(),
+            (memory.clone(), options, purpose),
+        );
+        store.map_err(|error| match error {
+            StoreError::NotAPartition(_) => StoreError::NotAPartition(dir.to_owned()),
+            StoreError::Damaged(what) if engine.doubts() > 0 => StoreError::IndexBroken {
+                dir: dir.to_owned(),
+                what: format!("does not read ({what})"),
+            },
+            other => other,
+        })
+    };
+    if purpose == Purpose::Use {
+        rebuild::clear(&*files)?;
+    }
+    let first = open_engine(dir, &files, options).and_then(opened);
+    match first {
+        Err(StoreError::IndexBroken { what, .. }) if purpose == Purpose::Use => {
+            opened(again(&what)?)
+        }
         other => other,
-    })
+    }
 }
 
-/// Opens the index's engine of a partition in a directory. Where it cannot be, says whether the log
-/// can make the index again.
+/// Why an index that does not read cannot be made again.
+pub(crate) fn lost(dir: &Path, what: &str, error: StoreError) -> StoreError {
+    match error {
+        StoreError::IndexLost { why, .. } => StoreError::IndexLost {
+            dir: dir.to_owned(),
+            what: what.to_owned(),
+            why,
+        },
+        other => other,
+    }
+}
+
+/// Opens the index's engine of a partition in a directory, if what it holds can be what was
+/// committed last.
 pub(crate) fn open_engine(
     dir: &Path,
     files: &Arc<dyn Files>,
     options: &Options,
 ) -> Result<Redb, StoreError> {
     let segments = log::segments(&**files)?;
-    let Some((first, last)) = segments.first().zip(segments.last()) else {
+    if segments.is_empty() {
         return Err(StoreError::NotAPartition(dir.to_owned()));
-    };
-    let is_whole = *first == 1 && *last as usize == segments.len();
-    let dir = dir.to_owned();
-    let len = files.open(INDEX, false).and_then(|index| index.len());
-    if len.unwrap_or(0) == 0 && !is_whole {
-        let what = "is missing or empty".to_owned();
-        return Err(StoreError::IndexLost { dir, what });
     }
-    let broken = |what: String| match is_whole {
-        true => StoreError::IndexBroken { dir, what },
-        false => StoreError::IndexLost {
-            dir,
-            what: format!("does not read ({what})"),
-        },
+    let broken = |what: String| StoreError::IndexBroken {
+        dir: dir.to_owned(),
+        what,
     };
-    match Redb::new(files.clone(), options.index_cache_bytes) {
-        Err(StoreError::Damaged(what)) => Err(broken(what)),
+    let unread = |what| broken(format!("does not read ({what})"));
+    let image = image::newest(&**files)?;
+    // Without a checkpoint the log is whole, and not long.
+    let whole = (1..).zip(&segments).all(|(nth, segment)| nth == *segment);
+    let begun = !whole || segments.len() > UNCHECKPOINTED || image.is_some();
+    let len = files.open(INDEX, false).and_then(|index| index.len());
+    if begun && len.unwrap_or(0) == 0 {
+        return Err(broken("is missing or empty".to_owned()));
+    }
+    let engine = match Redb::new(files.clone(), options.index_cache_bytes) {
+        Err(StoreError::Damaged(what)) => return Err(unread(what)),
         Err(StoreError::Io { source, .. }) if is_of_content(&source) => {
-            Err(broken(source.to_string()))
+            return Err(unread(source.to_string()));
         }
-        other => other,
+        other => other?,
+    };
+    let counters = match engine.get(&key::counters()) {
+        Err(StoreError::Damaged(what)) => return Err(unread(what)),
+        other => other?,
+    };
+    let counters = counters.map(|sealed| value::unseal(&key::counters(), sealed));
+    let counters = counters.map(|value| value.and_then(|value| value::decode::<Counters>(&value)));
+    match counters {
+        Some(None) => Err(unread("its counters are not what was written".to_owned())),
+        None if begun => Err(broken("holds nothing".to_owned())),
+        Some(Some(counters)) if image.is_some_and(|image| image.sequence > counters.sequence) => {
+            Err(broken("is older than the image of it".to_owned()))
+        }
+        _ => Ok(engine),
     }
 }
 
@@ -149,6 +219,9 @@ fn is_of_content(error: &io::Error) -> bool {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::Other
     )
 }
+
+/// Segments that there may be before the first checkpoint; of more, the index is made in parts.
+const UNCHECKPOINTED: usize = 16;
 
 /// Removes what an interrupted creation left. Is the directory empty now?
 fn clear_unfinished(files: &dyn Files) -> Result<bool, StoreError> {
@@ -162,7 +235,7 @@ fn clear_unfinished(files: &dyn Files) -> Result<bool, StoreError> {
     }
     if names.contains(&first) {
         let bytes = match files.open(&first, false).and_then(|disk| disk.len()) {
-            Ok(len) if len <= UNFINISHED_BYTES => log::load(files, 1)?,
+            Ok(len) if len <= UNFINISHED_BYTES => segments::load(files, 1)?,
             Ok(_) => return Ok(false),
             Err(e) => return Err(io(e)),
         };
@@ -188,6 +261,7 @@ fn create(
     options: &Options,
 ) -> Result<Store, StoreError> {
     let mut log = Log::create(files, options)?;
+    let images = Images::found(&**log.files(), &[1], engine.is_file())?;
     let mut core = new_core(engine, options)?;
     let root = Root {
         volume: options.volume,
@@ -211,17 +285,20 @@ fn create(
         core,
         log,
         options: options.clone(),
-        checkpoints: Checkpoints::new([1]),
+        checkpoints: Checkpoints::new([1], 1),
+        images,
+        healing: Healing::default(),
         cleaner: Cleaner::default(),
         room: Room::default(),
         memory,
         changed_record: 0,
+        cut: Cut::default(),
     };
     store.count_boot()?;
     Ok(store)
 }
 
-fn new_core(engine: Arc<dyn Engine>, options: &Options) -> Result<Core, StoreError> {
+pub(crate) fn new_core(engine: Arc<dyn Engine>, options: &Options) -> Result<Core, StoreError> {
     let none = Counters {
         volume: 0,
         next_vnode: 0,
@@ -254,8 +331,13 @@ pub(crate) fn open(
     (memory, options, purpose): (Option<MemoryDisk>, &Options, Purpose),
 ) -> Result<Store, StoreError> {
     let mut core = new_core(engine, options)?;
+    let committed = core.index.counters.sequence;
     let segments = log::segments(&*files)?;
-    let roll = Roll::new(&*files, &mut core, &segments).run()?;
+    let roll = Roll::new(&*files, &mut core, &segments);
+    let (roll, cut) = match purpose {
+        Purpose::Use | Purpose::Look => (roll.run()?, Cut::default()),
+        Purpose::Mend | Purpose::Plan => roll.run_readable(options.identity)?,
+    };
     if core.index.counters.next_vnode == 0 {
         return Err(StoreError::NotAPartition(PathBuf::new()));
     }
@@ -270,24 +352,33 @@ pub(crate) fn open(
         }
     }
     let mut unsure = Vec::new();
-    if purpose == Purpose::Use {
+    if purpose.writes() {
         roll.cut(&*files)?;
-        if options.mutant != Some(Mutant::LeavesUnsynced) {
+        if options.mutant != Some(Mutant::LeavesUnsynced) && purpose == Purpose::Use {
             unsure = roll.write_again(&*files)?;
         }
     }
-    let log = Log::resume(files, options, roll.end, &unsure)?;
+    let images = Images::found(&*files, &segments, core.index.engine().is_file())?;
+    let log = match purpose {
+        Purpose::Use | Purpose::Look => Log::resume(files, options, roll.end, &unsure)?,
+        Purpose::Mend => Log::begin(files, options, roll.end)?,
+        Purpose::Plan => Log::pretend(files, options, roll.end)?,
+    };
     let mut store = Store {
         core,
         log,
         options: options.clone(),
-        checkpoints: Checkpoints::new(existing),
+        checkpoints: Checkpoints::new(existing, committed),
+        images,
+        healing: Healing::default(),
         cleaner: Cleaner::default(),
         room: Room::default(),
         memory,
         changed_record: 0,
+        cut,
     };
-    if purpose == Purpose::Use {
+    store.keep_for_image();
+    if purpose.writes() {
         store.count_boot()?;
     }
     Ok(store)

@@ -4,7 +4,7 @@ use crate::apply::extents_of;
 use crate::error::StoreError;
 use crate::key;
 use crate::log::{Log, Place};
-use crate::options::Mutant;
+use crate::segments::Bytes;
 use crate::state::Core;
 use crate::txn::trouble;
 use crate::value::{Extent, PIECE_BYTES};
@@ -12,11 +12,14 @@ use wire::{Fid, Kind, Refusal, limits};
 
 /// Fills `into` with the bytes of an extent from `from` on.
 pub(crate) fn read_extent(
-    log: &Log,
+    log: &(impl Bytes + ?Sized),
     extent: &Extent,
     from: usize,
     into: &mut [u8],
 ) -> Result<(), StoreError> {
+    if extent.is_lost() {
+        return Err(StoreError::Damaged(LOST.to_owned()));
+    }
     let begin = extent.skip as usize + from;
     let end = begin + into.len();
     let first = begin / PIECE_BYTES;
@@ -38,8 +41,16 @@ pub(crate) fn read_extent(
     Ok(())
 }
 
-fn verify(log: &Log, extent: &Extent, bytes: &[u8], checks: &[u32]) -> Result<(), StoreError> {
-    if log.mutant == Some(Mutant::SkipsChecksums) {
+/// What is said of bytes that were lost.
+const LOST: &str = "these bytes were lost to a damage of the disk, as a repair has noted";
+
+fn verify(
+    log: &(impl Bytes + ?Sized),
+    extent: &Extent,
+    bytes: &[u8],
+    checks: &[u32],
+) -> Result<(), StoreError> {
+    if !log.verifies() {
         return Ok(());
     }
     for (piece, check) in bytes.chunks(PIECE_BYTES).zip(checks) {

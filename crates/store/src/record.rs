@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Caller, Fid, Op, Origin, SessionId, Time, limits};
 
 /// The format that this program reads and writes.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 /// Bytes of a record's header: file bytes begin here.
 pub(crate) const HEADER_BYTES: usize = 40;
 /// Bytes of a segment's header: records begin here.

@@ -6,11 +6,13 @@
 //! that does not read, that was damaged later; without any such record nobody was ever told that
 //! it is stable. What was read and is not known to be stable is written again.
 
+use crate::cut::Cut;
 use crate::disk::Files;
 use crate::error::StoreError;
-use crate::log::{self, End, Place, Segment, segment_name};
+use crate::log::{End, Place, Segment, segment_name};
 use crate::options::Mutant;
 use crate::record::{self, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
+use crate::segments;
 use crate::state::Core;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -29,6 +31,10 @@ pub(crate) struct Roll<'a> {
     stable: u64,
     /// Behind it: the records of which none says so, with where they begin, oldest first.
     unsure: VecDeque<(u64, Place)>,
+    /// The engine is given what was applied when it is so many bytes.
+    settle_bytes: usize,
+    /// Records from this one on are not applied.
+    until: u64,
 }
 
 /// What rolling forward found.
@@ -48,7 +54,8 @@ const SEQUENCES: RangeInclusive<u64> = 1..=u64::MAX / 2;
 fn lost(segment: u32, at: usize) -> StoreError {
     let name = segment_name(segment);
     StoreError::Damaged(format!(
-        "the log does not read in {name} at byte {at}, where it was on stable storage"
+        "the log does not read in {name} at byte {at}, where it was on stable storage: changes \
+         from there on cannot be recovered"
     ))
 }
 
@@ -69,18 +76,100 @@ impl<'a> Roll<'a> {
             segments,
             stable: 0,
             unsure: VecDeque::new(),
+            settle_bytes: usize::MAX,
+            until: u64::MAX,
+        }
+    }
+
+    /// For an engine that nobody uses before it is done: what was applied does not gather in
+    /// memory.
+    pub(crate) fn settling(mut self, bytes: usize) -> Self {
+        self.settle_bytes = bytes;
+        self
+    }
+
+    /// Applies the records before this one, all of which are on stable storage.
+    pub(crate) fn run_until(mut self, until: u64) -> Result<End, StoreError> {
+        self.until = until;
+        self.roll_segments()?;
+        match self.at.sequence < until {
+            true => Err(lost(self.at.id.number, self.at.offset as usize)),
+            false => Ok(self.at),
+        }
+    }
+
+    /// For a repair: applies what reads, up to the first thing that does not. What follows is lost,
+    /// and stays where it is: the log goes on in a segment of its own.
+    pub(crate) fn run_readable(mut self, identity: u64) -> Result<(Rolled, Cut), StoreError> {
+        self.counts()?;
+        match self.roll_segments() {
+            Ok(_) | Err(StoreError::Damaged(_) | StoreError::NotAPartition(_)) => {}
+            Err(other) => return Err(other),
+        }
+        if self.at.id.identity == 0 {
+            self.at.id.identity = identity;
+        }
+        let mut cut = Cut::default();
+        for segment in self.segments.iter().filter(|s| **s >= self.at.id.number) {
+            cut.segments.push(*segment);
+            let Ok(bytes) = segments::load(self.files, *segment) else {
+                continue;
+            };
+            let mut at = match *segment == self.at.id.number {
+                true => self.at.offset as usize,
+                false => SEGMENT_HEADER_BYTES,
+            };
+            while let Some(record) = record::find(self.core_id(*segment), &bytes, at) {
+                at = record.next;
+                if record.stamp.sequence >= self.at.sequence {
+                    cut.note(&record, self.core);
+                }
+            }
+        }
+        let newest = self.segments.last().copied().unwrap_or(0);
+        let mut end = self.at;
+        end.id.number = newest.max(end.id.number) + 1;
+        end.offset = SEGMENT_HEADER_BYTES as u64;
+        let rolled = Rolled {
+            end,
+            torn: None,
+            beyond: Vec::new(),
+            unsure: Place {
+                segment: end.id.number,
+                offset: end.offset,
+            },
+        };
+        Ok((rolled, cut))
+    }
+
+    fn core_id(&self, number: u32) -> SegmentId {
+        SegmentId {
+            number,
+            ..self.at.id
         }
     }
 
     pub(crate) fn run(mut self) -> Result<Rolled, StoreError> {
-        let number = self.at.id.number;
-        if !SEQUENCES.contains(&self.at.sequence) {
-            return Err(StoreError::Damaged(format!(
+        let last = self.roll_segments()?;
+        self.end_here(&last)
+    }
+
+    /// Can the next record have the number that the index says?
+    fn counts(&self) -> Result<(), StoreError> {
+        match SEQUENCES.contains(&self.at.sequence) {
+            true => Ok(()),
+            false => Err(StoreError::Damaged(format!(
                 "the index says that the next record is number {}",
                 self.at.sequence
-            )));
+            ))),
         }
-        let mut bytes = log::load(self.files, number)?;
+    }
+
+    /// Applies the records of all segments; returns the bytes of the last one.
+    fn roll_segments(&mut self) -> Result<Vec<u8>, StoreError> {
+        self.counts()?;
+        let number = self.at.id.number;
+        let mut bytes = segments::load(self.files, number)?;
         match record::parse_segment_header(number, &bytes) {
             SegmentHead::First(id, _) => self.at.id = id,
             SegmentHead::Format(found) => {
@@ -105,7 +194,7 @@ impl<'a> Roll<'a> {
             if !self.segments.contains(&next.number) {
                 break;
             }
-            let following = log::load(self.files, next.number)?;
+            let following = segments::load(self.files, next.number)?;
             let head = record::parse_segment_header(next.number, &following);
             if head != SegmentHead::First(next, self.at.sequence) {
                 break;
@@ -114,13 +203,13 @@ impl<'a> Roll<'a> {
             self.at.id = next;
             self.at.offset = SEGMENT_HEADER_BYTES as u64;
         }
-        self.end_here(&bytes)
+        Ok(bytes)
     }
 
     /// Applies the records of a segment. Did all of it read?
     fn roll_segment(&mut self, bytes: &[u8]) -> Result<bool, StoreError> {
         let segment = self.at.id;
-        while (self.at.offset as usize) < bytes.len() {
+        while (self.at.offset as usize) < bytes.len() && self.at.sequence < self.until {
             let at = self.at.offset as usize;
             let record = record::parse(segment, bytes, at);
             let Some(record) = record.filter(|r| r.stamp.sequence == self.at.sequence) else {
@@ -151,8 +240,11 @@ impl<'a> Roll<'a> {
             self.note(record.stamp);
             self.at.offset = record.next as u64;
             self.at.sequence += 1;
+            if self.core.index.active_bytes() >= self.settle_bytes {
+                self.core.settle(&self.at)?;
+            }
         }
-        Ok(true)
+        Ok(self.at.sequence < self.until)
     }
 
     /// Notes what the record at hand says is on stable storage; itself is not among that.
@@ -192,7 +284,7 @@ impl<'a> Roll<'a> {
             return Ok(true);
         }
         for segment in self.segments.iter().filter(|s| **s > self.at.id.number) {
-            let bytes = log::load(self.files, *segment)?;
+            let bytes = segments::load(self.files, *segment)?;
             if says(*segment, &bytes, SEGMENT_HEADER_BYTES) {
                 return Ok(true);
             }
@@ -253,7 +345,7 @@ impl Rolled {
         for segment in self.unsure.segment..=last {
             let name = segment_name(segment);
             let io = |e| StoreError::io(format!("write {name} again"), e);
-            let mut bytes = log::load(files, segment)?;
+            let mut bytes = segments::load(files, segment)?;
             if segment == last {
                 bytes.truncate(self.end.offset as usize);
             }

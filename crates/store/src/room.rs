@@ -70,6 +70,9 @@ impl Store {
             if self.has_dead() && self.is_behind() && self.checkpoint().is_ok() {
                 continue;
             }
+            if self.release_waiting() {
+                continue;
+            }
             if *budget == 0 || !self.clean_segment(budget) {
                 self.room.barren = Some(self.standing());
                 return false;
@@ -148,6 +151,9 @@ impl Store {
             return None;
         }
         let running = self.note_finished();
+        if self.heal() {
+            return Some(now + PAUSE_NS);
+        }
         if self.room.seen != self.log.appended() {
             self.room.seen = self.log.appended();
             self.room.since = now;
@@ -166,7 +172,8 @@ impl Store {
             return Some(now + PAUSE_NS);
         }
         if !self.is_behind() && !self.checkpoint_failed() {
-            return None;
+            self.image_if_due();
+            return self.images.is_running().then_some(now + PAUSE_NS);
         }
         if self.checkpoint_failed() && now < self.room.retry_at {
             return Some(self.room.retry_at);

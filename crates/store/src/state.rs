@@ -5,7 +5,7 @@ use crate::answers::Answers;
 use crate::apply;
 use crate::error::StoreError;
 use crate::index::{Changes, Index};
-use crate::log::Place;
+use crate::log::{End, Place};
 use crate::options::Mutant;
 use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record};
 use crate::txn::{Context, Txn, trouble};
@@ -90,6 +90,32 @@ impl Core {
             objects_more: 1,
             ..Changes::default()
         });
+    }
+
+    /// Commits everything applied so far to the engine, of which the log ends here.
+    pub(crate) fn settle(&mut self, end: &End) -> Result<(), StoreError> {
+        self.note_end(
+            Place {
+                segment: end.id.number,
+                offset: end.offset,
+            },
+            end.sequence,
+        );
+        if let Some(batch) = self.index.freeze() {
+            self.index.engine().commit(&batch)?;
+        }
+        self.index.thaw();
+        Ok(())
+    }
+
+    /// Puts what is kept beside the index into it, for a checkpoint at this place, before the record
+    /// of this number.
+    pub(crate) fn note_end(&mut self, end: Place, sequence: u64) {
+        let counters = &mut self.index.counters;
+        (counters.segment, counters.offset) = (end.segment, end.offset);
+        counters.sequence = sequence;
+        self.answers.put_changes(&mut self.index);
+        self.index.put_numbers();
     }
 
     /// Does once more what a record says was done. `sound`: its file bytes are.

@@ -8,7 +8,10 @@
 
 use crate::checkpoint::Checkpoints;
 use crate::clean::Cleaner;
+use crate::cut::Cut;
 use crate::error::StoreError;
+use crate::heal::Healing;
+use crate::images::Images;
 use crate::key;
 use crate::log::{Log, Place, Use};
 use crate::memory::MemoryDisk;
@@ -71,8 +74,16 @@ pub struct Stats {
     pub syncs: u64,
     /// Checkpoints since the store was opened.
     pub checkpoints: u64,
-    /// How often the index's engine stopped at damage since the store was opened.
+    /// How often the index was found damaged since the store was opened.
     pub index_stops: u64,
+    /// How often it was made again since then.
+    pub index_rebuilds: u64,
+    /// Bytes written into images of the index since the store was opened.
+    pub image_bytes: u64,
+    /// Segments that nothing uses, kept until the next image.
+    pub waiting_segments: u64,
+    /// Could the index be made again, if it were lost now?
+    pub rebuildable: bool,
     /// Bytes of the index that changed since the last checkpoint.
     pub changed_bytes: u64,
     /// Sessions that are open.
@@ -88,11 +99,15 @@ pub struct Store {
     pub(crate) log: Log,
     pub(crate) options: Options,
     pub(crate) checkpoints: Checkpoints,
+    pub(crate) images: Images,
+    pub(crate) healing: Healing,
     pub(crate) cleaner: Cleaner,
     pub(crate) room: Room,
     pub(crate) memory: Option<MemoryDisk>,
     /// The last record of an operation.
     pub(crate) changed_record: u64,
+    /// What a repair had to leave out.
+    pub(crate) cut: Cut,
 }
 
 /// Free objects are not counted: this many are said to be free at least as long as there is room.
@@ -403,6 +418,8 @@ impl Store {
 
     /// Orderly end: everything is on stable storage, and the next opening has nothing to replay.
     pub fn close(mut self) -> Result<(), StoreError> {
+        self.join_images();
+        self.join_healing();
         self.checkpoint()?;
         self.log.syncer().sync()
     }
@@ -424,7 +441,11 @@ impl Store {
             cleaned_bytes: self.cleaner.moved_bytes,
             syncs: syncer.syncs(),
             checkpoints: self.checkpoints.done,
-            index_stops: index.engine().stops(),
+            index_stops: self.healing.before() + index.engine().doubts(),
+            index_rebuilds: self.healing.done(),
+            image_bytes: self.images.written(),
+            waiting_segments: self.images.waiting(),
+            rebuildable: self.images.suffice(),
             changed_bytes: index.active_bytes() as u64,
             sessions: self.core.answers.sessions().len() as u64,
             answers: self.core.answers.count() as u64,
@@ -447,7 +468,9 @@ fn purpose(apply: &Apply<'_>) -> Use {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // The partition stays locked while a checkpoint still writes to it.
+        // The partition stays locked while somebody still writes to it.
         self.checkpoints.abandon();
+        self.images.abandon();
+        self.healing.abandon();
     }
 }

@@ -228,7 +228,7 @@ impl<'a> Txn<'a> {
         object.extents += 1;
         object.attr.used_bytes += len;
         self.changes.bytes_more += len as i64;
-        *self.changes.live.entry(extent.segment).or_default() += i64::from(extent.stored);
+        self.count_live(extent, 1);
         self.put(key::extent(fid, start + len), extent.encode());
     }
 
@@ -263,7 +263,15 @@ impl<'a> Txn<'a> {
         object.extents = object.extents.saturating_sub(1);
         object.attr.used_bytes = object.attr.used_bytes.saturating_sub(len);
         self.changes.bytes_more -= len as i64;
-        *self.changes.live.entry(extent.segment).or_default() -= i64::from(extent.stored);
+        self.count_live(extent, -1);
         self.remove(key::extent(fid, end));
+    }
+
+    /// Counts the bytes of a segment that an extent uses.
+    fn count_live(&mut self, extent: &Extent, times: i64) {
+        if !extent.is_lost() {
+            let live = self.changes.live.entry(extent.segment).or_default();
+            *live += times * i64::from(extent.stored);
+        }
     }
 }

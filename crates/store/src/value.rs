@@ -73,6 +73,9 @@ pub(crate) struct Counters {
     pub(crate) sequence: u64,
 }
 
+/// The segment of bytes that were lost: none has this number.
+const LOST: u32 = 0;
+
 /// A piece of a file: where its bytes lie in the log, and their checksums. Never changed, only
 /// replaced by a narrower one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +105,20 @@ impl Extent {
             len,
             checks,
         }
+    }
+
+    /// In its place: bytes that were lost, and are refused until they are written again.
+    pub(crate) fn lost(&self) -> Self {
+        Self {
+            segment: LOST,
+            position: 0,
+            ..self.clone()
+        }
+    }
+
+    /// Are its bytes lost?
+    pub(crate) fn is_lost(&self) -> bool {
+        self.segment == LOST
     }
 
     /// Without its first bytes.

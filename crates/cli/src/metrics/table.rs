@@ -43,7 +43,7 @@ const fn family(
 }
 
 /// Of a server.
-pub(super) const SERVER: [Metric; 27] = [
+pub(super) const SERVER: [Metric; 30] = [
     one(
         "ariel_server_clients",
         Gauge,
@@ -200,6 +200,24 @@ pub(super) const SERVER: [Metric; 27] = [
         Counter,
         "/store/cleaned_bytes",
         "Bytes moved by the cleaner",
+    ),
+    one(
+        "ariel_store_image_bytes",
+        Counter,
+        "/store/image_bytes",
+        "Bytes written into images of the index",
+    ),
+    one(
+        "ariel_store_index_rebuilds",
+        Counter,
+        "/store/index_rebuilds",
+        "Times that the index was made again",
+    ),
+    one(
+        "ariel_check_damages",
+        Gauge,
+        "/checks/damages",
+        "Damages that the last check of the store found",
     ),
 ];
 

@@ -92,7 +92,7 @@ fn help_names_the_options() {
             &["-f", "--threads", "--opens", "--cache-mib", "--write-delay"],
         ),
         ("status", &["--json"]),
-        ("fsck", &["--json"]),
+        ("fsck", &["--json", "--repair", "--dry-run"]),
         (
             "sim",
             &[

@@ -1,6 +1,6 @@
 //! Damaged bytes, on the wire and on the disk: reported, never believed, and harmless to others.
 
-use crate::harness::{Cell, Random, ariel, eventually, real_system, run, text};
+use crate::harness::{Cell, Mount, Random, ariel, eventually, real_system, run, text};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -205,8 +205,25 @@ fn break_pages(index: &Path, with: &[u8]) -> usize {
     broken
 }
 
+/// Reads all files; how many were read and how many refused as damaged.
+fn read_names(mount: &Mount, directories: usize) -> (usize, usize) {
+    let eio = Some(rustix::io::Errno::IO.raw_os_error());
+    let (mut good, mut bad) = (0, 0);
+    for number in 0..directories {
+        for file in 0..50 {
+            let path = mount.join(&format!("dir-{number}/name-{number}-{file}"));
+            match fs::read(&path) {
+                Ok(content) => good += usize::from(content == b"content"),
+                Err(error) if error.raw_os_error() == eio => bad += 1,
+                Err(error) => panic!("{}: {error}", path.display()),
+            }
+        }
+    }
+    (good, bad)
+}
+
 #[test]
-fn a_damaged_page_of_the_index_is_an_error_of_what_needs_it() {
+fn a_damaged_page_of_the_index_is_an_error_at_most_and_the_index_is_made_again() {
     if !real_system("index-page") {
         return;
     }
@@ -226,40 +243,26 @@ fn a_damaged_page_of_the_index_is_an_error_of_what_needs_it() {
     cell.stop_server();
     let index = cell.data().join("index.redb");
     assert!(break_pages(&index, b"name-7-25") > 0, "it is nowhere");
-    cell.expect_damage();
 
     cell.start_server();
     let mount = cell.mount();
-    let eio = Some(rustix::io::Errno::IO.raw_os_error());
-    let (mut good, mut bad) = (0, 0);
-    for _ in 0..2 {
-        for number in 0..directories {
-            for file in 0..50 {
-                let path = mount.join(&format!("dir-{number}/name-{number}-{file}"));
-                match fs::read(&path) {
-                    Ok(content) => good += usize::from(content == b"content"),
-                    Err(error) if error.raw_os_error() == eio => bad += 1,
-                    Err(error) => panic!("{}: {error}", path.display()),
-                }
-            }
-        }
-        assert!(cell.server_runs(), "the server has ended");
-    }
-    assert!(bad > 0 && good > 10 * bad, "{good} good, {bad} damaged");
-    assert!(bad.is_multiple_of(2), "what fails once fails again");
-    let log = cell.server_log();
-    assert!(
-        log.contains("its engine stopped") && log.contains("ariel fsck"),
-        "{log}"
-    );
+    let (good, bad) = read_names(&mount, directories);
+    assert!(good > 10 * bad, "{good} good, {bad} damaged");
+    assert!(cell.server_runs(), "the server has ended");
     // Changes go on beside it.
     fs::write(mount.join("new"), b"new").unwrap();
     File::open(mount.join("new")).unwrap().sync_all().unwrap();
+    let again = eventually(Duration::from_secs(60), || {
+        cell.server_log().contains("the index has been made again")
+    });
+    assert!(again, "{}", cell.server_log());
+    assert_eq!(read_names(&mount, directories), (50 * directories, 0));
     assert_eq!(fs::read(mount.join("new")).unwrap(), b"new");
+    assert!(cell.data().join("index.damaged").exists());
 }
 
 #[test]
-fn half_an_index_and_a_missing_lock_are_cured_as_the_messages_say() {
+fn half_an_index_and_a_missing_lock_are_no_matter() {
     if !real_system("half-index") {
         return;
     }
@@ -272,29 +275,71 @@ fn half_an_index_and_a_missing_lock_are_cured_as_the_messages_say() {
     fs::remove_file(data.join("lock")).unwrap();
     let file = File::options().write(true).open(&index).unwrap();
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
-    let listen = [
-        "serve",
-        "--data",
-        data.to_str().unwrap(),
-        "--listen",
-        "127.0.0.1:0",
-    ];
-    let said = text(&run(&mut ariel(&listen)));
-    assert!(
-        said.contains("mv ") && said.contains("exit status: 1"),
-        "{said}"
-    );
     let checked = text(&cell.fsck());
     assert!(
-        checked.contains("mv ") && checked.contains("DAMAGED"),
+        checked.contains("--repair") && checked.contains("DAMAGED"),
         "{checked}"
     );
-    let away = data.with_extension("index.redb");
-    let cure = format!("mv {} {}", index.display(), away.display());
-    assert!(said.contains(&cure), "{said}");
-    fs::rename(&index, &away).unwrap();
     cell.start_server();
     assert!(fs::read(cell.mount().join("file")).unwrap() == marked(5));
+    assert!(cell.server_log().contains("made again from the log"));
+}
+
+#[test]
+fn a_lost_piece_of_a_file_is_found_beside_the_work_and_noted_by_a_repair() {
+    if !real_system("repair") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("repair") else {
+        return;
+    };
+    let mount = cell.mount();
+    for (name, seed) in [("sound", 1), ("damaged-one", 2)] {
+        let file = File::create(mount.join(name)).unwrap();
+        file.write_all_at(&marked(seed), 0).unwrap();
+        file.sync_all().unwrap();
+    }
+    drop(mount);
+    cell.stop_server();
+    let piece = &marked(2)[500_000..500_064];
+    let (path, at) = find_bytes(&cell.data(), piece).expect("it lies in a segment");
+    flip(&path, at + 13);
+    cell.expect_damage();
+
+    cell.start_server();
+    let beside = text(&run(&mut ariel(&["fsck", cell.addr()])));
+    assert!(
+        beside.contains("damaged-one") && beside.contains("exit status: 1"),
+        "{beside}"
+    );
+    let data = cell.data();
+    let data = data.to_str().unwrap();
+    let refused = text(&run(&mut ariel(&["fsck", "--repair", data])));
+    assert!(refused.contains("exit status: 2"), "{refused}");
+    cell.stop_server();
+    let plan = text(&run(&mut ariel(&["fsck", "--repair", "--dry-run", data])));
+    assert!(
+        plan.contains("would be done") && plan.contains("damaged-one"),
+        "{plan}"
+    );
+    assert!(text(&cell.fsck()).contains("exit status: 1"), "it did");
+    let done = text(&run(&mut ariel(&["fsck", "--repair", data])));
+    assert!(
+        done.contains("exit status: 0") && done.contains("are lost"),
+        "{done}"
+    );
+    assert!(text(&cell.fsck()).contains("exit status: 0"));
+
+    cell.start_server();
+    let mount = cell.mount();
+    let file = File::open(mount.join("damaged-one")).unwrap();
+    let mut bytes = vec![0; 64];
+    let read = file.read_at(&mut bytes, 500_000);
+    let eio = rustix::io::Errno::IO.raw_os_error();
+    assert_eq!(read.map_err(|e| e.raw_os_error()), Err(Some(eio)));
+    assert!(fs::read(mount.join("sound")).unwrap() == marked(1));
+    let beside = text(&run(&mut ariel(&["fsck", cell.addr()])));
+    assert!(beside.contains("exit status: 0"), "{beside}");
 }
 
 #[test]

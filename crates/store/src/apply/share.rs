@@ -52,7 +52,9 @@ pub(super) fn copy(txn: &mut Txn<'_>, op: &Op) -> Applied {
     }
     for (start, extent) in pieces {
         txn.put_extent(to, &mut object, start, &extent);
-        txn.note_borrower(extent.segment, to, start, u64::from(extent.len))?;
+        if !extent.is_lost() {
+            txn.note_borrower(extent.segment, to, start, u64::from(extent.len))?;
+        }
     }
     xattrs::drop_capability(txn, to, &mut object)?;
     object.attr.size = object.attr.size.max(until);

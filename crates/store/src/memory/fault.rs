@@ -11,6 +11,8 @@ pub enum Verb {
     Create,
     /// Remove a file.
     Remove,
+    /// Give a file another name.
+    Rename,
     /// List the names.
     List,
     /// Put the names on stable storage.
@@ -37,10 +39,11 @@ pub enum Verb {
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Open,
         Self::Create,
         Self::Remove,
+        Self::Rename,
         Self::List,
         Self::SyncNames,
         Self::Space,

@@ -118,6 +118,16 @@ impl MemoryFile {
         at < self.bytes.len()
     }
 
+    /// Overwrites bytes behind everybody's back. Are there so many?
+    pub(super) fn overwrite(&mut self, at: usize, with: &[u8]) -> bool {
+        for bytes in [&mut self.bytes, &mut self.stable] {
+            if let Some(bytes) = bytes.get_mut(at..at + with.len()) {
+                bytes.copy_from_slice(with);
+            }
+        }
+        at + with.len() <= self.bytes.len()
+    }
+
     /// How many bytes the end of the machine would leave.
     pub(super) fn stable_len(&self) -> usize {
         self.stable.len()

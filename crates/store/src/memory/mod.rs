@@ -47,13 +47,16 @@ type FileId = u64;
 /// What a directory says.
 type Names = BTreeMap<String, FileId>;
 
+/// What a name names from now on.
+type Change = (String, Option<FileId>);
+
 #[derive(Debug)]
 struct State {
     files: BTreeMap<FileId, MemoryFile>,
     last_id: FileId,
     names: Names,
-    /// What was done to the names since they were synced, oldest first.
-    pending: Vec<(String, Option<FileId>)>,
+    /// What was done to the names since they were synced, oldest first; each whole or not at all.
+    pending: Vec<Vec<Change>>,
     stable_names: Names,
     /// The committed index, where the store runs without an index engine of its own.
     index: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -80,7 +83,7 @@ fn not_found() -> io::Error {
     io::Error::from(io::ErrorKind::NotFound)
 }
 
-fn set(names: &mut Names, (name, id): (String, Option<FileId>)) {
+fn set(names: &mut Names, (name, id): Change) {
     match id {
         Some(id) => names.insert(name, id),
         None => names.remove(&name),
@@ -109,10 +112,11 @@ impl State {
         self.files.get_mut(id)
     }
 
-    fn rename(&mut self, name: &str, id: Option<FileId>) {
-        let change = (name.to_owned(), id);
-        set(&mut self.names, change.clone());
-        self.pending.push(change);
+    fn change(&mut self, changes: Vec<Change>) {
+        for change in &changes {
+            set(&mut self.names, change.clone());
+        }
+        self.pending.push(changes);
     }
 
     fn sync_names(&mut self) {
@@ -130,14 +134,16 @@ impl State {
     fn crash_names(&mut self, keep: Keep, random: &mut Random) {
         let pending = std::mem::take(&mut self.pending);
         let of = pending.len();
-        for (i, change) in pending.into_iter().enumerate() {
+        for (i, changes) in pending.into_iter().enumerate() {
             let kept = match keep {
                 Keep::Synced | Keep::Written => false,
                 Keep::Torn(percent) => (i + 1) * 100 <= of * usize::from(percent),
                 Keep::Any(_) => random.below(2) == 0,
             };
             if kept {
-                set(&mut self.stable_names, change);
+                for change in changes {
+                    set(&mut self.stable_names, change);
+                }
             }
         }
         self.names.clone_from(&self.stable_names);
@@ -314,7 +320,7 @@ impl Files for MemoryDisk {
                 state.last_id += 1;
                 let id = state.last_id;
                 state.files.insert(id, MemoryFile::default());
-                state.rename(name, Some(id));
+                state.change(vec![(name.to_owned(), Some(id))]);
                 id
             }
         };
@@ -328,7 +334,15 @@ impl Files for MemoryDisk {
         if !state.names.contains_key(name) {
             return Err(not_found());
         }
-        state.rename(name, None);
+        state.change(vec![(name.to_owned(), None)]);
+        Ok(())
+    }
+
+    fn rename(&self, name: &str, new: &str) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.faults.whole_step(Verb::Rename)?;
+        let id = state.names.get(name).copied().ok_or_else(not_found)?;
+        state.change(vec![(new.to_owned(), Some(id)), (name.to_owned(), None)]);
         Ok(())
     }
 

@@ -12,6 +12,24 @@ impl MemoryDisk {
         file.is_some_and(|file| file.flip(offset as usize))
     }
 
+    /// Puts these bytes into a file at this place behind the store's back. Are there so many?
+    pub fn damage(&self, name: &str, offset: u64, bytes: &[u8]) -> bool {
+        let mut state = self.state.lock();
+        let file = state.named(name);
+        file.is_some_and(|file| file.overwrite(offset as usize, bytes))
+    }
+
+    /// Cuts a file off behind the store's back. Is there one of this name?
+    pub fn cut(&self, name: &str, len: u64) -> bool {
+        let mut state = self.state.lock();
+        let file = state.named(name);
+        file.map(|file| {
+            file.resize(len as usize);
+            file.sync();
+        })
+        .is_some()
+    }
+
     /// The files whose names are on stable storage, with how many of their bytes are.
     pub fn stable(&self) -> Vec<(String, u64)> {
         let state = self.state.lock();
@@ -39,7 +57,9 @@ impl MemoryDisk {
     pub fn lose(&self, name: &str) -> bool {
         let state = &mut *self.state.lock();
         state.stable_names.remove(name);
-        state.pending.retain(|(of, _)| of != name);
+        for changes in &mut state.pending {
+            changes.retain(|(of, _)| of != name);
+        }
         let lost = state.names.remove(name).is_some();
         state.drop_nameless();
         lost
@@ -74,7 +94,7 @@ impl MemoryDisk {
             file.write(0, bytes);
             file.sync();
             state.files.insert(state.last_id, file);
-            state.rename(name, Some(state.last_id));
+            state.change(vec![(name.to_owned(), Some(state.last_id))]);
             state.sync_names();
         }
     }

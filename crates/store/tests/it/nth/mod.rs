@@ -172,14 +172,17 @@ fn every_verb(tally: &Tally, used: fn(Verb) -> bool) {
 #[test]
 fn any_call_may_fail() {
     let tally = try_all(Engine::Map, choose_failures);
-    every_verb(&tally, |_| true);
+    every_verb(&tally, |verb| verb != Verb::Rename);
     report("a failure", &tally, 1_900);
 }
 
 #[test]
 fn any_call_may_fail_of_the_engine_too() {
     let tally = try_all(Engine::Redb, choose_failures);
-    every_verb(&tally, |verb| !matches!(verb, Verb::Look | Verb::Commit));
+    // An index takes the place of another one only where that is damaged.
+    every_verb(&tally, |verb| {
+        !matches!(verb, Verb::Look | Verb::Commit | Verb::Rename)
+    });
     report("a failure, redb", &tally, 1_000);
 }
 

@@ -1,0 +1,113 @@
+//! Objects and the names that lead to them, for the part of the objects that it is the turn of.
+
+use super::Walk;
+use crate::value::Object;
+use std::collections::{HashMap, HashSet};
+use wire::{Fid, Kind};
+
+/// What is known of an object.
+#[derive(Debug, Default)]
+struct Of {
+    /// Names that lead here.
+    names: u32,
+    /// One of them.
+    home: (u64, u64),
+    /// What it says itself.
+    says: Option<Says>,
+}
+
+#[derive(Debug)]
+struct Says {
+    kind: Kind,
+    nlink: u32,
+    home: (u64, u64),
+}
+
+/// The objects of a round.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashMap<u64, Of>);
+
+impl Names {
+    /// This name, of a directory at a position, leads to the object.
+    pub(super) fn name(&mut self, vnode: u64, home: (u64, u64)) {
+        let of = self.0.entry(vnode).or_default();
+        if of.names == 0 {
+            of.home = home;
+        }
+        of.names += 1;
+    }
+
+    /// The object exists.
+    pub(super) fn object(&mut self, vnode: u64, object: &Object) {
+        self.0.entry(vnode).or_default().says = Some(Says {
+            kind: object.attr.kind,
+            nlink: object.attr.nlink,
+            home: (object.parent, object.home),
+        });
+    }
+}
+
+/// Directories that are known to be below the root: so many are kept in mind.
+const GOOD_MAX: usize = 1 << 20;
+/// No directory lies deeper.
+const DEPTH_MAX: usize = 1 << 16;
+
+impl Walk<'_> {
+    /// Is it the turn of this object?
+    pub(super) fn is_of_round(&self, vnode: u64) -> bool {
+        vnode % self.rounds == self.round
+    }
+
+    /// Compares the objects of the round with their names.
+    pub(super) fn compare_names(&mut self) {
+        let root = Fid::root(self.volume).vnode;
+        let mut good = HashSet::from([root]);
+        for (vnode, of) in std::mem::take(&mut self.names).0 {
+            // Of a name of nothing it has been told.
+            let Some(says) = of.says else {
+                continue;
+            };
+            if says.kind != Kind::Directory {
+                if says.nlink != of.names {
+                    self.object_damage(vnode, "it has another number of names than it says");
+                }
+                continue;
+            }
+            let names = u32::from(says.nlink > 0 && vnode != root);
+            if of.names != names {
+                self.object_damage(vnode, "it has another number of names than one");
+            } else if names == 1 && of.home != says.home {
+                self.object_damage(vnode, "it does not know its parent");
+            }
+            if says.nlink > 0 && !self.reaches(vnode, &mut good) {
+                self.object_damage(vnode, "the directory cannot be reached from the root");
+            }
+        }
+    }
+
+    /// Does a directory lie below the root? If something on the way cannot be read, that is told
+    /// where it is met.
+    fn reaches(&mut self, vnode: u64, good: &mut HashSet<u64>) -> bool {
+        let mut path = Vec::new();
+        let mut at = vnode;
+        while !good.contains(&at) {
+            if path.len() >= DEPTH_MAX {
+                return false;
+            }
+            path.push(at);
+            match self.known(self.index().object(self.fid(at))) {
+                None => return true,
+                Some(Some(dir)) if dir.attr.kind == Kind::Directory && dir.attr.nlink > 0 => {
+                    at = dir.parent;
+                }
+                // Its name leads to nothing, as has been told.
+                Some(_) => return true,
+            }
+        }
+        if good.len() + path.len() > GOOD_MAX {
+            good.retain(|of| *of == Fid::root(self.volume).vnode);
+        }
+        good.extend(path);
+        true
+    }
+}
