@@ -49,6 +49,7 @@ mod overlay;
 mod packages;
 mod posix;
 mod postgres;
+mod power;
 mod privileges;
 mod profile;
 mod programs;

@@ -1,6 +1,7 @@
 //! A cell: a server process with its data, and the mounts of it. At its end everything is stopped
 //! in order and `ariel fsck` must find the store clean.
 
+use super::image::Image;
 use super::mount::Mount;
 use super::permits::{self, Permits};
 use super::process::{COMMAND_LIMIT, Proc, ariel, run_within, stop, text};
@@ -34,6 +35,8 @@ pub struct CellOptions {
     pub serve_args: Vec<String>,
     /// The server's data is on a disk of its own, of this size.
     pub disk_mib: Option<u64>,
+    /// It is on one that can lose its power, of this size.
+    pub image_mib: Option<u64>,
 }
 
 impl Default for CellOptions {
@@ -43,6 +46,7 @@ impl Default for CellOptions {
             limit: Duration::from_secs(240),
             serve_args: Vec::new(),
             disk_mib: None,
+            image_mib: None,
         }
     }
 }
@@ -55,6 +59,7 @@ pub struct Cell {
     expect_damage: bool,
     watch: Watch,
     disk: Option<Disk>,
+    image: Option<Image>,
     scratch: Scratch,
     _permits: Permits,
 }
@@ -91,6 +96,7 @@ impl Cell {
         let permits = permits::take(if options.alone { permits::ALL } else { 1 });
         let scratch = Scratch::new(name);
         let disk = options.disk_mib.map(|mib| Disk::new(&scratch, mib));
+        let image = options.image_mib.map(|mib| Image::new(&scratch, mib));
         let mut cell = Self {
             server: None,
             addr: "127.0.0.1:0".to_owned(),
@@ -98,6 +104,7 @@ impl Cell {
             expect_damage: false,
             watch: Watch::new(name, options.limit),
             disk,
+            image,
             scratch,
             _permits: permits,
         };
@@ -121,9 +128,10 @@ impl Cell {
 
     /// The server's data.
     pub fn data(&self) -> PathBuf {
-        match &self.disk {
-            Some(disk) => disk.0.join("data"),
-            None => self.scratch.join("data"),
+        match (&self.disk, &self.image) {
+            (Some(disk), _) => disk.0.join("data"),
+            (_, Some(image)) => image.path().join("data"),
+            _ => self.scratch.join("data"),
         }
     }
 
@@ -216,6 +224,18 @@ impl Cell {
         if let Some(mut server) = self.server.take() {
             server.kill9();
         }
+    }
+
+    /// The server's machine loses its power, with all that its disk has not been made to keep. It
+    /// is back when this returns; the server is not.
+    pub fn lose_power(&mut self) {
+        let image = self.image.as_ref().expect("its data is on an image");
+        image.fail();
+        self.watch().server_goes();
+        if let Some(mut server) = self.server.take() {
+            server.kill9();
+        }
+        image.come_back();
     }
 
     /// Stops the server's process until [`Cell::go_on`]; when this returns all its threads stand.
