@@ -154,6 +154,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "recalls": figures.recalls,
         "outstanding": figures.outstanding,
         "untold_changes": figures.untold,
+        "unstable": { "changes": figures.unstable, "bytes": figures.unstable_bytes },
         "nodes": figures.nodes,
         "opens": figures.opens,
         "locks": {

@@ -11,6 +11,7 @@ use logic::client::{Output, Piece};
 use net::Bulk;
 use std::collections::HashMap;
 use std::sync::Arc;
+use wire::RequestId;
 
 /// The call that is being made, and the bytes that it writes: still where the front has them.
 pub(crate) type Given<'a> = (Ticket, &'a [u8]);
@@ -49,6 +50,8 @@ impl Data {
 pub(crate) struct Bytes<'a> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) data: &'a mut HashMap<Ticket, Data>,
+    /// Those kept for requests that may have to be sent again.
+    pub(crate) kept: &'a mut HashMap<RequestId, Bulk>,
     pub(crate) given: Given<'a>,
     /// Those beside the message.
     pub(crate) beside: &'a mut Vec<u8>,
@@ -73,6 +76,11 @@ impl Bytes<'_> {
                 self.arena.put(slot, at, range(data, from, len));
             }
             Output::Zero { slot, at, len } => self.arena.zero(slot, at, len),
+            Output::Keep { request, ref bulk } => {
+                let bulk = self.bulk(bulk);
+                self.kept.insert(request, bulk);
+            }
+            Output::Forget { request } => drop(self.kept.remove(&request)),
             _ => return false,
         }
         true
@@ -96,6 +104,9 @@ impl Bytes<'_> {
 
     /// The bytes beside a message to be sent.
     pub(crate) fn bulk(&mut self, pieces: &[Piece]) -> Bulk {
+        if let [Piece::Kept { request }] = pieces {
+            return self.kept.get(request).cloned().unwrap_or_default();
+        }
         if let [Piece::Call { ticket }] = pieces {
             let (current, bytes) = self.given;
             if *ticket == current {
@@ -117,6 +128,10 @@ impl Bytes<'_> {
             Piece::Zero { len } => bulk.push(vec![0; len as usize]),
             Piece::Bulk { from, len } => bulk.push(kept(range(self.beside, from, len))),
             Piece::Call { ticket } => bulk.push(kept(written(self.data, self.given, ticket))),
+            Piece::Kept { request } => {
+                let parts = self.kept.get(&request).into_iter().flat_map(Bulk::slices);
+                parts.for_each(|part| bulk.push(kept(part)));
+            }
         }
     }
 }
@@ -145,7 +160,7 @@ pub(crate) fn needs_beside(output: &Output) -> bool {
     let beside = |pieces: &[Piece]| pieces.iter().any(|p| matches!(p, Piece::Bulk { .. }));
     match output {
         Output::Fill { .. } => true,
-        Output::Send { bulk, .. } => beside(bulk),
+        Output::Send { bulk, .. } | Output::Keep { bulk, .. } => beside(bulk),
         Output::Done {
             done: logic::client::Done::Read { pieces },
             ..
@@ -174,6 +189,7 @@ mod tests {
         let mut bytes = Bytes {
             arena: &mut arena,
             data: &mut data,
+            kept: &mut HashMap::new(),
             given: (6, &[4, 4, 4]),
             beside: &mut beside,
         };
@@ -209,6 +225,7 @@ mod tests {
         let mut bytes = Bytes {
             arena: &mut arena,
             data: &mut data,
+            kept: &mut HashMap::new(),
             given: NOTHING_GIVEN,
             beside: &mut beside,
         };

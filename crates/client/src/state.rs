@@ -13,7 +13,7 @@ use crate::effects::Effect;
 use crate::front::{Completion, Counters, Done, MachineOptions, News, OnDone, OnNews};
 use logic::Ticket;
 use logic::client::{Client as Machine, Event, Input, Output};
-use net::{Link, Meters, Reading};
+use net::{Bulk, Link, Meters, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wire::{RequestId, SessionId, ToClient, ToServer, WatchId};
@@ -35,6 +35,8 @@ pub(crate) struct State {
     ebb: Ebb,
     pub(crate) replies: HashMap<Ticket, OnDone>,
     data: HashMap<Ticket, Data>,
+    /// Bytes of requests that may have to be sent again, also after they were answered.
+    kept: HashMap<RequestId, Bulk>,
     /// Who watches.
     pub(crate) watchers: HashMap<WatchId, OnNews>,
     last_watch: WatchId,
@@ -67,6 +69,7 @@ impl State {
             ebb: Ebb::default(),
             replies: HashMap::new(),
             data: HashMap::new(),
+            kept: HashMap::new(),
             watchers: HashMap::new(),
             last_watch: 0,
             last_ticket: 0,
@@ -156,6 +159,7 @@ impl State {
         let mut bytes = Bytes {
             arena: &mut self.arena,
             data: &mut self.data,
+            kept: &mut self.kept,
             given,
             beside,
         };
@@ -206,7 +210,11 @@ impl State {
             Output::Hangup => self.end_link(Effect::Hangup),
             Output::Redial => self.end_link(Effect::GiveUp),
             Output::Event(event) => self.tell(&event),
-            Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {}
+            Output::Fill { .. }
+            | Output::CopyIn { .. }
+            | Output::Zero { .. }
+            | Output::Keep { .. }
+            | Output::Forget { .. } => {}
         }
     }
 

@@ -64,6 +64,7 @@ fn welcome() -> ToClient {
         resumed: false,
         lease_ns: 20_000_000_000,
         clock: 0,
+        left: vec![],
     })
 }
 
@@ -100,6 +101,7 @@ fn serving(
                         reply,
                         clock: 0,
                         renews: true,
+                        stable: 0,
                     },
                     bulk,
                 )
@@ -108,7 +110,14 @@ fn serving(
         }
         ToServer::KeepAlive { sent, .. } => {
             let (sent, clock) = (*sent, 0);
-            vec![(ToClient::Alive { sent, clock }, Vec::new())]
+            vec![(
+                ToClient::Alive {
+                    sent,
+                    clock,
+                    stable: 0,
+                },
+                Vec::new(),
+            )]
         }
         _ => Vec::new(),
     })

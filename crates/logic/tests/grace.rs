@@ -84,6 +84,7 @@ impl Cell {
         let reassert = ToServer::Reassert {
             boot: BOOT,
             part: (part, 3),
+            again: 0,
             holdings: vec![holding],
             unseen: vec![],
             locks: vec![],
@@ -152,6 +153,7 @@ fn what_a_client_was_asked_for_between_two_of_its_parts_stays_asked() {
     let nothing = ToServer::Reassert {
         boot: BOOT,
         part: (0, 1),
+        again: 0,
         holdings: vec![],
         unseen: vec![],
         locks: vec![],
@@ -210,6 +212,7 @@ fn request(id: u64, op: Op) -> ToServer {
         clock: 0,
         delegated: None,
         after: 0,
+        again: None,
     })
 }
 

@@ -108,6 +108,7 @@ impl Cell {
         let message = ToServer::Reassert {
             boot: BOOT,
             part,
+            again: 0,
             holdings,
             unseen,
             locks: vec![],
@@ -128,6 +129,7 @@ fn request(id: u64, op: Op) -> Request {
         clock: 0,
         delegated: None,
         after: 0,
+        again: None,
     }
 }
 

@@ -30,13 +30,13 @@ const STEP_MIN: usize = 64 << 10;
 const STEP_MAX: usize = 1 << 20;
 
 /// Raw file data that goes with a message, in one or several parts that are sent as one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Bulk {
     parts: Vec<Part>,
     len: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Part {
     Owned(Vec<u8>),
     /// Always in bounds: checked when pushed.

@@ -13,6 +13,8 @@ pub(crate) struct StoreDisk<'a> {
     pub(crate) held: &'a mut HeldLog,
     /// Something was logged: it must leave the process before the next message does.
     pub(crate) logged: &'a mut bool,
+    /// It must be stable before.
+    pub(crate) firm: &'a mut bool,
 }
 
 impl Disk for StoreDisk<'_> {
@@ -28,6 +30,7 @@ impl Disk for StoreDisk<'_> {
             caller,
             origin,
             delegated,
+            again: _,
         }: By<'_>,
         bulk: Bulk,
     ) -> Outcome {
@@ -114,6 +117,18 @@ impl Disk for StoreDisk<'_> {
     fn close_session(&mut self, session: SessionId) {
         *self.logged = true;
         self.store.close_session(session);
+    }
+
+    fn logged(&self) -> u64 {
+        self.store.changed_record()
+    }
+
+    fn stable(&self) -> u64 {
+        self.store.stable_record()
+    }
+
+    fn make_firm(&mut self) {
+        *self.firm = true;
     }
 
     fn forget_answers(&mut self, session: SessionId, below: RequestId) {

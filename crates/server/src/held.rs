@@ -2,10 +2,12 @@
 //!
 //! Guarantees: what was noted before a message left is known to the next run, if only the process
 //! has died. Nothing of it is synced: after the machine itself has failed it counts for nothing,
-//! which the number of the machine's start in the file tells; nor does a damaged one. Then the next
-//! run waits for all clients, as it must. If the file cannot be written, it is removed, and the
-//! same is so. It is written anew when it has become much longer than what it says.
+//! which the numbers of the machine's start and of the disk's mount in the file tell; nor does a
+//! damaged one. Then the next run waits for all clients, as it must. If the file cannot be written,
+//! it is removed, and the same is so. It is written anew when it has become much longer than what
+//! it says.
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -27,6 +29,8 @@ const COMPLETE: SessionId = 0;
 /// The file.
 pub(crate) struct HeldLog {
     path: PathBuf,
+    /// Which run of the machine this is.
+    machine: String,
     /// The directory that the path goes through, whatever has its name by now.
     _dir: Option<File>,
     /// `None`: it could not be written, or could not be made.
@@ -118,9 +122,16 @@ fn read(bytes: &[u8], machine: &str) -> Option<Vec<Line>> {
     })
 }
 
-/// Tells one run of the machine from another.
-fn machine_run() -> io::Result<String> {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+/// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a number that no other mount ever gets.
+const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// Tells one run of the machine from another, and one mount of the disk: a disk can lose its power
+/// alone. (Before Linux 6.8 the mount's number may be given again.)
+fn machine_run(data: &Path) -> io::Result<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let wanted = MNT_ID_UNIQUE | StatxFlags::MNT_ID;
+    let mount = statx(CWD, data, AtFlags::empty(), wanted)?.stx_mnt_id;
+    Ok(format!("{} {mount}", boot.trim()))
 }
 
 impl HeldLog {
@@ -133,6 +144,7 @@ impl HeldLog {
             .map(|dir| format!("/proc/self/fd/{}", dir.as_raw_fd()));
         let within = within.map_or_else(|| data.to_owned(), PathBuf::from);
         let mut log = Self {
+            machine: String::new(),
             path: within.join("held"),
             _dir: dir,
             file: None,
@@ -140,10 +152,11 @@ impl HeldLog {
             written: 0,
             rewritten: 0,
         };
-        let Ok(machine) = machine_run() else {
+        let Ok(machine) = machine_run(data) else {
             log.give_up("this machine does not say when it was started");
             return (log, None);
         };
+        log.machine.clone_from(&machine);
         let bytes = fs::read(&log.path).unwrap_or_default();
         let held = read(&bytes, &machine).map(|mut held| {
             held.retain(|(session, ..)| known.binary_search(session).is_ok());
@@ -219,8 +232,8 @@ impl HeldLog {
     /// Writes anew what is held.
     pub(crate) fn shorten(&mut self, held: impl Iterator<Item = Line>) {
         self.buffer.clear();
-        let written = machine_run().and_then(|machine| self.write_anew(&machine, held, true));
-        if let Err(error) = written {
+        let machine = self.machine.clone();
+        if let Err(error) = self.write_anew(&machine, held, true) {
             self.give_up(&error.to_string());
         }
     }
@@ -293,7 +306,7 @@ mod tests {
         log.note((7, fid(2), Right::Exclusive));
         log.write_out();
         let bytes = fs::read(dir.path().join("held")).unwrap();
-        let machine = machine_run().unwrap();
+        let machine = machine_run(dir.path()).unwrap();
         assert!(read(&bytes, &machine).is_some());
         assert!(read(&bytes, "another start").is_none());
         for at in 0..bytes.len() {

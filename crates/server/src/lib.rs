@@ -15,6 +15,7 @@ mod disk;
 mod events;
 mod held;
 mod profile;
+mod runs;
 mod scrub;
 mod state;
 mod status;
@@ -34,10 +35,11 @@ use net::{Identity, Listener, NotLoopback, Timer};
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Store, StoreError};
+use wire::{Epoch, Place};
 
 /// The machine's limits and delays.
 pub type MachineOptions = logic::server::Options;
@@ -74,6 +76,9 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Clients could not be told what of their changes is left after a power failure.
+    #[error("{0} cannot be written ({1}): make it writable, and room on its disk")]
+    Runs(PathBuf, #[source] io::Error),
     /// The address cannot be used.
     #[error("{addr} cannot be listened at ({error}): stop what listens there or use another port")]
     Listen {
@@ -125,27 +130,22 @@ impl Server {
         // Before the store is made: a wrong address leaves nothing behind.
         Identity::check(listen)?;
         let mut store = Store::open_or_create(&data, &store_options(owner))?;
+        let boot = store.boot() << EPOCHS_OF_A_BOOT;
+        let left = left_of_runs(&data, boot, &store)?;
         if store.boot() > 1 {
             store.pass_over_numbers()?;
         }
-        let boot = store.boot() << EPOCHS_OF_A_BOOT;
         let known = store.sessions();
         let (held_log, held) = HeldLog::open(&data, &known);
-        if !known.is_empty() {
-            let may_hold = held.as_ref().map(Vec::len);
-            tracing::info!(
-                sessions = known.len(),
-                may_hold,
-                "waiting for the clients of the last run"
-            );
-        }
+        tell_who_is_waited_for(known.len(), held.as_ref().map(Vec::len));
         let syncer = store.sync_handle();
         let now = net::clock::now_ns();
         let (root, newest) = (store.root(), store.newest());
         warn_if_set_back(newest);
         let silence = Duration::from_nanos(machine.lease_ns);
-        let (place, left) = ((boot, root), (known, newest));
-        let machine = logic::server::Server::new(machine, now, place, left).knowing(held);
+        let (place, known) = ((boot, root), (known, newest));
+        let machine = logic::server::Server::new(machine, now, place, known);
+        let machine = machine.knowing(held).after(left);
         let core = Arc::new(Core::new(State::new(machine, store, held_log), on_failure));
         let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
         let timer = {
@@ -245,6 +245,23 @@ impl Drop for Server {
         if let Err(error) = self.stop() {
             tracing::error!(%error, "the server did not end in order");
         }
+    }
+}
+
+/// What is left of the logs of the latest runs; this one is noted with them.
+fn left_of_runs(data: &Path, boot: Epoch, store: &Store) -> Result<Vec<Place>, StartError> {
+    let left = runs::begin(data, boot, store.left_record());
+    left.map_err(|error| StartError::Runs(data.join("runs"), error))
+}
+
+/// `may_hold`: how many rights they may hold, if that is known.
+fn tell_who_is_waited_for(sessions: usize, may_hold: Option<usize>) {
+    if sessions > 0 {
+        tracing::info!(
+            sessions,
+            may_hold,
+            "waiting for the clients of the last run"
+        );
     }
 }
 

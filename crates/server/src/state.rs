@@ -89,12 +89,13 @@ impl State {
             return;
         };
         let mut outputs = std::mem::take(&mut self.outputs);
-        let mut logged = false;
+        let (mut logged, mut firm) = (false, false);
         let mut disk = StoreDisk {
             store,
             bulks: &mut self.bulks,
             held: &mut self.held,
             logged: &mut logged,
+            firm: &mut firm,
         };
         // Read under the lock: the machine's time never runs backwards.
         let now = net::clock::now_ns();
@@ -102,7 +103,11 @@ impl State {
         self.machine.handle(now, input, &mut disk, &mut outputs);
         // Before the changes that it may be about: what is noted too early does no harm.
         self.held.write_out();
-        if logged && let Err(error) = store.write_out() {
+        let mut written = if logged { store.write_out() } else { Ok(()) };
+        if firm && written.is_ok() {
+            written = store.sync_handle().sync();
+        }
+        if let Err(error) = written {
             // Not one of these may be carried out: what they tell of could be lost.
             return self.fail(format!("the store cannot be written: {error}"), after);
         }

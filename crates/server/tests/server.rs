@@ -77,6 +77,7 @@ fn request(id: u64, (op, hold): (Op, Hold)) -> Request {
         clock: 0,
         delegated: None,
         after: 0,
+        again: None,
     }
 }
 
@@ -353,6 +354,7 @@ fn come_back(addr: SocketAddr, session: u64, held: &[Fid]) -> Peer {
     let reassert = ToServer::Reassert {
         boot: welcome.boot,
         part: (0, 1),
+        again: 0,
         holdings: held.iter().map(holding).collect(),
         unseen: vec![],
         locks: vec![],

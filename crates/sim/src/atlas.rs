@@ -6,6 +6,7 @@
 
 use crate::disk::{Trouble, Troubles};
 use crate::plan::Plan;
+use crate::power::power;
 use crate::rng::Rng;
 use crate::strike::Strike;
 use store::Keep;
@@ -31,6 +32,9 @@ pub(crate) enum Fault {
     Killed { host: u32, ns: Time },
     /// All machines lose their power; the server's keeps this of what was not stable.
     Blackout { ns: Time, keep: Keep },
+    /// The server's machine loses its power, keeps this of what was not stable, and is started
+    /// again after a while. The clients live on.
+    Power { ns: Time, keep: Keep },
     /// A client is slow for a while: what it is told and when it wakes comes later by this.
     SlowClient { host: u32, by_ns: Time, ns: Time },
     /// So is the server.
@@ -59,6 +63,7 @@ pub(crate) enum Kind {
     Vanish,
     Killed,
     Blackout,
+    Power,
     SlowClient,
     SlowServer,
     Drift,
@@ -107,7 +112,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 18] = [
+pub(crate) const ATLAS: [Line; 19] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -119,6 +124,8 @@ pub(crate) const ATLAS: [Line; 18] = [
     line(Kind::Vanish, SESSION),
     line(Kind::Killed, SESSION),
     line(Kind::Blackout, UNSYNCED),
+    // Nothing of what living clients were answered: they ask for it again.
+    line(Kind::Power, LATE),
     line(Kind::SlowClient, LATE),
     line(Kind::SlowServer, LATE),
     line(Kind::Drift, FREE),
@@ -146,12 +153,13 @@ impl Fault {
             Self::Server { ns }
             | Self::Client { ns, .. }
             | Self::Killed { ns, .. }
-            | Self::Blackout { ns, .. } => ns + MS,
+            | Self::Blackout { ns, .. }
+            | Self::Power { ns, .. } => ns + MS,
             Self::Rot { .. } => MS,
         }
     }
 
-    fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> Kind {
         match self {
             Self::Silence { ways, .. } if ways != [true, true] => Kind::OneWay,
             Self::Silence { .. } => Kind::Silence,
@@ -160,6 +168,7 @@ impl Fault {
             Self::Client { .. } => Kind::Vanish,
             Self::Killed { .. } => Kind::Killed,
             Self::Blackout { .. } => Kind::Blackout,
+            Self::Power { .. } => Kind::Power,
             Self::SlowClient { .. } => Kind::SlowClient,
             Self::SlowServer { .. } => Kind::SlowServer,
             Self::Mute { .. } => Kind::Mute,
@@ -240,6 +249,8 @@ impl Plan {
             all.session |= line.costs.session;
             all.unsynced |= line.costs.unsynced;
         }
+        // Clients that are there in time lose nothing by a restart.
+        all.session &= !kinds.contains(&Kind::Power) || !kinds.iter().all(|kind| kind.spares());
         all
     }
 
@@ -417,14 +428,12 @@ impl Plan {
 
 /// All machines lose their power.
 fn blackout(rng: &mut Rng) -> Fault {
-    let torn = Keep::Torn(rng.between(1, 99) as u8);
-    let keep = *rng.pick(&[Keep::Synced, torn, torn]);
-    let ns = rng.between(1, 100) * MS;
+    let (ns, keep) = power(rng);
     Fault::Blackout { ns, keep }
 }
 
 /// How many worlds of a thousand have a rare fault of one sort.
-const RARE_PERMILLE: u64 = 100;
+pub(crate) const RARE_PERMILLE: u64 = 100;
 /// How many of these have a power failure instead, of a thousand.
 const BLACKOUT_PERMILLE: u64 = 250;
 /// How many of the others whose disk rots have a restart, which reads its log, of a thousand.

@@ -200,6 +200,13 @@ impl World {
             }
             Fault::Rot { at_ppm } => self.server.disk.borrow_mut().rot(at_ppm),
             Fault::Liar { greedy, ns } => self.liar_comes(greedy, now + ns),
+            Fault::Power { ns, keep } => {
+                if self.server.up() {
+                    self.server.die(self, Some((keep, true)));
+                    let then = Rc::clone(self);
+                    self.sched.at(now + ns, move || then.server.start(&then));
+                }
+            }
             Fault::Blackout { ns, keep } => self.blackout(now + ns, keep),
             Fault::Client { host, ns } => {
                 let room = self.rooms.borrow().get(&host).cloned();
@@ -263,7 +270,7 @@ impl World {
         for host in killed {
             self.kernel_ends(host);
         }
-        self.server.die(self, Some(keep));
+        self.server.die(self, Some((keep, false)));
         let then = Rc::clone(self);
         self.sched.at(until, move || then.server.start(&then));
     }

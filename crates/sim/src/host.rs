@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use store::Keep;
-use wire::{Fid, SessionId, Time, ToServer};
+use wire::{Fid, Place, SessionId, Time, ToServer};
 
 /// The server's machine and disk.
 pub(crate) struct ServerRoom {
@@ -23,6 +23,8 @@ pub(crate) struct ServerRoom {
     outputs: RefCell<Vec<Output>>,
     pub(crate) disk: RefCell<DiskRoom>,
     boots: Cell<u64>,
+    /// Where the logs of earlier runs end.
+    left: RefCell<Vec<Place>>,
     /// Sessions that the last run had fenced when it stopped, and had told nobody.
     fencing: RefCell<Vec<SessionId>>,
     tick_at: Cell<Option<Time>>,
@@ -37,6 +39,7 @@ impl ServerRoom {
             outputs: RefCell::default(),
             disk: RefCell::new(disk),
             boots: Cell::new(0),
+            left: RefCell::default(),
             fencing: RefCell::default(),
             tick_at: Cell::new(None),
         }
@@ -82,6 +85,10 @@ impl ServerRoom {
                 return world.fail(wrong!("the disk does not open: {what}"));
             }
         }
+        if self.boots.get() > 0 {
+            let (boot, record) = (self.boots.get() << 40, self.disk.borrow().left());
+            self.left.borrow_mut().push(Place { boot, record });
+        }
         self.boots.set(self.boots.get() + 1);
         let known = self.disk.borrow().sessions();
         let epoch = self.boots.get() << 40;
@@ -101,20 +108,21 @@ impl ServerRoom {
         let options = self.options.clone();
         let held = self.disk.borrow().may_hold();
         let server = Server::new(options, now, (epoch, root), (known, newest)).knowing(held);
+        let server = server.after(self.left.borrow().clone());
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
     }
 
-    /// The process dies; with its machine, if that lost its power and kept this of what was not
-    /// stable.
-    pub(crate) fn die(&self, world: &Rc<World>, power: Option<Keep>) {
+    /// The process dies; with its machine, if that lost its power, alone or with all others, and
+    /// kept this of what was not stable.
+    pub(crate) fn die(&self, world: &Rc<World>, power: Option<(Keep, bool)>) {
         world.trace(|| "server dies".into());
         *self.machine.borrow_mut() = None;
         self.tick_at.set(None);
         let disk = &mut *self.disk.borrow_mut();
         match power {
-            Some(keep) => {
-                if let Err(wrong) = disk.power(keep) {
+            Some((keep, alone)) => {
+                if let Err(wrong) = disk.power(keep, alone) {
                     world.fail(wrong);
                 }
             }

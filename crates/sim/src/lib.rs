@@ -22,6 +22,7 @@ mod network;
 mod only;
 mod part;
 mod plan;
+mod power;
 mod program;
 mod rare;
 mod rng;

@@ -176,6 +176,7 @@ impl Plan {
         plan.draw_moves(&mut Rng::new(!seed.rotate_left(56)));
         plan.draw_signals(&mut Rng::new(!seed.rotate_left(32)));
         plan.draw_stores(&mut Rng::new(seed.rotate_left(56)));
+        plan.draw_power(&mut Rng::new(seed.rotate_left(4)));
         plan
     }
 

@@ -112,6 +112,9 @@ rare! {
     StoreWritten: "what was stored through a mapping was written back",
     HeldWriteBack: "write-back waited for a change of the size",
     Claimed: "a file was claimed for a page of a mapping",
+    Undone: "a power failure undid what living clients had been answered",
+    MadeAgain: "a change was made again as it had been",
+    AgainRefused: "a change could not be made again",
 }
 
 impl Rare {

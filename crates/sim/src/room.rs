@@ -43,6 +43,8 @@ pub(crate) struct Room {
     calls: RefCell<BTreeMap<u64, Waiting>>,
     /// Bytes of writes whose callers were killed: they may have to be sent again.
     orphaned: RefCell<BTreeMap<u64, Units>>,
+    /// Bytes of requests that may have to be sent again, also after they were answered.
+    kept: RefCell<BTreeMap<u64, Units>>,
     last_ticket: Cell<u64>,
     tick_at: Cell<Option<Time>>,
     clock: Clock,
@@ -70,6 +72,7 @@ impl Room {
             slots: RefCell::new(slots),
             calls: RefCell::default(),
             orphaned: RefCell::default(),
+            kept: RefCell::default(),
             last_ticket: Cell::new(0),
             tick_at: Cell::new(None),
             clock,
@@ -169,6 +172,11 @@ impl Room {
         !self.orphaned.borrow().is_empty()
     }
 
+    /// Are bytes kept for requests?
+    pub(crate) fn keeps_bytes(&self) -> bool {
+        !self.kept.borrow().is_empty()
+    }
+
     /// Gives the machine an input, with the units beside a message, and does what it says.
     pub(crate) fn input(self: &Rc<Self>, world: &Rc<World>, input: Input, beside: Units) {
         if !self.alive.get() {
@@ -257,6 +265,11 @@ impl Room {
                     .net
                     .to_server(world, self.host, Beside { message, units });
             }
+            Output::Keep { request, bulk } => {
+                let units = self.gather(&bulk, beside);
+                self.kept.borrow_mut().insert(request, units);
+            }
+            Output::Forget { request } => self.forget(world, request),
             Output::Done { ticket, done } => self.answer(world, ticket, done, beside),
             Output::Abandoned { ticket, done } => {
                 let calls = self.calls.borrow();
@@ -299,14 +312,29 @@ impl Room {
                 world.meet(met);
             }
             Output::Hangup | Output::Redial => world.net.hangup(world, self.host),
-            Output::Event(event) => {
-                if matches!(
-                    event,
-                    Event::SessionLost | Event::DataLost { .. } | Event::ChangesLost { .. }
-                ) {
-                    world.history.lost(self.host, world.sched.moment());
-                }
-            }
+            Output::Event(event) => self.event(world, &event),
+        }
+    }
+
+    fn forget(&self, world: &World, request: u64) {
+        if self.kept.borrow_mut().remove(&request).is_none() {
+            world.fail(wrong!(
+                "bytes of the request {request} are given back twice"
+            ));
+        }
+    }
+
+    fn event(&self, world: &World, event: &Event) {
+        if !matches!(
+            event,
+            Event::SessionLost | Event::DataLost { .. } | Event::ChangesLost { .. }
+        ) {
+            return;
+        }
+        world.history.lost(self.host, world.sched.moment());
+        let spared = world.plan.power_fails() && !world.plan.costs().session;
+        if spared && matches!(event, Event::ChangesLost { .. }) {
+            world.fail(wrong!("h{} has lost what it was answered", self.host));
         }
     }
 
@@ -327,6 +355,9 @@ impl Room {
                 }
                 Piece::Zero { len } => all.extend(std::iter::repeat_n(0, units(len))),
                 Piece::Bulk { from, len } => all.extend(&beside[units(from)..][..units(len)]),
+                Piece::Kept { request } => {
+                    all.extend(self.kept.borrow().get(&request).into_iter().flatten());
+                }
                 Piece::Call { ticket } => {
                     let (calls, orphaned) = (self.calls.borrow(), self.orphaned.borrow());
                     let waiting = calls.get(&ticket).map(|waiting| &waiting.units);

@@ -117,6 +117,9 @@ impl World {
                 }
                 world.history.returned(call, world.sched.now());
                 left.set(left.get() - 1);
+                if room.keeps_bytes() {
+                    world.fail(wrong!("h{} left with bytes of requests", room.host));
+                }
                 if room.with(client::Client::figures).dirty > 0 {
                     world.fail(wrong!("h{} left with dirty blocks", room.host));
                 }
@@ -187,6 +190,7 @@ impl World {
         if let Err(what) = disk.check() {
             self.fail(wrong!("the disk is damaged: {what}"));
         }
+        disk.applied.retain(|change| !change.undone);
         let mut left = BTreeMap::new();
         let mut names: BTreeMap<(Fid, Name), Fid> = BTreeMap::new();
         for (fid, attr) in disk.files() {
@@ -206,6 +210,7 @@ impl World {
             history: &self.history,
             applied: &disk.applied,
             restored: &disk.restored,
+            powerless: disk.powerless,
             sessions: &self.sessions.borrow(),
             left: &left,
             names: &names,

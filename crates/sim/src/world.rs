@@ -98,7 +98,7 @@ impl World {
             None => {}
         }
         // Which disk it is does not depend on what is left out.
-        let (power_fails, troubles) = (plan.costs().unsynced, plan.troubles());
+        let (power_fails, troubles) = (plan.power_fails(), plan.troubles());
         let fault_numbers = only.apply(&mut plan);
         let troubles = match plan.disk_strike {
             Some(_) => plan.troubles(),

@@ -291,6 +291,7 @@ fn create(
         cleaner: Cleaner::default(),
         room: Room::default(),
         memory,
+        left: 0,
         changed_record: 0,
         cut: Cut::default(),
     };
@@ -374,6 +375,7 @@ pub(crate) fn open(
         cleaner: Cleaner::default(),
         room: Room::default(),
         memory,
+        left: roll.left,
         changed_record: 0,
         cut,
     };

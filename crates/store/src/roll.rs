@@ -11,7 +11,7 @@ use crate::disk::Files;
 use crate::error::StoreError;
 use crate::log::{End, Place, Segment, segment_name};
 use crate::options::Mutant;
-use crate::record::{self, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
+use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
 use crate::segments;
 use crate::state::Core;
 use std::collections::VecDeque;
@@ -27,6 +27,8 @@ pub(crate) struct Roll<'a> {
     core: &'a mut Core,
     segments: &'a [u32],
     at: End,
+    /// The last record that is not of an opening.
+    left: u64,
     /// Up to this record all were on stable storage when one of those read was made.
     stable: u64,
     /// Behind it: the records of which none says so, with where they begin, oldest first.
@@ -40,6 +42,8 @@ pub(crate) struct Roll<'a> {
 /// What rolling forward found.
 pub(crate) struct Rolled {
     pub(crate) end: End,
+    /// The last record of the runs before: those of openings say nothing to anybody.
+    pub(crate) left: u64,
     /// Length of the segment that the log ends in, if it is longer than the log.
     torn: Option<u64>,
     /// Segments behind it.
@@ -71,6 +75,7 @@ impl<'a> Roll<'a> {
                 offset: counters.offset,
                 sequence: counters.sequence,
             },
+            left: counters.sequence.saturating_sub(1),
             files,
             core,
             segments,
@@ -132,6 +137,7 @@ impl<'a> Roll<'a> {
         end.offset = SEGMENT_HEADER_BYTES as u64;
         let rolled = Rolled {
             end,
+            left: self.left,
             torn: None,
             beyond: Vec::new(),
             unsure: Place {
@@ -237,6 +243,10 @@ impl<'a> Roll<'a> {
             if mutant == Some(Mutant::ReplaysTwice) && record.happened.fid().is_some() {
                 self.core.replay(&record, sound)?;
             }
+            let opens = matches!(record.happened, Entry::Boot { .. } | Entry::Numbers { .. });
+            if !opens {
+                self.left = self.at.sequence;
+            }
             self.note(record.stamp);
             self.at.offset = record.next as u64;
             self.at.sequence += 1;
@@ -305,6 +315,7 @@ impl<'a> Roll<'a> {
         let beyond = self.segments.iter().filter(|s| **s > self.at.id.number);
         Ok(Rolled {
             end: self.at,
+            left: self.left,
             torn: (bytes.len() > at).then_some(bytes.len() as u64),
             beyond: beyond.copied().collect(),
             unsure: self.unsure.front().map_or(end, |(_, place)| *place),

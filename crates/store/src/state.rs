@@ -161,7 +161,8 @@ impl Core {
                 let next = self.index.counters.next_vnode;
                 if *vnode != next {
                     // One that was reserved is checked where the object is made.
-                    if *vnode > next || !matches!(op, Op::Make { .. }) {
+                    let makes = matches!(op, Op::Make { .. } | Op::MakeNameless { .. });
+                    if *vnode > next || !makes {
                         return Err(diverges("its object has another number"));
                     }
                     context.chosen.vnode = *vnode;

@@ -104,6 +104,8 @@ pub struct Store {
     pub(crate) cleaner: Cleaner,
     pub(crate) room: Room,
     pub(crate) memory: Option<MemoryDisk>,
+    /// The last record that was found when it was opened.
+    pub(crate) left: u64,
     /// The last record of an operation.
     pub(crate) changed_record: u64,
     /// What a repair had to leave out.
@@ -274,6 +276,22 @@ impl Store {
     /// What puts on stable storage what was written out, without the store.
     pub fn sync_handle(&self) -> Syncer {
         self.log.syncer().clone()
+    }
+
+    /// The number of the last change's record.
+    pub fn changed_record(&self) -> u64 {
+        self.changed_record
+    }
+
+    /// The last record that is on stable storage.
+    pub fn stable_record(&self) -> u64 {
+        self.log.syncer().stable()
+    }
+
+    /// The last record of earlier runs that was found when the store was opened. All of them up to
+    /// there are on stable storage.
+    pub fn left_record(&self) -> u64 {
+        self.left
     }
 
     /// The outcome of a change that was applied under this origin.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +137,12 @@ fn bytes(owner: LockOwner, first: u64, last: u64) -> bool {
     first <= last && (!owner.is_whole() || (first, last) == (0, u64::MAX))
 }
 
+/// Is it asked for again only if it is a change, and for its own sake?
+fn again(request: &Request) -> bool {
+    let plain = request.delegated.is_none() && request.after == 0;
+    request.again.is_none() || (plain && request.op.changes())
+}
+
 impl Bounded for Lock {
     fn within_bounds(&self) -> bool {
         bytes(self.owner, self.first, self.last)
@@ -150,6 +156,7 @@ impl Bounded for Request {
             && groups <= limits::GROUPS
             && self.op.within_bounds()
             && delegated(self)
+            && again(self)
     }
 }
 
@@ -214,6 +221,7 @@ impl Bounded for ToClient {
         match self {
             Self::Reply { reply, .. } => reply.outcome.within_bounds(),
             Self::Waited { outcome, .. } => outcome.within_bounds(),
+            Self::Welcome(welcome) => welcome.left.len() <= limits::RUNS,
             Self::Watched { first, changes, .. } => {
                 *first <= limits::CHANGES && changes.iter().all(Change::within_bounds)
             }

@@ -27,12 +27,12 @@ pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time, file_time};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
-    Chosen, Delegated, Hold, Holding, Origin, Recall, Request, Returned, Right, ToClient, ToServer,
-    Unseen, Violation, Welcome, What,
+    Again, Chosen, Delegated, Hold, Holding, Origin, Place, Recall, Request, Returned, Right,
+    ToClient, ToServer, Unseen, Violation, Welcome, What,
 };
 pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
-pub use outcome::{DirEntry, Entry, Filesystem, Grant, Outcome, Reply};
+pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
 pub use seed::{mix64, splitmix64};
 pub use watch::{Change, Deed, Path, WatchId};

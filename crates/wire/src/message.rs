@@ -97,6 +97,34 @@ pub struct Delegated {
     pub unseen: bool,
 }
 
+/// The place of a change in the order of the server's log: a run of the server, and the number of
+/// the change's record in its log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The run, by its first epoch.
+    pub boot: Epoch,
+    /// The record.
+    pub record: u64,
+}
+
+/// What makes a request one for a change that was answered before, and that the server's machine
+/// has lost with its power. It is made again as it was, at its time and with its numbers, and in
+/// the order of the places of all such changes, whichever clients ask for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// Where it was when it was made for the first time.
+    pub place: Place,
+    /// How many changes its client asks for again before it.
+    pub index: u32,
+    /// When it was made.
+    pub at: Time,
+    /// Which numbers what it makes has.
+    pub chosen: Chosen,
+    /// What the names that it takes away named: the one that it removes or moves, and the one that
+    /// it moves something to. If they name something else, it is not made.
+    pub named: [Option<Fid>; 2],
+}
+
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -123,6 +151,8 @@ pub struct Request {
     pub delegated: Option<Delegated>,
     /// The last delegated change before it: it is done when that has been applied; 0: none.
     pub after: RequestId,
+    /// It was answered before, and the server has lost it.
+    pub again: Option<Again>,
 }
 
 /// What the server asks back or asks for.
@@ -189,6 +219,9 @@ pub struct Welcome {
     pub lease_ns: Time,
     /// What the server's own clock shows.
     pub clock: Time,
+    /// The last record that each of the latest runs of the server before this one had written and
+    /// that was left when the next one began: what it answered behind that is lost.
+    pub left: Vec<Place>,
 }
 
 /// What a client says.
@@ -239,6 +272,8 @@ pub enum ToServer {
         boot: Epoch,
         /// Which part this is, from 0 on, and of how many.
         part: (u32, u32),
+        /// How many changes it asks for again.
+        again: u32,
         /// What it holds.
         holdings: Vec<Holding>,
         /// Changes that its callers have not seen answered.
@@ -307,6 +342,8 @@ pub enum ToClient {
         clock: Time,
         /// The lease runs from when the request was sent, at least.
         renews: bool,
+        /// Up to this record of the server's log everything is stable.
+        stable: u64,
     },
     /// A callback.
     Recall(Recall),
@@ -322,6 +359,8 @@ pub enum ToClient {
         sent: Time,
         /// What the server's own clock shows.
         clock: Time,
+        /// Up to this record of the server's log everything is stable.
+        stable: u64,
     },
     /// Answers `Opens` and `Release`, which are said again on each new connection until this comes.
     Noted {

@@ -1,7 +1,7 @@
 //! Results of operations.
 
 use crate::attr::{Attr, Kind};
-use crate::ids::{Epoch, Fid};
+use crate::ids::{Epoch, Fid, Time};
 use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
@@ -141,6 +141,15 @@ pub struct Grant {
     pub bare: bool,
 }
 
+/// Where a change is in the server's log. It is unstable until that record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged {
+    /// The record.
+    pub record: u64,
+    /// The time at which the change was made.
+    pub at: Time,
+}
+
 /// The server's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
@@ -151,6 +160,8 @@ pub struct Reply {
     /// When this tells the size of a file and no right comes with it: the client had answered all
     /// recalls of that file up to here when the answer was made. 0: not said.
     pub heard: Epoch,
+    /// Of a change that this run of the server has made: where it is in the log.
+    pub logged: Option<Logged>,
 }
 
 impl From<Outcome> for Reply {
@@ -160,6 +171,7 @@ impl From<Outcome> for Reply {
             outcome,
             grants: Vec::new(),
             heard: 0,
+            logged: None,
         }
     }
 }

@@ -224,6 +224,7 @@ fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
         clock: 0,
         delegated: None,
         after: 0,
+        again: None,
     })
 }
 
@@ -267,6 +268,7 @@ fn locks_of_no_range_are_refused() {
         let said = ToServer::Reassert {
             boot: 1,
             part: (0, 1),
+            again: 0,
             holdings: vec![],
             unseen: vec![],
             locks: vec![HeldLock { fid, lock }],
@@ -356,6 +358,7 @@ fn a_claimed_length_is_not_allocated() {
     let reassert = ToServer::Reassert {
         boot: 1,
         part: (0, 1),
+        again: 0,
         holdings: vec![],
         unseen: vec![],
         locks: vec![],
@@ -367,4 +370,36 @@ fn a_claimed_length_is_not_allocated() {
         [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f],
     );
     assert_eq!(decode::<ToServer>(&bytes), Err(DecodeError::Malformed));
+}
+
+/// Only changes are asked for again, and not as what has been answered before it was sent.
+#[test]
+fn what_is_no_change_is_not_asked_for_again() {
+    let again = |op: Op, after, delegated| {
+        let ToServer::Request(mut request) = request(op, 9, Caller::default()) else {
+            unreachable!("it was made as a request");
+        };
+        request.again = Some(Again {
+            place: Place::default(),
+            index: 0,
+            at: 1,
+            chosen: Chosen::default(),
+            named: [None; 2],
+        });
+        (request.after, request.delegated) = (after, delegated);
+        decode::<ToServer>(&encode(&ToServer::Request(request))).is_ok()
+    };
+    let unlink = || Op::Unlink {
+        dir: Fid::root(1),
+        name: Name::new(b"n").unwrap(),
+    };
+    let delegated = Delegated {
+        at: 1,
+        chosen: Chosen::default(),
+        unseen: false,
+    };
+    assert!(again(unlink(), 0, None));
+    assert!(!again(unlink(), 8, None));
+    assert!(!again(unlink(), 0, Some(delegated)));
+    assert!(!again(Op::StatFs, 0, None));
 }

@@ -146,6 +146,7 @@ proptest! {
         let delegated = op.may_be_delegated().then_some(Delegated { at, chosen, unseen });
         let request = Request {
             id, acked, op, caller, hold, keeps, ahead, clock, delegated, after,
+            again: None,
         };
         let message = ToServer::Request(request);
         prop_assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));
@@ -171,14 +172,15 @@ proptest! {
             (any_fid(), any_right(), any::<u64>(), any::<bool>()),
             0..5,
         ),
-        (heard, clock) in any::<(u64, u64)>(),
+        (heard, clock, record, stable) in any::<(u64, u64, u64, u64)>(),
     ) {
         let one = |(fid, right, epoch, bare)| Grant { fid, right, epoch, bare };
         let grants = grants.into_iter().map(one).collect();
         let outcome = Outcome::Entry(Entry { fid, attr, dir });
-        let reply = Reply { outcome, grants, heard };
+        let logged = Some(Logged { record, at: clock });
+        let reply = Reply { outcome, grants, heard, logged };
         let renews = id % 2 == 0;
-        let message = ToClient::Reply { id, reply, clock, renews };
+        let message = ToClient::Reply { id, reply, clock, renews, stable };
         prop_assert_eq!(decode::<ToClient>(&encode(&message)), Ok(message));
     }
 

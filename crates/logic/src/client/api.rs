@@ -5,7 +5,7 @@ use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
     Access, Attr, Caller, Change, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op,
-    Refusal, ToClient, ToServer, WatchId,
+    Refusal, RequestId, ToClient, ToServer, WatchId,
 };
 
 /// Numbers a piece of the cache's memory that holds a block's bytes.
@@ -245,14 +245,19 @@ pub enum Piece {
         /// Which call.
         ticket: Ticket,
     },
+    /// All bytes that the room keeps for a request.
+    Kept {
+        /// Which request.
+        request: RequestId,
+    },
 }
 
 impl Piece {
-    /// How many bytes; unknown for those of a call.
+    /// How many bytes; unknown for those that the room holds.
     pub(super) fn len(&self) -> u64 {
         match *self {
             Self::Slot { len, .. } | Self::Zero { len } | Self::Bulk { len, .. } => u64::from(len),
-            Self::Call { .. } => 0,
+            Self::Call { .. } | Self::Kept { .. } => 0,
         }
     }
 }
@@ -353,6 +358,19 @@ pub enum Output {
         message: ToServer,
         /// The bytes.
         bulk: Vec<Piece>,
+    },
+    /// These bytes are kept for a request as they are now: it may have to be sent again, also after
+    /// it was answered.
+    Keep {
+        /// Which request.
+        request: RequestId,
+        /// The bytes.
+        bulk: Vec<Piece>,
+    },
+    /// The bytes that are kept for a request are not needed any more.
+    Forget {
+        /// Which request.
+        request: RequestId,
     },
     /// The answer to a call.
     Done {

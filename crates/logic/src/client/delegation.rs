@@ -176,6 +176,7 @@ impl Client {
                 unseen: true,
             }),
             after: 0,
+            again: None,
         };
         let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
         fids.dedup();

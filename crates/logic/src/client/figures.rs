@@ -43,6 +43,11 @@ pub struct Figures {
     pub dirty: u64,
     /// Files that these are of.
     pub dirty_files: u64,
+    /// Changes that the server has made and may lose if its machine fails: it is asked for them
+    /// again then.
+    pub unstable: u64,
+    /// Bytes that are kept with these.
+    pub unstable_bytes: u64,
     /// Changes in its own directories that the server has not taken yet.
     pub untold: u64,
     /// Blocks found in the cache.
@@ -113,6 +118,8 @@ impl Client {
             dirty: self.cache.dirty(),
             dirty_files: self.cache.changed_files().count() as u64,
             heard_by: self.heard_at + self.lease_ns / 4 + abandon::SLACK_NS,
+            unstable: self.unstable.len(),
+            unstable_bytes: self.unstable.bytes(),
             untold: self.delegation.unanswered as u64,
             hits: self.hits,
             misses: self.misses,

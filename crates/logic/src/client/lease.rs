@@ -103,6 +103,7 @@ impl Client {
     /// The session is over: everything cached is void, and changes not written back are lost.
     pub(super) fn lose(&mut self, step: &mut Step<'_>) {
         step.out.push(Output::Event(Event::SessionLost));
+        self.lose_unstable(step, None);
         self.lose_delegated(step);
         self.drop_everything(step);
         let fids: Vec<Fid> = self.nodes.keys().copied().collect();
@@ -193,6 +194,7 @@ impl Client {
         // The slots that they waited for are free now.
         self.parked.append(&mut self.starved);
         for (_, sent) in core::mem::take(&mut self.requests) {
+            self.let_bytes_go(step, &sent);
             match sent.why {
                 Why::Call(ticket) => {
                     self.unsend(&sent.request.op);
@@ -208,6 +210,7 @@ impl Client {
                 Why::Back { .. }
                 | Why::Lock
                 | Why::Numbers
+                | Why::Stable
                 | Why::Privileges { .. }
                 | Why::Delegated(_) => {}
             }

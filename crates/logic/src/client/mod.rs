@@ -25,6 +25,7 @@ mod handed;
 mod hands;
 mod late;
 mod lease;
+mod leave;
 mod listing;
 mod liveness;
 mod lock_deciding;
@@ -53,6 +54,7 @@ mod ship;
 mod sizes;
 mod taken;
 mod told;
+mod unstable;
 mod unused;
 mod used;
 mod walk;
@@ -213,6 +215,7 @@ pub struct Client {
     lock_delegation: lock_delegation::Files,
     watches: watches::Watches,
     delegation: delegation::Delegation,
+    unstable: unstable::Unstable,
 }
 
 /// The time and the outputs: what every step needs.
@@ -230,9 +233,7 @@ impl Step<'_> {
 impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
-        let slots = options.slots.max(16);
         Self {
-            options,
             session: session.max(1),
             name: name.to_vec(),
             root: None,
@@ -276,7 +277,7 @@ impl Client {
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
             bounds: bounds::Bounds::default(),
-            ahead: ahead::Ahead::new(slots),
+            ahead: ahead::Ahead::new(options.slots.max(16)),
             walks: walk::Walks::default(),
             giving_up: BTreeMap::new(),
             naming: 0,
@@ -285,7 +286,7 @@ impl Client {
             parked: Vec::new(),
             starved: Vec::new(),
             refused: writeback::Refused::default(),
-            cache: Cache::new(slots),
+            cache: Cache::new(options.slots.max(16)),
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
             window: writeback::Window::new(),
@@ -297,6 +298,8 @@ impl Client {
             lock_delegation: lock_delegation::Files::default(),
             watches: watches::Watches::default(),
             delegation: delegation::Delegation::default(),
+            unstable: unstable::Unstable::default(),
+            options,
         }
     }
 

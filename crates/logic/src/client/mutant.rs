@@ -57,4 +57,8 @@ pub enum Mutant {
     StampsByOwnClock,
     /// Takes an answer for a sign that the server has heard this client just now.
     RenewsFromAnswers,
+    /// Keeps nothing that the server has answered.
+    ForgetsUnstable,
+    /// Asks again for what was lost as if it happened now, with numbers of its own.
+    AsksAgainAsNew,
 }

@@ -26,12 +26,15 @@ impl Client {
         bulk_len: u32,
     ) {
         self.note_grants(&mut reply.grants);
-        if self.is_early(step, id) {
+        if self.is_early(step, id) || self.on_made_again(step, id, &reply) {
             return;
         }
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
             return;
         };
+        if request.op.changes() {
+            self.keep_change(step, &request, &reply);
+        }
         (self.answering, self.heard) = (id, reply.heard);
         match why {
             Why::Fill {
@@ -59,6 +62,7 @@ impl Client {
             }
             Why::Walk => self.on_prefetched(step, &request, reply, bulk_len),
             Why::Names => self.on_gathered(step, &request, reply),
+            Why::Stable => self.on_pressed(step, &reply.outcome),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
             Why::Privileges { fid, sets } => self.privileges_end(step, (fid, sets), (id, reply)),
             Why::Delegated(about) => {
@@ -224,6 +228,7 @@ impl Client {
             (_, Outcome::Filesystem(numbers)) => {
                 self.finish(step, ticket, Done::Filesystem(numbers));
             }
+            (Op::Sync { fid }, Outcome::Done) => self.on_synced(step, ticket, *fid),
             (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
             (op, outcome) => {
                 self.numbered_there(op);

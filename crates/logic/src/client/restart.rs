@@ -58,6 +58,7 @@ impl Client {
         let say = |part: usize| ToServer::Reassert {
             boot,
             part: (part as u32, parts as u32),
+            again: self.unstable.count(),
             holdings: slice(&holdings, part, most),
             unseen: slice(&unseen, part, most),
             locks: slice(&locks, part, most),
@@ -82,6 +83,7 @@ impl Client {
                 | Why::Walk
                 | Why::Names
                 | Why::Numbers
+                | Why::Stable
                 | Why::Privileges { .. }
                 | Why::Delegated(_) => None,
             });

@@ -55,6 +55,8 @@ pub(super) enum Why {
     Privileges { fid: Fid, sets: u32 },
     /// For numbers of what is made here.
     Numbers,
+    /// To have the server make stable what it has.
+    Stable,
     /// To tell of a change that is answered.
     Delegated(super::delegation::About),
 }
@@ -125,7 +127,9 @@ impl Client {
         bulk: Vec<Piece>,
         why: Why,
     ) -> RequestId {
-        self.ship_before(step, &op);
+        if !matches!(why, Why::Stable) {
+            self.ship_before(step, &op);
+        }
         self.last_request += 1;
         let id = self.last_request;
         let call = self.why_call(&why);
@@ -138,6 +142,7 @@ impl Client {
         // Others wait for the answer to a callback, so it waits for nothing.
         let after = match op {
             Op::GiveLocks { .. } => 0,
+            _ if matches!(why, Why::Stable) => 0,
             _ => self.delegation.last_unanswered(&self.requests),
         };
         let request = Request {
@@ -151,6 +156,7 @@ impl Client {
             clock: 0,
             delegated: None,
             after,
+            again: None,
         };
         self.requests.insert(
             id,
@@ -178,6 +184,7 @@ impl Client {
     pub(super) fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
         self.settle_taken(step);
         let acked = self.acked();
+        self.keep_bytes(step, id);
         if let Some((request, bulk)) = self.ready_to_send(step.now, id, acked) {
             let message = ToServer::Request(request);
             step.out.push(Output::Send { message, bulk });
@@ -213,7 +220,8 @@ impl Client {
         let unanswered = self.requests.keys().next().copied();
         let unfinished = self.unfinished.values().map(|(id, _)| *id).min();
         let untaken = self.taking.first();
-        let oldest = [unanswered, unfinished, untaken]
+        let owed = self.unstable.first_owed();
+        let oldest = [unanswered, unfinished, untaken, owed]
             .into_iter()
             .flatten()
             .min();
@@ -227,6 +235,7 @@ impl Client {
         self.begun |= !matches!(message, ToClient::Welcome(_));
         self.hear(step.now);
         self.heard_at = step.now;
+        self.note_stable(step, &message);
         match message {
             ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
             ToClient::Reply {
@@ -234,6 +243,7 @@ impl Client {
                 reply,
                 clock,
                 renews,
+                ..
             } => {
                 self.clock.not_before(clock);
                 self.note_answer(step, id, renews);
@@ -252,7 +262,7 @@ impl Client {
                     self.say(step, ToServer::Confirmed { request });
                 }
             }
-            ToClient::Alive { sent, clock } => {
+            ToClient::Alive { sent, clock, .. } => {
                 self.clock.hear_within(step.now, clock, sent);
                 self.renew(step, sent);
             }
@@ -304,6 +314,7 @@ impl Client {
         if known && !welcome.resumed && !fresh {
             // The greeting has opened a session that nobody will use.
             self.say(step, ToServer::Goodbye);
+            self.lose_unstable(step, Some(welcome));
             return self.lose(step);
         }
         self.state = State::Up;
@@ -316,6 +327,7 @@ impl Client {
             // What was to be said to an earlier run, which ended first, nobody waits for.
             self.reasserting.clear();
         } else if welcome.boot != self.boot {
+            self.look_what_is_left(step, welcome);
             self.reassert(step, welcome.boot);
         } else {
             for part in self.reasserting.clone() {
@@ -325,6 +337,7 @@ impl Client {
         self.boot = welcome.boot;
         self.renew(step, self.greeted);
         self.begin_keeping_alive(step.now);
+        self.ask_again(step);
         self.watch_again();
         self.repeat(step);
         if restarted {
@@ -474,27 +487,5 @@ impl Client {
         if self.confirms.remove(&id) {
             self.say(step, ToServer::Confirmed { request: id });
         }
-    }
-
-    pub(super) fn leave_if_clean(&mut self, step: &mut Step<'_>) {
-        let told = self.delegation.unanswered == 0;
-        let clean = self.cache.dirty() == 0 && self.cleaners == 0 && told;
-        if let Some(ticket) = self.leaving.filter(|_| clean) {
-            self.leaving = None;
-            self.say(step, ToServer::Goodbye);
-            self.state = State::Left;
-            self.finish(step, ticket, super::Done::Nothing);
-        }
-    }
-
-    /// Writes everything back and says goodbye.
-    pub(super) fn leave(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        self.leaving = Some(ticket);
-        self.ship(step);
-        let dirty: Vec<Fid> = self.cache.dirty_files().into_keys().collect();
-        for fid in dirty {
-            self.flush(step, fid);
-        }
-        self.leave_if_clean(step);
     }
 }

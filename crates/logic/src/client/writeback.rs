@@ -108,7 +108,8 @@ impl Client {
             self.node(fid).flush = false;
             return;
         };
-        if self.cleaners >= self.window.0 {
+        if self.cleaners >= self.window.0 || self.is_pressed() {
+            self.press(step);
             return self.wants_cleaner.push_back(fid);
         }
         self.cleaners += 1;
@@ -297,7 +298,7 @@ impl Client {
     }
 
     pub(super) fn next_cleaner(&mut self, step: &mut Step<'_>) {
-        while self.cleaners < self.window.0 {
+        while self.cleaners < self.window.0 && !self.is_pressed() {
             let Some(fid) = self.wants_cleaner.pop_front() else {
                 break;
             };
@@ -361,6 +362,13 @@ impl Client {
                 _ => self.start(step, ticket),
             }
         }
+    }
+
+    /// What the server has of a file is stable. Something of it may have been lost meanwhile.
+    pub(super) fn on_synced(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
+        let node = self.nodes.get_mut(&fid);
+        let error = node.and_then(|node| node.error.take());
+        self.finish(step, ticket, error.map_or(Done::Nothing, Done::Refused));
     }
 
     fn send_sync(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {

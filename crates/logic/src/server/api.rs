@@ -100,6 +100,14 @@ pub enum Mutant {
     DoesWhatIsPutBack,
     /// Serves after a restart, whatever those may hold who have not come back.
     ServesAtOnce,
+    /// Makes again what was lost in the order in which clients ask for it.
+    RedoesAsItComes,
+    /// Serves before what was lost has been made again.
+    ServesBeforeRedone,
+    /// Says of all that it has logged that it is stable.
+    SaysStableEarly,
+    /// Does not make stable that a session has begun.
+    ForgetsSessions,
 }
 
 /// For whom a change is made.
@@ -112,6 +120,8 @@ pub struct By<'a> {
     /// Of a delegated change what the client has chosen: the number of what is made is one of those
     /// that were reserved.
     pub delegated: Option<Chosen>,
+    /// It was made before, and a power failure has undone it.
+    pub again: bool,
 }
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.
@@ -153,6 +163,13 @@ pub trait Disk {
     fn note_held(&mut self, session: SessionId, fid: Fid, most: Right);
     /// Forgets a session and its outcomes.
     fn close_session(&mut self, session: SessionId);
+    /// The number of the last change's record.
+    fn logged(&self) -> u64;
+    /// Up to this record everything is stable.
+    fn stable(&self) -> u64;
+    /// Everything applied so far is stable before any output of this step is carried out. That
+    /// takes long: it is for what happens rarely.
+    fn make_firm(&mut self);
     /// Forgets the outcomes of a session's requests below this one.
     fn forget_answers(&mut self, session: SessionId, below: RequestId);
 }

@@ -19,6 +19,9 @@ use wire::Time;
 /// twice what two clocks part in a lease, each of which is off by a twentieth.
 const AHEAD_NS: Time = 4_000_000_000;
 
+/// What a power failure has undone was not made longer than this after what is left.
+const AGAIN_NS: Time = 60_000_000_000;
+
 /// Times that are later than what the disk knows by more than this are noted there: with what
 /// clients have shown and not told they are still less ahead than is believed.
 const NOTED_NS: Time = 1_000_000_000;
@@ -81,8 +84,17 @@ impl VolumeClock {
     /// A client has shown this time: from now on it shows a later one. What cannot be true is not
     /// believed at all, or who lies would put the clock as far ahead as is believed.
     pub(super) fn hear(&mut self, now: Time, wall: Time, shown: Time) {
+        self.hear_within(now, wall, (shown, AHEAD_NS));
+    }
+
+    /// A change was made at this time, and is made again.
+    pub(super) fn hear_again(&mut self, now: Time, wall: Time, at: Time) {
+        self.hear_within(now, wall, (at, AGAIN_NS));
+    }
+
+    fn hear_within(&mut self, now: Time, wall: Time, (shown, ahead_ns): (Time, Time)) {
         let own = self.goes(now, wall);
-        if shown <= own.saturating_add(AHEAD_NS) {
+        if shown <= own.saturating_add(ahead_ns) {
             self.next = self.next.max(shown.saturating_add(1));
             self.latest = self.latest.max(shown);
         }
@@ -103,6 +115,11 @@ impl Server {
         self.note_time(step);
     }
 
+    /// A change that is made again was made at this time.
+    pub(super) fn hear_time_again(&mut self, step: &mut Step<'_, impl Disk>, at: Time) {
+        self.clock.hear_again(step.now, step.disk.wall(), at);
+    }
+
     /// What the volume's clock shows.
     pub(super) fn time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
         let time = self.clock.shows(step.now, step.disk.wall());
@@ -120,6 +137,8 @@ impl Server {
     fn note_time(&mut self, step: &mut Step<'_, impl Disk>) {
         if let Some(shown) = self.clock.late(step.disk.newest()) {
             step.disk.note_time(shown);
+            // So that it is known after a power failure too.
+            step.disk.make_firm();
         }
     }
 }

@@ -9,8 +9,8 @@ use super::table::{Seq, Unconfirmed, Waiting};
 use super::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Name, Op, Outcome, Refusal, Reply, Request, RequestId, Right,
-    SessionId, Time,
+    Access, Attr, Fid, Grant, Hold, Logged, Name, Op, Outcome, Refusal, Reply, Request, RequestId,
+    Right, SessionId, Time,
 };
 use wire::{What, WriteMode};
 
@@ -51,7 +51,7 @@ impl Server {
     /// True if it has changed something now.
     fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) -> bool {
         let (session, op) = (waiting.session, &waiting.request.op);
-        let (mut outcome, repeated) = self.apply_once(step, waiting, plan);
+        let (mut outcome, repeated, logged) = self.apply_once(step, waiting, plan);
         let mut delegated = Vec::new();
         if let Outcome::Refused(refusal) = outcome
             && self.comes_later(step, waiting, refusal)
@@ -105,6 +105,7 @@ impl Server {
             outcome,
             grants,
             heard,
+            logged,
         };
         self.answer(step, (session, &waiting.request), reply, bulk);
         self.say_listed(step, held);
@@ -126,7 +127,7 @@ impl Server {
         step: &mut Step<'_, impl Disk>,
         waiting: &Waiting,
         plan: &Plan,
-    ) -> (Outcome, bool) {
+    ) -> (Outcome, bool, Option<Logged>) {
         let request = &waiting.request;
         let origin = request.op.changes().then(|| Self::origin(waiting));
         let twice = self.options.mutant == Some(Mutant::AppliesTwice);
@@ -135,7 +136,7 @@ impl Server {
             .and_then(|origin| step.disk.answer(origin));
         if let Some(outcome) = kept {
             step.discard(waiting.bulk);
-            return (outcome, true);
+            return (outcome, true, None);
         }
         if let Op::Write {
             fid,
@@ -150,12 +151,12 @@ impl Server {
             };
             if !self.files.get(&fid).is_some_and(holds) {
                 step.discard(waiting.bulk);
-                return (Outcome::Refused(Refusal::SessionLost), false);
+                return (Outcome::Refused(Refusal::SessionLost), false, None);
             }
         }
         let delegated = request.delegated;
         if delegated.is_some() && !self.holds_all(waiting, plan) {
-            return (Outcome::Refused(Refusal::SessionLost), false);
+            return (Outcome::Refused(Refusal::SessionLost), false, None);
         }
         let now = self.stamp(step);
         // What its machine has shown is no later than this: see `hear_time`.
@@ -164,6 +165,7 @@ impl Server {
             caller: &request.caller,
             origin,
             delegated: delegated.map(|delegated| delegated.chosen),
+            again: false,
         };
         let outcome = match request.op {
             Op::Prefetch { dir, after, max } => {
@@ -172,7 +174,9 @@ impl Server {
             }
             _ => step.disk.apply(now, &request.op, by, waiting.bulk),
         };
-        (outcome, false)
+        let done = request.op.changes() && !matches!(outcome, Outcome::Refused(_));
+        let record = step.disk.logged();
+        (outcome, false, done.then_some(Logged { record, at: now }))
     }
 
     /// What Exclusive holders have said of an object to requests that wait is true no more: they

@@ -5,18 +5,20 @@
 //! then only requests about such objects wait, and all others are served at once. If the disk does
 //! not know, every request waits for every client. The time ends when all have come, or after
 //! `grace_ns`: then the sessions of those that have not come are fenced, but not of one whose parts
-//! still arrive. What waits is bounded: what finds no room is forgotten, and its client, whose
-//! connection is ended later, says it again.
+//! still arrive. Who comes may also have to ask again for changes that a power failure has undone:
+//! nothing else is done before these are, see `redo`. What waits is bounded: what finds no room is
+//! forgotten, and its client, whose connection is ended later, says it again.
 
 use super::api::{Bulk, Disk, Event, Mutant, Output};
 use super::needs::Plan;
+use super::watches::Key;
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
-    Epoch, Fid, HeldLock, Holding, Kind, Origin, Outcome, Request, RequestId, Right, SessionId,
-    Time, ToClient, Unseen,
+    Fid, Holding, Origin, Outcome, Request, RequestId, Right, SessionId, Time, ToClient, ToServer,
+    Unseen,
 };
 
 /// Most requests that wait for clients to come back, and most of those with bytes beside them.
@@ -55,6 +57,12 @@ pub(super) struct Grace {
     /// looked at then.
     ending: bool,
     orphans: Vec<Fid>,
+    /// Changes that their machines may not show yet, and that are to be made again first.
+    unseen: BTreeMap<(SessionId, RequestId), Unseen>,
+    /// What somebody wants to watch as soon as all has been made again that was lost.
+    watches: Vec<(Key, (Fid, bool), u64)>,
+    /// A client was fenced that may have had something to ask for again.
+    lost: bool,
 }
 
 impl Grace {
@@ -82,6 +90,14 @@ impl Grace {
     /// Has something to be done now?
     pub(super) fn due(&self) -> Option<Time> {
         (!self.ready.is_empty() || self.ending).then_some(0)
+    }
+
+    /// A client wants to watch this, when all is there again.
+    pub(super) fn put_off_watch(&mut self, key: Key, what: (Fid, bool), next: u64) {
+        self.watches.retain(|(of, ..)| *of != key);
+        if self.watches.len() < HELD {
+            self.watches.push((key, what, next));
+        }
     }
 
     /// How many requests wait.
@@ -137,6 +153,10 @@ impl Server {
         if grace.missing.contains(&session) {
             return Some(session);
         }
+        let early = self.options.mutant == Some(Mutant::ServesBeforeRedone);
+        if let Some(unfinished) = self.redo.unfinished().filter(|_| !early) {
+            return Some(unfinished);
+        }
         let first = *grace.missing.first()?;
         if self.options.mutant == Some(Mutant::ServesAtOnce) {
             return None;
@@ -152,7 +172,23 @@ impl Server {
 
     /// A client for which a request about locks must wait: nobody knows what is locked.
     pub(super) fn locks_in_doubt(&self) -> Option<SessionId> {
-        self.grace.missing.first().copied()
+        let unfinished = self.redo.unfinished();
+        self.grace.missing.first().copied().or(unfinished)
+    }
+
+    /// Has the machine of the last run failed, as far as is known, and with it what was not stable?
+    pub(super) fn lost_power(&self) -> bool {
+        self.grace.lasts() && self.grace.doubts.is_none()
+    }
+
+    /// May there be changes that were lost, and have not been made again?
+    pub(super) fn may_lack_changes(&self) -> bool {
+        let unsaid = self.lost_power() && self.anybody_missing();
+        unsaid || self.redo.unfinished().is_some()
+    }
+
+    pub(super) fn anybody_missing(&self) -> bool {
+        !self.grace.missing.is_empty()
     }
 
     /// Lets a request wait for this client.
@@ -195,15 +231,28 @@ impl Server {
         if !self.grace.missing.remove(&id) {
             return;
         }
+        self.release_held(id);
+        self.redo(step);
+        self.grace_if_complete(step);
+    }
+
+    /// What waited for this client need not any more.
+    pub(super) fn release_held(&mut self, id: SessionId) {
         let held = self.grace.held.remove(&id).unwrap_or_default();
         self.grace.count -= held.len();
         self.grace.bulks -= held.iter().filter(|(_, _, bulk)| *bulk != 0).count();
         self.grace.ready.extend(held);
-        self.grace_if_complete(step);
     }
 
     /// Begins requests that need not wait any more: some, and the others in later steps.
     pub(super) fn begin_ready(&mut self, step: &mut Step<'_, impl Disk>) {
+        if !self.may_lack_changes() {
+            for (key, what, next) in core::mem::take(&mut self.grace.watches) {
+                if self.sessions.contains_key(&key.0) {
+                    self.on_watch(step, key, what, next);
+                }
+            }
+        }
         for _ in 0..BEGUN {
             let Some((session, request, bulk)) = self.grace.ready.pop_front() else {
                 break;
@@ -219,9 +268,19 @@ impl Server {
         &mut self,
         step: &mut Step<'_, impl Disk>,
         id: SessionId,
-        (boot, (part, parts)): (Epoch, (u32, u32)),
-        (holdings, unseen, locks): (Vec<Holding>, Vec<Unseen>, Vec<HeldLock>),
+        said: ToServer,
     ) {
+        let ToServer::Reassert {
+            boot,
+            part: (part, parts),
+            again,
+            holdings,
+            unseen,
+            locks,
+        } = said
+        else {
+            return;
+        };
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -256,6 +315,9 @@ impl Server {
         let complete = session.parts.len() as u64 >= u64::from(parts);
         session.reasserted |= complete && !session.refused;
         let all = session.reasserted;
+        if all && awaited {
+            self.expect_again(step.now, id, again);
+        }
         if all {
             self.forget_doubts(id);
             self.send(step, id, ToClient::Reasserted { boot });
@@ -299,7 +361,16 @@ impl Server {
             fids,
         } = change;
         let named = match step.disk.answer(Origin { session, request }) {
-            None | Some(Outcome::Refused(_)) => return,
+            None => {
+                let change = Unseen {
+                    request,
+                    names,
+                    fids,
+                };
+                self.grace.unseen.insert((session, request), change);
+                return;
+            }
+            Some(Outcome::Refused(_)) => return,
             Some(Outcome::Removed { fid, .. }) => vec![fid],
             Some(Outcome::Renamed { fid, victim, .. }) => {
                 let victim = victim.map(|(fid, _)| fid);
@@ -315,42 +386,21 @@ impl Server {
         }
     }
 
-    /// Does it exclude what another session has said to hold? Both were never granted: who came
-    /// first is believed, the other one is as lost as if it had not come. (Of a directory a client
-    /// does not know what its kernel has in hand, and says that it has something: who holds it
-    /// Exclusive was granted that when others had nothing.)
-    fn contradicts(&self, disk: &impl Disk, id: SessionId, holding: &Holding) -> bool {
-        let Some(file) = self.files.get(&holding.fid) else {
-            return false;
-        };
-        let others = file.holders.iter().filter(|(session, _)| **session != id);
-        let excluded = others.filter_map(|(_, other)| {
-            let other = other.right;
-            let (weaker, stronger) = (other.min(holding.right), other.max(holding.right));
-            (stronger == Right::Exclusive && weaker > Right::None).then_some(weaker)
-        });
-        // The disk is asked only if it may matter: clients say a great many rights.
-        excluded.max().is_some_and(|weaker| {
-            let kind = disk.attr(holding.fid).ok().flatten().map(|attr| attr.kind);
-            kind != Some(Kind::Directory) || weaker > Right::Transient
-        })
-    }
-
-    fn reassert(&mut self, id: SessionId, holding: &Holding) {
-        let file = self.files.entry(holding.fid).or_default();
-        // What this client has been asked for since an earlier part stays asked: others wait for it.
-        let holder = file.holders.of(id);
-        holder.right = holding.right;
-        (holder.epoch, holder.exclusive) = (self.boot, self.boot);
-        (holder.hold, holder.known) = (holding.hold, holding.right < Right::Shared);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.fids.insert(holding.fid);
+    /// This change has been made again.
+    pub(super) fn note_seen_later(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        request: RequestId,
+    ) {
+        if let Some(change) = self.grace.unseen.remove(&(session, request)) {
+            self.note_unseen(step, session, change);
         }
-        self.held.push((id, holding.fid));
     }
 
-    fn grace_if_complete(&mut self, step: &mut Step<'_, impl Disk>) {
-        if self.grace.lasts() && self.grace.missing.is_empty() {
+    pub(super) fn grace_if_complete(&mut self, step: &mut Step<'_, impl Disk>) {
+        let all = self.grace.missing.is_empty() && self.redo.unfinished().is_none();
+        if self.grace.lasts() && all {
             self.end_grace(step);
         } else {
             self.begin_ready(step);
@@ -368,9 +418,20 @@ impl Server {
             (talks && until > step.now).then_some(until)
         };
         let missing = self.grace.missing.iter();
-        let (talking, late): (Vec<SessionId>, Vec<SessionId>) =
+        let (talking, mut late): (Vec<SessionId>, Vec<SessionId>) =
             missing.copied().partition(|id| until(id).is_some());
-        self.grace.until = talking.iter().filter_map(until).min();
+        let mut next: Vec<Time> = talking.iter().filter_map(until).collect();
+        for (id, moved) in self.redo.waited_for() {
+            match (moved + lease_ns).min(last) {
+                until if until > step.now => next.push(until),
+                _ => late.push(id),
+            }
+        }
+        if next.is_empty() && self.redo.unfinished().is_some() {
+            next.push(step.now + lease_ns); // it waits for nobody but the next step
+        }
+        self.grace.until = next.into_iter().min();
+        self.grace.lost |= !late.is_empty() && self.grace.doubts.is_none();
         for id in late {
             self.fence(step, id);
         }
@@ -388,6 +449,7 @@ impl Server {
         self.grace.until = None;
         self.grace.doubts = None;
         self.grace.doubtful.clear();
+        self.grace.unseen.clear();
         step.out.push(Output::Event(Event::GraceOver));
         for fid in step.disk.orphans() {
             self.files.entry(fid).or_default().orphan = Some(step.now);
@@ -396,6 +458,9 @@ impl Server {
         for id in core::mem::take(&mut self.grace.forgotten) {
             // It says again on its next connection what found no room.
             self.hang_up(step, id);
+        }
+        if self.grace.lost {
+            self.take_all_back(step);
         }
         // Among these may be who has made such an object, and has not been told of it yet. What one
         // of them was in the way of may be about one that has not begun yet: it finds it here.
@@ -412,7 +477,12 @@ impl Server {
     /// A session is over.
     pub(super) fn end_in_grace(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         self.grace.forgotten.remove(&id);
+        self.forget_again(step, id);
         self.no_longer_missing(step, id);
+        self.redo(step);
+        if self.grace.lasts() {
+            self.grace_if_complete(step);
+        }
     }
 
     /// Ends a connection, without any blame: the client makes another one.

@@ -15,6 +15,7 @@
 mod ahead;
 mod alone;
 mod api;
+mod claims;
 mod clock;
 mod debts;
 mod delegation;
@@ -31,6 +32,7 @@ mod locking;
 mod looks;
 mod needs;
 mod put_back;
+mod redo;
 mod requests;
 mod returns;
 mod sessions;
@@ -48,7 +50,7 @@ use alloc::vec::Vec;
 use clock::VolumeClock;
 use shown::Shown;
 use table::{File, Seq, Session, Waiting};
-use wire::{Epoch, Fid, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
+use wire::{Epoch, Fid, Place, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
 
 /// The server's machine.
 #[derive(Clone, Debug)]
@@ -68,6 +70,10 @@ pub struct Server {
     last_sync: u64,
     /// After a restart: what sessions are waited for.
     grace: grace::Grace,
+    /// Changes that a power failure has undone, and that clients ask for again.
+    redo: redo::Redo,
+    /// The last record that is left of each of the latest runs before this one.
+    left: Vec<Place>,
     /// Of whom the disk may have to know something new, since this step.
     held: Vec<(SessionId, Fid)>,
     /// Delegated changes that are done, and behind which others may be waiting for their turn.
@@ -135,6 +141,8 @@ impl Server {
             syncs: BTreeMap::new(),
             last_sync: 0,
             grace,
+            redo: redo::Redo::default(),
+            left: Vec::new(),
             held: Vec::new(),
             done: VecDeque::new(),
             asked: BTreeSet::new(),
@@ -152,6 +160,14 @@ impl Server {
             clock: VolumeClock::new(now, newest),
             alone: alone::Alone::default(),
         }
+    }
+
+    /// Says what is left of earlier runs: of each the last record of its log.
+    #[must_use]
+    pub fn after(mut self, left: Vec<Place>) -> Self {
+        let old = left.len().saturating_sub(wire::limits::RUNS);
+        self.left = left.into_iter().skip(old).collect();
+        self
     }
 
     /// Takes one input.
@@ -186,7 +202,9 @@ impl Server {
         let gathered = self.gathering.first().map(|(until, ..)| *until);
         let silent = self.silent.first().map(|(until, _)| *until);
         let due = due.chain(patient).chain(gathered).chain(silent);
-        due.chain(self.looks.due()).chain(self.grace.due()).min()
+        let redo = self.redo.is_due().then_some(0);
+        let due = due.chain(self.looks.due()).chain(redo);
+        due.chain(self.grace.due()).min()
     }
 
     /// Is it waiting for clients of its last run?
@@ -297,15 +315,7 @@ impl Server {
             } => self.on_release(step, session, (fid, epoch), (right, hold)),
             ToServer::Opens { fid, hold } => self.on_opens(step, session, fid, hold),
             ToServer::Confirmed { request } => self.on_confirmed(step, session, request),
-            ToServer::Reassert {
-                boot,
-                part,
-                holdings,
-                unseen,
-                locks,
-            } => {
-                self.on_reassert(step, session, (boot, part), (holdings, unseen, locks));
-            }
+            message @ ToServer::Reassert { .. } => self.on_reassert(step, session, message),
             ToServer::PutBack { request } => self.on_put_back(step, session, request),
             ToServer::Heard { request } => self.on_heard(session, request),
             ToServer::Watch {
@@ -313,7 +323,7 @@ impl Server {
                 fid,
                 recursive,
                 next,
-            } => self.on_watch(step, (session, watch), (fid, recursive), next),
+            } => self.watch_when_whole(step, (session, watch), (fid, recursive), next),
             ToServer::Took { watch, next } => self.on_took(step, (session, watch), next),
             ToServer::Unwatch { watch } => self.on_unwatch(session, watch),
             ToServer::KeepAlive { sent, acked } => {
@@ -327,7 +337,13 @@ impl Server {
 
     fn say_alive(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, sent: Time) {
         let clock = self.own_time(step);
-        self.send(step, session, ToClient::Alive { sent, clock });
+        let stable = self.stable(step);
+        let alive = ToClient::Alive {
+            sent,
+            clock,
+            stable,
+        };
+        self.send(step, session, alive);
     }
 
     fn next_epoch(&mut self) -> Epoch {

@@ -36,6 +36,7 @@ impl Server {
                 caller: &waiting.request.caller,
                 origin: None,
                 delegated: None,
+                again: false,
             };
             step.disk.apply(step.now, &waiting.request.op, by, 0);
         }

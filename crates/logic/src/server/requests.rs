@@ -4,7 +4,7 @@
 //! meanwhile; it only marks the files, so that no grant is given that would be in its way. So no
 //! two requests can wait for each other. Some may keep others waiting for a while: see `turns`.
 
-use super::api::{Bulk, Conn, Disk, Output};
+use super::api::{Bulk, Conn, Disk, Mutant, Output};
 use super::debts::Debt;
 use super::needs::{Need, Needs, Plan};
 use super::table::{Seq, Session, Waiting};
@@ -55,6 +55,9 @@ impl Server {
         }
         if request.id < session.acked {
             return step.discard(bulk);
+        }
+        if let Some(again) = request.again {
+            return self.on_again(step, id, (request, bulk), again);
         }
         if !self.is_its_turn(step, id, &request) {
             return self.keep_back(step, id, (request, bulk));
@@ -337,8 +340,17 @@ impl Server {
             reply,
             clock,
             renews,
+            stable: self.stable(step),
         };
         self.send_bulk(step, session, message, bulk);
+    }
+
+    /// Up to which record everything is stable.
+    pub(super) fn stable(&self, step: &Step<'_, impl Disk>) -> u64 {
+        match self.options.mutant {
+            Some(Mutant::SaysStableEarly) => step.disk.logged(),
+            _ => step.disk.stable(),
+        }
     }
 
     /// Has a request asked again, since it cannot be done yet: nothing is kept of it.

@@ -1,6 +1,6 @@
 //! Sessions: greeting, end, and what is due at some time.
 
-use super::api::{By, Conn, Disk, Event, Output};
+use super::api::{By, Conn, Disk, Event, Mutant, Output};
 use super::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -67,6 +67,7 @@ impl Server {
                 resumed,
                 lease_ns,
                 clock,
+                left: self.left.clone(),
             }),
         );
     }
@@ -77,6 +78,10 @@ impl Server {
             && !core::mem::replace(&mut session.used, true)
         {
             step.disk.open_session(id, step.now);
+            // Who is not known after a power failure has lost all that it was answered.
+            if self.options.mutant != Some(Mutant::ForgetsSessions) {
+                step.disk.make_firm();
+            }
         }
     }
 
@@ -112,6 +117,7 @@ impl Server {
             self.reap_if_unused(step, fid);
             self.forget_quiet(fid);
         }
+        self.redo(step);
         self.begin_ready(step);
         self.tick_silent(step);
         self.tick_gathered(step);
@@ -217,6 +223,7 @@ impl Server {
             caller: &nobody,
             origin: None,
             delegated: None,
+            again: false,
         };
         step.disk.apply(now, &reap, by, 0);
     }

@@ -162,5 +162,8 @@ impl Server {
             });
         }
         self.end_session(step, id);
+        // What it held is given to others now: it may not come back after a power failure, and
+        // what it was answered is not lost with one.
+        step.disk.make_firm();
     }
 }

@@ -37,6 +37,20 @@ fn itself() -> Path {
 }
 
 impl Server {
+    /// What somebody wants to watch may have to be made again first.
+    pub(super) fn watch_when_whole(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        key: Key,
+        what: (Fid, bool),
+        next: u64,
+    ) {
+        if self.may_lack_changes() {
+            return self.grace.put_off_watch(key, what, next);
+        }
+        self.on_watch(step, key, what, next);
+    }
+
     pub(super) fn on_watch(
         &mut self,
         step: &mut Step<'_, impl Disk>,

@@ -16,6 +16,7 @@ use wire::{
     RequestId, Right, SessionId, Set, SetTime, Time, WriteMode,
 };
 
+#[derive(Clone)]
 struct Object {
     attr: Attr,
     bytes: Vec<u8>,
@@ -37,6 +38,16 @@ impl Object {
     }
 }
 
+/// What a power failure leaves.
+#[derive(Clone, Default)]
+struct Stable {
+    objects: BTreeMap<Fid, Object>,
+    xattrs: BTreeMap<Fid, BTreeMap<Vec<u8>, Vec<u8>>>,
+    answers: BTreeMap<Origin, Outcome>,
+    sessions: BTreeSet<SessionId>,
+    logged: u64,
+}
+
 /// The store.
 pub struct MemoryDisk {
     objects: BTreeMap<Fid, Object>,
@@ -56,6 +67,10 @@ pub struct MemoryDisk {
     /// Nothing more can be written.
     pub full: bool,
     last: u64,
+    /// How many changes were applied.
+    logged: u64,
+    /// What of them is stable; `None`: each at once.
+    stable: Option<Box<Stable>>,
     /// The numbers of what is made next, and of its name; 0: those behind the last.
     chosen: Chosen,
 }
@@ -93,6 +108,8 @@ impl MemoryDisk {
             blind: Cell::new((0, 0)),
             full: false,
             last: 1,
+            logged: 0,
+            stable: None,
             chosen: Chosen::default(),
         };
         let root = Fid::root(1);
@@ -111,6 +128,42 @@ impl MemoryDisk {
             last: 0,
         };
         self.objects.insert(fid, object);
+    }
+
+    /// From now on changes are stable only when they are synced.
+    pub fn be_lazy(&mut self) {
+        self.stable = Some(Box::default());
+        self.sync();
+    }
+
+    /// What was applied is stable.
+    pub fn sync(&mut self) {
+        if self.stable.is_none() {
+            return;
+        }
+        let stable = Stable {
+            objects: self.objects.clone(),
+            xattrs: self.xattrs.clone(),
+            answers: self.answers.clone(),
+            sessions: self.sessions.clone(),
+            logged: self.logged,
+        };
+        self.stable = Some(Box::new(stable));
+    }
+
+    /// What is not stable is lost, and nothing is known of what clients hold. Which record is the
+    /// last one that is left?
+    pub fn lose_power(&mut self) -> u64 {
+        let stable = self.stable.as_deref().cloned();
+        let stable = stable.expect("the power fails only after `lazy`");
+        self.objects = stable.objects;
+        self.xattrs = stable.xattrs;
+        self.answers = stable.answers;
+        self.sessions = stable.sessions;
+        self.logged = stable.logged;
+        self.bulks.clear();
+        self.held.clear();
+        self.logged
     }
 
     fn number(&mut self) -> u64 {
@@ -608,6 +661,7 @@ impl Disk for MemoryDisk {
     fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome {
         self.chosen = by.delegated.unwrap_or_default();
         let outcome = self.run(now, op, bulk).unwrap_or_else(Outcome::Refused);
+        self.logged += u64::from(op.changes());
         if let Some(origin) = by.origin {
             self.answers.insert(origin, outcome.clone());
         }
@@ -699,6 +753,20 @@ impl Disk for MemoryDisk {
         self.held.retain(|(of, _), _| *of != session);
         self.sessions.remove(&session);
         self.answers.retain(|origin, _| origin.session != session);
+    }
+
+    fn logged(&self) -> u64 {
+        self.logged
+    }
+
+    fn stable(&self) -> u64 {
+        self.stable
+            .as_ref()
+            .map_or(self.logged, |stable| stable.logged)
+    }
+
+    fn make_firm(&mut self) {
+        self.sync();
     }
 
     fn forget_answers(&mut self, session: SessionId, below: RequestId) {

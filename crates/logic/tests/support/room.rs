@@ -26,6 +26,8 @@ pub struct Machine {
     pub calls: BTreeMap<Ticket, String>,
     /// Bytes of unanswered writes.
     pub writes: BTreeMap<Ticket, Vec<u8>>,
+    /// Bytes kept for requests.
+    kept: BTreeMap<u64, Vec<u8>>,
     slots: Vec<Vec<u8>>,
 }
 
@@ -41,6 +43,7 @@ impl Machine {
             dropping: VecDeque::new(),
             calls: BTreeMap::new(),
             writes: BTreeMap::new(),
+            kept: BTreeMap::new(),
             slots: vec![vec![0; BLOCK]; slots],
         }
     }
@@ -59,9 +62,20 @@ impl Machine {
                     bytes.extend(&bulk[from as usize..(from + len) as usize]);
                 }
                 Piece::Call { ticket } => bytes.extend(&self.writes[&ticket]),
+                Piece::Kept { request } => bytes.extend(&self.kept[&request]),
             }
         }
         bytes
+    }
+
+    pub fn keep(&mut self, request: u64, pieces: &[Piece], bulk: &[u8]) {
+        let bytes = self.gather(pieces, bulk);
+        self.kept.insert(request, bytes);
+    }
+
+    pub fn forget(&mut self, request: u64) {
+        let kept = self.kept.remove(&request);
+        assert!(kept.is_some(), "nothing is kept for #{request}");
     }
 
     pub fn fill(&mut self, slot: u32, bytes: &[u8]) {

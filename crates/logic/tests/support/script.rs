@@ -107,6 +107,8 @@ pub fn run(text: &str) -> String {
 
 fn step(world: &mut World, words: &[&str]) {
     match words {
+        ["lazy"] => world.disk.be_lazy(),
+        ["power"] => world.power(),
         ["quiet"] => world.quiet = true,
         ["trace"] => world.quiet = false,
         ["hold", on] => world.hold(link(on)),

@@ -305,6 +305,7 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
         ToServer::Reassert {
             boot,
             part,
+            again,
             holdings,
             unseen,
             locks,
@@ -314,7 +315,11 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
                 (part, parts) => format!(", part {} of {parts}", part + 1),
             };
             let all = reasserted(disk, (holdings, unseen), locks);
-            format!("Reassert for @{boot}{of}: {all}")
+            let again = match again {
+                0 => String::new(),
+                count => format!(", {count} to be made again"),
+            };
+            format!("Reassert for @{boot}{of}: {all}{again}")
         }
         ToServer::KeepAlive { .. } => "KeepAlive".into(),
         ToServer::Goodbye => "Goodbye".into(),
@@ -343,6 +348,10 @@ fn asked(disk: &MemoryDisk, request: &Request) -> String {
     let after = match request.after {
         0 => String::new(),
         after => format!(", after #{after}"),
+    };
+    let after = match request.again {
+        None => after,
+        Some(again) => format!(", again as record {}", again.place.record),
     };
     let what = op(disk, &request.op);
     format!("#{} {what}{held}{wishes}{done}{after}", request.id)

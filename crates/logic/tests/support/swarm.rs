@@ -186,6 +186,7 @@ impl Swarm {
             clock: 0,
             delegated: None,
             after: 0,
+            again: None,
         };
         self.flying.push_back((session, ToServer::Request(request)));
     }

@@ -58,6 +58,8 @@ pub struct World {
     /// Where the one before it ended.
     pub earlier: u64,
     boot: u64,
+    /// Where the logs of earlier runs end.
+    left: Vec<wire::Place>,
     last: u64,
     /// Of all clients.
     options: client::Options,
@@ -103,6 +105,7 @@ impl World {
             position: 0,
             earlier: 0,
             boot,
+            left: Vec::new(),
             last: 0,
             options: client::Options {
                 slots: SLOTS,
@@ -185,14 +188,40 @@ impl World {
             let plugged = self.machines[&name].plugged;
             self.cut_from(name, plugged);
         }
+        let (boot, record) = (self.boot, logic::server::Disk::logged(&self.disk));
+        self.left.push(wire::Place { boot, record });
         self.boot += 100;
         let known = self.disk.sessions.iter().copied().collect();
         let held = self.disk.held.iter();
         let held = held.map(|(&(session, fid), &right)| (session, fid, right));
         let server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
-        self.server = server.knowing(Some(held.collect()));
+        self.server = server
+            .knowing(Some(held.collect()))
+            .after(self.left.clone());
         self.syncs.clear();
         self.say(format!("S starts again @{}", self.boot));
+    }
+
+    /// The server's machine loses its power and starts again: what was not stable is lost, and so
+    /// is what its last run knew of what clients hold.
+    pub fn power(&mut self) {
+        for name in self.machines.keys().copied().collect::<Vec<_>>() {
+            let plugged = self.machines[&name].plugged;
+            self.cut_from(name, plugged);
+        }
+        let record = self.disk.lose_power();
+        let boot = self.boot;
+        self.left.push(wire::Place { boot, record });
+        self.boot += 100;
+        let known = self.disk.sessions.iter().copied().collect();
+        let server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
+        self.server = server.after(self.left.clone());
+        self.syncs.clear();
+        self.say(format!(
+            "S loses its power, and starts again @{}",
+            self.boot
+        ));
+        self.redial();
     }
 
     fn cut_from(&mut self, name: char, plugged: bool) {
@@ -372,6 +401,7 @@ impl World {
         let Some(ticket) = self.syncs.pop_front() else {
             return false;
         };
+        self.disk.sync();
         self.say("S's store is synced".into());
         self.server(server::Input::Synced { ticket, ok: true });
         true

@@ -9,6 +9,7 @@ mod reference;
 mod rot;
 mod stored;
 mod trouble;
+mod volume;
 
 use crate::clock::Wall;
 use crate::exec::Sched;
@@ -20,9 +21,10 @@ use reference::Reference;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use store::Keep;
 use stored::Stored;
 pub(crate) use trouble::{Trouble, Troubles};
+pub(crate) use volume::Closed;
+use volume::Volume;
 use wire::{
     Attr, Caller, Chosen, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
     Time,
@@ -53,6 +55,8 @@ pub(crate) struct Applied {
     pub(crate) delegated: bool,
     /// A power failure has undone it.
     pub(crate) lost: bool,
+    /// So has one of the server's machine alone, and it has not been made again.
+    pub(crate) undone: bool,
     /// Its place in the disk's order of changes.
     position: u64,
     now: Time,
@@ -71,81 +75,6 @@ struct Change<'a> {
     delegated: Option<Chosen>,
 }
 
-/// A volume: two of them follow the same rules.
-trait Volume {
-    fn apply(&mut self, change: Change<'_>) -> Outcome;
-    fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units);
-    /// The same, whatever is wrong with the disk.
-    fn peek(&mut self, fid: Fid, offset: u64, len: u32) -> Units {
-        self.read(fid, offset, len).1
-    }
-    fn answer(&self, origin: Origin) -> Option<Outcome>;
-    fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
-    /// What two names name, whatever is wrong with the disk.
-    fn before(&self, from: (Fid, &Name), to: (Fid, &Name)) -> (Option<Fid>, Option<Fid>) {
-        let named = |(dir, name)| self.lookup(dir, name).ok().flatten();
-        (named(from), named(to))
-    }
-    fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
-    /// Is it known that it has no extended attributes?
-    fn bare(&self, fid: Fid) -> bool;
-    fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
-    fn orphans(&self) -> Vec<Fid>;
-    fn open_session(&mut self, session: SessionId, now: Time);
-    fn note_time(&mut self, shown: Time);
-    fn close_session(&mut self, session: SessionId);
-    fn forget_answers(&mut self, session: SessionId, below: RequestId);
-    fn sessions(&self) -> Vec<SessionId>;
-    /// The latest time of any change.
-    fn newest(&self) -> Time;
-    /// Bytes that went into the log so far, where there is one.
-    fn logged_bytes(&self) -> u64 {
-        0
-    }
-    fn names(&self, dir: Fid) -> Vec<(Name, Fid)>;
-    /// Everything that has a name.
-    fn files(&self) -> Vec<(Fid, Attr)>;
-    fn write_out(&mut self) -> Result<(), String>;
-    /// Does what wants doing though nobody changes anything; when again?
-    fn tend(&mut self, _now: Time) -> Option<Time> {
-        None
-    }
-    fn sync(&mut self) -> Result<(), String>;
-    /// The process died.
-    fn die(&mut self);
-    /// Another one takes over, if it is not open: up to which place changes are left.
-    fn open(&mut self) -> Result<Option<u64>, Closed>;
-    /// Something is wrong with the disk from now on; `None`: nothing any more.
-    fn trouble(&mut self, trouble: Option<Trouble>);
-    /// How many calls went wrong.
-    fn failed_calls(&self) -> u64;
-    /// The machine lost its power, and came back: up to which place changes are left.
-    fn power(&mut self, keep: Keep) -> Result<u64, String>;
-    /// The place of the latest record.
-    fn position(&self) -> u64;
-    /// The place of the latest change.
-    fn changed(&self) -> u64 {
-        self.position()
-    }
-    /// A byte rots, so far (parts of a million) into what may rot. Did one?
-    fn rot(&mut self, at_ppm: u32) -> bool;
-    /// Is any byte rotten?
-    fn is_rotten(&self) -> bool;
-    /// What rotted is as it was.
-    fn mend(&mut self);
-    /// What is wrong with the structure.
-    fn check(&mut self) -> Result<(), String>;
-}
-
-/// Why a volume could not be opened.
-#[derive(Clone, Debug)]
-pub(crate) enum Closed {
-    /// The disk failed.
-    Disk(String),
-    /// What is there is not what was there.
-    Wrong(String),
-}
-
 /// A disk, the bytes beside messages, and a record of all changes.
 pub(crate) struct DiskRoom {
     sched: Rc<Sched>,
@@ -158,12 +87,15 @@ pub(crate) struct DiskRoom {
     pub(crate) applied: Vec<Applied>,
     /// What was there after each power failure.
     pub(crate) restored: Vec<Restored>,
+    /// The power has failed, and clients live on.
+    pub(crate) powerless: bool,
     /// Up to which place a fsync has been answered.
     stable: u64,
     /// The power will fail: bytes are kept, to know what must be left.
     keeps_data: bool,
-    /// Something was logged since it was written out.
+    /// Something was logged since it was written out; and it must be stable before more is said.
     logged: bool,
+    firm: bool,
     /// Up to which place changes are with the operating system.
     written: u64,
     /// When the volume wants to be tended.
@@ -207,9 +139,11 @@ impl DiskRoom {
             last_bulk: 0,
             applied,
             restored: Vec::new(),
+            powerless: false,
             stable: 0,
             keeps_data: power_fails,
             logged: false,
+            firm: false,
             written: 0,
             tend_at: None,
             troubled: false,
@@ -278,7 +212,7 @@ impl DiskRoom {
             return Err(Closed::Wrong(what));
         }
         self.applied
-            .retain(|change| change.lost || change.position <= kept);
+            .retain(|change| change.lost || change.undone || change.position <= kept);
         self.written = self.volume.position();
         self.logged = false;
         self.shaken = self.troubled;
@@ -293,7 +227,15 @@ impl DiskRoom {
         self.volume.write_out()?;
         self.written = self.volume.position();
         self.tend_at = self.tend_at.or(Some(0));
+        if std::mem::take(&mut self.firm) {
+            self.volume.sync()?;
+        }
         Ok(())
+    }
+
+    /// The last record that is left of the runs before this one.
+    pub(crate) fn left(&self) -> u64 {
+        self.volume.left()
     }
 
     /// When the volume wants to be tended.
@@ -369,6 +311,7 @@ impl Disk for DiskRoom {
             caller,
             origin,
             delegated,
+            again,
         } = by;
         let logged = self.volume.logged_bytes();
         let outcome = self.volume.apply(Change {
@@ -398,7 +341,7 @@ impl Disk for DiskRoom {
         if op.changes() {
             let moment = self.sched.moment();
             let (op, outcome) = (op.clone(), outcome.clone());
-            self.applied.push(Applied {
+            let made = Applied {
                 moment,
                 origin,
                 op,
@@ -407,10 +350,14 @@ impl Disk for DiskRoom {
                 copied,
                 delegated: delegated.is_some(),
                 lost: false,
+                undone: false,
                 position,
                 now,
                 data: if self.keeps_data { data } else { Units::new() },
-            });
+            };
+            if !self.made_again(&made, again) {
+                self.applied.push(made);
+            }
         }
         outcome
     }
@@ -485,6 +432,18 @@ impl Disk for DiskRoom {
     fn close_session(&mut self, session: SessionId) {
         self.logged = true;
         self.volume.close_session(session);
+    }
+
+    fn logged(&self) -> u64 {
+        self.volume.changed()
+    }
+
+    fn stable(&self) -> u64 {
+        self.volume.stable()
+    }
+
+    fn make_firm(&mut self) {
+        (self.logged, self.firm) = (true, true);
     }
 
     fn forget_answers(&mut self, session: SessionId, below: RequestId) {

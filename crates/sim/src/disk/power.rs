@@ -4,8 +4,9 @@
 //! reference disk makes them, and nothing that a fsync had answered for is missing.
 
 use super::reference::Reference;
-use super::{Change, DiskRoom, Units, Volume};
+use super::{Applied, Change, DiskRoom, Units, Volume};
 use crate::kernel::{LABEL, label_of};
+use crate::rare::Rare;
 use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use store::Keep;
@@ -41,7 +42,8 @@ impl DiskRoom {
     }
 
     /// The power fails and comes back.
-    pub(crate) fn power(&mut self, keep: Keep) -> Result<(), Wrong> {
+    /// `alone`: clients live on, and ask again for what is undone.
+    pub(crate) fn power(&mut self, keep: Keep, alone: bool) -> Result<(), Wrong> {
         let begin = self.sched.moment();
         self.bulks.clear();
         self.may_hold.clear();
@@ -58,8 +60,14 @@ impl DiskRoom {
         }
         (self.written, self.logged) = (self.volume.position(), false);
         (self.troubled, self.shaken) = (false, false);
-        for change in &mut self.applied {
-            change.lost |= change.position > kept;
+        for change in self.applied.iter_mut().filter(|change| !change.undone) {
+            match alone {
+                true => change.undone = !change.lost && change.position > kept,
+                false => change.lost |= change.position > kept,
+            }
+        }
+        if self.applied.iter().any(|change| change.undone) {
+            self.meet(Rare::Undone);
         }
         let left = tree(&mut *self.volume);
         let expected = tree(&mut self.replayed());
@@ -67,6 +75,10 @@ impl DiskRoom {
             return Err(wrong!(
                 "what is left is not what {kept} records make:\n{left:?}\n{expected:?}"
             ));
+        }
+        if alone {
+            self.powerless = true;
+            return Ok(());
         }
         let (files, names, labels) = left;
         let plain = |(fid, (_, mode, _, units))| (fid, (mode, units));
@@ -79,6 +91,26 @@ impl DiskRoom {
         Ok(())
     }
 
+    /// A change is applied that was applied before, and undone by a power failure. If it is made
+    /// again as it was, nothing happens now. Else it happens now, and not then.
+    pub(super) fn made_again(&mut self, made: &Applied, again: bool) -> bool {
+        let origin = made.origin;
+        let undone =
+            |change: &Applied| change.undone && origin.is_some() && change.origin == origin;
+        let Some(at) = self.applied.iter().position(undone) else {
+            return false;
+        };
+        let change = &mut self.applied[at];
+        if !again || !is_same(&change.outcome, &made.outcome) {
+            self.applied.remove(at);
+            return false;
+        }
+        (change.undone, change.position, change.now) = (false, made.position, made.now);
+        change.outcome = made.outcome.clone();
+        self.meet(Rare::MadeAgain);
+        true
+    }
+
     /// What the changes that are left make of an empty volume.
     fn replayed(&self) -> Reference {
         let mut volume = Reference::new();
@@ -86,7 +118,7 @@ impl DiskRoom {
         for change in self
             .applied
             .iter()
-            .filter(|a| !a.lost && !refused(&a.outcome))
+            .filter(|a| !a.lost && !a.undone && !refused(&a.outcome))
         {
             if let (wire::Op::Make { .. } | wire::Op::MakeNameless { .. }, Outcome::Entry(entry)) =
                 (&change.op, &change.outcome)
@@ -103,6 +135,21 @@ impl DiskRoom {
             });
         }
         volume
+    }
+}
+
+/// Have these made the same object, or written at the same place?
+fn is_same(one: &Outcome, other: &Outcome) -> bool {
+    match (one, other) {
+        (Outcome::Refused(one), Outcome::Refused(other)) => one == other,
+        (Outcome::Refused(_), _) | (_, Outcome::Refused(_)) => false,
+        (Outcome::Entry(one), Outcome::Entry(other)) => one.fid == other.fid,
+        (Outcome::Written { offset, .. }, Outcome::Written { offset: other, .. }) => {
+            offset == other
+        }
+        (Outcome::Removed { fid, .. }, Outcome::Removed { fid: other, .. })
+        | (Outcome::Renamed { fid, .. }, Outcome::Renamed { fid: other, .. }) => fid == other,
+        _ => true,
     }
 }
 

@@ -330,7 +330,15 @@ impl Volume for Stored {
     }
 
     fn changed(&self) -> u64 {
-        self.store.borrow().stats().changed_record
+        self.store.borrow().changed_record()
+    }
+
+    fn stable(&self) -> u64 {
+        self.store.borrow().stable_record()
+    }
+
+    fn left(&self) -> u64 {
+        self.store.borrow().left_record()
     }
 
     fn rot(&mut self, at_ppm: u32) -> bool {

@@ -267,6 +267,7 @@ mod tests {
             history,
             applied: &[],
             restored: &[],
+            powerless: false,
             sessions: &sessions,
             left: &left,
             names: &names,

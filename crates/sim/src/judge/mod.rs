@@ -47,6 +47,8 @@ pub(crate) struct Case<'a> {
     pub(crate) applied: &'a [Applied],
     /// What was there after each power failure.
     pub(crate) restored: &'a [Restored],
+    /// The server's machine has lost its power alone, and what was undone has been made again.
+    pub(crate) powerless: bool,
     /// Whose sessions they were.
     pub(crate) sessions: &'a BTreeMap<SessionId, u32>,
     /// What is left when all is quiet, with its mode and content (of directories nothing).

@@ -280,7 +280,7 @@ impl Places<'_> {
 /// moment.
 pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
     // What a power failure has undone is told as missed, and the tree of before is not known here.
-    if case.applied.iter().any(|applied| applied.lost) {
+    if case.powerless || case.applied.iter().any(|applied| applied.lost) {
         return Ok(());
     }
     for watcher in case.watchers {

@@ -111,6 +111,7 @@ impl State {
             part: *self
                 .rng
                 .pick(&[(0, 1), (0, 1), (1, 2), (0, u32::MAX), (1, 1)]),
+            again: 0,
             holdings,
             unseen: vec![unseen],
             locks: vec![],
@@ -148,6 +149,7 @@ impl State {
             clock: u64::MAX,
             delegated,
             after: *self.rng.pick(&[0, 0, 0, 1, id - 1]),
+            again: None,
         })
     }
 

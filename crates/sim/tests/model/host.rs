@@ -26,6 +26,8 @@ pub struct Host {
     pub client: Client,
     pub kernel: Kernel,
     pub slots: BTreeMap<u32, [u8; BYTES]>,
+    /// Bytes of requests that may have to be sent again.
+    pub kept: BTreeMap<u64, Vec<u8>>,
     /// Opened how; through the page cache?
     pub handle: Option<(Access, bool)>,
     /// How many calls of the program have begun.
@@ -221,6 +223,7 @@ impl Host {
                     bytes.extend(&bulk[from as usize..(from + len) as usize]);
                 }
                 Piece::Call { .. } => bytes.push(self.written()),
+                Piece::Kept { request } => bytes.extend(&self.kept[&request]),
             }
         }
         bytes

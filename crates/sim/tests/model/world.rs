@@ -216,6 +216,7 @@ impl State {
             client: Client::new(options, at as u64 + 1, b"host"),
             kernel: Kernel::default(),
             slots: BTreeMap::new(),
+            kept: BTreeMap::new(),
             handle: None,
             begun: 0,
             under_way: None,
@@ -495,6 +496,15 @@ impl State {
                 }));
             }
             Output::Done { ticket, done } => return self.done(at, ticket, &done, bulk),
+            Output::Keep { request, bulk: of } => {
+                let bytes = host.gather(&of, bulk);
+                host.kept.insert(request, bytes);
+            }
+            Output::Forget { request } => {
+                if host.kept.remove(&request).is_none() {
+                    return Err(format!("client {at} keeps nothing for #{request}"));
+                }
+            }
             // Nobody is killed here.
             Output::Abandoned { .. } | Output::Spent { .. } | Output::Look { .. } => {}
             Output::Fill { slot, from, len } => {

@@ -413,6 +413,7 @@ fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
             clock: 1 << 59,
             delegated,
             after: at as u64,
+            again: None,
         })
     };
     ops().into_iter().enumerate().map(request).collect()
@@ -463,6 +464,7 @@ pub fn to_server() -> Vec<ToServer> {
         ToServer::Reassert {
             boot: 1 << 40,
             part: (1, 3),
+            again: 300,
             holdings: vec![holding],
             unseen: vec![unseen],
             locks: vec![HeldLock {
@@ -473,9 +475,39 @@ pub fn to_server() -> Vec<ToServer> {
         ToServer::KeepAlive { sent, acked },
         ToServer::Goodbye,
         ToServer::Requests(delegated),
+        asked_again(),
     ]);
     all.extend(watching());
     all
+}
+
+/// A change that is asked for again.
+fn asked_again() -> ToServer {
+    ToServer::Request(Request {
+        id: 140,
+        acked: 139,
+        op: ops().into_iter().find(Op::changes).expect("a change"),
+        caller: Caller::default(),
+        hold: hold(),
+        keeps: false,
+        ahead: 0,
+        clock: 1 << 59,
+        delegated: None,
+        after: 0,
+        again: Some(Again {
+            place: Place {
+                boot: 3 << 40,
+                record: 1 << 33,
+            },
+            index: 299,
+            at: 1 << 60,
+            chosen: Chosen {
+                vnode: 77,
+                position: 5,
+            },
+            named: [Some(fid(9)), None],
+        }),
+    })
 }
 
 /// What a client says of what it waits for and watches.
@@ -497,6 +529,20 @@ fn watching() -> [ToServer; 5] {
     ]
 }
 
+fn welcome() -> ToClient {
+    ToClient::Welcome(Welcome {
+        boot: 1 << 40,
+        root: Fid::root(7),
+        resumed: true,
+        lease_ns: 20_000_000_000,
+        clock: 1 << 60,
+        left: vec![Place {
+            boot: 3 << 40,
+            record: 1 << 31,
+        }],
+    })
+}
+
 /// Every kind of message of a server, every outcome among them.
 pub fn to_client() -> Vec<ToClient> {
     let (fid, epoch) = (fid(9), 1 << 40);
@@ -511,12 +557,17 @@ pub fn to_client() -> Vec<ToClient> {
             outcome,
             grants: grants.clone(),
             heard: 1 << 50,
+            logged: (at % 3 == 0).then_some(Logged {
+                record: 1 << 33,
+                at: 1 << 60,
+            }),
         };
         ToClient::Reply {
             id: at as u64 + 200,
             reply,
             clock: 1 << 60,
             renews: at % 2 == 0,
+            stable: 1 << 32,
         }
     };
     let all = outcomes().into_iter().chain(lock_outcomes());
@@ -524,13 +575,7 @@ pub fn to_client() -> Vec<ToClient> {
     let mut all: Vec<ToClient> = all.enumerate().map(reply).collect();
     let recall = |what| ToClient::Recall(Recall { fid, epoch, what });
     all.extend([
-        ToClient::Welcome(Welcome {
-            boot: 1 << 40,
-            root: Fid::root(7),
-            resumed: true,
-            lease_ns: 20_000_000_000,
-            clock: 1 << 60,
-        }),
+        welcome(),
         recall(What::Keep(Right::Shared)),
         recall(What::Names(vec![name("a"), name("b")])),
         recall(What::Attr),
@@ -541,6 +586,7 @@ pub fn to_client() -> Vec<ToClient> {
         ToClient::Alive {
             sent: 99,
             clock: 1 << 60,
+            stable: 1 << 32,
         },
         ToClient::Noted { fid, stamp: 300 },
         ToClient::Reasserted { boot: 1 << 40 },

@@ -20,6 +20,8 @@ impl World {
                 let bytes = machine.gather(&pieces, bulk);
                 self.client_sends(name, message, bytes);
             }
+            Output::Keep { request, bulk: of } => machine.keep(request, &of, bulk),
+            Output::Forget { request } => machine.forget(request),
             Output::Done { ticket, done } => self.on_done(name, (ticket, &done), bulk),
             Output::Abandoned { ticket, done } => {
                 let bytes = machine.writes.get(&ticket).cloned();

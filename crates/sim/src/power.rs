@@ -1,0 +1,50 @@
+//! Power failures of the server's machine: which worlds have them, and what may happen beside them.
+
+use crate::atlas::{Fault, Kind, RARE_PERMILLE};
+use crate::plan::Plan;
+use crate::rng::Rng;
+use store::Keep;
+use wire::Time;
+
+const MS: Time = 1_000_000;
+
+impl Kind {
+    /// Does it leave every client its session, also where the server's power fails?
+    pub(crate) fn spares(self) -> bool {
+        matches!(
+            self,
+            Self::Loss | Self::Repetition | Self::Restart | Self::Power | Self::Drift
+        )
+    }
+}
+
+impl Plan {
+    /// Does the server's machine lose its power, whoever else does?
+    pub(crate) fn power_fails(&self) -> bool {
+        let mut faults = self.faults.iter().map(|(_, fault)| fault);
+        faults.any(|fault| matches!(fault, Fault::Blackout { .. } | Fault::Power { .. }))
+    }
+
+    /// The power of the server's machine alone, drawn from a sequence of its own too.
+    pub(crate) fn draw_power(&mut self, rng: &mut Rng) {
+        if !rng.chance(RARE_PERMILLE) {
+            return;
+        }
+        // Nothing else happens by which a client could lose its session: no answer may be lost
+        // then. (Of a machine that is lost with the power, changes are lost that others had seen.)
+        self.faults.retain(|(_, fault)| fault.kind().spares());
+        self.severe = false;
+        for _ in 0..rng.between(1, 3) {
+            let at = self.fault_time(rng);
+            let (ns, keep) = power(rng);
+            self.faults.push((at, Fault::Power { ns, keep }));
+        }
+    }
+}
+
+/// For how long the power is away, and what the disk keeps.
+pub(crate) fn power(rng: &mut Rng) -> (Time, Keep) {
+    let torn = Keep::Torn(rng.between(1, 99) as u8);
+    let keep = *rng.pick(&[Keep::Synced, torn, torn]);
+    (rng.between(1, 100) * MS, keep)
+}
