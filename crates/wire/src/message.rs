@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::op::{Caller, Op};
 use crate::outcome::{Outcome, Reply};
 use crate::refusal::Refusal;
+use crate::rights::Rights;
 use crate::watch::{Change, WatchId};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -189,6 +190,8 @@ pub struct Welcome {
     pub lease_ns: Time,
     /// What the server's own clock shows.
     pub clock: Time,
+    /// What the client's machine may do: the client shows its programs nothing else.
+    pub rights: Rights,
 }
 
 /// What a client says.
@@ -372,6 +375,8 @@ pub enum Violation {
     Bounds,
     /// An operation that clients may not ask for.
     Forbidden,
+    /// The session of another machine.
+    Foreign,
 }
 
 impl ToServer {

@@ -530,6 +530,11 @@ pub fn to_client() -> Vec<ToClient> {
             resumed: true,
             lease_ns: 20_000_000_000,
             clock: 1 << 60,
+            rights: Rights {
+                root: false,
+                write: true,
+                uids: vec![(1000, 1999)],
+            },
         }),
         recall(What::Keep(Right::Shared)),
         recall(What::Names(vec![name("a"), name("b")])),
