@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod cell;
 mod internal;
 mod look;
 mod sim;
@@ -8,6 +9,10 @@ mod tree;
 mod words;
 
 pub(crate) use bench::BenchArgs;
+pub(crate) use cell::{
+    AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
+    TrustArgs,
+};
 pub(crate) use internal::{GuardArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use sim::{SimArgs, SimSize};
@@ -21,8 +26,8 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
 use fuse::Without;
 use fuse::mount::Flags;
+use net::Addresses;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,7 +57,17 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Unmount and stop what `up` has started
     Down(DownArgs),
-    /// Serve a store to the mounts of this machine
+    /// Make a cell: the machines that belong together
+    #[command(subcommand)]
+    Cell(CellCommand),
+    /// Print a line with which another machine joins the cell
+    JoinToken(JoinTokenArgs),
+    /// Make this machine one of a cell
+    Join(JoinArgs),
+    /// See, bound and remove the machines of a cell
+    #[command(subcommand)]
+    Machine(MachineCommand),
+    /// Serve a store to the machines of its cell
     Serve(ServeArgs),
     /// Mount a server's tree
     Mount(MountArgs),
@@ -130,16 +145,21 @@ pub(crate) struct DownArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ariel serve --data /srv/a --listen 127.0.0.1:7000
+  ariel cell init --data /srv/a            once
+  ariel serve --data /srv/a --listen 0.0.0.0:7000 --listen [::]:7000
   ariel serve --data /srv/a --listen 127.0.0.1:0 --daemon --pid-file /run/a.pid
 Prints `listening on ADDR` when it is ready. SIGTERM and SIGINT end it in order.")]
 pub(crate) struct ServeArgs {
     /// Directory of the store; made if it is not there
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// Loopback address and port to listen at; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", value_parser = address)]
-    pub(crate) listen: SocketAddr,
+    /// Address, or name, and port to listen at; port 0 takes a free one. May be given several times
+    #[arg(long, value_name = "ADDR", value_parser = cell::addresses, required = true)]
+    pub(crate) listen: Vec<Addresses>,
+    /// Without TLS, and without any proof of who is who: on loopback alone. Every user of this
+    /// machine can do everything then
+    #[arg(long)]
+    pub(crate) insecure_loopback: bool,
     /// Return when it is ready and go on in the background; logs to DIR/server.log
     #[arg(long)]
     pub(crate) daemon: bool,
@@ -167,9 +187,9 @@ A mount whose process dies answers `Transport endpoint is not connected` until i
 by itself, or, with -f, by what has started it. It is never replaced by what lies below it.
 Called as mount.ariel or mount.fuse.ariel it is what mount(8) and /etc/fstab need.")]
 pub(crate) struct MountArgs {
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = address)]
-    pub(crate) server: SocketAddr,
+    /// Address of the server: host and port, several of them with commas between
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
     /// Where to mount: an empty directory, or a mount of Ariel whose process is dead
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
@@ -177,6 +197,8 @@ pub(crate) struct MountArgs {
     /// and those of this command without their dashes (cache-mib=64)
     #[arg(short = 'o', long = "options", value_name = "LIST", value_parser = flags)]
     pub(crate) flags: Option<Flags>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Stay in the foreground and log to standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
@@ -415,12 +437,6 @@ pub(crate) enum Victim {
     Server,
     /// A mount's daemon.
     Client,
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "not an address: give a loopback address and a port, such as 127.0.0.1:7000".to_owned()
-    })
 }
 
 fn seconds(text: &str) -> Result<u64, String> {

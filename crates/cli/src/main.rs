@@ -7,7 +7,6 @@
 
 mod args;
 mod bench;
-mod cell;
 mod child;
 mod clock;
 mod control;
@@ -15,8 +14,10 @@ mod daemon;
 mod end;
 mod failure;
 mod fsck;
+mod gate;
 mod guard;
 mod log;
+mod membership;
 mod mount;
 mod paths;
 mod place;
@@ -29,6 +30,8 @@ mod sim;
 mod status;
 mod torture;
 mod tree;
+mod trial;
+mod trust;
 mod umount;
 mod up;
 mod usage;
@@ -71,6 +74,10 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
     match command {
         Command::Up(args) => up::up(&args),
         Command::Down(args) => up::down(&args),
+        Command::Cell(args) => membership::cell(&args),
+        Command::JoinToken(args) => membership::join_token(&args),
+        Command::Join(args) => membership::join(&args),
+        Command::Machine(args) => membership::machine(&args),
         Command::Serve(args) => serve::serve(args, words),
         Command::Mount(args) => mount::mount(args, words),
         Command::Umount(args) => umount::umount(&args.dir, args.force),

@@ -27,7 +27,7 @@ use crate::core::Core;
 use crate::held::HeldLog;
 use crate::state::State;
 use crate::sync::SyncThread;
-use net::{Identity, Listener, NotLoopback, Timer};
+use net::{Addresses, Entrance, Identity, ListenOptions, Listener, NotLoopback, Speaks, Timer};
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Store, StoreError};
+use wire::{MachineId, Rights};
 
 /// The machine's limits and delays.
 pub type MachineOptions = logic::server::Options;
@@ -53,13 +54,30 @@ pub struct ServerOptions {
     pub data: PathBuf,
     /// User and group to whom the root of a new store belongs.
     pub owner: (u32, u32),
-    /// Where to listen; port 0 takes any free one.
-    pub listen: SocketAddr,
+    /// Where to listen, each a name or a number with a port; port 0 takes any free one.
+    pub listen: Vec<Addresses>,
+    /// Who may come in, and what each machine may do.
+    pub gate: Gate,
     /// The machine's limits and delays.
     pub machine: MachineOptions,
     /// Called once, on any thread, when the server had to stop serving, with the reason. It must
     /// not wait for [`Server::stop`].
     pub on_failure: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Who may come in.
+#[derive(Clone)]
+pub enum Gate {
+    /// Processes of this machine, whatever they say. Nothing is protected.
+    InsecureLoopback,
+    /// The machines of a cell.
+    Cell(Arc<dyn Machines>),
+}
+
+/// The machines of a cell, as a server needs to know them.
+pub trait Machines: net::Door {
+    /// What a machine may do at this moment.
+    fn rights(&self, machine: MachineId) -> Rights;
 }
 
 /// Why a server did not start.
@@ -75,7 +93,7 @@ pub enum StartError {
     #[error("{addr} cannot be listened at ({error}): stop what listens there or use another port")]
     Listen {
         /// The address.
-        addr: SocketAddr,
+        addr: String,
         /// Why.
         error: io::Error,
     },
@@ -115,11 +133,12 @@ impl Server {
             data,
             owner,
             listen,
+            gate,
             machine,
             on_failure,
         } = options;
         // Before the store is made: a wrong address leaves nothing behind.
-        Identity::check(listen)?;
+        let listen = resolve(&listen, &gate)?;
         let store_options = store::Options {
             root_uid: owner.0,
             root_gid: owner.1,
@@ -149,7 +168,8 @@ impl Server {
         let silence = Duration::from_nanos(machine.lease_ns);
         let (place, left) = ((boot, root), (known, newest));
         let machine = logic::server::Server::new(machine, now, place, left).knowing(held);
-        let core = Arc::new(Core::new(State::new(machine, store, held_log), on_failure));
+        let state = State::new(machine, store, held_log, gate.clone());
+        let core = Arc::new(Core::new(state, on_failure));
         let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
         let timer = {
             let core = Arc::downgrade(&core);
@@ -158,20 +178,18 @@ impl Server {
         };
         core.begin(timer);
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
-        let listener = match Listener::bind(listen, silence, events) {
+        let listener = match Listener::bind(&listen, how(&gate, silence), events) {
             Ok(listener) => listener,
             Err(error) => {
                 syncs.stop(&core);
                 if let Ok(Some(store)) = core.end() {
                     store.close()?;
                 }
-                return Err(StartError::Listen {
-                    addr: listen,
-                    error,
-                });
+                let addr = listed(&listen);
+                return Err(StartError::Listen { addr, error });
             }
         };
-        tracing::info!(addr = %listener.local_addr(), data = %data.display(), "serving");
+        tracing::info!(addr = listed(listener.local_addrs()), data = %data.display(), "serving");
         Ok(Server {
             core,
             listener,
@@ -181,10 +199,25 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Where it listens first.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
+    }
+
+    /// Everywhere where it listens.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        self.listener.local_addrs()
+    }
+
+    /// What a machine may do has changed: its connections are made anew, under what holds now. One
+    /// that was expelled has no sessions any more when this returns.
+    pub fn machine_changed(&self, machine: MachineId, (expelled, why): (bool, &str)) {
+        if expelled {
+            self.core.expel(machine);
+        }
+        self.listener.shut_out(machine, why);
     }
 
     /// Ends in order: what was answered leaves, connections are closed, the store is
@@ -235,6 +268,44 @@ impl Drop for Server {
             tracing::error!(%error, "the server did not end in order");
         }
     }
+}
+
+/// The addresses where a server is to listen.
+fn resolve(listen: &[Addresses], gate: &Gate) -> Result<Vec<SocketAddr>, StartError> {
+    let mut found = Vec::new();
+    for addresses in listen {
+        let resolved = addresses.resolve().map_err(|error| StartError::Listen {
+            addr: addresses.to_string(),
+            error,
+        })?;
+        found.extend(resolved);
+    }
+    if matches!(gate, Gate::InsecureLoopback) {
+        for addr in &found {
+            Identity::check(*addr)?;
+        }
+    }
+    Ok(found)
+}
+
+fn how(gate: &Gate, silence: Duration) -> ListenOptions {
+    ListenOptions {
+        entrance: match gate {
+            Gate::InsecureLoopback => Entrance::InsecureLoopback,
+            Gate::Cell(machines) => Entrance::Tls(Arc::clone(machines) as Arc<dyn net::Door>),
+        },
+        speaks: Speaks {
+            oldest: wire::VERSION,
+            newest: wire::VERSION,
+            program: env!("CARGO_PKG_VERSION").into(),
+        },
+        silence,
+    }
+}
+
+fn listed(addrs: &[SocketAddr]) -> String {
+    let addrs: Vec<String> = addrs.iter().map(ToString::to_string).collect();
+    addrs.join(",")
 }
 
 /// The clock was set back since the last run, or was wrong then.

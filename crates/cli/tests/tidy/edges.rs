@@ -4,17 +4,18 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 12] = [
-    "wire", "logic", "store", "net", "server", "client", "fuse", "files", "sim", "torture",
+const CRATES: [&str; 13] = [
+    "wire", "logic", "store", "net", "cell", "server", "client", "fuse", "files", "sim", "torture",
     "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
     ("net", &["wire"]),
+    ("cell", &["wire", "net"]),
     ("server", &["wire", "logic", "store", "net"]),
     ("client", &["wire", "logic", "net"]),
     ("fuse", &["wire", "client"]),

@@ -6,6 +6,7 @@
 //! also has its store checked.
 
 use crate::child::wait_within;
+use crate::membership;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::File;
@@ -119,6 +120,7 @@ impl Cell {
     pub(crate) fn start(dir: &Path, mounts: &[Vec<OsString>]) -> Result<Cell, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
         std::fs::create_dir(dir).map_err(failed)?;
+        membership::init(&dir.join("data"), Some("torture")).map_err(|why| why.to_string())?;
         let (server, addr) = serve(dir, "127.0.0.1:0")?;
         let mut cell = Cell {
             dir: dir.to_owned(),
