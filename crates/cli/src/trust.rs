@@ -96,7 +96,9 @@ pub(crate) fn server(
     let places = places(trust.credentials.as_deref(), data.as_deref(), Role::Machine);
     let Some((dir, _)) = first(what, &places)? else {
         let nobody = match servers.iter().any(is_loopback) {
-            true => format!("no server of this user answers at {servers} on this machine (`ariel serve` starts one), and "),
+            true => format!(
+                "no server of this user answers at {servers} on this machine (`ariel serve` starts one), and "
+            ),
             false => String::new(),
         };
         let text = format!(

@@ -1,5 +1,6 @@
 //! What a machine may do: the bounds within which it is believed about its users.
 
+use crate::attr::Attr;
 use crate::op::Caller;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -42,21 +43,31 @@ impl Rights {
         }
     }
 
+    /// Is it believed when it speaks for this user?
+    pub fn believes(&self, uid: u32) -> bool {
+        let named = |(first, last): &(u32, u32)| (*first..=*last).contains(&uid);
+        match uid {
+            0 => self.root,
+            NOBODY => true,
+            _ => self.uids.is_empty() || self.uids.iter().any(named),
+        }
+    }
+
+    /// Might anybody for whom the machine speaks be let at an object with these attributes, for
+    /// this (4: reading, 2: writing)? `listed`: it may have an access list, whose mask stands where
+    /// the group's bits would.
+    pub fn may_reach(&self, attr: &Attr, bit: u16, listed: bool) -> bool {
+        let group = listed || attr.gid != 0;
+        // The owner may give himself what he has not.
+        self.root
+            || self.believes(attr.uid)
+            || attr.mode & bit != 0
+            || (group && attr.mode & (bit << 3) != 0)
+    }
+
     /// For whom the machine speaks when it speaks for this caller.
     pub fn squash(&self, mut caller: Caller) -> Caller {
-        let named = |uid: u32| {
-            self.uids.is_empty()
-                || self
-                    .uids
-                    .iter()
-                    .any(|(first, last)| (*first..=*last).contains(&uid))
-        };
-        let believed = if caller.uid == 0 {
-            self.root
-        } else {
-            named(caller.uid)
-        };
-        if !believed {
+        if !self.believes(caller.uid) {
             return Caller {
                 uid: NOBODY,
                 gid: NOBODY,

@@ -159,13 +159,25 @@ fn plain_connections_are_refused_off_loopback() {
     let data = data.to_str().unwrap();
     for listen in ["0.0.0.0:0", "192.0.2.1:7000", "[::]:0"] {
         refused(
-            &["serve", "--data", data, "--insecure-loopback", "--listen", listen],
+            &[
+                "serve",
+                "--data",
+                data,
+                "--insecure-loopback",
+                "--listen",
+                listen,
+            ],
             &["loopback", "leave that option out"],
         );
     }
     let point = scratch.dir("point");
     refused(
-        &["mount", "--insecure-loopback", "192.0.2.1:7000", point.to_str().unwrap()],
+        &[
+            "mount",
+            "--insecure-loopback",
+            "192.0.2.1:7000",
+            point.to_str().unwrap(),
+        ],
         &["loopback"],
     );
 }
@@ -200,7 +212,12 @@ fn a_mount_that_cannot_be_made_says_why() {
         &[&dead, "ariel join"],
     );
     refused(
-        &["mount", "--insecure-loopback", &dead, point.to_str().unwrap()],
+        &[
+            "mount",
+            "--insecure-loopback",
+            &dead,
+            point.to_str().unwrap(),
+        ],
         &[&dead, "ariel serve"],
     );
     refused(&["umount", point.to_str().unwrap()], &["point"]);

@@ -36,6 +36,7 @@ mod mapped;
 mod moves;
 mod mutant;
 mod names;
+mod nobody;
 mod node;
 mod options;
 mod order;

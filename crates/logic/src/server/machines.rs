@@ -9,7 +9,7 @@ use super::api::{Conn, Disk};
 use super::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Access, MachineId, Op, Refusal, Request, Rights, SessionId};
+use wire::{Access, Fid, MachineId, Op, Refusal, Request, Rights, SessionId};
 
 /// The machines at the connections. One that is not here is of a process which need not prove
 /// anything.
@@ -25,6 +25,20 @@ fn changes(op: &Op) -> bool {
         Op::Open { access, .. } => writes(access),
         Op::Claim { .. } => true,
         _ => op.changes(),
+    }
+}
+
+/// The files whose bytes an operation reads (4) or writes (2) without the store's looking at who
+/// asks: an open did that.
+fn touched(op: &Op) -> [Option<(Fid, u16)>; 2] {
+    const READS: u16 = 4;
+    const WRITES: u16 = 2;
+    match *op {
+        Op::Read { fid, .. } | Op::Find { fid, .. } => [Some((fid, READS)), None],
+        Op::Write { fid, .. } | Op::Allocate { fid, .. } => [Some((fid, WRITES)), None],
+        Op::Claim { fid } => [Some((fid, READS)), Some((fid, WRITES))],
+        Op::Copy { from, to, .. } => [Some((from, READS)), Some((to, WRITES))],
+        _ => [None, None],
     }
 }
 
@@ -74,14 +88,29 @@ impl Server {
 
     /// Does the session's machine change nothing?
     pub(super) fn only_reads(&self, id: SessionId) -> bool {
-        let conn = self.sessions.get(&id).and_then(|session| session.conn);
-        let peer = conn.and_then(|conn| self.peers.0.get(&conn));
-        peer.is_some_and(|(_, rights)| !rights.write)
+        self.bounds(id).is_some_and(|rights| !rights.write)
     }
 
-    /// Why a request may not be made by the session's machine.
-    pub(super) fn forbids(&self, id: SessionId, op: &Op) -> Option<Refusal> {
-        (changes(op) && self.only_reads(id)).then_some(Refusal::ReadOnly)
+    /// Why a request may not be made by the session's machine: it may only read; or nobody for whom
+    /// it speaks could have opened what is read or written here.
+    pub(super) fn forbids(&self, disk: &impl Disk, id: SessionId, op: &Op) -> Option<Refusal> {
+        let rights = self.bounds(id)?;
+        if !rights.write && changes(op) {
+            return Some(Refusal::ReadOnly);
+        }
+        let out_of_reach = |(fid, bit): (Fid, u16)| {
+            let attr = disk.attr(fid).ok().flatten();
+            attr.is_some_and(|attr| !rights.may_reach(&attr, bit, !disk.bare(fid)))
+        };
+        let touched = touched(op).into_iter().flatten();
+        (!rights.root && touched.into_iter().any(out_of_reach)).then_some(Refusal::Denied)
+    }
+
+    /// The bounds of the session's machine, if it has any.
+    pub(super) fn bounds(&self, id: SessionId) -> Option<&Rights> {
+        let conn = self.sessions.get(&id).and_then(|session| session.conn)?;
+        let (_, rights) = self.peers.0.get(&conn)?;
+        (!rights.root || !rights.write).then_some(rights)
     }
 
     /// A machine is not trusted any more: nobody waits for its leases, and nothing that it says

@@ -148,7 +148,7 @@ impl Server {
         self.last_seq += 1;
         let at = (self.last_seq, self.epoch);
         let waiting = Waiting::new(at, session, (request, bulk));
-        if let Some(refusal) = self.forbids(session, &waiting.request.op) {
+        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
             // Of a delegated change: what builds on it is refused as well.
             self.comes_later(step, &waiting, refusal);
             return self.refuse(step, &waiting, refusal);

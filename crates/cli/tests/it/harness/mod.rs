@@ -3,6 +3,7 @@
 pub mod cell;
 #[path = "../../../src/child.rs"]
 mod child;
+pub mod machines;
 pub mod mount;
 pub mod network;
 pub mod permits;
