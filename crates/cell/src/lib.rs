@@ -19,6 +19,7 @@ mod engine;
 mod line;
 mod machine;
 mod members;
+mod own;
 mod private;
 mod question;
 mod renewal;

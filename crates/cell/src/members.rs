@@ -7,7 +7,6 @@
 //! Who may change what: `state` is changed under its lock alone, after the database.
 
 use crate::authority::{Authority, AuthorityError, PublicKey};
-use crate::credential::Credential;
 use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::engine::Embedded;
 use crate::machine::{Invitation, Key, Machine, Role};
@@ -65,17 +64,22 @@ pub enum CellError {
     Refused(String),
 }
 
-fn refused(why: impl Into<String>) -> CellError {
+pub(crate) fn refused(why: impl Into<String>) -> CellError {
     CellError::Refused(why.into())
 }
 
 /// The authority's file.
 #[derive(Serialize, Deserialize)]
-struct AuthorityFile {
-    cell: String,
-    certificate: String,
-    key: String,
+pub(crate) struct AuthorityFile {
+    pub(crate) cell: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
+
+/// Its name.
+pub(crate) const AUTHORITY: &str = "authority.json";
+/// The database's.
+pub(crate) const DATABASE: &str = "cell.redb";
 
 /// The machines, by number; and the number of the last.
 #[derive(Default)]
@@ -124,69 +128,12 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CellError> {
 }
 
 impl Cell {
-    /// Makes a cell in a directory, with an administrator and the machine it is made on, whose
-    /// credentials come into directories inside of it.
-    ///
-    /// # Errors
-    /// There is one already, or nothing can be written.
-    pub fn make(dir: &Path, machine: &str) -> Result<(), CellError> {
-        let failed = |error| CellError::Io {
-            path: dir.to_owned(),
-            error,
-        };
-        let path = dir.join("authority.json");
-        if path.exists() {
-            return Err(CellError::Exists(dir.to_owned()));
-        }
-        private::make_dir(dir).map_err(failed)?;
-        let name = hex(&secret()[..4]);
-        let (certificate, key) = Authority::make(&name, now_s())?;
-        let file = AuthorityFile {
-            cell: name,
-            certificate,
-            key,
-        };
-        let text = serde_json::to_string_pretty(&file).map_err(|e| failed(io::Error::other(e)))?;
-        let aside = dir.join("authority.new");
-        private::write(&aside, &text).map_err(failed)?;
-        let cell = Cell::with(file, Box::new(Embedded::open(&dir.join("cell.redb"))?))?;
-        for (name, role, rights) in [
-            ("administrator", Role::Administrator, Rights::default()),
-            (machine, Role::Machine, Rights::all()),
-        ] {
-            let (key, public) = crate::authority::new_key()?;
-            let certified = cell.add((name, role, rights), &public, Changes::default())?;
-            let credential = Credential {
-                cell: certified.cell,
-                name: certified.name,
-                role,
-                servers: None,
-                life_s: certified.life_s,
-                authority: certified.authority,
-                certificate: certified.certificate,
-                key,
-            };
-            credential.write(&Cell::credentials(dir, role))?;
-        }
-        // The last step: before it there is no cell.
-        std::fs::rename(&aside, &path).map_err(failed)
-    }
-
-    /// Where the credentials of a cell's own administrator, and its own machine, are.
-    #[must_use]
-    pub fn credentials(dir: &Path, role: Role) -> PathBuf {
-        dir.join(match role {
-            Role::Administrator => "administrator",
-            Role::Machine => "machine",
-        })
-    }
-
     /// Opens the cell in a directory.
     ///
     /// # Errors
     /// There is none, another process has it, or its files are damaged.
     pub fn open(dir: &Path) -> Result<Cell, CellError> {
-        let path = dir.join("authority.json");
+        let path = dir.join(AUTHORITY);
         let text = match private::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -198,10 +145,13 @@ impl Cell {
             path,
             error: error.into(),
         })?;
-        Cell::with(file, Box::new(Embedded::open(&dir.join("cell.redb"))?))
+        Cell::with(file, Box::new(Embedded::open(&dir.join(DATABASE))?))
     }
 
-    fn with(file: AuthorityFile, database: Box<dyn Database>) -> Result<Cell, CellError> {
+    pub(crate) fn with(
+        file: AuthorityFile,
+        database: Box<dyn Database>,
+    ) -> Result<Cell, CellError> {
         let AuthorityFile {
             cell,
             certificate,
@@ -339,7 +289,7 @@ impl Cell {
     }
 
     /// Adds a machine, together with these changes.
-    fn add(
+    pub(crate) fn add(
         &self,
         (name, role, rights): (&str, Role, Rights),
         key: &str,
@@ -423,30 +373,6 @@ impl Cell {
         self.certify(&machine, &key, life_s)
     }
 
-    /// Renews the credentials that [`Cell::make`] made, which may have expired while no server ran.
-    pub(crate) fn renew_own(&self, dir: &Path) -> Result<(), CellError> {
-        for role in [Role::Administrator, Role::Machine] {
-            let dir = Cell::credentials(dir, role);
-            let Some(mut credential) = Credential::read(&dir)? else {
-                continue;
-            };
-            let print = net::print_of_pem(&credential.certificate).ok();
-            let machine = print.and_then(|print| self.machine_of(print));
-            let Some(machine) = machine.filter(|machine| machine.revoked_s.is_none()) else {
-                continue;
-            };
-            if credential.is_due(now_s()) {
-                let (key, public) = crate::authority::new_key()?;
-                let certified = self.renew(machine.id, &public)?;
-                credential.life_s = certified.life_s;
-                credential.certificate = certified.certificate;
-                credential.key = key;
-                credential.write(&dir)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Takes everything from the machine of this name.
     ///
     /// # Errors
@@ -509,6 +435,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::authority::new_key;
+    use crate::credential::Credential;
 
     fn cell() -> (tempfile::TempDir, Cell) {
         let dir = tempfile::tempdir().unwrap();

@@ -160,7 +160,8 @@ pub(crate) fn join(args: &JoinArgs) -> Result<ExitCode, Failure> {
         Role::Administrator => format!("ariel machine list --credentials {}", dir.display()),
     };
     show::print(&format!(
-        "{} is in the cell {} now; its credential is {}, and is renewed by itself.\n\nNext:   {next}",
+        "{} is in the cell {} now; its credential is {}, and is renewed by itself.\n\n\
+         Next:   {next}",
         credential.name,
         credential.cell,
         dir.join(cell::FILE).display(),

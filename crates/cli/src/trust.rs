@@ -97,12 +97,14 @@ pub(crate) fn server(
     let Some((dir, _)) = first(what, &places)? else {
         let nobody = match servers.iter().any(is_loopback) {
             true => format!(
-                "no server of this user answers at {servers} on this machine (`ariel serve` starts one), and "
+                "no server of this user answers at {servers} on this machine (`ariel serve` starts \
+                 one), and "
             ),
             false => String::new(),
         };
         let text = format!(
-            "{what}: {nobody}this machine has no certificate ({} was looked for in {}): on the server's \
+            "{what}: {nobody}this machine has no certificate ({} was looked for in {}): on the \
+             server's \
              machine `ariel join-token` prints a line, and `ariel join` here takes it",
             cell::FILE,
             listed(&places)

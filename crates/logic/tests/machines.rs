@@ -175,12 +175,8 @@ fn a_session_of_an_earlier_run_is_the_first_ones_that_comes_for_it() {
 }
 
 /// One of each operation that changes something, or prepares for it.
-fn changes(fid: Fid) -> Vec<Op> {
+fn changes_of_names(fid: Fid) -> Vec<Op> {
     let dir = Fid::root(1);
-    let write = Access {
-        read: false,
-        write: true,
-    };
     vec![
         Op::SetAttr {
             fid,
@@ -217,6 +213,17 @@ fn changes(fid: Fid) -> Vec<Op> {
             no_replace: false,
             exchange: false,
         },
+    ]
+}
+
+/// The same of a file's bytes and attributes.
+fn changes_of_file(fid: Fid) -> Vec<Op> {
+    let dir = Fid::root(1);
+    let write = Access {
+        read: false,
+        write: true,
+    };
+    vec![
         Op::Open { fid, access: write },
         Op::Write {
             fid,
@@ -255,6 +262,10 @@ fn changes(fid: Fid) -> Vec<Op> {
         },
         Op::Claim { fid },
     ]
+}
+
+fn changes(fid: Fid) -> Vec<Op> {
+    [changes_of_names(fid), changes_of_file(fid)].concat()
 }
 
 #[test]
@@ -331,7 +342,10 @@ fn a_machine_that_is_expelled_holds_nobody_up() {
     let waits = world.says(2, open(1));
     let to = |out: &[Output], conn: Conn, is: fn(&ToClient) -> bool| {
         let mut out = out.iter();
-        out.any(|output| matches!(output, Output::Send { to, message, .. } if *to == conn && is(message)))
+        out.any(|output| match output {
+            Output::Send { to, message, .. } => *to == conn && is(message),
+            _ => false,
+        })
     };
     let replies = |message: &ToClient| matches!(message, ToClient::Reply { .. });
     assert!(!to(&waits, 2, replies), "{waits:?}");

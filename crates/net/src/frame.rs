@@ -6,8 +6,8 @@
 //!
 //! Guarantees: reading never panics, whatever the bytes, and never holds more than the bounds
 //! below and one message in pieces; memory is taken as bytes arrive, not because a header announces
-//! them. There is no checksum: TLS authenticates all bytes, TCP on loopback has its own, and the store
-//! checks what it keeps.
+//! them. There is no checksum: TLS authenticates all bytes, TCP on loopback has its own, and the
+//! store checks what it keeps.
 //!
 //! ```text
 //!  0  magic "ARIL"     4  version    5  kind     6  flags u16, zero        all little endian

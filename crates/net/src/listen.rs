@@ -2,10 +2,10 @@
 //!
 //! Guarantees: plain TCP stays on this machine: other addresses are refused, to bind and as peers.
 //! Over TLS no event is told of a peer that the [`crate::Door`] has not let in. At most
-//! [`CONNECTIONS_MAX`] links live at once, and one of whose peer nothing is heard for too long ends:
-//! machines that are gone take nobody's place. Peers that have not shown who they are, are bounded
-//! in number and time, each address by itself, and take no link's place. After [`Listener::stop`]
-//! no thread of the listener runs and no event comes.
+//! [`CONNECTIONS_MAX`] links live at once, and one of whose peer nothing is heard for too long
+//! ends: machines that are gone take nobody's place. Peers that have not shown who they are, are
+//! bounded in number and time, each address by itself, and take no link's place. After
+//! [`Listener::stop`] no thread of the listener runs and no event comes.
 
 use crate::door::Entrance;
 use crate::frame::{Header, Kind};
@@ -183,7 +183,10 @@ impl Listener {
                 End::Link(link) => Some(link),
                 End::Stranger(..) => None,
             });
-            let is_its = |link: &&Arc<Link>| matches!(link.identity(), Identity::Machine { id, .. } if *id == machine);
+            let is_its = |link: &&Arc<Link>| match link.identity() {
+                Identity::Machine { id, .. } => *id == machine,
+                _ => false,
+            };
             links.filter(is_its).cloned().collect()
         };
         of_machine.iter().for_each(|link| link.refuse(why));

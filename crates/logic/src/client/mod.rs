@@ -233,10 +233,10 @@ impl Step<'_> {
 impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
-        let slots = options.slots.max(16);
+        let (slots, session) = (options.slots.max(16), session.max(1));
         Self {
             options,
-            session: session.max(1),
+            session,
             name: name.to_vec(),
             root: None,
             state: State::Down,

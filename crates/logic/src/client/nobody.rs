@@ -2,8 +2,8 @@
 //!
 //! They are nobody at the server, and the kernel, which believes that they are root, has checked
 //! nothing for them. So what the client would answer by itself under a token, because the kernel
-//! has checked it, is checked here; and what they change is asked for, never predicted: a prediction
-//! that the server refuses would cost others what they have done since.
+//! has checked it, is checked here; and what they change is asked for, never predicted: a
+//! prediction that the server refuses would cost others what they have done since.
 
 use super::Client;
 use wire::{Access, Caller, Fid, NOBODY};

@@ -498,6 +498,13 @@ fn watching() -> [ToServer; 5] {
 }
 
 /// Every kind of message of a server, every outcome among them.
+fn bounded() -> Rights {
+    Rights {
+        uids: vec![(1000, 1999)],
+        ..Rights::default()
+    }
+}
+
 pub fn to_client() -> Vec<ToClient> {
     let (fid, epoch) = (fid(9), 1 << 40);
     let grants = vec![Grant {
@@ -530,11 +537,7 @@ pub fn to_client() -> Vec<ToClient> {
             resumed: true,
             lease_ns: 20_000_000_000,
             clock: 1 << 60,
-            rights: Rights {
-                root: false,
-                write: true,
-                uids: vec![(1000, 1999)],
-            },
+            rights: bounded(),
         }),
         recall(What::Keep(Right::Shared)),
         recall(What::Names(vec![name("a"), name("b")])),
