@@ -1,5 +1,5 @@
 # The commands of this repository. Each needs only what it installs itself, and Rust.
-.PHONY: help up down build install uninstall test conformance demo soak clean
+.PHONY: help up down build man install uninstall deb test conformance demo soak clean
 
 CARGO = cargo
 ARIEL = target/release/ariel
@@ -7,12 +7,16 @@ CELL = $(CURDIR)/.cell
 # Where `make install` puts the program; mount(8) looks for its helpers in /sbin alone.
 PREFIX = /usr/local
 HELPERS = mount.ariel mount.fuse.ariel
+MAN = $(PREFIX)/share/man/man1
+UNITS = $(PREFIX)/lib/systemd/system
+USERS = $(PREFIX)/lib/sysusers.d
 
 help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
-	@echo 'make install    the program to $(PREFIX)/bin, and what mount(8) and /etc/fstab need;'
-	@echo '                make uninstall takes it away'
+	@echo 'make install    the program to $(PREFIX)/bin, what mount(8) and /etc/fstab need, a unit for'
+	@echo '                systemd and /etc/ariel; make uninstall takes all but /etc/ariel away'
+	@echo 'make deb    Debian packages of the program and of the service, in target/debian'
 	@echo 'make test   format, lints, all tests (mounting tests need root)'
 	@echo 'make conformance  suites of others and demanding programs in their long forms;'
 	@echo '           with XFSTESTS=DIR, GNU_TAR=DIR, GIT_SRC=DIR, CPYTHON=DIR these suites, too'
@@ -33,13 +37,35 @@ up: build
 	@echo 'Look:     $(ARIEL) status .cell/mount'
 	@echo 'End it:   make down'
 
-install: build
+man: build
+	$(ARIEL) __pages target/man
+
+# Debian packages: target/debian/*.deb.
+deb: man
+	@tools/setup deb
+	cargo-deb --no-build -p ariel-cli
+	cargo-deb --no-build -p ariel-cli --variant server
+
+install: man
 	install -D -m 755 $(ARIEL) $(DESTDIR)$(PREFIX)/bin/ariel
 	install -d $(DESTDIR)/sbin
 	for name in $(HELPERS); do ln -sf $(PREFIX)/bin/ariel $(DESTDIR)/sbin/$$name; done
+	install -d $(DESTDIR)$(MAN)
+	install -m 644 target/man/*.1 $(DESTDIR)$(MAN)
+	install -d $(DESTDIR)$(UNITS) $(DESTDIR)$(USERS) $(DESTDIR)/etc/ariel
+	sed 's#/usr/bin/ariel#$(PREFIX)/bin/ariel#' packaging/ariel-server.service \
+		> $(DESTDIR)$(UNITS)/ariel-server.service
+	install -m 644 packaging/ariel.sysusers $(DESTDIR)$(USERS)/ariel.conf
+	[ -e $(DESTDIR)/etc/ariel/ariel.toml ] \
+		|| install -m 644 packaging/etc/ariel.toml $(DESTDIR)/etc/ariel/ariel.toml
+	@[ -n '$(DESTDIR)' ] || echo 'A server as a service: systemd-sysusers;' \
+		'systemctl daemon-reload; systemctl enable --now ariel-server'
 
+# What was configured and stored stays.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS))
+	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS)) \
+		$(DESTDIR)$(UNITS)/ariel-server.service $(DESTDIR)$(USERS)/ariel.conf \
+		$(DESTDIR)$(MAN)/ariel.1 $(DESTDIR)$(MAN)/ariel-*.1
 
 down:
 	$(ARIEL) down --data $(CELL)/data
@@ -53,7 +79,7 @@ test:
 conformance: build
 	@tools/setup suites
 	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- \
-		suites given two_mounts programs postgres large kernels delegation transport
+		suites given two_mounts programs postgres large kernels delegation transport packages
 
 demo: build
 	@tools/setup

@@ -13,16 +13,23 @@ impl Random {
     }
 }
 
-/// The kept inputs of a target.
+/// The kept inputs of a target: a line of hexadecimal digits each, as `fuzz/pack` writes them.
 fn kept(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    let entries = fs::read_dir(folder.join(target)).expect("a corpus is kept for each target");
-    let mut paths: Vec<_> = entries
-        .map(|entry| entry.expect("legible").path())
-        .collect();
-    paths.sort();
-    let read = |path| fs::read(path).expect("legible");
-    paths.into_iter().map(read).collect()
+    let packed = fs::read_to_string(folder.join(format!("{target}.hex")));
+    let packed = packed.expect("a corpus is kept for each target");
+    let digits = packed
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim());
+    digits
+        .filter(|digits| !digits.is_empty())
+        .map(|digits| bytes(digits.trim_start_matches('-')))
+        .collect()
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let pair = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal digits");
+    (0..digits.len()).step_by(2).map(pair).collect()
 }
 
 fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {

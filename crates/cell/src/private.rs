@@ -1,5 +1,6 @@
 //! Files that belong to their owner alone.
 
+use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -24,6 +25,11 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = options.open(&aside)?;
     // It may have been there, with other permissions.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
+    // Root may keep what belongs to the user of a service.
+    if let (true, Some(dir)) = (geteuid().is_root(), path.parent()) {
+        let owner = fs::metadata(dir)?;
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+    }
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all())

@@ -14,8 +14,8 @@ pub(crate) use cell::{
     AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
     TrustArgs,
 };
-pub(crate) use internal::{GuardArgs, RemountArgs, TortureWorkerArgs};
-pub(crate) use look::{ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
+pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
+pub(crate) use look::{ConfigArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
@@ -30,6 +30,7 @@ use fuse::Without;
 use fuse::mount::Flags;
 use net::Addresses;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,7 +44,8 @@ Examples:
   ariel down                                 end what `up` has started
 
 Exit codes: 0 done; 1 failed, or damage was found; 2 wrong command line, or a check could not run.
-The environment variable ARIEL_LOG (error, warn, info, debug, trace) says how much is logged.";
+The environment variable ARIEL_LOG (error, warn, info, debug, trace) says how much is logged.
+Each option can also stand in /etc/ariel/*.toml, or in the environment: see `ariel config --help`.";
 
 /// Ariel: one file tree for many machines, cached in each as if it were local, exact everywhere.
 #[derive(Debug, Parser)]
@@ -99,6 +101,8 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Tell what a file of a server's tree is
     Stat(StatArgs),
+    /// Tell which options are set, and by which file or variable
+    Config(ConfigArgs),
     /// Check a store; its server must not run
     Fsck(FsckArgs),
     /// Run simulated worlds: random programs, faults and crashes from one seed
@@ -116,6 +120,9 @@ pub(crate) enum Command {
     /// Change the flags of a mount; what `mount -o remount` calls
     #[command(name = "__remount", hide = true)]
     Remount(RemountArgs),
+    /// Write the manual pages into a directory; what `make install` calls
+    #[command(name = "__pages", hide = true)]
+    Pages(PagesArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -222,6 +229,10 @@ pub(crate) struct MountArgs {
     /// Where the background process logs [default: beside its control socket, see the output]
     #[arg(long, value_name = "FILE", overrides_with = "log")]
     pub(crate) log: Option<PathBuf>,
+    /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
+    /// Whoever reaches ADDR can read it; it names no file and no user
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// This is the background process
     #[arg(long, hide = true)]
     pub(crate) detached: bool,

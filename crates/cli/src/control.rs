@@ -252,7 +252,7 @@ pub(crate) fn follow(name: &str, question: &Value) -> anyhow::Result<Option<Unix
 }
 
 fn connect(name: &str) -> anyhow::Result<Option<UnixStream>> {
-    for dir in runtime::candidates() {
+    for dir in runtime::asked() {
         let path = dir.join(name).with_extension("sock");
         match UnixStream::connect(&path) {
             Ok(stream) => return Ok(Some(stream)),

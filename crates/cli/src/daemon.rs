@@ -5,6 +5,7 @@
 //! the daemon's own words say why.
 
 use crate::failure::{FAILED, Failure};
+use crate::service;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -68,6 +69,7 @@ pub(crate) fn detach() -> Result<(), Failure> {
 pub(crate) fn ready(line: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout();
     let said = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    service::ready(line);
     said.map_err(|error| Failure::of("standard output", error))
 }
 

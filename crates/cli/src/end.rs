@@ -7,7 +7,7 @@
 
 use crate::control;
 use crate::failure::Failure;
-use crate::signals;
+use crate::{service, signals};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -25,12 +25,22 @@ pub(crate) enum End {
 }
 
 /// Where ends are told and awaited. Signals are told from now on; `command` is who says that they
-/// cannot be.
-pub(crate) fn channel(command: &str) -> Result<(Sender<End>, Receiver<End>), Failure> {
+/// cannot be; `is_daemon`: it has no terminal.
+pub(crate) fn channel(
+    command: &str,
+    is_daemon: bool,
+) -> Result<(Sender<End>, Receiver<End>), Failure> {
     let (send, receive) = mpsc::channel();
     let signal = send.clone();
-    signals::on_end(move || drop(signal.send(End::Signal)))
-        .map_err(|error| Failure::of(command, error))?;
+    let end = move || {
+        service::stopping();
+        drop(signal.send(End::Signal));
+    };
+    match is_daemon {
+        true => signals::on_end_of_daemon(end),
+        false => signals::on_end(end),
+    }
+    .map_err(|error| Failure::of(command, error))?;
     Ok((send, receive))
 }
 

@@ -9,6 +9,7 @@ mod args;
 mod bench;
 mod child;
 mod clock;
+mod config;
 mod control;
 mod daemon;
 mod end;
@@ -18,12 +19,15 @@ mod gate;
 mod guard;
 mod log;
 mod membership;
+mod metrics;
 mod mount;
+mod pages;
 mod paths;
 mod place;
 mod profile;
 mod runtime;
 mod serve;
+mod service;
 mod show;
 mod signals;
 mod sim;
@@ -45,7 +49,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let words = match args::words(std::env::args_os().collect()) {
+    // An option of a file may be a list of mount(8), as on a command line.
+    let words = args::words(std::env::args_os().collect())
+        .and_then(config::apply)
+        .and_then(args::words);
+    let words = match words {
         Ok(words) => words,
         Err(failure) => return tell(&failure),
     };
@@ -93,6 +101,7 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
         Command::Mv(args) => tree::mv(&args),
         Command::Mkdir(args) => tree::mkdir(&args),
         Command::Stat(args) => tree::stat(&args),
+        Command::Config(args) => config::show(&args),
         Command::Fsck(args) => fsck::fsck(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
@@ -100,5 +109,6 @@ fn run(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> {
         Command::TortureWorker(args) => torture::worker(&args),
         Command::Guard(_) => guard::guard(),
         Command::Remount(args) => mount::remount(&args),
+        Command::Pages(args) => pages::pages(&args),
     }
 }

@@ -22,11 +22,18 @@ const LINE_BYTES_MAX: u64 = 4096;
 
 pub(crate) fn cell(command: &CellCommand) -> Result<ExitCode, Failure> {
     let CellCommand::Init(args) = command;
-    let CellInitArgs { data, name } = args;
+    let CellInitArgs {
+        data,
+        name,
+        if_none,
+    } = args;
     let failed = |error: &dyn std::fmt::Display| Failure::of("cell init", error);
     let data = std::path::absolute(data).map_err(|error| failed(&error))?;
-    init(&data, name.as_deref())?;
     let dir = trust::cell_dir(&data);
+    if *if_none && dir.exists() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    init(&data, name.as_deref())?;
     show::print(&format!(
         "A cell was made in {}: keep a copy of it where nobody else can read it.\n\n\
          Next:   ariel serve --data {} --listen 0.0.0.0:7070\n\

@@ -7,14 +7,13 @@ use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
 use crate::place::Place;
 use crate::watch::relay;
-use crate::{daemon, end, log, paths, profile, runtime, show, trust};
+use crate::{daemon, end, log, metrics, paths, profile, runtime, service, show, trust};
 use cell::Renewal;
 use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
 use net::Addresses;
 use serde_json::{Value, json};
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,13 +21,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the end may take while not one changed block gets to the server: a machine that shuts
 /// down gives its processes a minute or more, and others behind this one want some of it.
 const END_TIME: Duration = Duration::from_secs(10);
 /// How often that is looked at.
 const END_STEP: Duration = Duration::from_millis(500);
+/// A helper of mount(8) says that it waits when it has waited for so long; mount(8) is silent.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Failure> {
     let without = args.without.unwrap_or_default();
@@ -41,10 +42,9 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let point = paths::mount_point(dir).unwrap_or_else(|_| dir.clone());
     if !args.foreground && !args.detached {
         // The new process takes the place again, and would wait without a word.
-        let silent = Cell::new(args.quiet);
+        let begin = Instant::now();
         let say = |text: &str| {
-            // A short wait is no news for who wants none.
-            if !silent.replace(false) {
+            if !args.quiet || begin.elapsed() >= LONG_WAIT {
                 drop(writeln!(std::io::stderr(), "ariel: {text}"));
             }
         };
@@ -65,7 +65,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
         log::to_stderr("info");
     }
     log::end_on_panic();
-    let (send, receive) = end::channel("mount")?;
+    let (send, receive) = end::channel("mount", args.detached || service::is_managed())?;
     // Held until the process ends.
     let _place = Place::take(&point, |text| tracing::info!("{text}"))?;
     let (server, credentials) = trust::server("mount", &args.server, &args.trust)?;
@@ -77,11 +77,17 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let again = again(&args, (&point, credentials.as_deref()), words)?;
     let guard = start_guard(&mount, (credentials, again));
     let control = listen(&mount, &args, &point, send.clone());
+    serve_metrics(&mount, &args, &point)?;
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
     daemon::ready(&format!("mounted {} at {}", args.server, dir.display()))?;
     if args.detached {
         daemon::let_go()?;
     }
+    let answering = Arc::downgrade(&mount);
+    service::watch(move || {
+        let mount = answering.upgrade();
+        mount.is_some_and(|mount| mount.client().figures().slots > 0)
+    });
     let ended = wait(&mount, guard.as_deref(), receive);
     // Else the guard finds this process dead, and sees to the mount.
     if !mount.is_mounted()
@@ -205,6 +211,21 @@ fn listen(
             tracing::warn!("`ariel status` and `ariel umount` will not work: {error:#}");
         })
         .ok()
+}
+
+/// Shows what is counted, if that is wanted.
+fn serve_metrics(mount: &Arc<Mount>, args: &MountArgs, point: &Path) -> Result<(), Failure> {
+    let Some(addr) = args.metrics else {
+        return Ok(());
+    };
+    let (server, kept) = (args.server.to_string(), args.cache.to_string());
+    let (mount, point) = (Arc::downgrade(mount), point.to_owned());
+    let look = move || {
+        let mount = mount.upgrade()?;
+        let status = show::mount_status(&mount, (&server, &kept), &point);
+        Some((status, profile::of_mount(&mount)))
+    };
+    metrics::serve(addr, Arc::new(look)).map(drop)
 }
 
 /// Tells when the mount is gone, whoever unmounted it.

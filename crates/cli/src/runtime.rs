@@ -11,10 +11,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// The directory of the server that `ariel-server.service` runs.
+const OF_SERVICE: &str = "/run/ariel-server";
+
 /// Where such a directory may be, the best place first.
 pub(crate) fn candidates() -> Vec<PathBuf> {
     let user = geteuid();
     let mut places = Vec::new();
+    // A service manager has made one for this service alone.
+    if let Some(dir) = std::env::var_os("RUNTIME_DIRECTORY").map(PathBuf::from)
+        && dir.is_absolute()
+    {
+        places.push(dir);
+    }
     if user.is_root() {
         places.push(PathBuf::from("/run/ariel"));
     } else if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)
@@ -23,6 +32,16 @@ pub(crate) fn candidates() -> Vec<PathBuf> {
         places.push(dir.join("ariel"));
     }
     places.push(PathBuf::from(format!("/tmp/ariel-{}", user.as_raw())));
+    places
+}
+
+/// Where a process may be that this user asks: root also asks the server that systemd runs as a
+/// user of its own.
+pub(crate) fn asked() -> Vec<PathBuf> {
+    let mut places = candidates();
+    if geteuid().is_root() {
+        places.push(PathBuf::from(OF_SERVICE));
+    }
     places
 }
 

@@ -5,7 +5,7 @@ use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
 use crate::gate::Gatekeeper;
-use crate::{daemon, end, log, membership, profile, runtime, show, trust};
+use crate::{daemon, end, log, membership, metrics, profile, runtime, service, show, trust};
 use cell::{Cell, CellDoor, CellError, Credential, Renewal, Role};
 use net::Addresses;
 use rustix::process::{getegid, geteuid};
@@ -40,7 +40,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
     }
     log::end_on_panic();
     membership::only_mine();
-    let (send, receive) = end::channel("serve")?;
+    let (send, receive) = end::channel("serve", args.detached || service::is_managed())?;
     let server = start(&args, &data, send.clone())?;
     let renewals = renewals(&args, &server, &data);
     let control = listen(&server, send);
@@ -49,10 +49,20 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         log::use_file(&log).map_err(|error| Failure::of(&log.display().to_string(), error))?;
     }
     let pid_file = pid_file.map(PidFile::write).transpose()?;
+    if let Some(addr) = args.metrics {
+        let server = Arc::downgrade(&server);
+        let look = move || {
+            let server = server.upgrade()?;
+            let status = show::server_status(&server.status());
+            Some((status, profile::of_server(&server)))
+        };
+        metrics::serve(addr, Arc::new(look))?;
+    }
     daemon::ready(&format!("listening on {}", listed(server.local_addrs())))?;
     if args.detached {
         daemon::let_go()?;
     }
+    watch(&server);
     let ended = wait(&server, receive);
     drop(renewals);
     drop(control);
@@ -190,6 +200,15 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
     Listener::start(&name, Box::new(move |word, _| answer(word).into()))
         .inspect_err(|error| tracing::warn!("`ariel status` will not work: {error:#}"))
         .ok()
+}
+
+/// Tells the service manager from time to time that the server still answers.
+fn watch(server: &Arc<Server>) {
+    let server = Arc::downgrade(server);
+    service::watch(move || {
+        let server = server.upgrade();
+        server.is_some_and(|server| server.status().failure.is_none())
+    });
 }
 
 /// Waits for the end, and ends the server. Takes the questions with it: who asks later is told that

@@ -143,7 +143,8 @@ pub enum Left {
 }
 
 /// Ends the connection of a daemon that is dead or dying, so that nothing waits for it any more.
-/// The mount is left where it is. `None`: the control could not be opened.
+/// The mount is left where it is, and its kernel forgets what no program uses: others may change
+/// that as soon as the server knows of the death. `None`: the control could not be opened.
 pub fn cut(control: Option<&Control>, (id, mount_point): (MountId, &Path)) -> Left {
     // A dead process has closed the device, which ends the connection; but one of its threads may
     // be waiting for just that.
@@ -160,8 +161,11 @@ pub fn cut(control: Option<&Control>, (id, mount_point): (MountId, &Path)) -> Le
     {
         warn!(%errno, "the dead daemon's connection could not be aborted");
     }
-    match id.is_at(mount_point) {
-        true => Left::DeadMount,
-        false => Left::Nothing,
+    if !id.is_at(mount_point) {
+        return Left::Nothing;
     }
+    if let Err(errno) = mount::forget_unused(mount_point) {
+        debug!(%errno, "the kernel keeps what it has cached of the dead mount");
+    }
+    Left::DeadMount
 }

@@ -24,8 +24,8 @@ use crate::device;
 use attach::Detached;
 
 pub use attach::detach;
-pub(crate) use connection::abort_in_place;
 pub use connection::{Control, set_read_ahead};
+pub(crate) use connection::{abort_in_place, forget_unused};
 pub use flags::Flags;
 pub use identity::MountId;
 pub use table::{FSTYPE, MountEntry, await_gone, await_taken_away, find, mounts};

@@ -1,5 +1,5 @@
-//! The time after a restart: a client that is still saying what it holds is not fenced; what waits
-//! for others is bounded, and is not begun in one step.
+//! The time after a restart: a client that is still saying what it holds is not fenced, and is asked
+//! for it; what waits for others is bounded, and is not begun in one step.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -12,8 +12,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
-    Caller, Fid, Hold, Holding, Op, Request, Right, SessionId, Time, ToClient, ToServer, VERSION,
-    WriteMode,
+    Caller, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right, SessionId, Time,
+    ToClient, ToServer, VERSION, WriteMode,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -66,6 +66,14 @@ impl Cell {
         self.says(now, session, hello, 0);
     }
 
+    /// The same server, where the last run has noted that nobody holds anything: what is in nobody's
+    /// way is done at once.
+    fn restarted_knowing(known: &[SessionId]) -> Self {
+        let Self { server, disk } = Self::restarted(known);
+        let server = server.knowing(Some(vec![]));
+        Self { server, disk }
+    }
+
     /// One of three parts of what the slow one holds.
     fn holds(&mut self, now: Time, part: u32) -> Vec<Output> {
         let holding = Holding {
@@ -82,6 +90,18 @@ impl Cell {
         };
         self.says(now, SLOW, reassert, 0)
     }
+}
+
+/// The recall that this client is sent.
+fn recalled(out: &[Output], session: SessionId) -> Option<Recall> {
+    out.iter().find_map(|output| match output {
+        Output::Send {
+            to,
+            message: ToClient::Recall(recall),
+            ..
+        } if *to == session => Some(recall.clone()),
+        _ => None,
+    })
 }
 
 fn fenced(out: &[Output]) -> Vec<SessionId> {
@@ -122,6 +142,52 @@ fn a_client_that_says_no_more_than_a_part_is_fenced_in_the_end() {
     assert!(!cell.server.in_grace());
 }
 
+/// The same holding in two parts: the answer to what was asked between them is waited for.
+#[test]
+fn what_a_client_was_asked_for_between_two_of_its_parts_stays_asked() {
+    let mut cell = Cell::restarted_knowing(&[SLOW, OTHER]);
+    cell.greets(SECOND, SLOW);
+    cell.holds(SECOND, 0);
+    cell.greets(SECOND, OTHER);
+    let nothing = ToServer::Reassert {
+        boot: BOOT,
+        part: (0, 1),
+        holdings: vec![],
+        unseen: vec![],
+        locks: vec![],
+    };
+    cell.says(SECOND, OTHER, nothing, 0);
+    let make = Op::Make {
+        dir: Fid::root(1),
+        name: Name::new(b"f").unwrap(),
+        make: Make::Directory,
+        mode: 0o755,
+        open: None,
+    };
+    let out = cell.says(SECOND, OTHER, request(1, make), 0);
+    let recall = recalled(&out, SLOW).expect("who has the name in its caches is asked");
+    cell.holds(SECOND, 1);
+    let returned = ToServer::Returned(Returned {
+        fid: recall.fid,
+        epoch: recall.epoch,
+        right: Right::Shared,
+        upto: recall.epoch,
+        hold: Hold {
+            stamp: 1,
+            ..Hold::default()
+        },
+        attr: None,
+    });
+    let out = cell.says(2 * SECOND, SLOW, returned, 0);
+    let done = |output: &Output| {
+        let Output::Send { to, message, .. } = output else {
+            return false;
+        };
+        *to == OTHER && matches!(message, ToClient::Reply { id: 1, .. })
+    };
+    assert!(out.iter().any(done), "{out:?}");
+}
+
 fn write(id: u64) -> ToServer {
     let op = Op::Write {
         fid: Fid::root(1),
@@ -129,6 +195,10 @@ fn write(id: u64) -> ToServer {
         len: 16,
         mode: WriteMode::At,
     };
+    request(id, op)
+}
+
+fn request(id: u64, op: Op) -> ToServer {
     ToServer::Request(Request {
         id,
         acked: 1,

@@ -13,6 +13,7 @@ use crate::options::Mutant;
 use crate::record::{self, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead, SegmentId, Stamp};
 use crate::state::Core;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Most bytes that are written again at once.
@@ -40,6 +41,9 @@ pub(crate) struct Rolled {
     /// Where that part of the log begins of which nothing says that it is on stable storage.
     unsure: Place,
 }
+
+/// The numbers that records may have: the first is 1, and nobody writes half of all there are.
+const SEQUENCES: RangeInclusive<u64> = 1..=u64::MAX / 2;
 
 fn lost(segment: u32, at: usize) -> StoreError {
     let name = segment_name(segment);
@@ -70,6 +74,12 @@ impl<'a> Roll<'a> {
 
     pub(crate) fn run(mut self) -> Result<Rolled, StoreError> {
         let number = self.at.id.number;
+        if !SEQUENCES.contains(&self.at.sequence) {
+            return Err(StoreError::Damaged(format!(
+                "the index says that the next record is number {}",
+                self.at.sequence
+            )));
+        }
         let mut bytes = log::load(self.files, number)?;
         match record::parse_segment_header(number, &bytes) {
             SegmentHead::First(id, _) => self.at.id = id,

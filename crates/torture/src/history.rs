@@ -291,6 +291,8 @@ pub struct Operation {
     pub mount: u32,
     /// Number of the process.
     pub process: u32,
+    /// When the descriptors and directories were opened that it went through.
+    pub opened_ns: u64,
     /// Before the first system call.
     pub begin_ns: u64,
     /// After the last one.

@@ -1,11 +1,18 @@
 //! Crashes on purpose: a thread that kills something from time to time, until it is told to stop.
+//!
+//! A dead mount is no witness. Linux answers some calls through descriptors of a dead mount from
+//! what it has cached (names, attributes, pages), without asking anybody, and the machine that has
+//! died is no longer asked before others change that. So the killer keeps when which mount was
+//! dead, and the judge is not given what was merely seen through it.
 
+use crate::history::{Action, Operation};
+use crate::plan::Clock;
 use crate::random::Random;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -47,25 +54,81 @@ pub fn command(command: String) -> Hook {
     })
 }
 
+/// The time between a client's death and the moment when its mount point leads to a new mount.
+#[derive(Clone, Copy, Debug)]
+struct Death {
+    mount: u32,
+    begin_ns: u64,
+    /// The greatest number while the new mount is not there.
+    end_ns: u64,
+}
+
+impl Death {
+    /// Did this operation use descriptors of the dead mount, and end after its death?
+    fn concerns(&self, one: &Operation) -> bool {
+        one.mount == self.mount && one.opened_ns <= self.end_ns && one.end_ns >= self.begin_ns
+    }
+}
+
+/// All deaths of clients so far.
+#[derive(Clone, Default)]
+struct Deaths(Arc<Mutex<Vec<Death>>>);
+
+impl Deaths {
+    fn with<T>(&self, look: impl FnOnce(&mut Vec<Death>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A client is about to be killed.
+    fn begin(&self, mount: u32, begin_ns: u64) {
+        self.with(|all| {
+            all.push(Death {
+                mount,
+                begin_ns,
+                end_ns: u64::MAX,
+            });
+        });
+    }
+
+    /// The new mount of the client that was killed last is in its place.
+    fn end(&self, end_ns: u64) {
+        self.with(|all| {
+            if let Some(last) = all.last_mut() {
+                last.end_ns = end_ns;
+            }
+        });
+    }
+
+    /// Was this merely seen, perhaps by what the kernel had cached of a dead mount? A wrong answer
+    /// (an error that nothing explains) is wrong through a dead mount as well.
+    fn may_show(&self, one: &Operation) -> bool {
+        one.action.observes()
+            && !matches!(one.action, Action::Wrong(_))
+            && self.with(|all| all.iter().any(|death| death.concerns(one)))
+    }
+}
+
 /// The thread that kills.
 pub(crate) struct Killer {
     stop: Sender<()>,
     count: Arc<AtomicU64>,
+    deaths: Deaths,
     thread: JoinHandle<Result<(), String>>,
 }
 
 impl Killer {
-    pub(crate) fn start(mut kills: Kills, mounts: &[PathBuf], seed: u64) -> Killer {
+    pub(crate) fn start(kills: Kills, mounts: &[PathBuf], seed: u64, clock: Clock) -> Killer {
         let (stop, stopped) = channel();
         let mounts = mounts.to_vec();
         let count = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&count);
+        let deaths = Deaths::default();
+        let noted = deaths.clone();
         let thread = std::thread::spawn(move || {
             let mut random = Random::of(seed, u64::MAX);
-            let mut hooks: Vec<Hook> = [kills.client.take(), kills.server.take()]
-                .into_iter()
-                .flatten()
-                .collect();
+            let client = kills.client.map(|hook| (true, hook));
+            let server = kills.server.map(|hook| (false, hook));
+            let mut hooks: Vec<(bool, Hook)> = client.into_iter().chain(server).collect();
             loop {
                 // From half to one and a half of the interval.
                 let every_ns = kills.every_ns / 2 + random.below(kills.every_ns.max(1));
@@ -73,17 +136,30 @@ impl Killer {
                     Err(RecvTimeoutError::Timeout) => {}
                     _ => return Ok(()),
                 }
-                let mount = &mounts[random.below(mounts.len() as u64) as usize];
+                let mount = random.below(mounts.len() as u64) as usize;
                 let hook = random.below(hooks.len() as u64) as usize;
-                hooks[hook](mount)?;
+                let (of_client, kill) = &mut hooks[hook];
+                if *of_client {
+                    noted.begin(mount as u32, clock());
+                }
+                kill(&mounts[mount])?;
+                if *of_client {
+                    noted.end(clock());
+                }
                 counted.fetch_add(1, Ordering::Relaxed);
             }
         });
         Killer {
             stop,
             count,
+            deaths,
             thread,
         }
+    }
+
+    /// May this show what the kernel had cached of a mount that was dead?
+    pub(crate) fn may_show_the_dead(&self, one: &Operation) -> bool {
+        self.deaths.may_show(one)
     }
 
     /// Kills so far.
@@ -108,6 +184,7 @@ impl Killer {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::history::Object;
     use std::sync::mpsc::{Receiver, Sender};
 
     /// A kill that tells when it begins, and ends when it is told to.
@@ -129,11 +206,57 @@ mod tests {
             server: None,
             every_ns: 1,
         };
-        let killer = Killer::start(kills, &[PathBuf::from("/")], 1);
+        let killer = Killer::start(kills, &[PathBuf::from("/")], 1, || 0);
         begun.recv().unwrap();
         assert_eq!(killer.count(), 0, "it has not ended");
         killer.stop.send(()).unwrap();
         ends.send(()).unwrap();
         assert_eq!(killer.end(), Ok(1));
+    }
+
+    fn operation(action: Action, opened_ns: u64, end_ns: u64) -> Operation {
+        Operation {
+            object: Object::Names { group: 0 },
+            mount: 1,
+            process: 0,
+            opened_ns,
+            begin_ns: end_ns - 1,
+            end_ns,
+            known: true,
+            action,
+        }
+    }
+
+    fn absent(opened_ns: u64, end_ns: u64) -> Operation {
+        let action = Action::Remove {
+            name: 0,
+            done: false,
+        };
+        operation(action, opened_ns, end_ns)
+    }
+
+    #[test]
+    fn only_what_is_seen_through_a_dead_mount_is_no_evidence() {
+        let deaths = Deaths::default();
+        deaths.begin(1, 100);
+        let late = absent(50, 1000);
+        assert!(deaths.may_show(&late), "the new mount is not there yet");
+        deaths.end(200);
+        assert!(
+            deaths.may_show(&late),
+            "its descriptors are of the dead mount"
+        );
+        assert!(deaths.may_show(&absent(150, 160)), "found meanwhile");
+        assert!(!deaths.may_show(&absent(50, 99)), "before the death");
+        assert!(!deaths.may_show(&absent(201, 300)), "through the new mount");
+        let other = Operation { mount: 0, ..late };
+        assert!(!deaths.may_show(&other), "through a mount that lives");
+        let removed = Action::Remove {
+            name: 0,
+            done: true,
+        };
+        assert!(!deaths.may_show(&operation(removed, 50, 150)), "a change");
+        let wrong = Action::Wrong("EBADF".to_owned());
+        assert!(!deaths.may_show(&operation(wrong, 50, 150)), "an error");
     }
 }

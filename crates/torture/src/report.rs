@@ -298,6 +298,7 @@ mod tests {
             object: Object::Log { round: 0, file: 0 },
             mount: 0,
             process: 0,
+            opened_ns: 0,
             begin_ns: time.0,
             end_ns: time.1,
             known: true,

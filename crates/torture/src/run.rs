@@ -52,7 +52,8 @@ pub fn run(options: &Options, outside: Outside<'_>) -> Result<Report, String> {
         Err(end) => return Err(told(&crew, end)),
     };
     report.not_tried = can.missing();
-    let killer = kills.then(|| Killer::start(outside.kills, &options.mounts, options.seed));
+    let (mounts, clock) = (&options.mounts, outside.clock);
+    let killer = kills.then(|| Killer::start(outside.kills, mounts, options.seed, clock));
     let mut rounds = Rounds {
         options,
         can,
@@ -140,7 +141,10 @@ impl Rounds<'_> {
             if !goes_on || over || failed || !report.violations.is_empty() {
                 return Ok(());
             }
-            let seen = self.round(crew, report.rounds)?;
+            let mut seen = self.round(crew, report.rounds)?;
+            if let Some(killer) = &self.killer {
+                seen.retain(|one| !killer.may_show_the_dead(one));
+            }
             report.rounds += 1;
             report.violations = self.judge.round(seen);
             report.violations.sort_by_key(|one| one.operations.len());

@@ -23,6 +23,8 @@ struct Worker<'a> {
     plan: &'a Plan,
     clock: Clock,
     files: Option<Files>,
+    /// When `files` were found: what they have opened leads to the mount of then, or a later one.
+    opened_ns: u64,
     counter: u32,
 }
 
@@ -37,6 +39,7 @@ pub fn work(
         plan,
         clock,
         files: None,
+        opened_ns: 0,
         counter: 1,
     };
     for line in input.lines() {
@@ -116,6 +119,7 @@ impl Worker<'_> {
             // Without crashes it must be there; but a file system whose caches live for a second
             // may not show it at once.
             let patience = if self.plan.kills { LOOKS } else { LOOKS / 15 };
+            self.opened_ns = (self.clock)();
             match Files::find(self.plan) {
                 Ok(files) => self.files = Some(files),
                 Err(error) if looks >= patience => return Err(error),
@@ -192,16 +196,21 @@ impl Worker<'_> {
     fn one(&mut self, object: Object, want: &Want, way: Way, seen: &mut Vec<Operation>) -> bool {
         let (mount, process) = (self.plan.mount_number, self.plan.process);
         let clock = self.clock;
+        if self.found().is_err() {
+            return false;
+        }
+        let opened_ns = self.opened_ns;
+        let begin_ns = clock();
         let Ok(files) = self.found() else {
             return false;
         };
-        let begin_ns = clock();
         let result = files.perform(object, want, way);
         let end_ns = clock();
         let operation = |action, known| Operation {
             object,
             mount,
             process,
+            opened_ns,
             begin_ns,
             end_ns,
             known,

@@ -16,6 +16,7 @@ fn op(object: Object, process: u32, time: (u64, u64), action: Action) -> Operati
         object,
         mount: process,
         process,
+        opened_ns: 0,
         begin_ns: time.0,
         end_ns: time.1,
         known: true,

@@ -49,6 +49,9 @@ pub(crate) struct CellInitArgs {
     /// How the cell calls this machine [default: its host name]
     #[arg(long, value_name = "NAME", value_parser = cell::machine_name)]
     pub(crate) name: Option<String>,
+    /// Do nothing where there is a cell already: for what starts a server by itself
+    #[arg(long)]
+    pub(crate) if_none: bool,
 }
 
 /// What a machine may do.

@@ -24,3 +24,10 @@ pub(crate) struct RemountArgs {
     #[arg(value_name = "WORD")]
     pub(crate) words: Vec<String>,
 }
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PagesArgs {
+    /// Where the pages go
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}

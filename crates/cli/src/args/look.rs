@@ -81,3 +81,29 @@ pub(crate) struct WatchArgs {
     /// A directory of a mount, or anything else there
     pub(crate) path: PathBuf,
 }
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each option of a command can stand in /etc/ariel/*.toml, below the command's name:
+  [serve]
+  data = \"/srv/ariel\"
+  listen = \"127.0.0.1:7000\"
+  [mount]
+  cache-mib = 1024
+  trusted = true
+and in the environment, as ARIEL_MOUNT_CACHE_MIB=1024. The command line counts before the
+environment, the environment before the files, and of the files the last one by name.
+ARIEL_CONFIG names another directory than /etc/ariel.
+Examples:
+  ariel config show              of `serve`, `mount` and `up`
+  ariel config show mount --json")]
+pub(crate) struct ConfigArgs {
+    /// `show`: the value of each option, and where it comes from
+    #[arg(value_parser = ["show"])]
+    pub(crate) verb: String,
+    /// The command whose options are shown [default: serve, mount and up]
+    pub(crate) command: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -2,6 +2,7 @@
 
 use super::{cell, seconds};
 use net::Addresses;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -31,6 +32,10 @@ pub(crate) struct ServeArgs {
     /// After a restart, wait so long for the clients of the last run [default: 20]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) grace: Option<u64>,
+    /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
+    /// Whoever reaches ADDR can read it; it names no file and no user
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// This is the background process
     #[arg(long, hide = true)]
     pub(crate) detached: bool,

@@ -61,6 +61,37 @@ fn a_killed_daemon_leaves_a_dead_mount_and_disturbs_nobody() {
 }
 
 #[test]
+fn a_directory_of_a_dead_mount_shows_no_names_of_before() {
+    if !real_system("killed-names") {
+        return;
+    }
+    let Some(pair) = Pair::start("killed-names") else {
+        return;
+    };
+    fs::create_dir(pair.a.join("d")).unwrap();
+    fs::write(pair.a.join("d/there"), b"there").unwrap();
+    let dir = File::open(pair.b.join("d")).unwrap();
+    let look = |name: &str| rustix::fs::statat(&dir, name, rustix::fs::AtFlags::empty());
+    for _ in 0..2 {
+        assert_eq!(look("absent").err(), Some(Errno::NOENT));
+        look("there").unwrap();
+    }
+    let Pair { cell, a, b } = pair;
+
+    let point = b.kill9_and_stay();
+
+    // Returns when the server has been told of the death, or at the end of the lease.
+    fs::write(a.join("d/absent"), b"there now").unwrap();
+    fs::remove_file(a.join("d/there")).unwrap();
+    for name in ["absent", "there"] {
+        assert_eq!(look(name).err(), Some(Errno::NOTCONN), "{name}");
+    }
+    drop(dir);
+    let again = Mount::start_at(&cell, point, &[]);
+    assert_eq!(fs::read(again.join("d/absent")).unwrap(), b"there now");
+}
+
+#[test]
 fn a_daemon_asked_to_end_unmounts_and_loses_nothing() {
     if !real_system("terminated") {
         return;

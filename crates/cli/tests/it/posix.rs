@@ -244,6 +244,29 @@ fn tar_keeps_lists_and_attributes() {
     assert_eq!(shell_ok(pair.a.path(), KEPT_SHOWN), expected);
 }
 
+/// tar does this to each directory that has no default list.
+#[test]
+fn an_access_list_that_is_not_there_is_removed_without_an_error() {
+    if !has_program("no-lists", "python3") {
+        return;
+    }
+    let Some(pair) = Pair::start("no-lists") else {
+        return;
+    };
+    let script = "
+import os
+os.mkdir('d')
+for name in ('system.posix_acl_default', 'system.posix_acl_access'):
+    os.setxattr('d', name, b'\\x02\\0\\0\\0')
+    os.removexattr('d', name)
+try:
+    os.removexattr('d', 'user.none')
+except OSError as error:
+    print(error.strerror)";
+    let said = shell_ok(pair.a.path(), &format!("python3 -c \"{script}\""));
+    assert_eq!(said.trim(), "No data available");
+}
+
 #[test]
 fn a_copy_moves_no_bytes_over_the_network() {
     let Some(pair) = Pair::start("reflink") else {

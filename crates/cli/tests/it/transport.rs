@@ -221,8 +221,8 @@ fn forced_where_the_kernel_may_not_the_cure_is_named() {
     assert_eq!(status(mount.path())["fuse"]["transport"], "dev");
 }
 
-/// Asks much, so that the daemon looks where it runs, and executes a program while it has a file open
-/// whose close is told to the daemon: again and again.
+/// Asks much, so that the daemon looks where it runs, and executes a program while it has a file
+/// open whose close is told to the daemon: again and again.
 const EXECUTES: &str = "
 import fcntl, os, sys
 first = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)

@@ -315,8 +315,17 @@ impl Tree {
                 },
                 false => convert::asker(header),
             };
+            // Setting an empty list removes it, and on Linux's own file systems an access list that
+            // is not there is removed without an error.
+            let done = match LISTS.contains(&name.as_slice()) {
+                true => absent_is_removed,
+                false => |done| done,
+            };
             let op = Op::RemoveXattr { fid, name };
-            self.operate(asker, op, nothing(reply));
+            self.operate(asker, op, move |mut completion| {
+                completion.done = done(completion.done);
+                nothing(reply)(completion);
+            });
         }
     }
 }
@@ -329,6 +338,13 @@ fn xattr_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
         Err(Refusal::NotSupported)
     } else {
         Ok(name.to_vec())
+    }
+}
+
+fn absent_is_removed(done: Done) -> Done {
+    match done {
+        Done::Refused(Refusal::NoAttribute) => Done::Nothing,
+        other => other,
     }
 }
 

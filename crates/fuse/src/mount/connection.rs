@@ -5,9 +5,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, fsconfig_create, fsconfig_reconfigure,
+    fsmount, fsopen, fspick,
+};
 
 use super::MountId;
 
@@ -83,6 +86,16 @@ pub(crate) fn abort_in_place(mount_point: &Path, id: MountId) -> rustix::io::Res
         Err(Errno::BUSY) => Ok(()),
         other => other,
     }
+}
+
+/// Makes the kernel forget the names, attributes and pages of the mount on top at a path, but for
+/// those of objects that a program has open or works in. A kernel keeps them after a connection has
+/// ended, and would go on showing them. Needs root.
+pub(crate) fn forget_unused(mount_point: &Path) -> rustix::io::Result<()> {
+    let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_SYMLINK_NOFOLLOW;
+    let context = fspick(CWD, mount_point, flags)?;
+    // Whatever is changed of a file system, Linux drops its unused names first; here nothing is.
+    fsconfig_reconfigure(&context)
 }
 
 /// Lets the kernel read ahead up to `len` bytes for this mount, beyond its default of 128 KiB.

@@ -54,7 +54,7 @@ impl Client {
         }
     }
 
-    fn start_op(&mut self, step: &mut Step<'_>, ticket: Ticket, op: Op, caller: Caller) {
+    fn start_op(&mut self, step: &mut Step<'_>, ticket: Ticket, mut op: Op, caller: Caller) {
         match &op {
             Op::Lookup { dir, name } => {
                 if self.is_barred(step, ticket, *dir) {
@@ -100,7 +100,7 @@ impl Client {
             Op::Rename { .. } if self.must_publish(step, ticket, &op) => return,
             _ => {}
         }
-        if self.done_here(step, ticket, &op) {
+        if self.done_here(step, ticket, &op) || self.must_publish_there(step, ticket, &mut op) {
             return;
         }
         let hold = self.hold_for(&op);

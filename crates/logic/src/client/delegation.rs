@@ -39,7 +39,7 @@ pub(super) struct Delegation {
     /// Not sent yet, in their order.
     pub(super) kept: BTreeSet<RequestId>,
     /// Directories in which something was made and has gone again, which changed their times: by
-    /// which change of names that is kept no more.
+    /// which change of names that is kept no more. Also files of which nothing else brings them.
     pub(super) touched: BTreeMap<Fid, RequestId>,
     /// When the oldest was made.
     since: Time,

@@ -212,9 +212,6 @@ impl Client {
                 | Why::Delegated(_) => {}
             }
         }
-        for node in self.nodes.values_mut() {
-            node.reading.clear();
-        }
     }
 }
 

@@ -92,6 +92,8 @@ struct Running {
     call: Call,
     /// What was dirty of the file that it draws on has been sent to the server.
     brought: bool,
+    /// Of a rename: something has come to have the new name since it was asked for.
+    replaces: bool,
     /// Of a write: how many pages the kernel had been given when it was last told to drop those
     /// that are written, and how often it was.
     cleared: Option<(u64, u32)>,
@@ -332,6 +334,7 @@ impl Client {
                     thread,
                     call,
                     brought: false,
+                    replaces: false,
                     cleared: None,
                     set: None,
                     locked_too,

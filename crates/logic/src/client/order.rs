@@ -9,7 +9,7 @@
 use super::Client;
 use super::node::Node;
 use alloc::vec::Vec;
-use wire::{Attr, Fid, Grant, Op, Outcome, Reply, RequestId, Right};
+use wire::{Attr, Fid, Grant, Op, Outcome, RequestId, Right};
 
 impl Client {
     /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
@@ -23,9 +23,9 @@ impl Client {
         grants.retain(|grant| grant.right > Right::None);
     }
 
-    /// The objects that the answer to an own change is about, unless a grant tells its place.
-    pub(super) fn changed_by(op: &Op, reply: &Reply) -> Vec<Fid> {
-        if !op.changes() || matches!(reply.outcome, Outcome::Refused(_)) {
+    /// The objects that the answer to an own change is about.
+    pub(super) fn changed_by(op: &Op, outcome: &Outcome) -> Vec<Fid> {
+        if !op.changes() || matches!(outcome, Outcome::Refused(_)) {
             return Vec::new();
         }
         let mut fids: Vec<Fid> = super::calls::dirs(op).into_iter().flatten().collect();
@@ -39,7 +39,7 @@ impl Client {
             | Op::Copy { to: fid, .. } => fids.push(*fid),
             _ => {}
         }
-        match &reply.outcome {
+        match outcome {
             Outcome::Removed { fid, .. } => fids.push(*fid),
             Outcome::Renamed { fid, victim, .. } => {
                 fids.push(*fid);
@@ -47,7 +47,6 @@ impl Client {
             }
             _ => {}
         }
-        fids.retain(|fid| reply.grants.iter().all(|grant| grant.fid != *fid));
         fids
     }
 

@@ -8,9 +8,15 @@
 //! replaced before the server has heard of it is no old content: a temporary file over another one
 //! costs nothing.
 //!
+//! A rename to a name that nothing has needs no bytes. That the name is free is known here only
+//! until another machine makes something of it, which may be before the server does the rename. So
+//! such a rename asks the server to replace nothing; when it is refused for that, the bytes are
+//! sent, and the server is asked once more.
+//!
 //! Nothing waits in a circle: a write-back waits for nobody, and what it is behind are delegated
 //! changes, which do not either.
 
+use super::api::Call;
 use super::cache::State;
 use super::mutant::Mutant;
 use super::{Client, Step};
@@ -23,24 +29,99 @@ impl Client {
     /// written back? What can go with it is sent ahead of it.
     pub(super) fn must_publish(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
         let Op::Rename {
+            to,
+            new,
+            no_replace,
+            exchange,
+            ..
+        } = op
+        else {
+            return false;
+        };
+        let broken = self.options.mutant == Some(Mutant::RenamesBeforeBytes);
+        let free = self.is_new(*to, new) && !self.replaces(ticket);
+        if (*no_replace && !*exchange) || free || self.cache.dirty() == 0 || broken {
+            return false;
+        }
+        self.must_bring_bytes(step, ticket, op)
+    }
+
+    /// The same of a rename for which the server is asked, and which may replace something by then.
+    /// One that is not to replace anything is changed so that it does not.
+    pub(super) fn must_publish_there(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &mut Op,
+    ) -> bool {
+        let broken = self.options.mutant == Some(Mutant::RenamesBeforeBytes);
+        let Op::Rename {
             from,
             name,
             to,
             new,
             no_replace,
             exchange,
+        } = &*op
+        else {
+            return false;
+        };
+        let sure = *no_replace || *exchange || self.replaces(ticket);
+        if sure || broken || self.cache.dirty() == 0 || !self.is_new(*to, new) {
+            return false;
+        }
+        if !self.is_free(*to, new) {
+            return self.must_bring_bytes(step, ticket, op);
+        }
+        let dirty = !self.dirty_under((*from, name)).is_empty();
+        if let Op::Rename { no_replace, .. } = op {
+            *no_replace = dirty;
+        }
+        false
+    }
+
+    /// A rename was refused since something has the new name, which is more than its caller has
+    /// asked for: it is asked for again, behind the bytes. False: the caller is told.
+    pub(super) fn replaces_after_all(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+    ) -> bool {
+        let Some(running) = self.calls.get_mut(&ticket) else {
+            return false;
+        };
+        let asked = matches!(&running.call, Call::Op(asked) if asked == op);
+        if asked || running.replaces || !matches!(op, Op::Rename { .. }) {
+            return false;
+        }
+        running.replaces = true;
+        self.unfinished.remove(&ticket);
+        self.start(step, ticket);
+        true
+    }
+
+    /// Is it known that this rename replaces something, whatever else is known of the name?
+    fn replaces(&self, ticket: Ticket) -> bool {
+        let running = self.calls.get(&ticket);
+        running.is_some_and(|running| running.replaces)
+    }
+
+    /// Must a rename wait until the bytes of what it moves, or exchanges, are written back?
+    fn must_bring_bytes(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
+        let Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            exchange,
+            ..
         } = op
         else {
             return false;
         };
-        let broken = self.options.mutant == Some(Mutant::RenamesBeforeBytes);
-        let exchanges = *exchange && !op.leaves_whiteout();
-        if (*no_replace && !*exchange) || self.is_new(*to, new) || self.cache.dirty() == 0 || broken
-        {
-            return false;
-        }
         let mut files = self.dirty_under((*from, name));
-        if exchanges {
+        if *exchange && !op.leaves_whiteout() {
             files.extend(self.dirty_under((*to, new)));
         }
         let waits: Vec<Fid> = files
@@ -61,14 +142,17 @@ impl Client {
 
     /// Is it known that there is no such name, or of nothing that the server has heard of?
     fn is_new(&self, dir: Fid, name: &Name) -> bool {
-        let Some(node) = self.nodes.get(&dir).filter(|node| node.lasting()) else {
-            return false;
-        };
-        match node.names.get(name) {
+        let node = self.nodes.get(&dir).filter(|node| node.lasting());
+        match node.and_then(|node| node.names.get(name)) {
             Some(Some(named)) => self.is_untold(named.fid),
-            Some(None) => true,
-            None => node.whole,
+            _ => self.is_free(dir, name),
         }
+    }
+
+    /// Is it known that there is no such name?
+    fn is_free(&self, dir: Fid, name: &Name) -> bool {
+        let node = self.nodes.get(&dir).filter(|node| node.lasting());
+        node.is_some_and(|node| node.names.get(name).map_or(node.whole, Option::is_none))
     }
 
     /// Has the server not been told that this was made?

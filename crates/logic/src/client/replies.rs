@@ -91,8 +91,10 @@ impl Client {
         (reply, bulk_len): (Reply, u32),
     ) -> bool {
         self.unsend(op);
-        let changed = Self::changed_by(op, &reply);
+        let mut changed = Self::changed_by(op, &reply.outcome);
         self.take_up(ticket, &changed);
+        // A grant tells the place of what it is of.
+        changed.retain(|fid| reply.grants.iter().all(|grant| grant.fid != *fid));
         if op.changes() && self.calls.contains_key(&ticket) {
             let unseen = self.outdates(id, ticket);
             self.unfinished.insert(ticket, (id, unseen));
@@ -239,8 +241,6 @@ impl Client {
             return false;
         }
         if node.right < Right::Shared && grant.right >= Right::Shared {
-            // Pages under a transient right are as good under this one.
-            node.pages |= node.right == Right::Transient;
             node.attr = None;
             node.forget_xattrs();
         }
@@ -351,6 +351,7 @@ impl Client {
         }
         if own && set.size.is_some() {
             self.resized(fid, &attr);
+            self.tell_times(step, fid, attr.ctime);
         }
         let (attr, lifetime) = self.to_say(fid, attr);
         let done = Done::Attr { attr, lifetime };
@@ -454,6 +455,9 @@ impl Client {
     ) {
         if let Op::Claim { fid } = op {
             return self.on_claim_refused(step, (ticket, *fid), refusal);
+        }
+        if refusal == Refusal::Exists && self.replaces_after_all(step, ticket, op) {
+            return;
         }
         self.finish(step, ticket, Done::Refused(refusal));
         let fid = match op {

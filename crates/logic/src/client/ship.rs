@@ -7,7 +7,9 @@ use super::session::State;
 use super::{Client, Step};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Caller, Chosen, Fid, Op, Outcome, Request, RequestId, Set, SetTime, ToServer};
+use wire::{
+    Attr, Caller, Chosen, Fid, Op, Outcome, Request, RequestId, Set, SetTime, Time, ToServer,
+};
 
 impl Client {
     /// Tells the server of all that is kept.
@@ -28,6 +30,19 @@ impl Client {
         }
         if self.state == State::Up {
             self.send_together(step, &ids);
+        }
+    }
+
+    /// A file was cut. What was stored into its pages before its client knew, since the caller had
+    /// been killed, has changed its times, and may have gone with what was cut off: then no
+    /// write-back brings them.
+    pub(super) fn tell_times(&mut self, step: &mut Step<'_>, fid: Fid, stored: Time) {
+        let ahead = |attr: &Attr| attr.ctime > stored;
+        let node = self.nodes.get(&fid);
+        if node.and_then(|node| node.own()).is_some_and(ahead) && self.cache.changed(fid).count == 0
+        {
+            self.delegation.touched.insert(fid, self.last_request);
+            self.ship(step);
         }
     }
 

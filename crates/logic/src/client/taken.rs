@@ -175,13 +175,12 @@ impl Client {
         let Some(unseen) = unseen else {
             return self.confirm(step, id);
         };
-        let mut fids = unseen.fids.clone();
-        fids.extend(
-            running
-                .changed
-                .iter()
-                .filter(|fid| !unseen.fids.contains(fid)),
-        );
+        let fids: BTreeSet<Fid> = unseen
+            .fids
+            .iter()
+            .chain(&running.changed)
+            .copied()
+            .collect();
         let names = unseen.names.clone();
         let untaken = Untaken {
             unseen,

@@ -10,7 +10,6 @@
 
 use super::api::{Bulk, Disk, Event, Mutant, Output};
 use super::needs::Plan;
-use super::table::Holder;
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
@@ -338,16 +337,12 @@ impl Server {
     }
 
     fn reassert(&mut self, id: SessionId, holding: &Holding) {
-        let known = holding.right < Right::Shared;
         let file = self.files.entry(holding.fid).or_default();
-        *file.holders.of(id) = Holder {
-            right: holding.right,
-            epoch: self.boot,
-            exclusive: self.boot,
-            hold: holding.hold,
-            known,
-            ..Holder::default()
-        };
+        // What this client has been asked for since an earlier part stays asked: others wait for it.
+        let holder = file.holders.of(id);
+        holder.right = holding.right;
+        (holder.epoch, holder.exclusive) = (self.boot, self.boot);
+        (holder.hold, holder.known) = (holding.hold, holding.right < Right::Shared);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.fids.insert(holding.fid);
         }

@@ -568,8 +568,12 @@ impl MemoryDisk {
                 name,
                 to,
                 new,
+                no_replace,
                 ..
-            } => self.rename(now, (*from, name), (*to, new)),
+            } => match self.child(*to, new) {
+                Ok(_) if *no_replace => Err(Refusal::Exists),
+                _ => self.rename(now, (*from, name), (*to, new)),
+            },
             Op::Open { fid, access } => self.open_file(*fid, access.write),
             Op::Write {
                 fid, offset, mode, ..

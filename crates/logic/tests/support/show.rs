@@ -133,9 +133,11 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
             name,
             to,
             new,
+            no_replace,
             ..
         } => {
-            format!("{kind} {name} in {} to {new} in {}", of(from), of(to))
+            let free = if *no_replace { ", if that is free" } else { "" };
+            format!("{kind} {name} in {} to {new} in {}{free}", of(from), of(to))
         }
         Op::SetAttr { fid, set: change } => format!("{kind} {}{}", of(fid), set(change)),
         Op::Open { fid, access: how } => format!("{kind} {} {}", of(fid), access(*how)),

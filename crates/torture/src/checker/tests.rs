@@ -76,6 +76,7 @@ fn history(object: Object, random: &mut Random) -> Vec<Operation> {
             object,
             mount: 0,
             process: 0,
+            opened_ns: 0,
             begin_ns,
             end_ns: begin_ns + 1 + random.below(12),
             known: action.observes() || random.below(2) == 0,

@@ -1,0 +1,401 @@
+//! All metrics: name, meaning, and where status or profile has the value. The names are what
+//! dashboards are made of, so a name keeps its meaning for ever. docs/service.md lists them all.
+
+/// Counter or gauge: does it only grow while the process lives?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It only grows. The format adds `_total` to its name.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+use Kind::{Counter, Gauge};
+
+/// One metric of the status, or a family of them.
+#[derive(Debug)]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) kind: Kind,
+    /// The pointer (RFC 6901) to the value in the status. Where it is an object, each of its
+    /// numbers is one metric of a family, with its name as this label.
+    pub(super) at: &'static str,
+    pub(super) label: &'static str,
+}
+
+const fn one(name: &'static str, kind: Kind, at: &'static str, help: &'static str) -> Metric {
+    family(name, kind, (at, ""), help)
+}
+
+const fn family(
+    name: &'static str,
+    kind: Kind,
+    (at, label): (&'static str, &'static str),
+    help: &'static str,
+) -> Metric {
+    Metric {
+        name,
+        help,
+        kind,
+        at,
+        label,
+    }
+}
+
+/// Of a server.
+pub(super) const SERVER: [Metric; 27] = [
+    one(
+        "ariel_server_clients",
+        Gauge,
+        "/clients",
+        "Clients with a session",
+    ),
+    one(
+        "ariel_server_connections",
+        Gauge,
+        "/connections",
+        "Open connections",
+    ),
+    one(
+        "ariel_server_grace",
+        Gauge,
+        "/grace",
+        "1 while clients of the last run are awaited",
+    ),
+    one(
+        "ariel_server_waiting_requests",
+        Gauge,
+        "/waiting",
+        "Requests that wait for a client",
+    ),
+    one(
+        "ariel_server_recalls",
+        Gauge,
+        "/recalls",
+        "Recalls that were not answered yet",
+    ),
+    one(
+        "ariel_server_watches",
+        Gauge,
+        "/watches",
+        "Watches of clients",
+    ),
+    one(
+        "ariel_server_held_bytes",
+        Gauge,
+        "/held_bytes",
+        "Memory for unanswered writes, bytes",
+    ),
+    one(
+        "ariel_server_locks",
+        Gauge,
+        "/locks/held",
+        "Locks held at the server",
+    ),
+    one(
+        "ariel_server_lock_waits",
+        Gauge,
+        "/locks/waiting",
+        "Lock requests that wait",
+    ),
+    one(
+        "ariel_server_lock_delegated_files",
+        Gauge,
+        "/locks/delegated_files",
+        "Files whose locks one client decides about",
+    ),
+    one(
+        "ariel_server_token_files",
+        Gauge,
+        "/tokens/files",
+        "Objects that some client caches",
+    ),
+    one(
+        "ariel_server_tokens_shared",
+        Gauge,
+        "/tokens/shared",
+        "Shared tokens granted",
+    ),
+    one(
+        "ariel_server_tokens_exclusive",
+        Gauge,
+        "/tokens/exclusive",
+        "Exclusive tokens granted",
+    ),
+    one(
+        "ariel_server_received_bytes",
+        Counter,
+        "/bytes/received",
+        "Bytes from clients",
+    ),
+    one(
+        "ariel_server_sent_bytes",
+        Counter,
+        "/bytes/sent",
+        "Bytes to clients",
+    ),
+    family(
+        "ariel_server_received_messages",
+        Counter,
+        ("/received", "kind"),
+        "Messages from clients, by kind",
+    ),
+    family(
+        "ariel_server_sent_messages",
+        Counter,
+        ("/sent", "kind"),
+        "Messages to clients, by kind",
+    ),
+    one(
+        "ariel_store_objects",
+        Gauge,
+        "/store/objects",
+        "Files, directories and others",
+    ),
+    one("ariel_store_bytes", Gauge, "/store/bytes", "Bytes of files"),
+    one(
+        "ariel_store_log_bytes",
+        Gauge,
+        "/store/log_bytes",
+        "Bytes of the log on disk",
+    ),
+    one(
+        "ariel_store_live_bytes",
+        Gauge,
+        "/store/live_bytes",
+        "Bytes of the log that are in use",
+    ),
+    one(
+        "ariel_store_segments",
+        Gauge,
+        "/store/segments",
+        "Segments of the log",
+    ),
+    one(
+        "ariel_store_records",
+        Counter,
+        "/store/records",
+        "Records ever written to the log",
+    ),
+    one(
+        "ariel_store_stable_records",
+        Counter,
+        "/store/stable_records",
+        "Records that are on stable storage",
+    ),
+    one(
+        "ariel_store_syncs",
+        Counter,
+        "/store/syncs",
+        "Syncs of the log",
+    ),
+    one(
+        "ariel_store_checkpoints",
+        Counter,
+        "/store/checkpoints",
+        "Checkpoints of the index",
+    ),
+    one(
+        "ariel_store_cleaned_bytes",
+        Counter,
+        "/store/cleaned_bytes",
+        "Bytes moved by the cleaner",
+    ),
+];
+
+/// Of a mount.
+pub(super) const MOUNT: [Metric; 24] = [
+    one(
+        "ariel_mount_connected",
+        Gauge,
+        "/connected",
+        "1 while the server is connected",
+    ),
+    one(
+        "ariel_mount_connections",
+        Counter,
+        "/connections",
+        "Connections made to the server",
+    ),
+    one(
+        "ariel_mount_sessions_lost",
+        Counter,
+        "/sessions_lost",
+        "Sessions that the server ended",
+    ),
+    one(
+        "ariel_mount_lost_bytes",
+        Counter,
+        "/lost_bytes",
+        "Written bytes that were lost",
+    ),
+    one(
+        "ariel_mount_lost_changes",
+        Counter,
+        "/lost_changes",
+        "Changes of names that were lost",
+    ),
+    one(
+        "ariel_mount_refused_write_backs",
+        Counter,
+        "/refused_write_backs",
+        "Write-backs that the server refused",
+    ),
+    one(
+        "ariel_mount_outstanding_requests",
+        Gauge,
+        "/outstanding",
+        "Requests at the server",
+    ),
+    one(
+        "ariel_mount_untold_changes",
+        Gauge,
+        "/untold_changes",
+        "Changes of names that the server does not know yet",
+    ),
+    one(
+        "ariel_mount_recalls",
+        Gauge,
+        "/recalls",
+        "Recalls being answered",
+    ),
+    one("ariel_mount_nodes", Gauge, "/nodes", "Objects known"),
+    one("ariel_mount_opens", Gauge, "/opens", "Open files"),
+    one(
+        "ariel_mount_watches",
+        Gauge,
+        "/watches",
+        "Watches of programs",
+    ),
+    one(
+        "ariel_mount_locks",
+        Gauge,
+        "/locks/held",
+        "Locks of this machine's programs",
+    ),
+    one(
+        "ariel_mount_lock_waits",
+        Gauge,
+        "/locks/waiting",
+        "Lock requests that wait",
+    ),
+    one(
+        "ariel_mount_tokens_shared",
+        Gauge,
+        "/tokens/shared",
+        "Shared tokens held",
+    ),
+    one(
+        "ariel_mount_tokens_exclusive",
+        Gauge,
+        "/tokens/exclusive",
+        "Exclusive tokens held",
+    ),
+    one(
+        "ariel_mount_cache_blocks_max",
+        Gauge,
+        "/cache/slots",
+        "Most cached blocks of 4 KiB",
+    ),
+    one(
+        "ariel_mount_cache_blocks",
+        Gauge,
+        "/cache/used",
+        "Cached blocks of 4 KiB",
+    ),
+    one(
+        "ariel_mount_cache_dirty_blocks",
+        Gauge,
+        "/cache/dirty",
+        "Blocks not written back yet",
+    ),
+    one(
+        "ariel_mount_cache_hits",
+        Counter,
+        "/cache/hits",
+        "Blocks read from the cache",
+    ),
+    one(
+        "ariel_mount_cache_misses",
+        Counter,
+        "/cache/misses",
+        "Blocks fetched for a read",
+    ),
+    family(
+        "ariel_mount_kernel_requests",
+        Counter,
+        ("/fuse/requests", "kind"),
+        "Requests of the kernel, by kind",
+    ),
+    family(
+        "ariel_mount_sent_messages",
+        Counter,
+        ("/sent", "kind"),
+        "Messages to the server, by kind",
+    ),
+    family(
+        "ariel_mount_received_messages",
+        Counter,
+        ("/received", "kind"),
+        "Messages from the server, by kind",
+    ),
+];
+
+/// One stage of the profile: of each kind of request how many, and how long they took in all.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) at: &'static str,
+    pub(super) count: &'static str,
+    pub(super) seconds: &'static str,
+    pub(super) help: &'static str,
+}
+
+/// All stages; a process has those of its kind.
+pub(super) const STAGES: [Stage; 4] = [
+    Stage {
+        at: "kernel",
+        count: "ariel_mount_answers",
+        seconds: "ariel_mount_answer_seconds",
+        help: "from a request of the kernel to its answer",
+    },
+    Stage {
+        at: "server",
+        count: "ariel_mount_server_answers",
+        seconds: "ariel_mount_server_answer_seconds",
+        help: "from a request to the server to its answer",
+    },
+    Stage {
+        at: "clients",
+        count: "ariel_server_answers",
+        seconds: "ariel_server_answer_seconds",
+        help: "from a client's request to its answer",
+    },
+    Stage {
+        at: "steps",
+        count: "ariel_server_steps",
+        seconds: "ariel_server_step_seconds",
+        help: "under the server's lock, in which nobody else is served",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_metric_has_a_name_of_its_own_and_is_documented() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/service.md");
+        let docs = std::fs::read_to_string(docs).unwrap();
+        let of_status = SERVER.iter().chain(&MOUNT).map(|metric| metric.name);
+        let of_profile = STAGES.iter().flat_map(|stage| [stage.count, stage.seconds]);
+        let names: Vec<&str> = of_status.chain(of_profile).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        let missing: Vec<_> = names
+            .into_iter()
+            .filter(|name| !docs.contains(&format!("`{name}`")))
+            .collect();
+        assert!(missing.is_empty(), "not in docs/service.md: {missing:?}");
+    }
+}
