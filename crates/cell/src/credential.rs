@@ -114,12 +114,15 @@ impl Credential {
     }
 }
 
+/// Tells two files of one name apart: number, and when it was changed.
+type Version = (u64, i64, i64);
+
 /// A credential as it is now: the file is looked at for each connection, so whoever renews it does
 /// so for every process.
 pub struct Shown {
     dir: PathBuf,
     /// Which file was read last, and what it says.
-    last: Mutex<Option<((u64, i64, i64), ClientTls)>>,
+    last: Mutex<Option<(Version, ClientTls)>>,
 }
 
 impl Shown {

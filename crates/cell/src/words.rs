@@ -15,7 +15,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The bytes of such a text.
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
-    if !digits || text.len() % 2 != 0 {
+    if !digits || !text.len().is_multiple_of(2) {
         return None;
     }
     let pairs = (0..text.len()).step_by(2).map(|at| &text[at..at + 2]);

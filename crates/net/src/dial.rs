@@ -216,7 +216,7 @@ fn keep_up(shared: &Shared) {
         };
         let mut state = shared.state.lock();
         if !state.stopping {
-            tell(shared, &state, &last);
+            tell(shared, &state, (&last, refused));
             state.last = Some(last);
             state.refused = refused;
             shared.changed.notify_all();
@@ -241,12 +241,12 @@ fn keep_up(shared: &Shared) {
     }
 }
 
-/// Tells people of a trouble when it is another one than before.
-fn tell(shared: &Shared, state: &State, last: &str) {
+/// Tells people of a refusal, once: only they can cure it. Everything else passes.
+fn tell(shared: &Shared, state: &State, (last, refused): (&str, bool)) {
     let addr = &shared.addr;
-    match state.last.as_deref() {
-        Some(before) if before == last => tracing::debug!(%addr, last, "not connected"),
-        _ => tracing::warn!(%addr, last, "not connected"),
+    match state.last.as_deref() == Some(last) || !refused {
+        true => tracing::debug!(%addr, last, "not connected"),
+        false => tracing::warn!(%addr, last, "not connected"),
     }
 }
 
