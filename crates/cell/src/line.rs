@@ -23,8 +23,8 @@ pub struct JoinLine {
 /// What is no line.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "that is no join line: it is one word that begins with `{FORM}/`, as `ariel join-token` printed \
-     it"
+    "that is no join line: it is one word that begins with `{FORM}/`, as `ariel join-token` \
+     printed it"
 )]
 pub struct NoLine;
 

@@ -2,12 +2,16 @@
 //! nothing that was not granted; who listens on the way reads nothing.
 
 use crate::exact::content;
+use crate::harness::cell::{CellOptions, INSECURE, first_line};
 use crate::harness::machines::Machines;
-use crate::harness::{ariel, eventually, has_program, real_system, text};
+use crate::harness::process::Proc;
+use crate::harness::{Cell, ariel, eventually, has_program, real_system, run, text};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -155,6 +159,15 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
         "ariel machine list --credentials /etc/ariel",
         &["not an administrator's"],
     );
+}
+
+#[test]
+fn a_revoked_machine_and_one_of_another_cell_get_nothing() {
+    if !can_have_machines("machines-revoked") {
+        return;
+    }
+    let mut machines = Machines::new(&["server", "build-1", "build-2"]);
+    follow(&mut machines, "mkdir -m 1777");
     // What a revoked machine had open and locked holds nobody up.
     machines.must("build-2", "ariel mount server:7070 /mnt");
     machines.must("build-2", "echo held > /mnt/shared/held");
@@ -185,7 +198,11 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
         "ariel join --credentials /srv/x < again",
         &["counts no more"],
     );
-    // Somebody of another cell, and somebody of none.
+    strangers(&mut machines);
+}
+
+/// Somebody of another cell, somebody of none, and ways to the server.
+fn strangers(machines: &mut Machines) {
     machines.must("build-1", "ariel cell init --data /srv/other");
     machines.refused(
         "build-1",
@@ -256,10 +273,35 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
+/// A mount that reaches the cell's server over the wiretap.
+fn mount_by(cell: &Cell, tap: &Wiretap, point: &Path) -> Proc {
+    let mut command = ariel(&["mount", &tap.addr, point.to_str().unwrap(), "-f"]);
+    command.args(cell.trust()).stdout(Stdio::piped());
+    let log = fs::File::create(cell.scratch().join("tapped.log")).unwrap();
+    let mut daemon = Proc::spawn(command.stderr(log), None).unwrap();
+    first_line(&mut daemon, Duration::from_secs(30)).unwrap();
+    daemon
+}
+
+/// A machine joins over the wiretap: the secret of its line, and a part of its key.
+fn secrets_of_a_join(cell: &Cell, tap: &Wiretap) -> Vec<String> {
+    let admin = cell.data().join("cell/administrator");
+    let mut invite = ariel(&["join-token", "--server", &tap.addr, "--credentials"]);
+    let line = run(invite.arg(admin));
+    assert!(line.status.success(), "{}", text(&line));
+    let line = String::from_utf8(line.stdout).unwrap().trim().to_owned();
+    let dir = cell.scratch().join("guest");
+    let mut join = ariel(&["join", "--name", "guest", "--credentials"]);
+    let joined = run(join.arg(&dir).arg(&line));
+    assert!(joined.status.success(), "{}", text(&joined));
+    let credential = fs::read_to_string(dir.join("machine.json")).unwrap();
+    let credential: serde_json::Value = serde_json::from_str(&credential).unwrap();
+    let key = credential["key"].as_str().unwrap().lines().nth(1).unwrap();
+    vec![line.rsplit('/').next().unwrap().to_owned(), key.to_owned()]
+}
+
 #[test]
 fn whoever_listens_on_the_way_reads_no_byte_name_or_secret() {
-    use crate::harness::cell::{CellOptions, INSECURE};
-    use crate::harness::{Cell, Mount};
     for insecure in [false, true] {
         let serve_args = if insecure {
             vec![INSECURE.to_owned()]
@@ -282,50 +324,20 @@ fn whoever_listens_on_the_way_reads_no_byte_name_or_secret() {
             "bytes that are no others".repeat(400),
         );
         let point = cell.scratch().dir("tapped");
-        let mut words = vec![
-            "mount".to_owned(),
-            tap.addr.clone(),
-            point.to_str().unwrap().into(),
-        ];
-        words.extend(cell.trust());
-        words.push("-f".into());
-        let log = fs::File::create(cell.scratch().join("tapped.log")).unwrap();
-        let mut command = ariel(&words);
-        command.stdout(std::process::Stdio::piped()).stderr(log);
-        let started = crate::harness::process::Proc::spawn(&mut command, None);
-        let mut daemon = started.unwrap();
-        crate::harness::cell::first_line(&mut daemon, Duration::from_secs(30)).unwrap();
+        let mut daemon = mount_by(&cell, &tap, &point);
         fs::write(point.join(name), &bytes).unwrap();
         fs::File::open(point.join(name))
             .unwrap()
             .sync_all()
             .unwrap();
-        let other: Mount = cell.mount();
+        let other = cell.mount();
         assert_eq!(fs::read_to_string(other.join(name)).unwrap(), bytes);
         let secrets = if insecure {
-            Vec::new()
+            vec![]
         } else {
-            let admin = cell.data().join("cell/administrator");
-            let mut invite = ariel(&["join-token", "--server", &tap.addr, "--credentials"]);
-            let line = crate::harness::run(invite.arg(admin));
-            assert!(line.status.success(), "{}", text(&line));
-            let line = String::from_utf8(line.stdout).unwrap().trim().to_owned();
-            let dir = cell.scratch().join("guest");
-            let mut join = ariel(&["join", "--name", "guest", "--credentials"]);
-            let joined = crate::harness::run(join.arg(&dir).arg(&line));
-            assert!(joined.status.success(), "{}", text(&joined));
-            let credential = fs::read_to_string(dir.join("machine.json")).unwrap();
-            let credential: serde_json::Value = serde_json::from_str(&credential).unwrap();
-            let key = credential["key"]
-                .as_str()
-                .unwrap()
-                .lines()
-                .nth(1)
-                .unwrap()
-                .to_owned();
-            vec![line.rsplit('/').next().unwrap().to_owned(), key]
+            secrets_of_a_join(&cell, &tap)
         };
-        let unmounted = crate::harness::run(ariel(&["umount"]).arg(&point));
+        let unmounted = run(ariel(&["umount"]).arg(&point));
         assert!(unmounted.status.success(), "{}", text(&unmounted));
         assert!(daemon.wait(Duration::from_secs(30)).is_some());
         assert!(eventually(Duration::from_secs(5), || tap
@@ -349,8 +361,6 @@ fn whoever_listens_on_the_way_reads_no_byte_name_or_secret() {
 
 #[test]
 fn what_a_server_keeps_is_its_users_alone() {
-    use crate::harness::Cell;
-    use std::os::unix::fs::MetadataExt;
     if !real_system("owner-only") {
         return;
     }

@@ -235,10 +235,8 @@ impl Step<'_> {
 impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
-        let (slots, session) = (options.slots.max(16), session.max(1));
         Self {
-            options,
-            session,
+            session: session.max(1),
             name: name.to_vec(),
             root: None,
             state: State::Down,
@@ -282,7 +280,7 @@ impl Client {
             dropping_names: BTreeMap::new(),
             bars: hands::Bars::default(),
             bounds: bounds::Bounds::default(),
-            ahead: ahead::Ahead::new(slots),
+            ahead: ahead::Ahead::new(options.slots.max(16)),
             walks: walk::Walks::default(),
             giving_up: BTreeMap::new(),
             naming: 0,
@@ -291,7 +289,7 @@ impl Client {
             parked: Vec::new(),
             starved: Vec::new(),
             refused: writeback::Refused::default(),
-            cache: Cache::new(slots),
+            cache: Cache::new(options.slots.max(16)),
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
             window: writeback::Window::new(),
@@ -303,6 +301,7 @@ impl Client {
             lock_delegation: lock_delegation::Files::default(),
             watches: watches::Watches::default(),
             delegation: delegation::Delegation::default(),
+            options,
         }
     }
 

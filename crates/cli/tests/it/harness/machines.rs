@@ -172,9 +172,13 @@ fn kill_all(space: &str) -> usize {
     let left = String::from_utf8_lossy(&left.stdout).into_owned();
     let pids = left.split_whitespace().filter_map(|pid| pid.parse().ok());
     let pids = pids.filter_map(rustix::process::Pid::from_raw);
-    // It may have ended meanwhile.
-    pids.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL))
-        .count()
+    let mut killed = 0;
+    for pid in pids {
+        // It may have ended meanwhile.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        killed += 1;
+    }
+    killed
 }
 
 impl Drop for Machines {
