@@ -1,20 +1,27 @@
 //! The command line.
 
 mod bench;
+mod cell;
 mod internal;
 mod look;
 mod reproduce;
 mod segment;
+mod serve;
 mod sim;
 mod tree;
 mod up;
 mod words;
 
 pub(crate) use bench::BenchArgs;
+pub(crate) use cell::{
+    AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
+    TrustArgs,
+};
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ConfigArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use reproduce::{Experiment, ReproduceArgs};
 pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
+pub(crate) use serve::ServeArgs;
 pub(crate) use sim::{SimArgs, SimSize};
 pub(crate) use tree::{
     CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, remote,
@@ -27,6 +34,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum};
 use fuse::Without;
 use fuse::mount::Flags;
+use net::Addresses;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,7 +67,17 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Unmount and stop what `up` has started
     Down(DownArgs),
-    /// Serve a store to the mounts of this machine
+    /// Make a cell: the machines that belong together
+    #[command(subcommand)]
+    Cell(CellCommand),
+    /// Print a line with which another machine joins the cell
+    JoinToken(JoinTokenArgs),
+    /// Make this machine one of a cell
+    Join(JoinArgs),
+    /// See, bound and remove the machines of a cell
+    #[command(subcommand)]
+    Machine(MachineCommand),
+    /// Serve a store to the machines of its cell
     Serve(ServeArgs),
     /// Mount a server's tree
     Mount(MountArgs),
@@ -125,37 +143,6 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ariel serve --data /srv/a --listen 127.0.0.1:7000
-  ariel serve --data /srv/a --listen 127.0.0.1:0 --daemon --pid-file /run/a.pid
-Prints `listening on ADDR` when it is ready. SIGTERM and SIGINT end it in order.")]
-pub(crate) struct ServeArgs {
-    /// Directory of the store; made if it is not there
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Loopback address and port to listen at; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", value_parser = address)]
-    pub(crate) listen: SocketAddr,
-    /// Return when it is ready and go on in the background; logs to DIR/server.log
-    #[arg(long)]
-    pub(crate) daemon: bool,
-    /// Write the process number to this file when ready, and remove it at the end
-    #[arg(long, value_name = "FILE")]
-    pub(crate) pid_file: Option<PathBuf>,
-    /// After a restart, wait so long for the clients of the last run [default: 20]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(crate) grace: Option<u64>,
-    /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
-    /// Whoever reaches ADDR can read it; it names no file and no user
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) metrics: Option<SocketAddr>,
-    /// This is the background process
-    #[arg(long, hide = true)]
-    pub(crate) detached: bool,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
   ariel mount 127.0.0.1:7000 /mnt/a
   ariel mount 127.0.0.1:7000 /mnt/b -f --opens silent
   ariel mount 127.0.0.1:7000 /mnt/c --cache ttl=1s     may show what is a second old
@@ -166,9 +153,9 @@ A mount whose process dies answers `Transport endpoint is not connected` until i
 by itself, or, with -f, by what has started it. It is never replaced by what lies below it.
 Called as mount.ariel or mount.fuse.ariel it is what mount(8) and /etc/fstab need.")]
 pub(crate) struct MountArgs {
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = address)]
-    pub(crate) server: SocketAddr,
+    /// Address of the server: host and port, several of them with commas between
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
     /// Where to mount: an empty directory, or a mount of Ariel whose process is dead
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
@@ -176,6 +163,8 @@ pub(crate) struct MountArgs {
     /// and those of this command without their dashes (cache-mib=64)
     #[arg(short = 'o', long = "options", value_name = "LIST", value_parser = flags)]
     pub(crate) flags: Option<Flags>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Stay in the foreground and log to standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
@@ -432,12 +421,6 @@ pub(crate) enum Victim {
     Server,
     /// A mount's daemon.
     Client,
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "not an address: give a loopback address and a port, such as 127.0.0.1:7000".to_owned()
-    })
 }
 
 fn seconds(text: &str) -> Result<u64, String> {

@@ -1,9 +1,9 @@
 //! `ariel bench`: the command line of crate `bench`, its clock and its cell.
 
 use crate::args::BenchArgs;
-use crate::cell::{self, Cell};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
+use crate::trial::{self, Cell};
 use crate::{control, runtime, signals, usage};
 use bench::{Fresh, Mounted, Options, Outside, Progress, Report, Tells, Told, Usage, Uses};
 use serde_json::Value;
@@ -53,7 +53,7 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     let started = Cell::start(&dir, &mounts);
     let cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.
-        let _ = cell::remove(&dir);
+        let _ = trial::remove(&dir);
         could_not(error)
     })?;
     let mut points = cell.mounts().into_iter();
@@ -70,7 +70,7 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     let known = (Some(&mut fresh as _), Some(&uses as _), Some(&told as _));
     let report = measure(args, local, mounted, known);
     let mut faults = cell.into_inner().end();
-    if let Err(error) = cell::remove(&dir) {
+    if let Err(error) = trial::remove(&dir) {
         faults.push(format!("{}: {error}", dir.display()));
     }
     let report = report?;

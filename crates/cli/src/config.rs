@@ -115,7 +115,11 @@ fn given(command: &Command, words: &[OsString]) -> Option<ArgMatches> {
         .clone()
         .no_binary_name(false)
         .ignore_errors(true)
-        .mut_args(|arg| arg.required(false));
+        .mut_args(|arg| match arg.is_positional() {
+            // The parser wants those before the last one to be as they are.
+            true => arg,
+            false => arg.required(false),
+        });
     lenient.try_get_matches_from(words).ok()
 }
 

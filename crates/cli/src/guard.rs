@@ -12,21 +12,22 @@
 
 use crate::failure::Failure;
 use crate::{control, daemon, log, runtime};
+use cell::Shown;
 use fuse::front::Mount;
 use fuse::guard::{Daemon, Left};
 use fuse::mount::{Control, MountId};
+use net::{Addresses, Passage};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,7 +63,10 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Starts the guard of a mount of this process.
-    pub(crate) fn start(mount: &Mount, again: Option<Again>) -> io::Result<Guard> {
+    pub(crate) fn start(
+        mount: &Mount,
+        (credentials, again): (Option<PathBuf>, Option<Again>),
+    ) -> io::Result<Guard> {
         let mut command = Command::new(daemon::own_program());
         command
             .arg("__guard")
@@ -75,7 +79,8 @@ impl Guard {
             connection: mount.connection_id(),
             id: mount.id(),
             dir: mount.mount_point().to_owned(),
-            server: mount.client().server(),
+            server: mount.client().server().clone(),
+            credentials,
             // After the loss of a session the daemon has another one: its lease must end then.
             session: mount.client().session(),
             again,
@@ -118,7 +123,9 @@ struct Told {
     connection: u32,
     id: MountId,
     dir: PathBuf,
-    server: SocketAddr,
+    server: Addresses,
+    /// Directory of the credential with which the server is reached; none: without TLS.
+    credentials: Option<PathBuf>,
     session: u64,
     again: Option<Again>,
 }
@@ -135,6 +142,17 @@ fn text(value: &Value) -> Option<OsString> {
 }
 
 impl Told {
+    fn server(&self) -> client::Server {
+        let passage = match &self.credentials {
+            Some(dir) => Passage::Tls(Arc::new(Shown::of(dir))),
+            None => Passage::InsecureLoopback,
+        };
+        client::Server {
+            addresses: self.server.clone(),
+            passage,
+        }
+    }
+
     fn to_json(&self) -> Value {
         let again = self.again.as_ref().map(|again| {
             let words: Vec<Value> = again.words.iter().map(|word| bytes(word)).collect();
@@ -147,6 +165,7 @@ impl Told {
             "mount": self.id.0,
             "dir": bytes(self.dir.as_os_str()),
             "server": self.server.to_string(),
+            "credentials": self.credentials.as_ref().map(|dir| bytes(dir.as_os_str())),
             "session": self.session,
             "again": again,
         })
@@ -174,6 +193,10 @@ impl Told {
             id: MountId(number("mount")?),
             dir: text(&said["dir"])?.into(),
             server: said["server"].as_str()?.parse().ok()?,
+            credentials: match &said["credentials"] {
+                Value::Null => None,
+                dir => Some(text(dir)?.into()),
+            },
             session: number("session")?,
             again,
         })
@@ -244,7 +267,7 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
         );
     }
     control::remove_stale(&runtime::of_mount(&told.dir));
-    let (server, session) = (told.server, told.session);
+    let (server, session) = (told.server(), told.session);
     let burial = thread::spawn(move || client::bury(server, session, BURIAL_TIMEOUT));
     match left {
         Left::Nothing => {}
@@ -355,7 +378,8 @@ mod tests {
             connection: 7,
             id: MountId(1 << 63),
             dir: word.clone().into(),
-            server: "127.0.0.1:9".parse().unwrap(),
+            server: "127.0.0.1:9,a.example:1".parse().unwrap(),
+            credentials: Some("/c".into()),
             session: u64::MAX,
             again,
         };
@@ -395,6 +419,7 @@ mod tests {
             id: MountId(4),
             dir: "/m".into(),
             server: "127.0.0.1:1".parse().unwrap(),
+            credentials: None,
             session: 5,
             again: None,
         };

@@ -7,7 +7,6 @@
 
 mod args;
 mod bench;
-mod cell;
 mod child;
 mod clock;
 mod config;
@@ -16,8 +15,10 @@ mod daemon;
 mod end;
 mod failure;
 mod fsck;
+mod gate;
 mod guard;
 mod log;
+mod membership;
 mod metrics;
 mod mount;
 mod pager;
@@ -37,6 +38,8 @@ mod sim;
 mod status;
 mod torture;
 mod tree;
+mod trial;
+mod trust;
 mod umount;
 mod up;
 mod usage;
@@ -83,6 +86,10 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
     match command {
         Command::Up(args) => up::up(&args),
         Command::Down(args) => up::down(&args),
+        Command::Cell(args) => membership::cell(&args),
+        Command::JoinToken(args) => membership::join_token(&args),
+        Command::Join(args) => membership::join(&args),
+        Command::Machine(args) => membership::machine(&args),
         Command::Serve(args) => serve::serve(args, words),
         Command::Mount(args) => mount::mount(args, words),
         Command::Umount(args) => umount::umount(&args.dir, args.force),

@@ -7,10 +7,12 @@ use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
 use crate::place::Place;
 use crate::watch::relay;
-use crate::{daemon, end, log, metrics, paths, profile, runtime, service, show};
+use crate::{daemon, end, log, metrics, paths, profile, runtime, service, show, trust};
+use cell::Renewal;
 use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
+use net::Addresses;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write;
@@ -66,9 +68,14 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let (send, receive) = end::channel("mount", args.detached || service::is_managed())?;
     // Held until the process ends.
     let _place = Place::take(&point, |text| tracing::info!("{text}"))?;
-    let mount = Mount::start(options(&args, &point));
+    let (server, credentials) = trust::server("mount", &args.server, &args.trust)?;
+    let _renewal = credentials
+        .as_deref()
+        .map(|dir| keep_fresh(dir, &args.server));
+    let mount = Mount::start(options(&args, (&point, server)));
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
-    let guard = start_guard(&mount, again(&args, &point, words)?);
+    let again = again(&args, (&point, credentials.as_deref()), words)?;
+    let guard = start_guard(&mount, (credentials, again));
     let control = listen(&mount, &args, &point, send.clone());
     serve_metrics(&mount, &args, &point)?;
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
@@ -99,11 +106,18 @@ pub(crate) fn remount(args: &RemountArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(args: &MountArgs, point: &Path) -> MountOptions {
+/// Renews the credential before it expires. Where that cannot be, another process may.
+fn keep_fresh(dir: &Path, servers: &Addresses) -> Option<Renewal> {
+    Renewal::start(dir, servers.clone())
+        .inspect_err(|error| tracing::warn!(%error, "the certificate is not renewed"))
+        .ok()
+}
+
+fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountOptions {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     MountOptions {
         dir: point.to_owned(),
-        server: args.server,
+        server,
         transport: match args.transport {
             Transport::Auto => fuse::Transport::Auto,
             Transport::Uring => fuse::Transport::Uring,
@@ -142,20 +156,32 @@ fn log_file(args: &MountArgs, point: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// How a daemon is started again by its guard; one in the foreground is not.
-fn again(args: &MountArgs, point: &Path, words: &[OsString]) -> Result<Option<Again>, Failure> {
+fn again(
+    args: &MountArgs,
+    (point, credentials): (&Path, Option<&Path>),
+    words: &[OsString],
+) -> Result<Option<Again>, Failure> {
     if !args.detached {
         return Ok(None);
     }
+    let mut words = guard::without_added(words);
+    if let Some(dir) = credentials.filter(|_| args.trust.credentials.is_none()) {
+        // The server that told where they are may be away then.
+        words.extend(["--credentials".into(), dir.into()]);
+    }
     Ok(Some(Again {
-        words: guard::without_added(words),
+        words,
         deaths: args.again.deaths,
         log: log_file(args, point)?,
     }))
 }
 
 /// Without a guard the mount works; only after a kill nobody would see to it.
-fn start_guard(mount: &Mount, again: Option<Again>) -> Option<Arc<Guard>> {
-    Guard::start(mount, again)
+fn start_guard(
+    mount: &Mount,
+    (credentials, again): (Option<PathBuf>, Option<Again>),
+) -> Option<Arc<Guard>> {
+    Guard::start(mount, (credentials, again))
         .inspect_err(|error| tracing::warn!(%error, "no guard: a kill would leave a dead mount"))
         .ok()
         .map(Arc::new)

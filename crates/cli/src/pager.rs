@@ -5,9 +5,9 @@
 //! alone; it goes with an orderly end of the pager, and the next pager takes it away after a
 //! disorderly one.
 
-use crate::args::{FarArgs, PagerArgs, Remote};
+use crate::args::{FarArgs, PagerArgs, Remote, TrustArgs};
 use crate::failure::Failure;
-use crate::{log, runtime};
+use crate::{log, runtime, trust};
 use files::{Options, Tree};
 use segment::{CellStore, Connection, LocalStore, PAGE, Pager, Store};
 use std::io::{Read, Write};
@@ -49,14 +49,18 @@ impl Drop for Served {
 }
 
 /// Starts a pager in this process.
-pub(crate) fn serve(word: &str, place: &FarArgs, memory: u64) -> Result<Served, Failure> {
+pub(crate) fn serve(
+    word: &str,
+    (place, trust): (&FarArgs, &TrustArgs),
+    memory: u64,
+) -> Result<Served, Failure> {
     let failed = |error: segment::Error| Failure::of(word, error);
     let frames = u32::try_from(memory / PAGE as u64).unwrap_or(u32::MAX);
     let mut tree = None;
     let pager = match (&place.local, at(word, place)?) {
         (Some(dir), _) => start(word, LocalStore::new(dir), frames)?,
         (None, Some(remote)) => {
-            let tree = tree.insert(connect(word, &remote)?);
+            let tree = tree.insert(connect(word, &remote, trust)?);
             let store = CellStore::new(Arc::clone(tree), &remote.path);
             start(word, store, frames)?
         }
@@ -90,13 +94,14 @@ fn at(word: &str, place: &FarArgs) -> Result<Option<Remote>, Failure> {
     remote.map(Some).map_err(wrong)
 }
 
-fn connect(word: &str, remote: &Remote) -> Result<Arc<Tree>, Failure> {
+fn connect(word: &str, remote: &Remote, trust: &TrustArgs) -> Result<Arc<Tree>, Failure> {
     let options = Options {
         cache_mib: CACHE_MIB,
         name: format!("ariel {word}, process {}", std::process::id()),
         ..Options::default()
     };
-    let tree = Tree::connect(remote.server, &options);
+    let (server, _) = trust::server(word, &remote.server, trust)?;
+    let tree = Tree::connect(server, &options);
     tree.map(Arc::new).map_err(|error| Failure::of(word, error))
 }
 
@@ -134,7 +139,7 @@ pub(crate) fn running() -> Vec<(u32, Connection)> {
 pub(crate) fn pager(args: &PagerArgs) -> Result<ExitCode, Failure> {
     log::to_stderr("warn");
     log::end_on_panic();
-    let served = serve("pager", &args.place, args.memory)?;
+    let served = serve("pager", (&args.place, &args.trust), args.memory)?;
     let told = |error: std::io::Error| Failure::of("pager", error);
     writeln!(std::io::stdout(), "{}", served.path.display()).map_err(told)?;
     std::io::stdin()

@@ -36,6 +36,17 @@ pub(crate) fn default_data() -> Result<PathBuf, Failure> {
     }
 }
 
+/// The user's own configuration.
+pub(crate) fn config() -> Option<PathBuf> {
+    let absolute = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|dir| dir.is_absolute())
+    };
+    let dir = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
+    Some(dir?.join("ariel"))
+}
+
 /// Where `up` mounts.
 pub(crate) fn default_mount() -> Result<PathBuf, Failure> {
     Ok(home()?.join("ariel"))

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     log::to_stderr("warn");
     log::end_on_panic();
     let library = library("run")?;
-    let served = pager::serve("run", &args.place, args.memory)?;
+    let served = pager::serve("run", (&args.place, &args.trust), args.memory)?;
     let failed = |error: std::io::Error| Failure::of("run", error);
     // Before the program is there: a signal that comes early is not lost.
     let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT]).map_err(failed)?;

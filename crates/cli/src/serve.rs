@@ -4,16 +4,20 @@ use crate::args::ServeArgs;
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
-use crate::{daemon, end, log, metrics, profile, runtime, service, show};
+use crate::gate::Gatekeeper;
+use crate::{daemon, end, log, membership, metrics, profile, runtime, service, show, trust};
+use cell::{Cell, CellDoor, CellError, Credential, Renewal, Role};
+use net::Addresses;
 use rustix::process::{getegid, geteuid};
 use serde_json::Value;
-use server::{MachineOptions, Server, ServerOptions};
+use server::{Gate, MachineOptions, Server, ServerOptions};
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 /// Name of the log in the store's directory.
 pub(crate) const LOG: &str = "server.log";
@@ -35,8 +39,10 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         log::to_stderr("info");
     }
     log::end_on_panic();
+    membership::only_mine();
     let (send, receive) = end::channel("serve", args.detached || service::is_managed())?;
     let server = start(&args, &data, send.clone())?;
+    let renewals = renewals(&args, &server, &data);
     let control = listen(&server, send);
     if args.detached {
         let log = data.join(LOG);
@@ -52,12 +58,13 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         };
         metrics::serve(addr, Arc::new(look))?;
     }
-    daemon::ready(&format!("listening on {}", server.local_addr()))?;
+    daemon::ready(&format!("listening on {}", listed(server.local_addrs())))?;
     if args.detached {
         daemon::let_go()?;
     }
     watch(&server);
     let ended = wait(&server, receive);
+    drop(renewals);
     drop(control);
     drop(pid_file);
     ended
@@ -66,6 +73,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
 }
 
 fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Arc<Server>, Failure> {
+    let gate = gate(args, data)?;
     let mut machine = MachineOptions::default();
     if let Some(grace_ns) = args.grace {
         machine.grace_ns = grace_ns;
@@ -74,13 +82,108 @@ fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Arc<Server>
         data: data.to_owned(),
         // Whoever makes a store may write to it.
         owner: (geteuid().as_raw(), getegid().as_raw()),
-        listen: args.listen,
+        listen: args.listen.clone(),
+        gate: gate
+            .clone()
+            .map_or(Gate::InsecureLoopback, |gate| Gate::Cell(gate)),
         machine,
         // The reason is logged, and told again by `Server::stop`.
         on_failure: Box::new(move |_| drop(send.send(End::Itself))),
     };
     let server = Server::start(options).map_err(|error| Failure::of("serve", error))?;
-    Ok(Arc::new(server))
+    let server = Arc::new(server);
+    if let Some(gate) = gate {
+        // The server outlives its door's last question, and the door the server.
+        let told = Arc::downgrade(&server);
+        gate.0.tell(Box::new(move |machine, (revoked, why)| {
+            if let Some(server) = told.upgrade() {
+                server.machine_changed(machine, (revoked, why));
+            }
+        }));
+        tell_own(data, &dialled(server.local_addrs()));
+    }
+    Ok(server)
+}
+
+/// The cell of this store.
+fn gate(args: &ServeArgs, data: &Path) -> Result<Option<Arc<Gatekeeper>>, Failure> {
+    if args.insecure_loopback {
+        return Ok(None);
+    }
+    match CellDoor::open(&trust::cell_dir(data)) {
+        Ok(door) => Ok(Some(Arc::new(Gatekeeper(door)))),
+        Err(CellError::None(_)) => {
+            let data = data.display();
+            let text = format!(
+                "{data} has no cell, so nobody could prove who he is: make one with \
+                 `ariel cell init --data {data}`"
+            );
+            Err(Failure::of("serve", text))
+        }
+        Err(error) => Err(Failure::of("serve", error)),
+    }
+}
+
+/// Addresses as they are dialled: a server that listens at any address of its machine is reached by
+/// the machine's name.
+fn dialled(addrs: &[SocketAddr]) -> Addresses {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let one = |addr: &SocketAddr| match addr.ip().is_unspecified() {
+        true => format!("{}:{}", host.trim(), addr.port()),
+        false => addr.to_string(),
+    };
+    let mut words: Vec<String> = addrs.iter().map(one).collect();
+    words.dedup();
+    let first = Addresses::from(addrs[0]);
+    words.join(",").parse().unwrap_or(first)
+}
+
+fn listed(addrs: &[SocketAddr]) -> String {
+    let words: Vec<String> = addrs.iter().map(ToString::to_string).collect();
+    words.join(",")
+}
+
+/// The credentials beside the store say where the server is.
+fn tell_own(data: &Path, servers: &Addresses) {
+    for role in [Role::Administrator, Role::Machine] {
+        let dir = Cell::credentials(&trust::cell_dir(data), role);
+        let told = Credential::read(&dir).and_then(|credential| match credential {
+            Some(mut credential) if credential.servers.as_deref() != Some(&servers.to_string()) => {
+                credential.servers = Some(servers.to_string());
+                credential.write(&dir)
+            }
+            _ => Ok(()),
+        });
+        if let Err(error) = told {
+            tracing::warn!(%error, "a credential does not say where the server is");
+        }
+    }
+}
+
+/// What keeps the credentials beside the store fresh.
+fn renewals(args: &ServeArgs, server: &Server, data: &Path) -> Vec<Renewal> {
+    if args.insecure_loopback {
+        return Vec::new();
+    }
+    let own = |role| {
+        let dir = Cell::credentials(&trust::cell_dir(data), role);
+        let renewal = Renewal::start(&dir, Addresses::from(reachable(server.local_addr())));
+        renewal
+            .inspect_err(|error| tracing::warn!(%error, "certificates are not renewed"))
+            .ok()
+    };
+    let all = [Role::Administrator, Role::Machine];
+    all.into_iter().filter_map(own).collect()
+}
+
+/// Where this machine itself reaches a server that listens there.
+fn reachable(addr: SocketAddr) -> SocketAddr {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, addr.port())
 }
 
 /// Opens the control socket. Without it the server works all the same.
@@ -141,11 +244,16 @@ impl Drop for PidFile {
     }
 }
 
-/// The status of the server at this address, if one answers on this machine.
+/// The answer of the server at this address, if one answers on this machine.
 pub(crate) fn ask(addr: SocketAddr, word: &str) -> anyhow::Result<Option<Value>> {
-    control::ask(
-        &runtime::of_server(addr.port()),
-        word,
-        Some(control::ANSWER_TIMEOUT),
-    )
+    ask_within(addr, word, control::ANSWER_TIMEOUT)
+}
+
+/// The same, in this time.
+pub(crate) fn ask_within(
+    addr: SocketAddr,
+    word: &str,
+    limit: Duration,
+) -> anyhow::Result<Option<Value>> {
+    control::ask(&runtime::of_server(addr.port()), word, Some(limit))
 }

@@ -4,6 +4,7 @@
 use crate::args::{StatusArgs, TokensArgs};
 use crate::failure::Failure;
 use crate::{control, paths, runtime, serve, show};
+use net::Addresses;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,6 +30,12 @@ pub(crate) fn tokens(args: &TokensArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A server's address, when the target is one.
+fn address(target: &str) -> Option<SocketAddr> {
+    let addresses: Addresses = target.parse().ok()?;
+    addresses.resolve().ok()?.first().copied()
+}
+
 /// Is a mount of Ariel there that nobody serves?
 fn is_dead(point: &Path) -> bool {
     let entry = fuse::mount::find(point).ok().flatten();
@@ -38,7 +45,7 @@ fn is_dead(point: &Path) -> bool {
 /// The answer of whoever is behind the target.
 pub(crate) fn ask(word: &str, target: &str) -> Result<Value, Failure> {
     let failed = |error: anyhow::Error| Failure::of(word, format_args!("{target}: {error:#}"));
-    if let Ok(addr) = target.parse::<SocketAddr>() {
+    if let Some(addr) = address(target) {
         return match serve::ask(addr, word).map_err(failed)? {
             Some(answer) => Ok(answer),
             None => Err(Failure::of(

@@ -1,10 +1,10 @@
 //! `ariel torture`: the command line of crate `torture`, its clock and its worker processes.
 
 use crate::args::{TortureArgs, TortureWorkerArgs, Victim};
-use crate::cell::{self, Cell, Shared};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
+use crate::trial::{self, Cell, Shared};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
@@ -63,7 +63,7 @@ pub(crate) fn torture(args: &TortureArgs) -> Result<ExitCode, Failure> {
         }
         report.faults.extend(faults);
         if report.is_clean() {
-            let removed = cell::remove(&dir);
+            let removed = trial::remove(&dir);
             removed.map_err(|error| could_not(format_args!("{}: {error}", dir.display())))?;
         } else {
             report.notes.push(kept);
@@ -103,7 +103,7 @@ fn start_cell(
     let started = Cell::start(dir, &vec![how; count as usize]);
     let cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.
-        let _ = cell::remove(dir);
+        let _ = trial::remove(dir);
         could_not(error)
     })?;
     let (mounts, shared) = (cell.mounts(), Shared::new(cell));

@@ -6,8 +6,9 @@
 
 use crate::args::{DownArgs, Transport, UpArgs};
 use crate::failure::Failure;
-use crate::{control, daemon, paths, runtime, serve, show, umount};
+use crate::{control, daemon, membership, paths, runtime, serve, show, trust, umount};
 use anyhow::{Context, bail};
+use cell::{Cell, Role};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -81,6 +82,9 @@ pub(crate) fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
         Some(dir) => dir.clone(),
         None => paths::default_mount()?,
     };
+    if !trust::cell_dir(&data).exists() {
+        membership::init(&data, None)?;
+    }
     let before = Place::read(&data);
     let (server, started) = start_server(&data, before.as_ref())?;
     // Made only now: a new store wants an empty directory, and the mount may be inside of it.
@@ -149,6 +153,8 @@ fn start_mount(place: &Place, data: &Path, transport: Transport) -> Result<(), F
         (&place.mount).into(),
         "--log".into(),
         data.join(MOUNT_LOG).into(),
+        "--credentials".into(),
+        Cell::credentials(&trust::cell_dir(data), Role::Machine).into(),
         "--transport".into(),
         transport.word().into(),
     ];
@@ -163,6 +169,7 @@ fn tell(place: &Place, data: &Path, mounted: bool) {
         "Ariel is up{again}: {mount} shows the tree of the server at {server}.\n\n\
          Try:    echo hello > {mount}/hello; ls -l {mount}\n\
          Again:  ariel mount {server} DIR     mounts the same tree once more\n\
+         Others: ariel join-token --data {data}     lets another machine join\n\
          Look:   ariel status {mount}\n\
          Logs:   {data}/{}, {data}/{MOUNT_LOG}\n\
          End:    ariel down --data {data}",

@@ -4,10 +4,9 @@
 //! it has cached: others wait for the end of its lease. Whoever knows that the process is dead, and
 //! that its kernel shows nothing of it any more, can say so, and nobody waits.
 
-use crate::ClientError;
-use net::{Bulk, CloseReason, Dialer, Events, Identity, Link, LinkId};
+use crate::{ClientError, Server, speaks};
+use net::{Bulk, CloseReason, Dialer, Events, Link, LinkId};
 use parking_lot::Mutex;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -49,20 +48,22 @@ impl Events for Burial {
 ///
 /// # Errors
 /// The server did not take it within `timeout`: it will fence the session when its lease is over.
-pub fn bury(server: SocketAddr, session: SessionId, timeout: Duration) -> Result<(), ClientError> {
-    Identity::check(server)?;
+pub fn bury(server: Server, session: SessionId, timeout: Duration) -> Result<(), ClientError> {
+    let Server { addresses, passage } = server;
     let (send, over) = mpsc::channel();
     let burial = Burial {
         session,
         said: AtomicBool::new(false),
         over: Mutex::new(send),
     };
-    let dialer = Dialer::new(server, Arc::new(burial)).map_err(ClientError::Thread)?;
+    let how = (passage, speaks());
+    let dialer = Dialer::new(addresses.clone(), how, Arc::new(burial));
+    let dialer = dialer.map_err(ClientError::Thread)?;
     // The server ends the connection when it has heard the goodbye.
     let ended = over.recv_timeout(timeout);
     dialer.stop();
     ended.map_err(|_| ClientError::NoSession {
-        server,
+        server: addresses,
         last_end: None,
     })
 }

@@ -31,5 +31,6 @@ pub const fn errno(refusal: Refusal) -> Errno {
         Refusal::Deadlock => Errno::DEADLK,
         Refusal::TooManyLocks => Errno::NOLCK,
         Refusal::NothingBehind => Errno::NXIO,
+        Refusal::ReadOnly => Errno::ROFS,
     }
 }

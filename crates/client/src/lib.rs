@@ -31,9 +31,8 @@ use crate::front::{
 use crate::state::State;
 use logic::Ticket;
 use logic::client::Input;
-use net::{DialError, Dialer, Identity, NotLoopback, Timer};
+use net::{Addresses, DialError, Dialer, Passage, Speaks, Timer};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -46,11 +45,35 @@ const AWAY_TIME: Duration = Duration::from_secs(2);
 /// And by one that owes it something.
 const OWING_TIME: Duration = Duration::from_secs(5);
 
+/// Where a server is, and how it is reached.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its addresses.
+    pub addresses: Addresses,
+    /// How this machine shows itself.
+    pub passage: Passage,
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.addresses.fmt(f)
+    }
+}
+
+/// What this client speaks.
+pub(crate) fn speaks() -> Speaks {
+    Speaks {
+        oldest: wire::VERSION,
+        newest: wire::VERSION,
+        program: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
 /// What a client needs.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The server.
-    pub server: SocketAddr,
+    pub server: Server,
     /// The machine's limits and delays.
     pub machine: MachineOptions,
     /// A name for people: host and mount point.
@@ -60,14 +83,11 @@ pub struct ClientOptions {
 /// Why a client did not start or is not ready.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Other machines cannot prove who they are.
-    #[error(transparent)]
-    NotLoopback(#[from] NotLoopback),
     /// No thread can be started.
     #[error("no thread can be started ({0}): raise the limit of processes (ulimit -u)")]
     Thread(#[source] io::Error),
     /// There is no connection.
-    #[error("{0} (a server is started by `ariel serve --data DIR --listen ADDR`)")]
+    #[error(transparent)]
     Unreachable(#[from] DialError),
     /// There is a connection, and no session.
     #[error(
@@ -77,7 +97,7 @@ pub enum ClientError {
     )]
     NoSession {
         /// The server.
-        server: SocketAddr,
+        server: Addresses,
         /// Why the last connection ended.
         last_end: Option<String>,
     },
@@ -134,7 +154,7 @@ pub enum LeaveError {
     )]
     Stuck {
         /// The server.
-        server: SocketAddr,
+        server: Addresses,
         /// What it has not got.
         owed: Owed,
     },
@@ -144,7 +164,7 @@ pub enum LeaveError {
     )]
     Refused {
         /// The server.
-        server: SocketAddr,
+        server: Addresses,
         /// Why.
         refusal: Refusal,
     },
@@ -158,21 +178,21 @@ pub enum LeaveError {
 pub struct Client {
     core: Arc<Core>,
     dialer: Dialer,
-    server: SocketAddr,
+    server: Addresses,
 }
 
 impl Client {
     /// Starts connecting to the server, and goes on doing so for ever. Invalidations go to `front`.
     ///
     /// # Errors
-    /// The address is not a loopback one, or no thread can be started.
+    /// No thread can be started.
     pub fn start(options: ClientOptions, front: Arc<dyn Front>) -> Result<Client, ClientError> {
         let ClientOptions {
             server,
             machine,
             name,
         } = options;
-        Identity::check(server)?;
+        let Server { addresses, passage } = server;
         let state = State::new(machine, net::entropy::session_id(), &name);
         let core = Arc::new(Core::new(state, front));
         let timer = {
@@ -182,11 +202,12 @@ impl Client {
         };
         core.begin(timer);
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
-        let dialer = Dialer::new(server, events).map_err(ClientError::Thread)?;
+        let how = (passage, speaks());
+        let dialer = Dialer::new(addresses.clone(), how, events).map_err(ClientError::Thread)?;
         Ok(Client {
             core,
             dialer,
-            server,
+            server: addresses,
         })
     }
 
@@ -260,19 +281,16 @@ impl Client {
     /// # Errors
     /// It has not within `timeout`; the client goes on trying.
     pub fn wait_ready(&self, timeout: Duration) -> Result<Fid, ClientError> {
-        match self.core.wait_root(timeout) {
-            Ok(root) => Ok(root),
-            Err(last_end) => {
-                if last_end.is_none() {
-                    // Never connected: the dialer knows what its last attempt met.
-                    self.dialer.wait_connected(Duration::ZERO)?;
-                }
-                Err(ClientError::NoSession {
-                    server: self.server,
-                    last_end,
-                })
-            }
-        }
+        let began_ns = net::clock::now_ns();
+        // Where one side refuses the other, nothing else need be waited for.
+        self.dialer.wait_connected(timeout)?;
+        let waited = Duration::from_nanos(net::clock::now_ns().saturating_sub(began_ns));
+        let left = timeout.saturating_sub(waited);
+        let root = self.core.wait_root(left);
+        root.map_err(|last_end| ClientError::NoSession {
+            server: self.server.clone(),
+            last_end,
+        })
     }
 
     /// The tree's root.
@@ -288,8 +306,8 @@ impl Client {
 
     /// The server.
     #[must_use]
-    pub fn server(&self) -> SocketAddr {
-        self.server
+    pub fn server(&self) -> &Addresses {
+        &self.server
     }
 
     /// Its session; another one after a loss.
@@ -306,7 +324,7 @@ impl Client {
     /// # Errors
     /// Not everything could be written back.
     pub fn leave(&self, timeout: Duration) -> Result<(), LeaveError> {
-        let server = self.server;
+        let server = self.server.clone();
         let (send, receive) = mpsc::channel();
         let reply = Box::new(move |completion: Completion| {
             // Nobody waits any more if the time was over.

@@ -3,16 +3,18 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ariel_client::front::{Call, Completion, Done, Front, Invalidate, MachineOptions};
-use ariel_client::{Client, ClientError, ClientOptions, bury};
-use net::{Bulk, CloseReason, Events, Link, LinkId, Listener};
+use ariel_client::{Client, ClientError, ClientOptions, Server, bury};
+use net::{
+    Bulk, CloseReason, Entrance, Events, Link, LinkId, ListenOptions, Listener, Passage, Speaks,
+};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wire::{
-    Attr, Caller, Fid, Kind, Name, Op, Outcome, Refusal, Reply, Request, ToClient, ToServer,
-    Welcome,
+    Attr, Caller, Fid, Kind, Name, Op, Outcome, Refusal, Reply, Request, Rights, ToClient,
+    ToServer, Welcome,
 };
 
 /// Longer than anything takes that does not hang.
@@ -51,8 +53,17 @@ fn scripted(answer: Box<Answer>) -> (Listener, Arc<Scripted>) {
         heard: Mutex::new(Vec::new()),
     });
     let addr = "127.0.0.1:0".parse().unwrap();
+    let options = ListenOptions {
+        entrance: Entrance::InsecureLoopback,
+        speaks: Speaks {
+            oldest: wire::VERSION,
+            newest: wire::VERSION,
+            program: "test".into(),
+        },
+        silence: LIMIT,
+    };
     (
-        Listener::bind(addr, LIMIT, scripted.clone()).unwrap(),
+        Listener::bind(&[addr], options, scripted.clone()).unwrap(),
         scripted,
     )
 }
@@ -65,6 +76,7 @@ fn welcome() -> ToClient {
         lease_ns: 20_000_000_000,
         clock: 0,
         left: vec![],
+        rights: Rights::all(),
     })
 }
 
@@ -137,9 +149,16 @@ impl Front for NoFront {
     fn settle(&self) {}
 }
 
+fn at(server: SocketAddr) -> Server {
+    Server {
+        addresses: server.into(),
+        passage: Passage::InsecureLoopback,
+    }
+}
+
 fn start(server: SocketAddr) -> Client {
     let options = ClientOptions {
-        server,
+        server: at(server),
         machine: MachineOptions {
             slots: 16,
             ..MachineOptions::default()
@@ -274,7 +293,7 @@ fn a_killed_client_is_buried_with_its_own_name() {
     let (listener, scripted) = scripted(serving(|_| None));
     let server = listener.local_addr();
     // This server does not end the connection after a goodbye, so it is not known to have heard.
-    let unheard = bury(server, 77, Duration::from_millis(300));
+    let unheard = bury(at(server), 77, Duration::from_millis(300));
     assert!(matches!(unheard, Err(ClientError::NoSession { .. })));
     listener.stop();
     let heard = scripted.heard.lock().unwrap();

@@ -105,6 +105,7 @@ const fn reason(refusal: Refusal) -> std::result::Result<Errno, &'static str> {
         Refusal::Disk => "the server's disk failed: see the server's log",
         Refusal::SessionLost => "the session with the server was lost: begin again",
         Refusal::NoAnswer => "the server did not answer in time",
+        Refusal::ReadOnly => "this machine may only read: `ariel machine grant --read-write`",
         other => return Ok(client::errno(other)),
     })
 }

@@ -4,9 +4,8 @@ use crate::bare::Bare;
 use crate::error::{Error, Result};
 use crate::object::{Found, Object};
 use client::front::{Asker, Call, Completion, Done, MachineOptions};
-use client::{Client, ClientOptions};
+use client::{Client, ClientOptions, Server};
 use rustix::io::Errno;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -65,7 +64,7 @@ impl Tree {
     ///
     /// # Errors
     /// The server does not answer, or not in time.
-    pub fn connect(server: SocketAddr, options: &Options) -> Result<Self> {
+    pub fn connect(server: Server, options: &Options) -> Result<Self> {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let machine = MachineOptions {
             slots: options.cache_mib.saturating_mul(SLOTS_PER_MIB),

@@ -7,13 +7,22 @@
 //! two seconds, however long it was away. After [`Dialer::stop`] no event comes.
 
 use crate::Events;
+use crate::addresses::Addresses;
+use crate::door::Passage;
+use crate::frame::FrameError;
+use crate::greeting::Speaks;
 use crate::identity::Identity;
 use crate::link::Link;
 use crate::reason::CloseReason;
 use crate::receive::{self, Patience};
+use crate::tls::question::{ANSWER_BYTES_MAX, Exchange};
+use crate::tls::record::Opener;
+use crate::tls::shake::{self, Secured, ShakeError};
+use crate::tls::{self, ClientTls};
 use crate::worker::Worker;
 use crate::{clock, entropy};
 use parking_lot::{Condvar, Mutex};
+use rustls::ClientConfig;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -22,9 +31,21 @@ use std::time::Duration;
 /// Bounds of the pause between attempts.
 const PAUSE_MIN_NS: u64 = 20_000_000;
 const PAUSE_MAX_NS: u64 = 1_000_000_000;
+/// The pause after a refusal, which people have to see to.
+const PAUSE_REFUSED_NS: u64 = 5_000_000_000;
 /// How long it may take to connect, and then to be greeted; [`Dialer::stop`] waits for it. The
 /// kernel repeats its first packet after a second.
 const ATTEMPT: Duration = Duration::from_millis(1500);
+/// How long a handshake may take, and a question with its answer.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(10);
+/// What does not fit.
+const PLAIN_SERVER: &str = "the server speaks without TLS: mount it with --insecure-loopback, or \
+     start it without that option";
+const OTHER_CELL: &str = "the server does not take this machine's certificate, which is of another \
+     cell: join the server's cell with `ariel join LINE`";
+const EXPIRED: &str = "this machine's certificate has expired: `ariel join-token` on the server's \
+     machine prints a line, and `ariel join LINE` here gives a new one";
 /// For how long nothing need be heard is for the room above to say: it knows when it asks.
 const PATIENCE: Patience = Patience {
     hello: ATTEMPT,
@@ -35,10 +56,10 @@ const PATIENCE: Patience = Patience {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DialError {
     /// Every attempt failed so far.
-    #[error("no connection to {addr}: {last}; start the server there or correct the address")]
+    #[error("no connection to {addr}: {last}")]
     Unreachable {
         /// Where the server should be.
-        addr: SocketAddr,
+        addr: Addresses,
         /// What the last attempt met.
         last: String,
     },
@@ -46,7 +67,7 @@ pub enum DialError {
     #[error("the connection to {addr} was stopped")]
     Stopped {
         /// Where the server should be.
-        addr: SocketAddr,
+        addr: Addresses,
     },
 }
 
@@ -59,10 +80,14 @@ struct State {
     opened: bool,
     /// What the last attempt met.
     last: Option<String>,
+    /// That was a refusal, which another attempt soon will not change.
+    refused: bool,
 }
 
 struct Shared {
-    addr: SocketAddr,
+    addr: Addresses,
+    passage: Passage,
+    speaks: Speaks,
     events: Arc<dyn Events>,
     state: Mutex<State>,
     changed: Condvar,
@@ -75,14 +100,19 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Starts connecting to `addr`; `events` is told of each link.
+    /// Starts connecting to the server at `addr`; `events` is told of each link.
     ///
     /// # Errors
-    /// The address is not a loopback one, or no thread can be started.
-    pub fn new(addr: SocketAddr, events: Arc<dyn Events>) -> io::Result<Dialer> {
-        Identity::check(addr)?;
+    /// No thread can be started.
+    pub fn new(
+        addr: Addresses,
+        (passage, speaks): (Passage, Speaks),
+        events: Arc<dyn Events>,
+    ) -> io::Result<Dialer> {
         let shared = Arc::new(Shared {
             addr,
+            passage,
+            speaks,
             events,
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
@@ -104,9 +134,10 @@ impl Dialer {
     /// Waits until the link is up and the events have been told.
     ///
     /// # Errors
-    /// It is not within `timeout`, with what the last attempt met; attempts go on.
+    /// It is not within `timeout`, or one side has refused the other: with what the last attempt
+    /// met; attempts go on.
     pub fn wait_connected(&self, timeout: Duration) -> Result<Arc<Link>, DialError> {
-        let addr = self.shared.addr;
+        let addr = self.shared.addr.clone();
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let deadline_ns = clock::now_ns().saturating_add(timeout_ns);
         let mut state = self.shared.state.lock();
@@ -118,7 +149,7 @@ impl Dialer {
                 return Ok(Arc::clone(link));
             }
             let left_ns = deadline_ns.saturating_sub(clock::now_ns());
-            if left_ns == 0 {
+            if left_ns == 0 || state.refused {
                 let last = state.last.clone().unwrap_or_else(|| "no answer yet".into());
                 return Err(DialError::Unreachable { addr, last });
             }
@@ -126,6 +157,13 @@ impl Dialer {
                 .changed
                 .wait_for(&mut state, Duration::from_nanos(left_ns));
         }
+    }
+
+    /// What the last attempt met, while there is no link.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let state = self.shared.state.lock();
+        state.last.clone().filter(|_| !state.opened)
     }
 
     /// Closes the link in order and waits for its end. Called from an event, it does not wait.
@@ -154,22 +192,40 @@ fn keep_up(shared: &Shared) {
     let mut pause = Pause::new(entropy::seed());
     loop {
         let mut began_ns = clock::now_ns();
-        let outcome = connect(shared).map_err(|error| error.to_string());
-        let last = match outcome {
-            Ok(link) => match read(shared, &link, &mut pause) {
+        let mut refused = false;
+        let last = match connect(shared) {
+            Ok(reached) => match read(shared, reached, &mut pause) {
                 Ok(()) => {
                     began_ns = clock::now_ns();
                     "the connection was lost".into()
                 }
-                Err(reason) => reason.to_string(),
+                Err(CloseReason::Frame(FrameError::Io(error)) | CloseReason::Io(error)) => {
+                    let told = told(&error);
+                    refused = told.is_some();
+                    told.unwrap_or_else(|| error.to_string())
+                }
+                Err(reason) => {
+                    refused = matches!(reason, CloseReason::ByPeer(_) | CloseReason::Versions(_));
+                    reason.to_string()
+                }
             },
-            Err(error) => error,
+            Err(Unreached { why, is_refusal }) => {
+                refused = is_refusal;
+                why
+            }
         };
         let mut state = shared.state.lock();
         if !state.stopping {
-            tracing::debug!(addr = %shared.addr, last, "not connected");
+            tell(shared, &state, (&last, refused));
             state.last = Some(last);
-            let soonest_ns = clock::now_ns() + PAUSE_MIN_NS;
+            state.refused = refused;
+            shared.changed.notify_all();
+            let least_ns = if refused {
+                PAUSE_REFUSED_NS
+            } else {
+                PAUSE_MIN_NS
+            };
+            let soonest_ns = clock::now_ns() + least_ns;
             let until_ns = soonest_ns.max(began_ns + pause.next_ns());
             // Others are told through the same variable: wait for the time, not for the wake-up.
             while !state.stopping && clock::now_ns() < until_ns {
@@ -185,15 +241,159 @@ fn keep_up(shared: &Shared) {
     }
 }
 
-fn connect(shared: &Shared) -> io::Result<Arc<Link>> {
-    let addr = shared.addr;
-    let socket = TcpStream::connect_timeout(&addr, ATTEMPT)?;
-    // Where nobody listens at a port that may be given to us as our own, TCP connects to itself.
-    if socket.local_addr()? == socket.peer_addr()? {
-        return Err(io::ErrorKind::ConnectionRefused.into());
+/// Tells people of a refusal, once: only they can cure it. Everything else passes.
+fn tell(shared: &Shared, state: &State, (last, refused): (&str, bool)) {
+    let addr = &shared.addr;
+    match state.last.as_deref() == Some(last) || !refused {
+        true => tracing::debug!(%addr, last, "not connected"),
+        false => tracing::warn!(%addr, last, "not connected"),
     }
+}
+
+/// A link whose ends know each other, and what reads it.
+type Reached = (Arc<Link>, Option<Opener>);
+
+/// Why there is no link.
+#[derive(Default)]
+struct Unreached {
+    why: String,
+    /// One side does not trust the other.
+    is_refusal: bool,
+}
+
+impl From<String> for Unreached {
+    fn from(why: String) -> Unreached {
+        let is_refusal = false;
+        Unreached { why, is_refusal }
+    }
+}
+
+fn refusal(why: String) -> Unreached {
+    let is_refusal = true;
+    Unreached { why, is_refusal }
+}
+
+fn connect(shared: &Shared) -> Result<Reached, Unreached> {
+    let addrs = shared.addr.resolve().map_err(|error| error.to_string())?;
+    let mut failed = Unreached::default();
+    for addr in addrs {
+        match connect_to(shared, addr) {
+            Ok(reached) => return Ok(reached),
+            Err(error) if failed.why.is_empty() => failed = error,
+            Err(Unreached { why, is_refusal }) => {
+                failed.why = format!("{}; {addr}: {why}", failed.why);
+                failed.is_refusal &= is_refusal;
+            }
+        }
+        if shared.state.lock().stopping {
+            break;
+        }
+    }
+    Err(failed)
+}
+
+fn connect_to(shared: &Shared, addr: SocketAddr) -> Result<Reached, Unreached> {
+    let failed = |error: io::Error| error.to_string();
+    if matches!(shared.passage, Passage::InsecureLoopback) {
+        Identity::check(addr).map_err(|refused| refusal(refused.to_string()))?;
+    }
+    let socket = TcpStream::connect_timeout(&addr, ATTEMPT).map_err(unreached)?;
+    // Where nobody listens at a port that may be given to us as our own, TCP connects to itself.
+    if socket.local_addr().map_err(failed)? == socket.peer_addr().map_err(failed)? {
+        return Err(unreached(io::ErrorKind::ConnectionRefused.into()).into());
+    }
+    let (identity, sealer, opener) = match &shared.passage {
+        Passage::InsecureLoopback => (Identity::Loopback, None, None),
+        Passage::Tls(credentials) => {
+            let config = credentials.tls().map_err(refusal)?.for_frames();
+            let secured = secure(&socket, config)?;
+            (Identity::Server, Some(secured.sealer), Some(secured.opener))
+        }
+    };
     // What waits is bounded by those who made it, and wait for its answers.
-    Link::new((socket, addr), &shared.events, usize::MAX)
+    let link = Link::new(
+        (socket, addr),
+        (identity, sealer),
+        &shared.events,
+        usize::MAX,
+    );
+    Ok((link.map_err(failed)?, opener))
+}
+
+fn unreached(error: io::Error) -> String {
+    format!(
+        "{error}: start the server there (`ariel serve --data DIR --listen ADDR`) or correct the \
+         address"
+    )
+}
+
+/// The handshake with a server.
+fn secure(socket: &TcpStream, config: Arc<ClientConfig>) -> Result<Secured, Unreached> {
+    // An error only makes it slower.
+    let _ = socket.set_nodelay(true);
+    let deadline_ns = clock::now_ns() + HANDSHAKE.as_nanos() as u64;
+    shake::as_client(socket, config, tls::server_name(), deadline_ns).map_err(|error| match error {
+        ShakeError::Plain => refusal(PLAIN_SERVER.to_owned()),
+        ShakeError::Tls(error) => refusal(refused(&error)),
+        error => error.to_string().into(),
+    })
+}
+
+/// Why the two do not trust each other, with what cures it.
+fn refused(error: &rustls::Error) -> String {
+    use rustls::AlertDescription as Alert;
+    use rustls::CertificateError as Wrong;
+    match error {
+        rustls::Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
+            "the server's certificate has expired: set the clocks of both machines, or restart the \
+             server, which renews it"
+                .to_owned()
+        }
+        rustls::Error::InvalidCertificate(wrong) => format!(
+            "the server is not of this machine's cell ({wrong}): correct the address, or join its \
+             cell with `ariel join LINE`"
+        ),
+        rustls::Error::AlertReceived(
+            Alert::UnknownCA | Alert::BadCertificate | Alert::DecryptError,
+        ) => OTHER_CELL.to_owned(),
+        rustls::Error::AlertReceived(Alert::CertificateExpired) => EXPIRED.to_owned(),
+        error => error.to_string(),
+    }
+}
+
+/// Asks the server at `addr` one question of the cell's protocol.
+///
+/// # Errors
+/// It cannot be reached, or is not of the cell, in words that name the cure.
+pub fn ask(addr: &Addresses, tls: &ClientTls, question: &[u8]) -> Result<Vec<u8>, String> {
+    let mut failed = String::new();
+    for one in addr.resolve().map_err(|error| error.to_string())? {
+        match ask_at(one, tls, question) {
+            Ok(answer) => return Ok(answer),
+            Err(error) => failed = format!("{one}: {error}"),
+        }
+    }
+    Err(failed)
+}
+
+fn ask_at(addr: SocketAddr, tls: &ClientTls, question: &[u8]) -> Result<Vec<u8>, String> {
+    let socket = TcpStream::connect_timeout(&addr, ATTEMPT).map_err(unreached)?;
+    let secured = secure(&socket, tls.for_question()).map_err(|error| error.why)?;
+    if !tls::is_question(&secured.protocol) {
+        return Err("the server does not answer questions: update it".to_owned());
+    }
+    let deadline_ns = clock::now_ns() + ANSWER.as_nanos() as u64;
+    let mut exchange = Exchange::new(&socket, secured, deadline_ns);
+    let answer = exchange
+        .say(question)
+        .and_then(|()| exchange.hear(ANSWER_BYTES_MAX));
+    answer.map_err(|error| told(&error).unwrap_or_else(|| error.to_string()))
+}
+
+/// What the server said with its last record about this machine's certificate.
+fn told(error: &io::Error) -> Option<String> {
+    let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(refused(inner))
 }
 
 /// Forgets the link when it has ended, also by a panic of an event.
@@ -208,7 +408,8 @@ impl Drop for Leaving<'_> {
 }
 
 /// Reads a fresh link to its end.
-fn read(shared: &Shared, link: &Arc<Link>, pause: &mut Pause) -> Result<(), CloseReason> {
+fn read(shared: &Shared, (link, opener): Reached, pause: &mut Pause) -> Result<(), CloseReason> {
+    let link = &link;
     let _leaving = Leaving(shared);
     {
         let mut state = shared.state.lock();
@@ -218,11 +419,15 @@ fn read(shared: &Shared, link: &Arc<Link>, pause: &mut Pause) -> Result<(), Clos
             link.abort(CloseReason::Stopped);
         }
     }
-    receive::run(link, &*shared.events, &PATIENCE, || {
+    let how = (&shared.speaks, &PATIENCE);
+    receive::run((link, opener), &*shared.events, how, || {
         // Whoever flushes later may run under conditions of his own, which threads inherit.
         link.have_writer();
         pause.reset();
-        shared.state.lock().opened = true;
+        {
+            let mut state = shared.state.lock();
+            (state.opened, state.refused) = (true, false);
+        }
         shared.changed.notify_all();
     })
 }

@@ -6,7 +6,8 @@
 //!
 //! Guarantees: reading never panics, whatever the bytes, and never holds more than the bounds
 //! below and one message in pieces; memory is taken as bytes arrive, not because a header announces
-//! them. There is no checksum: TCP has its own, and the store checks what it keeps.
+//! them. There is no checksum: TLS authenticates all bytes, TCP on loopback has its own, and the
+//! store checks what it keeps.
 //!
 //! ```text
 //!  0  magic "ARIL"     4  version    5  kind     6  flags u16, zero        all little endian
@@ -15,6 +16,7 @@
 //!
 //! The lengths are those of the whole message, and zero in a `Part`.
 
+use crate::greeting::TEXT_BYTES_MAX;
 use crate::spare;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -27,7 +29,9 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 pub const BULK_BYTES_MAX: usize = 2 << 20;
 
 const MAGIC: [u8; 4] = *b"ARIL";
-const VERSION: u8 = 2;
+/// How TLS begins.
+const TLS_HANDSHAKE: [u8; 3] = [0x16, 3, 1];
+const VERSION: u8 = 3;
 /// Taken before the first byte came; doubled with each part that really arrived.
 const FIRST_STEP_BYTES: usize = 256 << 10;
 /// Read ahead: a message without bulk comes with one system call. More would be copied twice.
@@ -42,8 +46,10 @@ const _: () = assert!(BODY_BYTES_MAX <= BULK_BYTES_MAX && BULK_BYTES_MAX <= u32:
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The first frame each way, without body or bulk: both ends speak this protocol.
+    /// The first frame each way: which versions of the rooms' protocol the sender speaks.
     Hello,
+    /// Instead of a Hello: why the sender does not go on.
+    Refused,
     /// A message of the rooms above, or its first piece.
     Message,
     /// The next piece of the message that has begun.
@@ -53,13 +59,19 @@ pub enum Kind {
 /// Why a stream is not a sequence of frames, or cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FrameError {
+    /// The first bytes are those of TLS.
+    #[error(
+        "the peer speaks TLS, and this side was started with --insecure-loopback: use it on \
+             both sides, or on neither"
+    )]
+    Tls,
     /// The first bytes are of another protocol.
     #[error("bytes {0:02x?} start no frame: the peer speaks another protocol; check the port")]
     BadMagic([u8; 4]),
     /// The peer's frames are of another version.
     #[error("frame version {0}, expected {VERSION}: run the same version of Ariel on both ends")]
     BadVersion(u8),
-    /// A kind, flag or reserved byte that this version does not know, or a Hello with content.
+    /// A kind, flag or reserved byte that this version does not know, or a Hello that is too long.
     #[error("malformed frame header: run the same version of Ariel on both ends")]
     BadHeader,
     /// Longer than a frame may be.
@@ -104,7 +116,7 @@ impl Header {
     /// The header of a frame that holds all of a message with these lengths.
     ///
     /// # Errors
-    /// A length exceeds its bound, or a Hello has content.
+    /// A length exceeds its bound.
     pub fn new(kind: Kind, body_bytes: usize, bulk_bytes: usize) -> Result<Header, FrameError> {
         if body_bytes > BODY_BYTES_MAX || bulk_bytes > BULK_BYTES_MAX {
             return Err(FrameError::TooLarge {
@@ -112,7 +124,12 @@ impl Header {
                 bulk_bytes,
             });
         }
-        if kind != Kind::Message && body_bytes + bulk_bytes > 0 {
+        let most = match kind {
+            Kind::Hello | Kind::Refused => TEXT_BYTES_MAX,
+            Kind::Message => BODY_BYTES_MAX + BULK_BYTES_MAX,
+            Kind::Part => 0,
+        };
+        if body_bytes + bulk_bytes > most {
             return Err(FrameError::BadHeader);
         }
         Ok(Header {
@@ -179,6 +196,7 @@ impl Header {
             Kind::Hello => 1,
             Kind::Message => 2,
             Kind::Part => 3,
+            Kind::Refused => 4,
         };
         bytes[8..12].copy_from_slice(&self.body_len.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.bulk_len.to_le_bytes());
@@ -214,6 +232,9 @@ impl Header {
             h3,
             rest @ ..,
         ] = *bytes;
+        if [m0, m1, m2] == TLS_HANDSHAKE {
+            return Err(FrameError::Tls);
+        }
         if [m0, m1, m2, m3] != MAGIC {
             return Err(FrameError::BadMagic([m0, m1, m2, m3]));
         }
@@ -224,6 +245,7 @@ impl Header {
             1 => Kind::Hello,
             2 => Kind::Message,
             3 => Kind::Part,
+            4 => Kind::Refused,
             _ => return Err(FrameError::BadHeader),
         };
         if [f0, f1] != [0; 2] || rest != [0; 4] {
@@ -235,7 +257,7 @@ impl Header {
         let whole = Header::new(kind, body_len as usize, bulk_len as usize)?;
         let header = Header { here, ..whole };
         let fits = match kind {
-            Kind::Hello => here == 0,
+            Kind::Hello | Kind::Refused => header.is_whole() && bulk_len == 0,
             // A piece without bytes would be no end of pieces.
             Kind::Message => header.is_whole() || (1..whole.here).contains(&here),
             Kind::Part => here > 0,

@@ -9,35 +9,44 @@
 //! crate hold is bounded. What a message means is not known here.
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod clock;
 mod dial;
+mod door;
 pub mod entropy;
 mod frame;
+mod greeting;
 mod id;
 mod identity;
 mod link;
 mod listen;
 mod meter;
+mod pen;
 mod queue;
 mod reason;
 mod receive;
 mod socket;
 pub mod spare;
 mod timer;
+mod tls;
 mod worker;
 
-pub use dial::{DialError, Dialer};
+pub use addresses::{Addresses, NoAddress};
+pub use dial::{DialError, Dialer, ask};
+pub use door::{Credentials, Door, Entrance, Passage};
 pub use frame::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind,
 };
+pub use greeting::{NoCommonVersion, Speaks};
 pub use id::LinkId;
-pub use identity::{Identity, NotLoopback};
+pub use identity::{Identity, KeyPrint, NotLoopback};
 pub use link::{LINGER_NS, Link};
-pub use listen::{CONNECTIONS_MAX, Listener};
+pub use listen::{CONNECTIONS_MAX, ListenOptions, Listener};
 pub use meter::{Meter, Meters, Reading};
 pub use queue::{Bulk, CONGESTED_BYTES, QUEUE_BYTES_MAX};
 pub use reason::CloseReason;
 pub use timer::Timer;
+pub use tls::{ClientTls, Pem, SERVER_NAME, ServerTls, TlsError, print_of_pem};
 pub use worker::Worker;
 
 use std::sync::Arc;

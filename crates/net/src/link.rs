@@ -7,7 +7,7 @@
 //! closing a socket with unread input resets it and takes the last replies from the peer.
 //!
 //! Who may change what: `out` holds every decision and is never held during a system call that
-//! may wait. `out.writing` says that somebody writes; only they touch `unsent`. Somebody is the
+//! may wait. `out.writing` says that somebody writes; only they touch `pen`. Somebody is the
 //! thread that called `flush`, until the socket is full; then the link's writer thread, which
 //! exists from the first time it is needed.
 //!
@@ -20,17 +20,19 @@
 
 use crate::clock;
 use crate::frame::Kind;
+use crate::greeting;
 use crate::id::LinkId;
 use crate::identity::Identity;
-use crate::queue::{Bulk, CONGESTED_BYTES, Outgoing, Queue, SLICES, Unsent};
+use crate::pen::Pen;
+use crate::queue::{Bulk, CONGESTED_BYTES, Outgoing, Queue};
 use crate::reason::CloseReason;
+use crate::tls::record::Sealer;
 use crate::{Events, receive, socket};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -60,7 +62,7 @@ struct Outbound {
     /// When Closing becomes Aborted.
     close_by_ns: u64,
     queue: Queue,
-    /// Of `queue` and `unsent` together.
+    /// Of `queue` and `pen` together.
     queued_bytes: usize,
     /// Somebody wants to know when the link is no longer congested.
     told_room: bool,
@@ -95,19 +97,19 @@ pub struct Link {
     out: Mutex<Outbound>,
     /// Something in `out` changed that a waiting thread may care for.
     changed: Condvar,
-    unsent: Mutex<Unsent>,
+    pen: Mutex<Pen>,
     /// The stage is Closing or Aborted; read for each frame without the lock.
     discarding: AtomicBool,
 }
 
 impl Link {
-    /// Prepares a fresh connection, on which at most so many bytes may wait.
+    /// Prepares a fresh connection whose peer is known, on which at most so many bytes may wait.
     pub(crate) fn new(
         (socket, peer): (TcpStream, SocketAddr),
+        (identity, sealer): (Identity, Option<Sealer>),
         events: &Arc<dyn Events>,
         most_bytes: usize,
     ) -> io::Result<Arc<Link>> {
-        let identity = Identity::check(peer)?;
         socket::prepare(&socket)?;
         Ok(Arc::new(Link {
             id: LinkId::next(),
@@ -129,7 +131,7 @@ impl Link {
                 writer: None,
             }),
             changed: Condvar::new(),
-            unsent: Mutex::new(Unsent::default()),
+            pen: Mutex::new(Pen::new(sealer)),
             discarding: AtomicBool::new(false),
         }))
     }
@@ -148,8 +150,8 @@ impl Link {
 
     /// Who is at the other end.
     #[must_use]
-    pub fn identity(&self) -> Identity {
-        self.identity
+    pub fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// Bytes that wait to be written.
@@ -189,10 +191,18 @@ impl Link {
         }
     }
 
-    pub(crate) fn send_hello(&self) {
-        if let Ok(frame) = Outgoing::new(Kind::Hello, Vec::new(), Bulk::empty()) {
+    pub(crate) fn send_hello(&self, speaks: &greeting::Speaks) {
+        if let Ok(frame) = Outgoing::new(Kind::Hello, speaks.encode(), Bulk::empty()) {
             self.enqueue(frame, false);
         }
+    }
+
+    /// Tells the peer why it is refused, as the last thing, and ends the link in order.
+    pub fn refuse(self: &Arc<Self>, why: &str) {
+        if let Ok(frame) = Outgoing::new(Kind::Refused, greeting::refusal(why), Bulk::empty()) {
+            self.enqueue(frame, true);
+        }
+        self.close(CloseReason::Refused(why.to_owned()));
     }
 
     fn enqueue(&self, message: Outgoing, last: bool) {
@@ -313,13 +323,13 @@ impl Link {
 
     /// Writes up to about `budget` bytes without waiting. The caller owns `writing`.
     fn pump(&self, budget: usize) -> Pumped {
-        let mut unsent = self.unsent.lock();
+        let mut pen = self.pen.lock();
         let (mut written, mut total) = (0, 0);
         loop {
             {
                 let mut out = self.out.lock();
                 if !matches!(out.stage, Stage::Open | Stage::Closing) {
-                    unsent.clear();
+                    pen.clear();
                     self.stop_writing(&mut out);
                     return Pumped::Done;
                 }
@@ -328,10 +338,10 @@ impl Link {
                     out.told_room = false;
                     return Pumped::Room;
                 }
-                if unsent.is_empty() {
-                    out.queued_bytes += unsent.take(&mut out.queue);
+                if pen.is_empty() {
+                    out.queued_bytes += pen.take(&mut out.queue);
                 }
-                if unsent.is_empty() {
+                if pen.is_empty() {
                     if out.stage == Stage::Closing {
                         // The peer reads the end after the last frame.
                         let _ = self.socket.shutdown(Shutdown::Write);
@@ -343,30 +353,16 @@ impl Link {
             if total >= budget {
                 return Pumped::Left;
             }
-            match self.write_some(&unsent) {
-                Ok((bytes, offered)) => {
+            match pen.write(&self.socket) {
+                Ok(bytes) => {
                     written = bytes;
                     total += bytes;
-                    unsent.advance(bytes, offered);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    unsent.advance(0, 1);
-                    return Pumped::Left;
-                }
+                Err(Errno::AGAIN) => return Pumped::Left,
                 Err(error) => self.break_off(error.into()),
             }
         }
-    }
-
-    /// How many bytes were written, of how many.
-    fn write_some(&self, unsent: &Unsent) -> Result<(usize, usize), Errno> {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let (filled, offered) = unsent.fill(&mut slices);
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let mut control = SendAncillaryBuffer::default();
-        let written = sendmsg(&self.socket, &slices[..filled], &mut control, flags)?;
-        Ok((written, offered))
     }
 
     fn stop_writing(&self, out: &mut Outbound) {

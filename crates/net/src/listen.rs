@@ -1,22 +1,29 @@
 //! Accepts connections of peers.
 //!
 //! Guarantees: plain TCP stays on this machine: other addresses are refused, to bind and as peers.
-//! At most [`CONNECTIONS_MAX`] links live at once, and one of whose peer nothing is heard for too
-//! long ends: machines that are gone take nobody's place. After [`Listener::stop`] no thread of the
-//! listener runs and no event comes.
+//! Over TLS no event is told of a peer that the [`crate::Door`] has not let in. At most
+//! [`CONNECTIONS_MAX`] links live at once, and one of whose peer nothing is heard for too long
+//! ends: machines that are gone take nobody's place. Peers that have not shown who they are, are
+//! bounded in number and time, each address by itself, and take no link's place. After
+//! [`Listener::stop`] no thread of the listener runs and no event comes.
 
-use crate::Events;
-use crate::id::LinkId;
+use crate::door::Entrance;
+use crate::frame::{Header, Kind};
+use crate::greeting::{self, Speaks};
 use crate::identity::Identity;
-use crate::link::Link;
+use crate::link::{LINGER_NS, Link};
 use crate::queue::QUEUE_BYTES_MAX;
 use crate::reason::CloseReason;
 use crate::receive::{self, Patience};
+use crate::tls::question::{Exchange, QUESTION_BYTES_MAX, await_end};
+use crate::tls::shake::{self, Secured, ShakeError};
+use crate::{Events, clock, tls};
 use parking_lot::{Condvar, Mutex};
 use rustix::net::Shutdown;
+use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,22 +34,67 @@ pub const CONNECTIONS_MAX: usize = 1024;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after accepting failed, for instance because no descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections whose peers have not shown who they are: in all, and of one address.
+const STRANGERS_MAX: usize = 256;
+const STRANGERS_OF_ADDRESS_MAX: usize = 64;
+/// Connections that the kernel keeps for us; as of the standard library.
+const BACKLOG: i32 = 128;
+/// What a peer is told that speaks without TLS.
+const PLAIN_PEER: &str = "the server wants TLS, and its client speaks without: leave out \
+     --insecure-loopback, and use this version of Ariel on both sides";
+/// What a peer is told that has no certificate.
+const NO_CERTIFICATE: &str = "a mount needs a certificate of the cell, and none was shown: on the \
+     server's machine `ariel join-token` prints a line, and `ariel join LINE` here gives one";
+
+/// What of a connection there is.
+enum End {
+    /// Its peer is not known yet.
+    Stranger(Arc<TcpStream>, IpAddr),
+    Link(Arc<Link>),
+}
 
 struct Connection {
-    link: Arc<Link>,
+    end: End,
     reader: JoinHandle<()>,
 }
 
 #[derive(Default)]
 struct State {
     stopping: bool,
-    connections: BTreeMap<LinkId, Connection>,
+    last: u64,
+    connections: BTreeMap<u64, Connection>,
     /// Readers in their last instructions, to be joined.
     finished: Vec<JoinHandle<()>>,
 }
 
+impl State {
+    /// May one more stranger try to become a link?
+    fn takes(&self, from: IpAddr) -> Result<(), String> {
+        let strangers = self.connections.values().filter_map(|one| match &one.end {
+            End::Stranger(_, from) => Some(*from),
+            End::Link(_) => None,
+        });
+        let (all, own) = strangers.fold((0, 0), |(all, own), other| {
+            (all + 1, own + usize::from(other == from))
+        });
+        if self.connections.len() - all >= CONNECTIONS_MAX {
+            return Err(format!(
+                "there are {CONNECTIONS_MAX} connections: close some"
+            ));
+        }
+        if all >= STRANGERS_MAX || own >= STRANGERS_OF_ADDRESS_MAX {
+            return Err(format!(
+                "{all} connections, {own} of them of this address, have not shown who they are"
+            ));
+        }
+        Ok(())
+    }
+}
+
 struct Shared {
-    socket: TcpListener,
+    sockets: Vec<TcpListener>,
+    entrance: Entrance,
+    speaks: Speaks,
     events: Arc<dyn Events>,
     patience: Patience,
     state: Mutex<State>,
@@ -50,56 +102,94 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A listening socket and its links.
+/// Listening sockets and their links.
 pub struct Listener {
     shared: Arc<Shared>,
-    local_addr: SocketAddr,
-    accepting: Mutex<Option<JoinHandle<()>>>,
+    local_addrs: Vec<SocketAddr>,
+    accepting: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// How a listener is to be.
+pub struct ListenOptions {
+    /// Who may come in.
+    pub entrance: Entrance,
+    /// Which versions of the protocol are spoken.
+    pub speaks: Speaks,
+    /// A link whose peer says nothing for so long is ended.
+    pub silence: Duration,
 }
 
 impl Listener {
-    /// Listens at `addr` (port 0: any free one) and tells `events` of the links. One whose peer
-    /// says nothing for `silence` is ended.
+    /// Listens at each of these addresses (port 0: any free one) and tells `events` of the links.
     ///
     /// # Errors
-    /// The address is not a loopback one, or cannot be bound.
+    /// An address cannot be bound, or is not a loopback one where nothing else is allowed.
     pub fn bind(
-        addr: SocketAddr,
-        silence: Duration,
+        addrs: &[SocketAddr],
+        options: ListenOptions,
         events: Arc<dyn Events>,
     ) -> io::Result<Listener> {
-        Identity::check(addr)?;
-        // The standard library sets SO_REUSEADDR: a restarted server binds at once although
-        // connections of its predecessor are still in TIME_WAIT.
-        let socket = TcpListener::bind(addr)?;
-        let local_addr = socket.local_addr()?;
+        let mut sockets = Vec::new();
+        for &addr in addrs {
+            if matches!(options.entrance, Entrance::InsecureLoopback) {
+                Identity::check(addr)?;
+            }
+            sockets.push(listen_at(addr)?);
+        }
+        let local_addrs: io::Result<Vec<_>> = sockets.iter().map(TcpListener::local_addr).collect();
         let shared = Arc::new(Shared {
-            socket,
+            sockets,
+            entrance: options.entrance,
+            speaks: options.speaks,
             events,
             patience: Patience {
                 hello: HELLO_TIMEOUT,
-                silence: Some(silence),
+                silence: Some(options.silence),
             },
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         });
-        let accepting = {
-            let shared = Arc::clone(&shared);
-            thread::Builder::new()
-                .name("net-accept".into())
-                .spawn(move || accept(&shared))?
-        };
-        Ok(Listener {
+        let listener = Listener {
+            local_addrs: local_addrs?,
+            accepting: Mutex::new(Vec::new()),
             shared,
-            local_addr,
-            accepting: Mutex::new(Some(accepting)),
-        })
+        };
+        for at in 0..addrs.len() {
+            let shared = Arc::clone(&listener.shared);
+            let run = move || accept(&shared, at);
+            let thread = thread::Builder::new().name("net-accept".into());
+            listener.accepting.lock().push(thread.spawn(run)?);
+        }
+        Ok(listener)
     }
 
-    /// The address that peers dial.
+    /// The addresses that peers dial, in the order in which they were given.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.local_addrs
+    }
+
+    /// The first of them.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.local_addrs[0]
+    }
+
+    /// Ends the links of a machine; its next attempt is judged by the door again.
+    pub fn shut_out(&self, machine: u64, why: &str) {
+        let of_machine: Vec<Arc<Link>> = {
+            let state = self.shared.state.lock();
+            let links = state.connections.values().filter_map(|one| match &one.end {
+                End::Link(link) => Some(link),
+                End::Stranger(..) => None,
+            });
+            let is_its = |link: &&Arc<Link>| match link.identity() {
+                Identity::Machine { id, .. } => *id == machine,
+                _ => false,
+            };
+            links.filter(is_its).cloned().collect()
+        };
+        of_machine.iter().for_each(|link| link.refuse(why));
     }
 
     /// Stops accepting, closes all links in order, and waits for their ends. Called from an event,
@@ -111,13 +201,17 @@ impl Listener {
             self.shared.changed.notify_all();
             std::mem::take(&mut state.connections)
         };
-        // Wakes accept; Linux allows it on a listening socket.
-        let _ = rustix::net::shutdown(&self.shared.socket, Shutdown::Both);
-        if let Some(accepting) = self.accepting.lock().take() {
-            let _ = accepting.join();
+        for socket in &self.shared.sockets {
+            // Wakes accept; Linux allows it on a listening socket.
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
         }
+        join_all(std::mem::take(&mut *self.accepting.lock()));
         for connection in connections.values() {
-            connection.link.close(CloseReason::Stopped);
+            match &connection.end {
+                End::Link(link) => link.close(CloseReason::Stopped),
+                // An error means that it is gone already.
+                End::Stranger(socket, _) => drop(socket.shutdown(std::net::Shutdown::Both)),
+            }
         }
         join_all(
             connections
@@ -127,6 +221,21 @@ impl Listener {
         let finished = std::mem::take(&mut self.shared.state.lock().finished);
         join_all(finished);
     }
+}
+
+/// A listening socket. The standard library sets SO_REUSEADDR: a restarted server binds at once
+/// although connections of its predecessor are still in TIME_WAIT. One for IPv6 takes IPv6 alone,
+/// so that another may listen at the same port for IPv4.
+fn listen_at(addr: SocketAddr) -> io::Result<TcpListener> {
+    if addr.is_ipv4() {
+        return TcpListener::bind(addr);
+    }
+    let socket = Socket::new(Domain::IPV6, Type::STREAM, None)?;
+    socket.set_only_v6(true)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Waits for readers, but not for the calling thread. A panic was reported by its own thread.
@@ -145,9 +254,9 @@ impl Drop for Listener {
     }
 }
 
-fn accept(shared: &Arc<Shared>) {
+fn accept(shared: &Arc<Shared>, at: usize) {
     loop {
-        let accepted = shared.socket.accept();
+        let accepted = shared.sockets[at].accept();
         if shared.state.lock().stopping {
             return;
         }
@@ -169,9 +278,8 @@ fn accept(shared: &Arc<Shared>) {
     }
 }
 
-/// Makes a connection a link with its reading thread.
+/// Gives a connection its thread.
 fn admit(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) -> io::Result<()> {
-    let link = Link::new((socket, peer), &shared.events, QUEUE_BYTES_MAX)?;
     let finished = std::mem::take(&mut shared.state.lock().finished);
     join_all(finished);
     // Held over the start of the thread, so that its end finds the entry.
@@ -179,27 +287,27 @@ fn admit(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) -> io::Resul
     if state.stopping {
         return Ok(());
     }
-    if state.connections.len() >= CONNECTIONS_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("{peer} is one more than {CONNECTIONS_MAX} connections: close some"),
-        ));
+    let from = peer.ip().to_canonical();
+    if let Err(why) = state.takes(from) {
+        let what = format!("{peer} is not let in: {why}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
+    state.last += 1;
+    let (number, socket) = (state.last, Arc::new(socket));
     let reader = {
-        let (shared, link) = (Arc::clone(shared), Arc::clone(&link));
-        let name = format!("net-read-{}", link.id().0);
+        let (shared, socket) = (Arc::clone(shared), Arc::clone(&socket));
+        let run = move || serve(&shared, number, (&socket, peer));
         thread::Builder::new()
-            .name(name)
-            .spawn(move || read(&shared, &link))?
+            .name(format!("net-read-{number}"))
+            .spawn(run)?
     };
-    state
-        .connections
-        .insert(link.id(), Connection { link, reader });
+    let end = End::Stranger(socket, from);
+    state.connections.insert(number, Connection { end, reader });
     Ok(())
 }
 
 /// Removes the entry when the thread is done, also by a panic of an event.
-struct Leaving<'a>(&'a Shared, LinkId);
+struct Leaving<'a>(&'a Shared, u64);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
@@ -211,9 +319,143 @@ impl Drop for Leaving<'_> {
     }
 }
 
-fn read(shared: &Arc<Shared>, link: &Arc<Link>) {
-    let _leaving = Leaving(shared, link.id());
-    if let Err(reason) = receive::run(link, &*shared.events, &shared.patience, || {}) {
-        tracing::warn!(peer = %link.peer(), %reason, "a connection did not become a link");
+/// The life of a connection.
+fn serve(shared: &Arc<Shared>, number: u64, (socket, peer): (&Arc<TcpStream>, SocketAddr)) {
+    let _leaving = Leaving(shared, number);
+    let outcome = match come_in(shared, socket, peer) {
+        Ok(Some(guest)) => become_link(shared, number, (socket, peer), guest),
+        Ok(None) => Ok(()),
+        Err(reason) => Err(reason),
+    };
+    if let Err(reason) = outcome {
+        tracing::warn!(%peer, %reason, "a connection did not become a link");
+    }
+}
+
+/// Somebody who may have a link, or is to be told why not.
+struct Guest {
+    identity: Result<Identity, String>,
+    secured: Option<Secured>,
+}
+
+/// Finds out who is there; none: it had a question, which was answered.
+fn come_in(
+    shared: &Shared,
+    socket: &TcpStream,
+    peer: SocketAddr,
+) -> Result<Option<Guest>, CloseReason> {
+    let Entrance::Tls(door) = &shared.entrance else {
+        let identity = Identity::check(peer).map_err(|refused| refused.to_string());
+        let secured = None;
+        return Ok(Some(Guest { identity, secured }));
+    };
+    let failed = |error: io::Error| CloseReason::Io(Arc::new(error));
+    socket.set_nodelay(true).map_err(failed)?;
+    let deadline_ns = clock::now_ns() + HELLO_TIMEOUT.as_nanos() as u64;
+    let secured = match shake::as_server(socket, door.tls().0, deadline_ns) {
+        Ok(secured) => secured,
+        Err(ShakeError::Plain) => {
+            tell_plain(socket);
+            return Err(CloseReason::Insecure(PLAIN_PEER.into()));
+        }
+        Err(error) => return Err(CloseReason::Insecure(error.to_string())),
+    };
+    if tls::is_question(&secured.protocol) {
+        let key = secured.peer;
+        let mut exchange = Exchange::new(socket, secured, deadline_ns);
+        let question = exchange.hear(QUESTION_BYTES_MAX).map_err(failed)?;
+        exchange.say(&door.answer(key, &question)).map_err(failed)?;
+        await_end(socket, deadline_ns);
+        return Ok(None);
+    }
+    let identity = match secured.peer {
+        Some(key) => door.admit(key),
+        None => Err(NO_CERTIFICATE.into()),
+    };
+    let secured = Some(secured);
+    Ok(Some(Guest { identity, secured }))
+}
+
+/// Tells a peer that speaks without TLS, in its own words.
+fn tell_plain(mut socket: &TcpStream) {
+    let body = greeting::refusal(PLAIN_PEER);
+    if let Ok(header) = Header::new(Kind::Refused, body.len(), 0) {
+        // It is refused whether it hears of it or not.
+        let _ = socket.write_all(&[&header.encode(), &body[..]].concat());
+        await_end(socket, clock::now_ns() + LINGER_NS);
+    }
+}
+
+/// Makes the connection a link and reads it to its end.
+fn become_link(
+    shared: &Arc<Shared>,
+    number: u64,
+    (socket, peer): (&Arc<TcpStream>, SocketAddr),
+    guest: Guest,
+) -> Result<(), CloseReason> {
+    let failed = |error: io::Error| CloseReason::Io(Arc::new(error));
+    let (sealer, opener) = match guest.secured {
+        Some(Secured { sealer, opener, .. }) => (Some(sealer), Some(opener)),
+        None => (None, None),
+    };
+    let (identity, refused) = match guest.identity {
+        Ok(identity) => (identity, None),
+        Err(why) => (Identity::Loopback, Some(why)),
+    };
+    let own = socket.try_clone().map_err(failed)?;
+    let link = Link::new(
+        (own, peer),
+        (identity, sealer),
+        &shared.events,
+        QUEUE_BYTES_MAX,
+    );
+    let link = link.map_err(failed)?;
+    if let Some(why) = refused {
+        link.refuse(&why);
+        link.wait_drained();
+        await_end(socket, clock::now_ns() + LINGER_NS);
+        link.end(CloseReason::Refused(why.clone()));
+        return Err(CloseReason::Refused(why));
+    }
+    {
+        let mut state = shared.state.lock();
+        match state.connections.get_mut(&number) {
+            Some(connection) => connection.end = End::Link(Arc::clone(&link)),
+            // `stop` did not see the link.
+            None => link.abort(CloseReason::Stopped),
+        }
+    }
+    let how = (&shared.speaks, &shared.patience);
+    receive::run((&link, opener), &*shared.events, how, || {})
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn strangers_are_bounded_in_all_and_for_each_address() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = Arc::new(TcpStream::connect(socket.local_addr().unwrap()).unwrap());
+        let mut state = State::default();
+        let add = |state: &mut State, from: [u8; 4]| {
+            let taken = state.takes(from.into());
+            if taken.is_ok() {
+                state.last += 1;
+                let end = End::Stranger(Arc::clone(&stream), from.into());
+                let reader = thread::spawn(|| {});
+                state
+                    .connections
+                    .insert(state.last, Connection { end, reader });
+            }
+            taken.is_ok()
+        };
+        let of_one = (0..1000).filter(|_| add(&mut state, [10, 0, 0, 1])).count();
+        assert_eq!(of_one, STRANGERS_OF_ADDRESS_MAX);
+        assert!(add(&mut state, [10, 0, 0, 2]), "others still come in");
+        let of_all = (0..=255).map(|n| (0..9).filter(|_| add(&mut state, [10, 1, 0, n])).count());
+        let of_all = of_all.sum::<usize>() + of_one + 1;
+        assert_eq!(of_all, STRANGERS_MAX);
     }
 }

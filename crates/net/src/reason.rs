@@ -3,6 +3,7 @@
 //! Guarantees: each says which side it was, and what cures it where something does.
 
 use crate::frame::FrameError;
+use crate::greeting::NoCommonVersion;
 use std::io;
 use std::sync::Arc;
 
@@ -18,6 +19,15 @@ pub enum CloseReason {
     /// The room above refused what the peer said.
     #[error("the peer was refused: {0}")]
     Refused(String),
+    /// The peer refused this side, and says why.
+    #[error("{0}")]
+    ByPeer(String),
+    /// The two have no version of the protocol in common.
+    #[error("{0}")]
+    Versions(NoCommonVersion),
+    /// There is no connection that both ends trust.
+    #[error("{0}")]
+    Insecure(String),
     /// What came is no sequence of frames.
     #[error("{0}")]
     Frame(#[source] FrameError),

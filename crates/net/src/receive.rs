@@ -6,13 +6,14 @@
 
 use crate::Events;
 use crate::clock;
-use crate::frame::{FrameError, FrameReader, Kind};
+use crate::frame::{Frame, FrameError, FrameReader, Kind};
+use crate::greeting::{self, Speaks, TEXT_BYTES_MAX};
 use crate::id::LinkId;
 use crate::link::Link;
 use crate::reason::CloseReason;
+use crate::tls::record::{Incoming, Opener};
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,19 +56,19 @@ impl Drop for Ending<'_> {
 
 /// Reads the link to its end. `on_open` follows `Events::opened`. An error: it never opened.
 pub(crate) fn run(
-    link: &Arc<Link>,
+    (link, opener): (&Arc<Link>, Option<Opener>),
     events: &dyn Events,
-    patience: &Patience,
+    (speaks, patience): (&Speaks, &Patience),
     on_open: impl FnOnce(),
 ) -> Result<(), CloseReason> {
-    let mut frames = FrameReader::new(link.socket());
+    let mut frames = FrameReader::new(Incoming::new(link.socket(), opener));
     let mut ending = Ending {
         link,
         events,
         opened: false,
         reason: None,
     };
-    if let Err(end) = greet(link, &mut frames, patience) {
+    if let Err(end) = greet(link, &mut frames, (speaks, patience)) {
         let reason = finish(link, end);
         ending.reason = Some(reason.clone());
         return Err(reason);
@@ -84,8 +85,8 @@ pub(crate) fn run(
 /// Exchanges Hellos.
 fn greet(
     link: &Arc<Link>,
-    frames: &mut FrameReader<&TcpStream>,
-    patience: &Patience,
+    frames: &mut FrameReader<Incoming<'_>>,
+    (speaks, patience): (&Speaks, &Patience),
 ) -> Result<(), End> {
     let failed = |error| End {
         reason: CloseReason::Io(Arc::new(error)),
@@ -94,11 +95,18 @@ fn greet(
     link.socket()
         .set_read_timeout(Some(patience.hello))
         .map_err(failed)?;
-    link.send_hello();
+    link.send_hello(speaks);
     link.flush();
     match frames.next_frame() {
-        Ok(Some(frame)) if frame.kind == Kind::Hello => {}
-        Ok(Some(frame)) => return Err(failing(FrameError::OutOfTurn(frame.kind))),
+        Ok(Some(frame)) if frame.kind == Kind::Hello => {
+            let theirs = Speaks::decode(frame.body);
+            let theirs = theirs.ok_or_else(|| failing(FrameError::BadHeader))?;
+            speaks.common(&theirs).map_err(|none| End {
+                reason: CloseReason::Versions(none),
+                at_end: false,
+            })?;
+        }
+        Ok(Some(frame)) => return Err(unexpected(&frame)),
         Ok(None) => {
             return Err(End {
                 reason: CloseReason::Peer,
@@ -147,7 +155,7 @@ pub(crate) fn is_held(link: LinkId) -> bool {
 }
 
 /// Delivers messages until the stream or the link ends.
-fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn Events) -> End {
+fn deliver(link: &Arc<Link>, frames: &mut FrameReader<Incoming<'_>>, events: &dyn Events) -> End {
     let mut held_since_ns = None;
     loop {
         let next = frames.next_frame();
@@ -173,7 +181,7 @@ fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn 
                     link.flush();
                 }
             }
-            Ok(Some(frame)) => return failing(FrameError::OutOfTurn(frame.kind)),
+            Ok(Some(frame)) => return unexpected(&frame),
             Ok(None) => {
                 return End {
                     reason: CloseReason::Peer,
@@ -190,6 +198,17 @@ fn deliver(link: &Arc<Link>, frames: &mut FrameReader<&TcpStream>, events: &dyn 
             }
             Err(error) => return failing(error),
         }
+    }
+}
+
+/// A frame that is no message where one should be.
+fn unexpected(frame: &Frame<'_>) -> End {
+    if frame.kind != Kind::Refused {
+        return failing(FrameError::OutOfTurn(frame.kind));
+    }
+    End {
+        reason: CloseReason::ByPeer(greeting::text(frame.body, TEXT_BYTES_MAX)),
+        at_end: false,
     }
 }
 

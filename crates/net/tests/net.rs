@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ariel_net::{
-    BODY_BYTES_MAX, BULK_BYTES_MAX, Bulk, CloseReason, DialError, Dialer, FrameError, FrameReader,
+    BODY_BYTES_MAX, BULK_BYTES_MAX, Bulk, CloseReason, DialError, FrameError, FrameReader,
     HEADER_BYTES, Identity, Kind, Listener, QUEUE_BYTES_MAX, Timer, clock, entropy,
 };
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-mod support;
+pub mod support;
 
 use support::{Event, Pair, SOON, Seen, any_port, hello, message, pair, pattern, raw_peer};
 
@@ -22,7 +22,15 @@ fn frames_round_trip_both_ways() {
     let pair = pair();
     assert_ne!(pair.client_link.id(), pair.server_link.id());
     assert_eq!(pair.client_link.peer(), pair.listener.local_addr());
-    assert_eq!(pair.server_link.identity(), Identity::Loopback);
+    let expected = if support::TLS {
+        Identity::Machine {
+            id: 1,
+            name: "a".into(),
+        }
+    } else {
+        Identity::Loopback
+    };
+    assert_eq!(*pair.server_link.identity(), expected);
     let bounds = [
         (0, 0),
         (1, 0),
@@ -165,7 +173,7 @@ fn rubbish_closes_the_link_with_its_reason() {
 #[test]
 fn a_stranger_is_never_told_to_the_events() {
     let (events, seen) = Seen::new();
-    let listener = Listener::bind(any_port(), SOON, events).unwrap();
+    let listener = support::bind(any_port(), events);
     for greeting in [
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         message(b"", b""),
@@ -189,6 +197,7 @@ fn the_dialer_comes_back_after_the_server_restarted() {
         dialer,
         client,
         client_link,
+        cell,
     } = pair();
     let addr = listener.local_addr();
     listener.stop();
@@ -198,7 +207,7 @@ fn the_dialer_comes_back_after_the_server_restarted() {
     drop(listener);
 
     let (events, server) = Seen::new();
-    let listener = Listener::bind(addr, SOON, events).expect("a restarted server binds at once");
+    let listener = support::bind_of(cell.as_ref(), addr, events);
     let again = client.opened();
     assert!(again.id() > client_link.id());
     let server_link = server.opened();
@@ -306,7 +315,7 @@ fn the_end_of_congestion_is_told() {
 fn a_silent_peer_is_given_up() {
     let silence = Duration::from_millis(300);
     let (events, seen) = Seen::new();
-    let listener = Listener::bind(any_port(), silence, events).unwrap();
+    let listener = Listener::bind(&[any_port()], support::plain(silence), events).unwrap();
     let mut raw = TcpStream::connect(listener.local_addr()).unwrap();
     raw.write_all(&hello()).unwrap();
     let link = seen.opened();
@@ -329,7 +338,7 @@ fn the_dialer_soon_finds_a_network_that_has_come_back() {
     let black_hole = TcpListener::bind(any_port()).unwrap();
     let addr = black_hole.local_addr().unwrap();
     let (client_events, client) = Seen::new();
-    let dialer = Dialer::new(addr, client_events).unwrap();
+    let dialer = support::dial(addr, client_events);
     let held: Vec<TcpStream> = (0..3).map(|_| black_hole.accept().unwrap().0).collect();
     let (mut raw, _) = black_hole.accept().unwrap();
     client.nothing_more();
@@ -546,17 +555,13 @@ fn other_machines_are_refused_with_the_cure() {
     ] {
         let addr: SocketAddr = addr.parse().unwrap();
         let (events, _seen) = Seen::new();
-        let bind = Listener::bind(addr, SOON, Arc::clone(&events))
-            .err()
-            .unwrap();
-        let dial = Dialer::new(addr, events).err().unwrap();
-        for error in [bind, dial] {
-            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-            let text = error.to_string();
-            assert!(
-                text.contains("loopback only until machines have certificates"),
-                "{text}"
-            );
+        let bind = Listener::bind(&[addr], support::plain(SOON), Arc::clone(&events));
+        let error = bind.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        let dialer = support::dial(addr, events);
+        let trouble = dialer.wait_connected(Duration::from_secs(2)).err().unwrap();
+        for text in [error.to_string(), trouble.to_string()] {
+            assert!(text.contains("leave that option out"), "{text}");
         }
     }
     for addr in [
@@ -577,7 +582,7 @@ fn a_server_that_is_not_there_is_reported() {
     let (events, seen) = Seen::new();
     // A bound port that nobody listens at any more.
     let addr = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
-    let dialer = Dialer::new(addr, events).unwrap();
+    let dialer = support::dial(addr, events);
     let error = dialer
         .wait_connected(Duration::from_millis(200))
         .err()

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::mpsc::Sender;
 use store::Store;
+use wire::MachineId;
 
 /// What the threads of a server share.
 pub(crate) struct Core {
@@ -63,6 +64,11 @@ impl Core {
             after.deadline = None;
             state.store.as_ref().and_then(|_| state.deadline())
         })
+    }
+
+    /// A machine is not trusted any more.
+    pub(crate) fn expel(&self, machine: MachineId) {
+        self.enter(|state, after| state.handle(Input::Expelled { machine }, after));
     }
 
     /// What these tickets waited for is stable, or could not be made so.

@@ -3,17 +3,20 @@
 //! Guarantees: bytes that are no message, and bytes beside a message that break the bound, end
 //! their connection with a logged reason and reach nothing else.
 
+use crate::Gate;
 use crate::core::Core;
+use crate::state::{After, State};
 use logic::server::Input;
-use net::{CloseReason, Events, Link, LinkId};
+use net::{CloseReason, Events, Identity, Link, LinkId};
 use std::sync::Arc;
-use wire::{ToServer, limits};
+use wire::{Rights, ToServer, limits};
 
 impl Events for Core {
     fn opened(&self, link: &Arc<Link>) {
-        self.enter(|state, _| {
+        self.enter(|state, after| {
             if state.store.is_some() {
                 state.links.insert(link.id().0, Arc::clone(link));
+                state.came(link, after);
             } else {
                 link.close(CloseReason::Stopped);
             }
@@ -71,6 +74,25 @@ impl Events for Core {
             }
             _ => tracing::warn!(%peer, %reason, "a connection was closed"),
         }
+    }
+}
+
+impl State {
+    /// Tells the machine who is at the other end, and what that may do.
+    fn came(&mut self, link: &Link, after: &mut After) {
+        let Identity::Machine { id, .. } = link.identity() else {
+            return;
+        };
+        let rights = match &self.gate {
+            Gate::Cell(machines) => machines.rights(*id),
+            Gate::InsecureLoopback => Rights::all(),
+        };
+        let input = Input::Came {
+            conn: link.id().0,
+            machine: *id,
+            rights,
+        };
+        self.handle(input, after);
     }
 }
 

@@ -31,7 +31,7 @@ use crate::held::HeldLog;
 use crate::scrub::Scrub;
 use crate::state::State;
 use crate::sync::SyncThread;
-use net::{Identity, Listener, NotLoopback, Timer};
+use net::{Addresses, Entrance, Identity, ListenOptions, Listener, NotLoopback, Speaks, Timer};
 use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Store, StoreError};
-use wire::{Epoch, Place};
+use wire::{Epoch, MachineId, Place, Rights};
 
 /// The machine's limits and delays.
 pub type MachineOptions = logic::server::Options;
@@ -58,13 +58,30 @@ pub struct ServerOptions {
     pub data: PathBuf,
     /// User and group to whom the root of a new store belongs.
     pub owner: (u32, u32),
-    /// Where to listen; port 0 takes any free one.
-    pub listen: SocketAddr,
+    /// Where to listen, each a name or a number with a port; port 0 takes any free one.
+    pub listen: Vec<Addresses>,
+    /// Who may come in, and what each machine may do.
+    pub gate: Gate,
     /// The machine's limits and delays.
     pub machine: MachineOptions,
     /// Called once, on any thread, when the server had to stop serving, with the reason. It must
     /// not wait for [`Server::stop`].
     pub on_failure: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Who may come in.
+#[derive(Clone)]
+pub enum Gate {
+    /// Processes of this machine, whatever they say. Nothing is protected.
+    InsecureLoopback,
+    /// The machines of a cell.
+    Cell(Arc<dyn Machines>),
+}
+
+/// The machines of a cell, as a server needs to know them.
+pub trait Machines: net::Door {
+    /// What a machine may do at this moment.
+    fn rights(&self, machine: MachineId) -> Rights;
 }
 
 /// Why a server did not start.
@@ -83,7 +100,7 @@ pub enum StartError {
     #[error("{addr} cannot be listened at ({error}): stop what listens there or use another port")]
     Listen {
         /// The address.
-        addr: SocketAddr,
+        addr: String,
         /// Why.
         error: io::Error,
     },
@@ -124,11 +141,12 @@ impl Server {
             data,
             owner,
             listen,
+            gate,
             machine,
             on_failure,
         } = options;
         // Before the store is made: a wrong address leaves nothing behind.
-        Identity::check(listen)?;
+        let listen = resolve(&listen, &gate)?;
         let mut store = Store::open_or_create(&data, &store_options(owner))?;
         let boot = store.boot() << EPOCHS_OF_A_BOOT;
         let left = left_of_runs(&data, boot, &store)?;
@@ -146,7 +164,8 @@ impl Server {
         let (place, known) = ((boot, root), (known, newest));
         let machine = logic::server::Server::new(machine, now, place, known);
         let machine = machine.knowing(held).after(left);
-        let core = Arc::new(Core::new(State::new(machine, store, held_log), on_failure));
+        let state = State::new(machine, store, held_log, gate.clone());
+        let core = Arc::new(Core::new(state, on_failure));
         let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;
         let timer = {
             let core = Arc::downgrade(&core);
@@ -156,7 +175,7 @@ impl Server {
         core.begin(timer);
         let scrub = Scrub::start(&core).map_err(StartError::Thread)?;
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
-        let listener = match Listener::bind(listen, silence, events) {
+        let listener = match Listener::bind(&listen, how(&gate, silence), events) {
             Ok(listener) => listener,
             Err(error) => {
                 scrub.stop();
@@ -164,13 +183,11 @@ impl Server {
                 if let Ok(Some(store)) = core.end() {
                     store.close()?;
                 }
-                return Err(StartError::Listen {
-                    addr: listen,
-                    error,
-                });
+                let addr = listed(&listen);
+                return Err(StartError::Listen { addr, error });
             }
         };
-        tracing::info!(addr = %listener.local_addr(), data = %data.display(), "serving");
+        tracing::info!(addr = listed(listener.local_addrs()), data = %data.display(), "serving");
         Ok(Server {
             core,
             listener,
@@ -181,10 +198,25 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Where it listens first.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
+    }
+
+    /// Everywhere where it listens.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        self.listener.local_addrs()
+    }
+
+    /// What a machine may do has changed: its connections are made anew, under what holds now. One
+    /// that was expelled has no sessions any more when this returns.
+    pub fn machine_changed(&self, machine: MachineId, (expelled, why): (bool, &str)) {
+        if expelled {
+            self.core.expel(machine);
+        }
+        self.listener.shut_out(machine, why);
     }
 
     /// Ends in order: what was answered leaves, connections are closed, the store is
@@ -248,6 +280,17 @@ impl Drop for Server {
     }
 }
 
+/// How a new store is made, and one that is there is opened.
+fn store_options((uid, gid): (u32, u32)) -> store::Options {
+    store::Options {
+        root_uid: uid,
+        root_gid: gid,
+        created: net::clock::wall_ns(),
+        identity: net::entropy::seed(), // so that nobody can make a piece of the log
+        ..store::Options::default()
+    }
+}
+
 /// What is left of the logs of the latest runs; this one is noted with them.
 fn left_of_runs(data: &Path, boot: Epoch, store: &Store) -> Result<Vec<Place>, StartError> {
     let left = runs::begin(data, boot, store.left_record());
@@ -265,15 +308,42 @@ fn tell_who_is_waited_for(sessions: usize, may_hold: Option<usize>) {
     }
 }
 
-/// How a new store is made, and one that is there is opened.
-fn store_options((uid, gid): (u32, u32)) -> store::Options {
-    store::Options {
-        root_uid: uid,
-        root_gid: gid,
-        created: net::clock::wall_ns(),
-        identity: net::entropy::seed(), // so that nobody can make a piece of the log
-        ..store::Options::default()
+/// The addresses where a server is to listen.
+fn resolve(listen: &[Addresses], gate: &Gate) -> Result<Vec<SocketAddr>, StartError> {
+    let mut found = Vec::new();
+    for addresses in listen {
+        let resolved = addresses.resolve().map_err(|error| StartError::Listen {
+            addr: addresses.to_string(),
+            error,
+        })?;
+        found.extend(resolved);
     }
+    if matches!(gate, Gate::InsecureLoopback) {
+        for addr in &found {
+            Identity::check(*addr)?;
+        }
+    }
+    Ok(found)
+}
+
+fn how(gate: &Gate, silence: Duration) -> ListenOptions {
+    ListenOptions {
+        entrance: match gate {
+            Gate::InsecureLoopback => Entrance::InsecureLoopback,
+            Gate::Cell(machines) => Entrance::Tls(Arc::clone(machines) as Arc<dyn net::Door>),
+        },
+        speaks: Speaks {
+            oldest: wire::VERSION,
+            newest: wire::VERSION,
+            program: env!("CARGO_PKG_VERSION").into(),
+        },
+        silence,
+    }
+}
+
+fn listed(addrs: &[SocketAddr]) -> String {
+    let addrs: Vec<String> = addrs.iter().map(ToString::to_string).collect();
+    addrs.join(",")
 }
 
 /// The clock was set back since the last run, or was wrong then.

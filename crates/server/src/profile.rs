@@ -51,6 +51,8 @@ impl Profile {
                 self.waiting.retain(|(of, _), _| of != conn);
                 "(connection ended)"
             }
+            Input::Came { .. } => "(connection made)",
+            Input::Expelled { .. } => "(machine revoked)",
             Input::Tick => "(time)",
             Input::Synced { .. } => "(synced)",
         }

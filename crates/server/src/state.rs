@@ -5,6 +5,7 @@
 //! made them. Links are flushed afterwards, without the lock: what is queued may already leave.
 //! `store` is there exactly while the server serves; without it no input reaches the machine.
 
+use crate::Gate;
 use crate::bulks::Bulks;
 use crate::congested::Congested;
 use crate::counts::{Counts, Moved};
@@ -23,6 +24,8 @@ use wire::{SessionId, ToClient, Violation};
 
 /// Everything behind the lock.
 pub(crate) struct State {
+    /// What each machine may do.
+    pub(crate) gate: Gate,
     pub(crate) machine: Machine,
     pub(crate) store: Option<Store>,
     /// What clients may hold, for the next run.
@@ -61,8 +64,9 @@ pub(crate) struct After {
 }
 
 impl State {
-    pub(crate) fn new(machine: Machine, store: Store, held: HeldLog) -> State {
+    pub(crate) fn new(machine: Machine, store: Store, held: HeldLog, gate: Gate) -> State {
         State {
+            gate,
             machine,
             store: Some(store),
             held,
@@ -205,10 +209,10 @@ impl State {
             Some(violation) => {
                 let text = describe(violation);
                 tracing::warn!(peer = %link.peer(), reason = text, "a connection is closed");
-                CloseReason::Refused(text.to_owned())
+                // What is queued for it still leaves.
+                return link.refuse(text);
             }
         };
-        // What is queued for it still leaves.
         link.close(reason);
     }
 
@@ -270,5 +274,6 @@ fn describe(violation: Violation) -> &'static str {
         Violation::Greeting => "it spoke before its greeting, or greeted twice",
         Violation::Bounds => "it broke a bound of the protocol",
         Violation::Forbidden => "it asked for what clients may not do",
+        Violation::Foreign => "it named a session that another machine has begun",
     }
 }

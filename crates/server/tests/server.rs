@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::large_enum_variant, missing_docs)]
 
-use ariel_server::{MachineOptions, Server, ServerOptions, StartError};
-use net::{Bulk, CloseReason, Dialer, Events, Link, LinkId};
+use ariel_server::{Gate, MachineOptions, Server, ServerOptions, StartError};
+use net::{Bulk, CloseReason, Dialer, Events, Link, LinkId, Passage, Speaks};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -22,7 +22,8 @@ fn options(data: &Path) -> ServerOptions {
     ServerOptions {
         data: data.to_owned(),
         owner: (0, 0),
-        listen: "127.0.0.1:0".parse().unwrap(),
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        gate: Gate::InsecureLoopback,
         machine: MachineOptions {
             // Nobody of the last run comes back in these tests.
             grace_ns: 1,
@@ -81,10 +82,20 @@ fn request(id: u64, (op, hold): (Op, Hold)) -> Request {
     }
 }
 
+fn speaks() -> Speaks {
+    Speaks {
+        oldest: wire::VERSION,
+        newest: wire::VERSION,
+        program: "test".into(),
+    }
+}
+
 impl Peer {
     fn connect(addr: SocketAddr) -> Peer {
         let (send, seen) = mpsc::channel();
-        let dialer = Dialer::new(addr, Arc::new(Seeing(Mutex::new(send)))).unwrap();
+        let seeing = Arc::new(Seeing(Mutex::new(send)));
+        let how = (Passage::InsecureLoopback, speaks());
+        let dialer = Dialer::new(addr.into(), how, seeing).unwrap();
         let link = dialer.wait_connected(LIMIT).unwrap();
         Peer {
             dialer,
@@ -288,7 +299,7 @@ fn an_address_of_other_machines_is_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let refused = Server::start(ServerOptions {
-        listen: "0.0.0.0:0".parse().unwrap(),
+        listen: vec!["0.0.0.0:0".parse().unwrap()],
         ..options(&data)
     });
     assert!(matches!(refused, Err(StartError::NotLoopback(_))));
@@ -302,7 +313,7 @@ fn a_store_in_use_and_a_port_in_use_are_refused() {
     let refused = Server::start(options(&dir.path().join("a")));
     assert!(matches!(refused, Err(StartError::Store(_))));
     let refused = Server::start(ServerOptions {
-        listen: server.local_addr(),
+        listen: vec![server.local_addr().into()],
         ..options(&dir.path().join("b"))
     });
     assert!(matches!(refused, Err(StartError::Listen { .. })));

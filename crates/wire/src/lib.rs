@@ -19,6 +19,7 @@ mod name;
 mod op;
 mod outcome;
 mod refusal;
+mod rights;
 mod seed;
 mod watch;
 
@@ -34,5 +35,6 @@ pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
+pub use rights::{MachineId, NOBODY, Rights};
 pub use seed::{mix64, splitmix64};
 pub use watch::{Change, Deed, Path, WatchId};

@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::op::{Caller, Op};
 use crate::outcome::{Outcome, Reply};
 use crate::refusal::Refusal;
+use crate::rights::Rights;
 use crate::watch::{Change, WatchId};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -222,6 +223,8 @@ pub struct Welcome {
     /// The last record that each of the latest runs of the server before this one had written and
     /// that was left when the next one began: what it answered behind that is lost.
     pub left: Vec<Place>,
+    /// What the client's machine may do: the client shows its programs nothing else.
+    pub rights: Rights,
 }
 
 /// What a client says.
@@ -411,6 +414,8 @@ pub enum Violation {
     Bounds,
     /// An operation that clients may not ask for.
     Forbidden,
+    /// The session of another machine.
+    Foreign,
 }
 
 impl ToServer {

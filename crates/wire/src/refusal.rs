@@ -63,4 +63,6 @@ pub enum Refusal {
     Later,
     /// The server was silent for longer than the mount's programs are to wait. No server says so.
     NoAnswer,
+    /// The machine may only read.
+    ReadOnly,
 }

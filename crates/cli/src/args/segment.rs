@@ -1,5 +1,6 @@
 //! The command lines of memory that is paged to a cell.
 
+use super::cell::TrustArgs;
 use super::tree::{Remote, remote};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub(crate) struct RunArgs {
     pub(crate) far: u64,
     #[command(flatten)]
     pub(crate) place: FarArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", trailing_var_arg = true, required = true)]
     pub(crate) program: Vec<OsString>,
@@ -48,6 +51,8 @@ pub(crate) struct PagerArgs {
     pub(crate) memory: u64,
     #[command(flatten)]
     pub(crate) place: FarArgs,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,14 +1,15 @@
 //! The command lines of what works on a server's tree without a mount.
 
+use super::TrustArgs;
+use net::Addresses;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// A place in a server's tree: `ADDR:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remote {
     /// The server.
-    pub(crate) server: SocketAddr,
+    pub(crate) server: Addresses,
     /// The path, from the root of the tree.
     pub(crate) path: PathBuf,
 }
@@ -26,13 +27,21 @@ pub(crate) fn remote(text: &str) -> Result<Remote, String> {
          127.0.0.1:7000:/a/b"
             .to_owned()
     };
-    // The address ends at the colon behind the port.
-    let host = match text.strip_prefix('[') {
-        Some(rest) => rest.find(']').ok_or_else(wrong)? + 2,
-        None => text.find(':').ok_or_else(wrong)?,
-    };
-    let port = text.get(host + 1..).ok_or_else(wrong)?;
-    let end = host + 1 + port.find(':').ok_or_else(wrong)?;
+    // The addresses end at the colon behind the last port.
+    let mut end = 0;
+    loop {
+        let rest = &text[end..];
+        let host = match rest.strip_prefix('[') {
+            Some(rest) => rest.find(']').ok_or_else(wrong)? + 2,
+            None => rest.find(':').ok_or_else(wrong)?,
+        };
+        let port = rest.get(host + 1..).ok_or_else(wrong)?;
+        end += host + 1 + port.find([':', ',']).ok_or_else(wrong)?;
+        if text[end..].starts_with(':') {
+            break;
+        }
+        end += 1;
+    }
     let server = text[..end].parse().map_err(|_| wrong())?;
     let path = match &text[end + 1..] {
         "" => PathBuf::from("/"),
@@ -50,6 +59,8 @@ Examples:
   ariel ls -R 127.0.0.1:7000:"
 )]
 pub(crate) struct LsArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Files and directories to list
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -94,6 +105,8 @@ pub(crate) struct LsArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  ariel cat 127.0.0.1:7000:/etc/motd")]
 pub(crate) struct CatArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Files, written to standard output one behind the other
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -131,6 +144,8 @@ Examples:
 As with cp(1), a destination that is a directory gets the files under their own names.")]
 pub(crate) struct PutArgs {
     #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     /// Wait until the server's disk has all copies
     #[arg(long)]
@@ -151,6 +166,8 @@ Examples:
 As with cp(1), a destination that is a directory gets the files under their own names.")]
 pub(crate) struct GetArgs {
     #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     /// Files and directories of a tree
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
@@ -166,6 +183,8 @@ Examples:
   ariel rm 127.0.0.1:7000:/home/a/notes.txt
   ariel rm -r 127.0.0.1:7000:/src/project")]
 pub(crate) struct RmArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Files and directories to remove
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -190,6 +209,8 @@ Examples:
   ariel mv 127.0.0.1:7000:/a 127.0.0.1:7000:/b 127.0.0.1:7000:/directory
 Moves within one tree. `ariel put` and `ariel get` copy from and to this machine.")]
 pub(crate) struct MvArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Files and directories to move, and the destination
     #[arg(value_name = "ADDR:PATH", value_parser = remote, num_args = 2.., required = true)]
     pub(crate) places: Vec<Remote>,
@@ -210,6 +231,8 @@ pub(crate) struct MvArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  ariel mkdir -p 127.0.0.1:7000:/a/b/c")]
 pub(crate) struct MkdirArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Directories to make
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -224,6 +247,8 @@ pub(crate) struct MkdirArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  ariel stat 127.0.0.1:7000:/etc/motd")]
 pub(crate) struct StatArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
     /// Files and directories to describe; symbolic links are not followed
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -256,6 +281,9 @@ mod tests {
         assert_eq!(place.server, "127.0.0.1:7000".parse().unwrap());
         assert_eq!(place.path, PathBuf::from("/a:b/c"));
         assert_eq!(remote("[::1]:7000:x").unwrap().path, PathBuf::from("x"));
+        let several = remote("a.example:7000,[fd00::1]:7:/x").unwrap();
+        assert_eq!(several.server.to_string(), "a.example:7000,[fd00::1]:7");
+        assert_eq!(several.path, PathBuf::from("/x"));
         assert_eq!(remote("127.0.0.1:1:").unwrap().path, PathBuf::from("/"));
         for wrong in [
             "",

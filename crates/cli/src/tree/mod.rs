@@ -26,13 +26,14 @@ pub(crate) use put::put;
 pub(crate) use rm::rm;
 pub(crate) use stat::stat;
 
-use crate::args::Remote;
+use crate::args::{Remote, TrustArgs};
 use crate::failure::{FAILED, Failure};
+use crate::trust;
 use files::{Error, Options, Tree};
+use net::Addresses;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -41,7 +42,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The sessions of a command, and whether something failed.
 struct Session {
     command: &'static str,
-    trees: BTreeMap<SocketAddr, Arc<Tree>>,
+    trust: TrustArgs,
+    trees: BTreeMap<Addresses, Arc<Tree>>,
     failed: Arc<AtomicBool>,
 }
 
@@ -53,9 +55,10 @@ struct Complaints {
 }
 
 impl Session {
-    fn new(command: &'static str) -> Self {
+    fn new(command: &'static str, trust: &TrustArgs) -> Self {
         Self {
             command,
+            trust: trust.clone(),
             trees: BTreeMap::new(),
             failed: Arc::new(AtomicBool::new(false)),
         }
@@ -70,9 +73,10 @@ impl Session {
             name: format!("ariel {}, process {}", self.command, std::process::id()),
             ..Options::default()
         };
-        let tree = Tree::connect(place.server, &options);
+        let (server, _) = trust::server(self.command, &place.server, &self.trust)?;
+        let tree = Tree::connect(server, &options);
         let tree = Arc::new(tree.map_err(|error| Failure::of(self.command, error))?);
-        self.trees.insert(place.server, Arc::clone(&tree));
+        self.trees.insert(place.server.clone(), Arc::clone(&tree));
         Ok(tree)
     }
 
@@ -94,6 +98,7 @@ impl Session {
             command,
             trees,
             failed,
+            ..
         } = self;
         for tree in trees.into_values() {
             if let Ok(tree) = Arc::try_unwrap(tree) {
@@ -137,7 +142,7 @@ fn reason(error: &io::Error) -> String {
 /// A place below another one.
 fn below(place: &Remote, name: impl AsRef<Path>) -> Remote {
     Remote {
-        server: place.server,
+        server: place.server.clone(),
         path: place.path.join(name),
     }
 }

@@ -159,13 +159,25 @@ fn plain_connections_are_refused_off_loopback() {
     let data = data.to_str().unwrap();
     for listen in ["0.0.0.0:0", "192.0.2.1:7000", "[::]:0"] {
         refused(
-            &["serve", "--data", data, "--listen", listen],
-            &["loopback", "127.0.0.1"],
+            &[
+                "serve",
+                "--data",
+                data,
+                "--insecure-loopback",
+                "--listen",
+                listen,
+            ],
+            &["loopback", "leave that option out"],
         );
     }
     let point = scratch.dir("point");
     refused(
-        &["mount", "192.0.2.1:7000", point.to_str().unwrap()],
+        &[
+            "mount",
+            "--insecure-loopback",
+            "192.0.2.1:7000",
+            point.to_str().unwrap(),
+        ],
         &["loopback"],
     );
 }
@@ -197,6 +209,15 @@ fn a_mount_that_cannot_be_made_says_why() {
     let point = scratch.dir("point");
     refused(
         &["mount", &dead, point.to_str().unwrap()],
+        &[&dead, "ariel join"],
+    );
+    refused(
+        &[
+            "mount",
+            "--insecure-loopback",
+            &dead,
+            point.to_str().unwrap(),
+        ],
         &[&dead, "ariel serve"],
     );
     refused(&["umount", point.to_str().unwrap()], &["point"]);

@@ -142,6 +142,7 @@ fn a_server_in_the_background_writes_its_pid_and_ends_on_sigterm() {
     drop(listener);
     let (data, pid_file) = (scratch.join("data"), scratch.join("pid"));
     let (d, p) = (data.to_str().unwrap(), pid_file.to_str().unwrap());
+    command(&["cell", "init", "--data", d]);
     command(&[
         "serve",
         "--data",

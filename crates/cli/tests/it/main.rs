@@ -41,6 +41,7 @@ mod killed;
 mod large;
 mod local_disk;
 mod locks;
+mod machines;
 mod mapped;
 mod mmap;
 mod names_in_use;

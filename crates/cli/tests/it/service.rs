@@ -54,6 +54,7 @@ fn a_service_manager_is_told_of_a_servers_life() {
     let data = scratch.join("data");
     let args = [
         "serve",
+        "--insecure-loopback",
         "--listen",
         "127.0.0.1:0",
         "--data",
@@ -102,7 +103,8 @@ fn a_service_manager_is_told_of_a_mounts_life() {
 fn a_log_that_was_renamed_is_begun_anew_on_sighup() {
     let scratch = Scratch::new("service-hup");
     let data = scratch.join("data");
-    let args = ["serve", "--listen", "127.0.0.1:0", "--daemon"];
+    let insecure = "--insecure-loopback";
+    let args = ["serve", insecure, "--listen", "127.0.0.1:0", "--daemon"];
     let pid_file = scratch.join("pid");
     let mut command = ariel(&args);
     command
@@ -193,6 +195,8 @@ fn metrics_are_shown_while_the_process_works() {
     let scratch = Scratch::new("service-metrics");
     let (data, point) = (scratch.join("data"), scratch.dir("mount"));
     let of_server = free_port();
+    let made = run(ariel(&["cell", "init", "--data"]).arg(&data));
+    assert!(made.status.success(), "{}", text(&made));
     let mut command = ariel(&["serve", "--listen", "127.0.0.1:0", "--metrics", &of_server]);
     command.arg("--data").arg(&data).stdout(Stdio::piped());
     let mut server = Proc::spawn(&mut command, None).unwrap();

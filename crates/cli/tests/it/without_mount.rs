@@ -38,10 +38,8 @@ struct Look {
 
 impl Side {
     fn all(pair: &Pair) -> Vec<Self> {
-        let tree = || {
-            let server = pair.cell.addr().parse().unwrap();
-            Self::Library(Tree::connect(server, &Options::default()).unwrap())
-        };
+        let tree =
+            || Self::Library(Tree::connect(pair.cell.server(), &Options::default()).unwrap());
         let mount = |path: &Path| Self::Mount(path.to_owned());
         vec![mount(pair.a.path()), tree(), mount(pair.b.path()), tree()]
     }

@@ -4,17 +4,18 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 14] = [
-    "wire", "logic", "store", "net", "server", "client", "fuse", "files", "segment", "preload",
-    "sim", "torture", "bench", "cli",
+const CRATES: [&str; 15] = [
+    "wire", "logic", "store", "net", "cell", "server", "client", "fuse", "files", "segment",
+    "preload", "sim", "torture", "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
     ("net", &["wire"]),
+    ("cell", &["wire", "net"]),
     ("server", &["wire", "logic", "store", "net"]),
     ("client", &["wire", "logic", "net"]),
     ("fuse", &["wire", "client"]),

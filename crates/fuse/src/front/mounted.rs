@@ -5,7 +5,6 @@
 //! was made and cannot be served is removed again. At the end, whoever brings it about, everything
 //! is written back after the last request of the kernel; [`Mount::wait`] does not return before.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -69,7 +68,7 @@ pub enum MountError {
         /// Where it is mounted.
         dir: PathBuf,
         /// The server.
-        server: SocketAddr,
+        server: String,
         /// What it has not got.
         owed: Owed,
     },
@@ -198,7 +197,7 @@ impl Mount {
             // Nothing has changed: it goes on when the server is back.
             return Err(MountError::Away {
                 dir: self.mount_point.clone(),
-                server: self.client.server(),
+                server: self.client.server().to_string(),
                 owed,
             });
         }
@@ -272,7 +271,7 @@ impl Mount {
         let mut left = self.left.lock();
         if !*left {
             if let Some(owed) = self.lost() {
-                let server = self.client.server();
+                let server = self.client.server().clone();
                 return Err(LeaveError::Stuck { server, owed });
             }
             let ended = self.client.leave(PROGRESS_TIME);
@@ -369,7 +368,7 @@ impl Drop for Mount {
 fn client_options(options: &MountOptions) -> ClientOptions {
     let slots_per_mib = (1 << 20) / limits::BLOCK_BYTES;
     ClientOptions {
-        server: options.server,
+        server: options.server.clone(),
         machine: MachineOptions {
             slots: options.cache_mib.saturating_mul(slots_per_mib),
             objects: options.cache_mib as usize * OBJECTS_PER_MIB,

@@ -1,6 +1,6 @@
 //! What a mount is asked to be.
 
-use std::net::SocketAddr;
+use client::Server;
 use std::path::PathBuf;
 
 use super::keeping::Keeping;
@@ -9,12 +9,12 @@ use crate::init::Transport;
 use crate::mount::{Flags, MountId};
 
 /// What to mount, where and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct MountOptions {
     /// The mount point: an empty directory.
     pub dir: PathBuf,
     /// The server.
-    pub server: SocketAddr,
+    pub server: Server,
     /// How requests come.
     pub transport: Transport,
     /// What the kernel has, and is not to be used.

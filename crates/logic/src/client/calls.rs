@@ -308,6 +308,10 @@ impl Client {
             Right::Shared
         };
         if node.right >= wanted {
+            if self.is_kept_out(fid, access, &caller) {
+                return self.finish(step, ticket, Done::Refused(Refusal::Denied));
+            }
+            let node = self.node(fid);
             node.opened(access);
             let cached = !access.write && !append;
             node.direct |= !cached;

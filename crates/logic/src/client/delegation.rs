@@ -89,6 +89,9 @@ impl Client {
         else {
             return false;
         };
+        if self.is_nobody(&caller) {
+            return false;
+        }
         let Some(prediction) = self.predict(step.now, op, &caller) else {
             if self.delegation.count > 0 {
                 self.reserve_if_low(step);

@@ -37,6 +37,7 @@ mod mapped;
 mod moves;
 mod mutant;
 mod names;
+mod nobody;
 mod node;
 mod options;
 mod order;
@@ -81,7 +82,9 @@ use loose::Loose;
 use node::Node;
 use session::{Sent, State, Statement};
 use taken::Taking;
-use wire::{Attr, Caller, Epoch, Fid, Op, RequestId, Right, SessionId, Time, ToServer, Unseen};
+use wire::{
+    Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, ToServer, Unseen,
+};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
@@ -127,6 +130,8 @@ pub struct Client {
     /// Has anything but a welcome been heard in this session?
     begun: bool,
     lease_ns: Time,
+    /// What the server lets this machine do: the caller of each call is believed within it.
+    rights: Rights,
     clock: VolumeClock,
     /// From when the lease runs.
     leased: Time,
@@ -241,6 +246,7 @@ impl Client {
             boot: 0,
             begun: false,
             lease_ns: 0,
+            rights: Rights::all(),
             clock: VolumeClock::default(),
             leased: 0,
             greeted: 0,
@@ -325,6 +331,7 @@ impl Client {
                 self.on_next_call(step, thread, &call);
                 let repeated = self.put_back.repeats(now, thread, &call);
                 let locked_too = self.locked_too(&call);
+                let caller = self.rights.squash(caller);
                 let running = Running {
                     caller,
                     thread,

@@ -307,7 +307,7 @@ impl Client {
         let known = self.root.is_some();
         self.root = Some(welcome.root);
         self.node(welcome.root).directory = true;
-        self.lease_ns = welcome.lease_ns;
+        (self.lease_ns, self.rights) = (welcome.lease_ns, welcome.rights.clone());
         // A session in which nothing was heard holds nothing, and begins with this welcome as with
         // the one before, unless a change was asked for that the server may have done.
         let fresh = !self.begun && !self.requests.values().any(|sent| sent.request.op.changes());

@@ -6,12 +6,12 @@ use super::api::{Bulk, Disk};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::limits::{AHEAD_BYTES, BULK_BYTES};
-use wire::{Attr, DirEntry, Fid, Grant, Kind, Op, Outcome, Request, Right};
+use wire::{Attr, DirEntry, Fid, Grant, Kind, Op, Outcome, Request, Right, Rights};
 
 /// The bytes that go beside this answer.
 pub(super) fn bytes_ahead(
     step: &mut Step<'_, impl Disk>,
-    request: &Request,
+    (request, bounds): (&Request, Option<&Rights>),
     (outcome, grants): (&mut Outcome, &[Grant]),
 ) -> Bulk {
     if request.ahead == 0 {
@@ -21,7 +21,9 @@ pub(super) fn bytes_ahead(
     match (&request.op, outcome) {
         (Op::Lookup { .. }, Outcome::Entry(entry)) => {
             let granted = |grant: &Grant| grant.fid == entry.fid && grant.right >= Right::Shared;
-            match wanted(&entry.attr, most).filter(|_| grants.iter().any(granted)) {
+            let reaches = reaches(step, bounds, (entry.fid, &entry.attr));
+            let wanted = wanted(&entry.attr, most).filter(|_| reaches);
+            match wanted.filter(|_| grants.iter().any(granted)) {
                 Some(size) => step.disk.read_whole(&[(entry.fid, size)]).1,
                 None => 0,
             }
@@ -29,7 +31,7 @@ pub(super) fn bytes_ahead(
         (Op::ReadDir { .. } | Op::Prefetch { .. }, Outcome::Dir { entries, .. }) => {
             let covers = |grant: &&Grant| grant.right >= Right::Shared;
             let granted = grants.iter().filter(covers).map(|grant| grant.fid);
-            listed(step, (entries, most), &granted.collect())
+            listed(step, (entries, most, bounds), &granted.collect())
         }
         _ => 0,
     }
@@ -38,14 +40,16 @@ pub(super) fn bytes_ahead(
 /// Those of the entries of a listing, as many as there is room for.
 fn listed(
     step: &mut Step<'_, impl Disk>,
-    (entries, most): (&mut [DirEntry], u32),
+    (entries, most, bounds): (&mut [DirEntry], u32, Option<&Rights>),
     granted: &BTreeSet<Fid>,
 ) -> Bulk {
     let mut files: Vec<(Fid, u32)> = Vec::new();
     let mut places = Vec::new();
     let mut room = BULK_BYTES;
     for (at, entry) in entries.iter().enumerate() {
-        let size = entry.attr.as_ref().and_then(|attr| wanted(attr, most));
+        let reached = entry.attr.as_ref();
+        let reached = reached.filter(|attr| reaches(step, bounds, (entry.fid, attr)));
+        let size = reached.and_then(|attr| wanted(attr, most));
         let Some(size) = size.filter(|_| granted.contains(&entry.fid)) else {
             continue;
         };
@@ -64,6 +68,11 @@ fn listed(
         entries[at].ahead = len;
     }
     bulk
+}
+
+/// Might anybody of the client's machine read the file?
+fn reaches(step: &Step<'_, impl Disk>, bounds: Option<&Rights>, (fid, attr): (Fid, &Attr)) -> bool {
+    bounds.is_none_or(|rights| rights.may_reach(attr, 4, !step.disk.bare(fid)))
 }
 
 /// How many bytes that is.

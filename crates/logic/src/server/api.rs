@@ -3,8 +3,8 @@
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
-    Attr, Caller, Chosen, Epoch, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right,
-    SessionId, Time, ToClient, ToServer, Violation,
+    Attr, Caller, Chosen, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal, RequestId,
+    Right, Rights, SessionId, Time, ToClient, ToServer, Violation,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -188,6 +188,21 @@ pub enum Input {
         bulk: Bulk,
         /// How many.
         bulk_len: u32,
+    },
+    /// A connection was made, by this machine, which has these rights. Without it the connection is
+    /// one of a process that need not prove anything.
+    Came {
+        /// Which.
+        conn: Conn,
+        /// Whose.
+        machine: MachineId,
+        /// What it may do.
+        rights: Rights,
+    },
+    /// A machine is not trusted any more: its sessions end at once.
+    Expelled {
+        /// Which.
+        machine: MachineId,
     },
     /// A connection ended.
     Gone {

@@ -100,7 +100,8 @@ impl Server {
             self.grant_pages(session, *fid, &mut grants);
         }
         note_bare(&*step.disk, op, &mut grants);
-        let bulk = bytes_ahead(step, &waiting.request, (&mut outcome, &grants));
+        let bounds = self.bounds(waiting.session);
+        let bulk = bytes_ahead(step, (&waiting.request, bounds), (&mut outcome, &grants));
         let reply = Reply {
             outcome,
             grants,

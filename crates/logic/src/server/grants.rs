@@ -109,7 +109,7 @@ impl Server {
     }
 
     pub(super) fn exclusive_fits(&self, session: SessionId, fid: Fid) -> bool {
-        if self.doubted(fid, session, Right::Exclusive) {
+        if self.only_reads(session) || self.doubted(fid, session, Right::Exclusive) {
             return false;
         }
         let Some(file) = self.files.get(&fid) else {

@@ -30,6 +30,7 @@ mod listings;
 mod lock_delegation;
 mod locking;
 mod looks;
+mod machines;
 mod needs;
 mod put_back;
 mod redo;
@@ -100,6 +101,7 @@ pub struct Server {
     looks: looks::Looks,
     clock: VolumeClock,
     alone: alone::Alone,
+    peers: machines::Peers,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -159,6 +161,7 @@ impl Server {
             looks: looks::Looks::default(),
             clock: VolumeClock::new(now, newest),
             alone: alone::Alone::default(),
+            peers: machines::Peers::default(),
         }
     }
 
@@ -185,7 +188,16 @@ impl Server {
             } => {
                 self.on_message(step, from, message, (bulk, bulk_len));
             }
-            Input::Gone { conn } => self.on_gone(now, conn),
+            Input::Came {
+                conn,
+                machine,
+                rights,
+            } => self.on_came(conn, machine, rights),
+            Input::Expelled { machine } => self.on_expelled(step, machine),
+            Input::Gone { conn } => {
+                self.forget_peer(conn);
+                self.on_gone(now, conn);
+            }
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }

@@ -21,9 +21,10 @@ impl Server {
         &mut self,
         step: &mut Step<'_, impl Disk>,
         (conn, id): (Conn, SessionId),
-        request: Request,
+        mut request: Request,
         (bulk, bulk_len): (Bulk, u32),
     ) {
+        self.narrow(conn, &mut request);
         let expected = if let Op::Write { len, .. } = request.op {
             len
         } else {
@@ -150,6 +151,11 @@ impl Server {
         self.last_seq += 1;
         let at = (self.last_seq, self.epoch);
         let waiting = Waiting::new(at, session, (request, bulk));
+        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
+            // Of a delegated change: what builds on it is refused as well.
+            self.comes_later(step, &waiting, refusal);
+            return self.refuse(step, &waiting, refusal);
+        }
         // Most requests wait for nothing, and are never entered as waiting.
         let plan = match self.plan(step.disk, &waiting) {
             Ok(plan) => plan,

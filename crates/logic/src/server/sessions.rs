@@ -4,7 +4,7 @@ use super::api::{By, Conn, Disk, Event, Mutant, Output};
 use super::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use wire::{Fid, Op, SessionId, Time, ToClient, VERSION, Violation, Welcome};
+use wire::{Fid, Op, Rights, SessionId, Time, ToClient, VERSION, Violation, Welcome};
 
 /// Looks at who is silent and what was lost in the time of one, at most.
 const LOOKS: Time = 8;
@@ -22,6 +22,9 @@ impl Server {
         }
         if self.conns.get(&from).is_some_and(|&known| known != id) {
             return step.violation(from, Violation::Greeting);
+        }
+        if !self.is_its_own(from, id) {
+            return step.violation(from, Violation::Foreign);
         }
         let known = self.sessions.contains_key(&id);
         if !known {
@@ -46,6 +49,7 @@ impl Server {
             });
         }
         self.conns.insert(from, id);
+        self.bind(from, id);
         if welcome {
             self.welcome(step, id, resumed);
         }
@@ -58,6 +62,8 @@ impl Server {
     pub(super) fn welcome(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
         let (boot, root, lease_ns) = (self.boot, self.root, self.options.lease_ns);
         let clock = self.own_time(step);
+        let conn = self.sessions.get(&id).and_then(|session| session.conn);
+        let rights = conn.map_or(Rights::all(), |conn| self.rights_at(conn));
         self.send(
             step,
             id,
@@ -68,6 +74,7 @@ impl Server {
                 lease_ns,
                 clock,
                 left: self.left.clone(),
+                rights,
             }),
         );
     }

@@ -17,8 +17,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{
-    Attr, Epoch, Fid, Hold, Name, Op, Outcome, Reply, Request, RequestId, Right, SessionId, Time,
-    What,
+    Attr, Epoch, Fid, Hold, MachineId, Name, Op, Outcome, Reply, Request, RequestId, Right,
+    SessionId, Time, What,
 };
 
 /// Orders the requests that wait.
@@ -289,6 +289,8 @@ pub(super) struct Asked {
 /// One client's stay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Session {
+    /// The machine that has begun it; none: an earlier run of the server knew.
+    pub(super) machine: Option<MachineId>,
     pub(super) conn: Option<Conn>,
     /// When it was last heard of.
     pub(super) heard: Time,

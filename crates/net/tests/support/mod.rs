@@ -1,7 +1,12 @@
 //! Links with both ends in the test, and what their events told.
 #![allow(unreachable_pub)]
 
-use ariel_net::{CloseReason, Dialer, Events, HEADER_BYTES, Header, Kind, Link, LinkId, Listener};
+pub mod cell;
+
+use ariel_net::{
+    Addresses, CloseReason, Dialer, Entrance, Events, Header, Kind, Link, LinkId, ListenOptions,
+    Listener, Passage, Speaks,
+};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -93,21 +98,61 @@ pub fn any_port() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
+/// The tests of links are compiled a second time, and run over TLS then.
+pub const TLS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"over_tls");
+
+pub fn speaks() -> Speaks {
+    Speaks {
+        oldest: 3,
+        newest: 4,
+        program: "0.4".into(),
+    }
+}
+
+/// Options of a listener without TLS.
+pub fn plain(silence: Duration) -> ListenOptions {
+    ListenOptions {
+        entrance: Entrance::InsecureLoopback,
+        speaks: speaks(),
+        silence,
+    }
+}
+
+pub fn bind(addr: SocketAddr, events: Arc<dyn Events>) -> Listener {
+    Listener::bind(&[addr], plain(SOON), events).unwrap()
+}
+
+pub fn dial(addr: SocketAddr, events: Arc<dyn Events>) -> Dialer {
+    let how = (Passage::InsecureLoopback, speaks());
+    Dialer::new(Addresses::from(addr), how, events).unwrap()
+}
+
 /// A listener and a raw connection to it that has greeted.
 pub fn raw_peer() -> (Listener, Seen, Arc<Link>, TcpStream) {
     let (events, seen) = Seen::new();
-    let listener = Listener::bind(any_port(), SOON, events).unwrap();
+    let listener = bind(any_port(), events);
     let mut raw = TcpStream::connect(listener.local_addr()).unwrap();
     raw.write_all(&hello()).unwrap();
     let link = seen.opened();
-    let mut theirs = [0; HEADER_BYTES];
+    let mut theirs = hello();
     raw.read_exact(&mut theirs).unwrap();
     assert_eq!(theirs, hello());
     (listener, seen, link, raw)
 }
 
-pub fn hello() -> [u8; HEADER_BYTES] {
-    Header::new(Kind::Hello, 0, 0).unwrap().encode()
+pub fn hello() -> Vec<u8> {
+    hello_of(3, 4, "0.4")
+}
+
+pub fn hello_of(oldest: u32, newest: u32, program: &str) -> Vec<u8> {
+    let body = [
+        &oldest.to_le_bytes(),
+        &newest.to_le_bytes(),
+        program.as_bytes(),
+    ]
+    .concat();
+    let header = Header::new(Kind::Hello, body.len(), 0).unwrap().encode();
+    [&header[..], &body].concat()
 }
 
 pub fn message(body: &[u8], bulk: &[u8]) -> Vec<u8> {
@@ -128,13 +173,34 @@ pub struct Pair {
     pub dialer: Dialer,
     pub client: Seen,
     pub client_link: Arc<Link>,
+    pub cell: Option<cell::TestCell>,
+}
+
+/// A listener of this cell, if there is one, at this address.
+pub fn bind_of(
+    cell: Option<&cell::TestCell>,
+    addr: SocketAddr,
+    events: Arc<dyn Events>,
+) -> Listener {
+    match cell {
+        Some(cell) => cell.bind(addr, events),
+        None => bind(addr, events),
+    }
 }
 
 pub fn pair() -> Pair {
     let (server_events, server) = Seen::new();
-    let listener = Listener::bind(any_port(), SOON, server_events).unwrap();
     let (client_events, client) = Seen::new();
-    let dialer = Dialer::new(listener.local_addr(), client_events).unwrap();
+    let cell = TLS.then(cell::TestCell::new);
+    let (listener, dialer) = if let Some(cell) = &cell {
+        let listener = cell.bind(any_port(), server_events);
+        let dialer = cell.dial(&listener, cell.machine("a"), client_events);
+        (listener, dialer)
+    } else {
+        let listener = bind(any_port(), server_events);
+        let dialer = dial(listener.local_addr(), client_events);
+        (listener, dialer)
+    };
     let client_link = dialer.wait_connected(SOON).unwrap();
     assert_eq!(client.opened().id(), client_link.id());
     let server_link = server.opened();
@@ -145,6 +211,7 @@ pub fn pair() -> Pair {
         dialer,
         client,
         client_link,
+        cell,
     }
 }
 

@@ -540,10 +540,18 @@ fn welcome() -> ToClient {
             boot: 3 << 40,
             record: 1 << 31,
         }],
+        rights: bounded(),
     })
 }
 
 /// Every kind of message of a server, every outcome among them.
+fn bounded() -> Rights {
+    Rights {
+        uids: vec![(1000, 1999)],
+        ..Rights::default()
+    }
+}
+
 pub fn to_client() -> Vec<ToClient> {
     let (fid, epoch) = (fid(9), 1 << 40);
     let grants = vec![Grant {

@@ -4,7 +4,7 @@
 use super::image::Image;
 use super::mount::Mount;
 use super::permits::{self, Permits};
-use super::process::{COMMAND_LIMIT, Proc, ariel, run_within, stop, text};
+use super::process::{COMMAND_LIMIT, Proc, ariel, run, run_within, stop, text};
 use super::scratch::Scratch;
 use super::watchdog::{Watch, WatchId};
 use super::{can_mount, local, long};
@@ -24,6 +24,9 @@ const END: Duration = Duration::from_secs(30);
 
 /// How long a check of what long forms of tests leave may take.
 const FSCK_LONG: Duration = Duration::from_secs(600);
+
+/// Without TLS.
+pub const INSECURE: &str = "--insecure-loopback";
 
 /// How a cell is to be.
 pub struct CellOptions {
@@ -108,6 +111,7 @@ impl Cell {
             scratch,
             _permits: permits,
         };
+        cell.init();
         cell.start_server();
         Some(cell)
     }
@@ -148,6 +152,52 @@ impl Cell {
     /// A mount with arguments for its command line.
     pub fn mount_with(&self, args: &[&str]) -> Mount {
         Mount::start(self, args)
+    }
+
+    /// Makes the cell proper: its server and its mounts speak over TLS, as everywhere.
+    fn init(&self) {
+        if !local() && !self.is_insecure() {
+            let data = self.data();
+            let output = run(&mut ariel(&[
+                "cell",
+                "init",
+                "--data",
+                data.to_str().unwrap(),
+            ]));
+            assert!(
+                output.status.success(),
+                "ariel cell init: {}",
+                text(&output)
+            );
+        }
+    }
+
+    /// Does everything of this cell speak without TLS?
+    pub fn is_insecure(&self) -> bool {
+        self.serve_args.iter().any(|word| word == INSECURE)
+    }
+
+    /// How a mount of the cell shows itself, for a command line.
+    pub fn trust(&self) -> Vec<String> {
+        if self.is_insecure() {
+            return vec![INSECURE.to_owned()];
+        }
+        let dir = self.data().join("cell/machine");
+        vec!["--credentials".to_owned(), dir.to_str().unwrap().to_owned()]
+    }
+
+    /// The server, for a client in the test's own process.
+    pub fn server(&self) -> client::Server {
+        let passage = if self.is_insecure() {
+            net::Passage::InsecureLoopback
+        } else {
+            let shown = ::cell::Shown::of(&self.data().join("cell/machine"));
+            net::Passage::Tls(std::sync::Arc::new(shown))
+        };
+        client::Server {
+            addresses: self.addr().parse().unwrap(),
+            passage,
+        }
     }
 
     /// Starts the server, at the address of the first time.

@@ -4,6 +4,7 @@ pub mod cell;
 #[path = "../../../src/child.rs"]
 mod child;
 pub mod image;
+pub mod machines;
 pub mod mount;
 pub mod network;
 pub mod permits;

@@ -60,6 +60,8 @@ impl Mount {
         let name = point.file_name().unwrap().to_str().unwrap();
         let log = cell.scratch().join(&format!("{name}.log"));
         let mut words = vec!["mount", cell.addr(), point.to_str().unwrap(), "-f"];
+        let trust = cell.trust();
+        words.extend(trust.iter().map(String::as_str));
         words.extend(args);
         let said = OF_ALL_MOUNTS.map(|(variable, option)| (option, said(variable)));
         for (option, value) in &said {
@@ -245,6 +247,8 @@ impl Background {
         let watch = cell.watch();
         let mount = Self { point, log, watch };
         let mut words = vec!["mount", cell.addr(), mount.point.to_str().unwrap()];
+        let trust = cell.trust();
+        words.extend(trust.iter().map(String::as_str));
         words.extend(["--log", mount.log.to_str().unwrap()]);
         words.extend(args);
         let output = run(&mut ariel(&words));

@@ -6,6 +6,7 @@
 //! also has its store checked.
 
 use crate::child::wait_within;
+use crate::{membership, trust};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::File;
@@ -119,6 +120,7 @@ impl Cell {
     pub(crate) fn start(dir: &Path, mounts: &[Vec<OsString>]) -> Result<Cell, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
         std::fs::create_dir(dir).map_err(failed)?;
+        membership::init(&dir.join("data"), Some("torture")).map_err(|why| why.to_string())?;
         let (server, addr) = serve(dir, "127.0.0.1:0")?;
         let mut cell = Cell {
             dir: dir.to_owned(),
@@ -148,6 +150,8 @@ impl Cell {
             self.addr.as_str().into(),
             point.into(),
             "--foreground".into(),
+            "--credentials".into(),
+            Cell::credentials(&self.data()),
         ];
         arguments.extend_from_slice(how);
         let what = format!("the mount at {}", point.display());
@@ -177,6 +181,12 @@ impl Cell {
         self.mounts[at].daemon.stop()?;
         self.mounts[at].daemon = self.mount(point, &self.mounts[at].how)?;
         Ok(())
+    }
+
+    /// Where its mounts find their credential, also while the server is dead.
+    fn credentials(data: &Path) -> OsString {
+        let dir = trust::cell_dir(data);
+        cell::Cell::credentials(&dir, cell::Role::Machine).into()
     }
 
     fn at(&self, point: &Path) -> Result<usize, String> {

@@ -1,0 +1,259 @@
+//! The door of a cell's server: lets machines in, and answers what is asked of the cell.
+//!
+//! Guarantees: an administrator's question is answered to a key of an administrator that is not
+//! revoked, and to nobody else; what was asked, by whom, and what came of it stands in the audit
+//! log, secrets left out; whoever a change concerns is told to the server before the answer leaves.
+
+use crate::machine::{Machine, Role};
+use crate::members::{Cell, CellError};
+use crate::question::{Answer, Question};
+use crate::words::now_s;
+use net::{Door, Identity, KeyPrint, ServerTls};
+use parking_lot::Mutex;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use wire::{MachineId, Rights};
+
+/// Told of each machine whose rights have changed, or that was revoked, and why its links end.
+/// The second says whether it was revoked.
+type OnChange = Box<dyn Fn(MachineId, (bool, &str)) + Send + Sync>;
+
+/// The door.
+pub struct CellDoor {
+    cell: Cell,
+    /// How the server shows itself, and the life of its certificate.
+    tls: Mutex<(ServerTls, (u64, u64))>,
+    on_change: OnceLock<OnChange>,
+    audit: Mutex<File>,
+    knocks: Mutex<Knocks>,
+}
+
+/// Who was refused lately, and when that was told last.
+#[derive(Default)]
+struct Knocks(BTreeMap<KeyPrint, u64>);
+
+impl Knocks {
+    fn is_news(&mut self, key: KeyPrint, now_s: u64) -> bool {
+        self.0.retain(|_, told_s| now_s < *told_s + KNOCK_S);
+        self.0.len() < KNOCKS_MAX && self.0.insert(key, now_s).is_none()
+    }
+}
+
+/// A refusal of the same key is told so seldom, and of so many keys in that time.
+const KNOCK_S: u64 = 3600;
+const KNOCKS_MAX: usize = 1024;
+
+impl CellDoor {
+    /// Opens the cell in this directory for a server.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be used.
+    pub fn open(dir: &Path) -> Result<CellDoor, CellError> {
+        let cell = Cell::open(dir)?;
+        cell.renew_own(dir)?;
+        let path = dir.join("audit.log");
+        let mut options = File::options();
+        let audit = options.create(true).append(true).mode(0o600).open(&path);
+        let audit = audit.map_err(|error| CellError::Io { path, error })?;
+        Ok(CellDoor {
+            tls: Mutex::new(cell.certify_server()?),
+            cell,
+            on_change: OnceLock::new(),
+            audit: Mutex::new(audit),
+            knocks: Mutex::new(Knocks::default()),
+        })
+    }
+
+    /// The cell.
+    #[must_use]
+    pub fn cell(&self) -> &Cell {
+        &self.cell
+    }
+
+    /// From now on changes are told.
+    pub fn tell(&self, on_change: OnChange) {
+        // Set once, by whoever has started the server.
+        let _ = self.on_change.set(on_change);
+    }
+
+    /// What a machine may do; nothing, if it is none of the cell's.
+    #[must_use]
+    pub fn rights(&self, machine: MachineId) -> Rights {
+        let known = self.cell.machine(machine);
+        let known = known.filter(|machine| machine.revoked_s.is_none());
+        known.map_or(nothing(), |machine| machine.rights)
+    }
+
+    fn changed(&self, machine: &Machine, why: &str) {
+        if let Some(on_change) = self.on_change.get() {
+            on_change(machine.id, (machine.revoked_s.is_some(), why));
+        }
+    }
+
+    fn audit(&self, who: &str, what: serde_json::Value, outcome: Result<(), String>) {
+        let line = json!({
+            "at": now_s(),
+            "who": who,
+            "what": what,
+            "refused": outcome.err(),
+        });
+        let written = self.audit.lock().write_all(format!("{line}\n").as_bytes());
+        if let Err(error) = written {
+            tracing::error!(%error, %line, "the audit log cannot be written");
+        }
+    }
+
+    /// Who asks: a machine that may still show itself.
+    fn asker(&self, key: Option<KeyPrint>) -> Result<Option<Machine>, CellError> {
+        let Some(key) = key else {
+            return Ok(None);
+        };
+        let machine = self.cell.machine_of(key).ok_or_else(unknown)?;
+        match machine.revoked_s {
+            Some(_) => Err(revoked(&machine)),
+            None => Ok(Some(machine)),
+        }
+    }
+
+    fn answer_to(&self, asker: Option<&Machine>, question: Question) -> Result<Answer, CellError> {
+        let is_administrator = asker.is_some_and(|asker| asker.role == Role::Administrator);
+        let administrates = !matches!(question, Question::Join { .. } | Question::Renew { .. });
+        if administrates && !is_administrator {
+            return Err(CellError::Refused(NOT_ADMINISTRATOR.into()));
+        }
+        match question {
+            Question::Join { secret, name, key } => {
+                Ok(Answer::Certified(self.cell.join(&secret, &name, &key)?))
+            }
+            Question::Renew { key } => {
+                let asker = asker.ok_or_else(unknown)?;
+                Ok(Answer::Certified(self.cell.renew(asker.id, &key)?))
+            }
+            Question::Invite(invite) => {
+                let (secret, expires_s) = self.cell.invite(&invite)?;
+                Ok(Answer::Invited { secret, expires_s })
+            }
+            Question::Machines => Ok(Answer::Machines(self.cell.machines())),
+            Question::Revoke { name } => {
+                let machine = self.cell.revoke(&name)?;
+                self.changed(&machine, &revoked(&machine).to_string());
+                Ok(Answer::Done(machine))
+            }
+            Question::Grant { name, rights } => {
+                let machine = self.cell.grant(&name, &rights)?;
+                self.changed(&machine, "the rights of this machine have changed");
+                Ok(Answer::Done(machine))
+            }
+        }
+    }
+}
+
+const NOT_ADMINISTRATOR: &str = "only an administrator of the cell may do that: use the credential \
+     in the server's data directory (`--data DIR`), or one made by \
+     `ariel join-token --administrator`";
+
+fn nothing() -> Rights {
+    Rights {
+        root: false,
+        write: false,
+        uids: vec![(wire::NOBODY, wire::NOBODY)],
+    }
+}
+
+fn unknown() -> CellError {
+    CellError::Refused(
+        "the cell does not know this machine's key, though its authority made the certificate: \
+         the cell's database is older than the certificate, so join again with `ariel join`"
+            .into(),
+    )
+}
+
+fn revoked(machine: &Machine) -> CellError {
+    CellError::Refused(format!(
+        "machine {} was revoked: only a new line lets it in again (`ariel join-token` on the \
+         server's machine, then `ariel join` here)",
+        machine.name
+    ))
+}
+
+/// What is asked, without secrets.
+fn told(question: &Question) -> serde_json::Value {
+    match question {
+        Question::Join { name, .. } => json!({ "join": name }),
+        Question::Renew { .. } => json!("renew"),
+        Question::Invite(invite) => json!({ "invite": invite }),
+        Question::Machines => json!("machines"),
+        Question::Revoke { name } => json!({ "revoke": name }),
+        Question::Grant { name, rights } => json!({ "grant": name, "rights": rights }),
+    }
+}
+
+impl Door for CellDoor {
+    fn tls(&self) -> ServerTls {
+        let mut tls = self.tls.lock();
+        let (from, until) = tls.1;
+        if now_s() >= from + (until - from) / 3 {
+            match self.cell.certify_server() {
+                Ok(new) => *tls = new,
+                Err(error) => tracing::error!(%error, "the server's certificate is not renewed"),
+            }
+        }
+        tls.0.clone()
+    }
+
+    fn admit(&self, key: KeyPrint) -> Result<Identity, String> {
+        let machine = self.asker(Some(key)).map_err(|error| {
+            let error = error.to_string();
+            // Its mounts try again and again.
+            if self.knocks.lock().is_news(key, now_s()) {
+                self.audit(&key.to_string(), json!("come in"), Err(error.clone()));
+            }
+            error
+        })?;
+        match machine {
+            Some(machine) if machine.role == Role::Machine => Ok(Identity::Machine {
+                id: machine.id,
+                name: machine.name,
+            }),
+            _ => Err("an administrator's credential mounts nothing: use a machine's".into()),
+        }
+    }
+
+    fn answer(&self, key: Option<KeyPrint>, question: &[u8]) -> Vec<u8> {
+        let answer = match serde_json::from_slice::<Question>(question) {
+            Ok(question) => {
+                let what = told(&question);
+                let asker = self.asker(key);
+                let who = match &asker {
+                    Ok(Some(machine)) => machine.name.clone(),
+                    Ok(None) => "a stranger".to_owned(),
+                    Err(_) => key.map_or_else(String::new, |key| key.to_string()),
+                };
+                let answer = asker.and_then(|asker| self.answer_to(asker.as_ref(), question));
+                let outcome = answer.as_ref().map(drop).map_err(ToString::to_string);
+                if what != json!("machines") || outcome.is_err() {
+                    tracing::info!(who, %what, refused = outcome.as_ref().err(), "the cell");
+                    self.audit(&who, what, outcome);
+                }
+                answer.unwrap_or_else(|error| Answer::Refused(error.to_string()))
+            }
+            Err(_) => Answer::Refused(
+                "the server does not understand the question: use the same version of Ariel on \
+                 both sides"
+                    .into(),
+            ),
+        };
+        serde_json::to_vec(&answer).unwrap_or_default()
+    }
+}
+
+impl From<CellError> for io::Error {
+    fn from(error: CellError) -> io::Error {
+        io::Error::other(error)
+    }
+}

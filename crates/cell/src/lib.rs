@@ -1,0 +1,37 @@
+//! A cell: the machines that belong together, and how each proves that it is one of them.
+//!
+//! A cell has an authority, whose key never leaves the directory in which it was made. It certifies
+//! servers and machines; what a machine may do stands in the cell's database, not in its
+//! certificate, so that it can be changed at once. A machine joins with a line that says where the
+//! server is, which key the authority has, and a secret that is worth a few uses and some time.
+//!
+//! Guarantees: every file with a secret belongs to its owner alone, from its first byte on; secrets
+//! of join lines are kept as hashes; what was answered to an administrator is on the disk; a
+//! machine that is revoked is not let in from then on. This crate knows no files of the tree, no
+//! sessions and no tokens.
+#![forbid(unsafe_code)]
+
+mod authority;
+mod credential;
+mod database;
+mod door;
+mod engine;
+mod line;
+mod machine;
+mod members;
+mod own;
+mod private;
+mod question;
+mod renewal;
+mod words;
+
+pub use authority::AuthorityError;
+pub use credential::{Credential, CredentialError, FILE, Shown};
+pub use database::{Database, DatabaseError};
+pub use door::CellDoor;
+pub use line::{JoinLine, NoLine};
+pub use machine::{Machine, Role};
+pub use members::{Cell, CellError};
+pub use question::{Answer, AskError, Invite, Question, ask, join};
+pub use renewal::Renewal;
+pub use words::{Words, machine_name};

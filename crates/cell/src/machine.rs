@@ -1,0 +1,71 @@
+//! What the database says of a machine, and of an invitation to become one.
+
+use net::KeyPrint;
+use serde::{Deserialize, Serialize};
+use wire::Rights;
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Mounts.
+    Machine,
+    /// Administers the cell, and mounts nothing.
+    Administrator,
+}
+
+/// A key that a machine has, and until when its certificate counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// Its print, in hexadecimal.
+    pub print: String,
+    /// Seconds since 1970.
+    pub expires_s: u64,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its number; never zero, never used again.
+    pub id: u64,
+    /// Its name; of those that are not revoked no two have the same.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// What it may do.
+    pub rights: Rights,
+    /// Its keys: the newest last.
+    pub keys: Vec<Key>,
+    /// When it joined, seconds since 1970.
+    pub joined_s: u64,
+    /// When it was revoked.
+    pub revoked_s: Option<u64>,
+}
+
+impl Machine {
+    /// Until when its newest certificate counts.
+    #[must_use]
+    pub fn expires_s(&self) -> u64 {
+        self.keys.iter().map(|key| key.expires_s).max().unwrap_or(0)
+    }
+
+    /// May it still show itself with one of its keys?
+    #[must_use]
+    pub fn is_alive(&self, now_s: u64) -> bool {
+        self.revoked_s.is_none() && self.expires_s() > now_s
+    }
+
+    pub(crate) fn has_key(&self, print: KeyPrint) -> bool {
+        let print = print.to_string();
+        self.keys.iter().any(|key| key.print == print)
+    }
+}
+
+/// What the secret of a line is worth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Invitation {
+    pub(crate) uses: u32,
+    pub(crate) expires_s: u64,
+    pub(crate) role: Role,
+    pub(crate) rights: Rights,
+}

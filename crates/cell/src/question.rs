@@ -1,0 +1,173 @@
+//! What may be asked of a cell over a connection of its own, and the answers.
+
+use crate::authority::{AuthorityError, new_key};
+use crate::credential::{Credential, CredentialError};
+use crate::line::JoinLine;
+use crate::machine::{Machine, Role};
+use crate::words::hex;
+use net::{Addresses, ClientTls};
+use serde::{Deserialize, Serialize};
+use wire::Rights;
+
+/// What a new line is to be worth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invite {
+    /// So many machines may join with it.
+    pub uses: u32,
+    /// For so long.
+    pub for_s: u64,
+    /// As what.
+    pub role: Role,
+    /// With these rights.
+    pub rights: Rights,
+}
+
+/// A question.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Question {
+    /// A machine that has a line wants a certificate.
+    Join {
+        /// The line's secret, in hexadecimal.
+        secret: String,
+        /// How the machine is to be called.
+        name: String,
+        /// Its public key, in hexadecimal.
+        key: String,
+    },
+    /// A machine wants another certificate, for this key.
+    Renew {
+        /// Its public key, in hexadecimal.
+        key: String,
+    },
+    /// An administrator wants a line.
+    Invite(Invite),
+    /// An administrator wants to see the machines.
+    Machines,
+    /// An administrator takes everything from a machine.
+    Revoke {
+        /// Its name.
+        name: String,
+    },
+    /// An administrator gives a machine these rights, and no others.
+    Grant {
+        /// Its name.
+        name: String,
+        /// The rights.
+        rights: Rights,
+    },
+}
+
+/// A certificate, and what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certified {
+    /// The cell.
+    pub cell: String,
+    /// The machine's name.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// When it was made, and until when it counts, seconds since 1970.
+    pub life_s: (u64, u64),
+    /// The authority's certificate.
+    pub authority: String,
+    /// The machine's certificate.
+    pub certificate: String,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// A certificate.
+    Certified(Certified),
+    /// The secret of a new line, in hexadecimal, and until when it counts.
+    Invited {
+        /// The secret.
+        secret: String,
+        /// Seconds since 1970.
+        expires_s: u64,
+    },
+    /// The machines.
+    Machines(Vec<Machine>),
+    /// It is done; the machine as it is now.
+    Done(Machine),
+    /// It is not done, and why.
+    Refused(String),
+}
+
+/// Why a question got no answer of use.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The server was not reached, or is not trusted.
+    #[error("no connection to {0}: {1}")]
+    Unreached(Addresses, String),
+    /// The server refused.
+    #[error("{0}")]
+    Refused(String),
+    /// The server answered something else.
+    #[error("the server answered something else: use the same version of Ariel on both sides")]
+    Strange,
+    /// No key could be made.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// The credential could not be kept.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
+}
+
+/// Asks the server at `servers`.
+///
+/// # Errors
+/// It is not reached, or refuses.
+pub fn ask(servers: &Addresses, tls: &ClientTls, question: &Question) -> Result<Answer, AskError> {
+    let text = serde_json::to_vec(question).map_err(|_| AskError::Strange)?;
+    let answer = net::ask(servers, tls, &text);
+    let answer = answer.map_err(|error| AskError::Unreached(servers.clone(), error))?;
+    match serde_json::from_slice(&answer).map_err(|_| AskError::Strange)? {
+        Answer::Refused(why) => Err(AskError::Refused(why)),
+        answer => Ok(answer),
+    }
+}
+
+fn credential(answer: Answer, key: String, servers: &Addresses) -> Result<Credential, AskError> {
+    let Answer::Certified(certified) = answer else {
+        return Err(AskError::Strange);
+    };
+    Ok(Credential {
+        cell: certified.cell,
+        name: certified.name,
+        role: certified.role,
+        servers: Some(servers.to_string()),
+        life_s: certified.life_s,
+        authority: certified.authority,
+        certificate: certified.certificate,
+        key,
+    })
+}
+
+/// Joins the cell of a line: the secret is sent only to a server that the line's authority has
+/// certified.
+///
+/// # Errors
+/// The server is not reached, is another cell's, or refuses the line.
+pub fn join(line: &JoinLine, name: &str) -> Result<Credential, AskError> {
+    let tls = ClientTls::pinned(line.authority).map_err(|_| AskError::Strange)?;
+    let (key, public) = new_key()?;
+    let question = Question::Join {
+        secret: hex(&line.secret),
+        name: name.to_owned(),
+        key: public,
+    };
+    credential(ask(&line.servers, &tls, &question)?, key, &line.servers)
+}
+
+/// Another certificate of the same machine, for a new key.
+pub(crate) fn renew(old: &Credential, servers: &Addresses) -> Result<Credential, AskError> {
+    let tls = old.tls().map_err(AskError::Refused)?;
+    let (key, public) = new_key()?;
+    let answer = ask(servers, &tls, &Question::Renew { key: public })?;
+    let mut new = credential(answer, key, servers)?;
+    new.servers.clone_from(&old.servers);
+    Ok(new)
+}

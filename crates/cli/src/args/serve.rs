@@ -1,0 +1,42 @@
+//! The command line of a server.
+
+use super::{cell, seconds};
+use net::Addresses;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel cell init --data /srv/a            once
+  ariel serve --data /srv/a --listen 0.0.0.0:7000 --listen [::]:7000
+  ariel serve --data /srv/a --listen 127.0.0.1:0 --daemon --pid-file /run/a.pid
+Prints `listening on ADDR` when it is ready. SIGTERM and SIGINT end it in order.")]
+pub(crate) struct ServeArgs {
+    /// Directory of the store; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Address, or name, and port to listen at; port 0 takes a free one. May be given several times
+    #[arg(long, value_name = "ADDR", value_parser = cell::addresses, required = true)]
+    pub(crate) listen: Vec<Addresses>,
+    /// Without TLS, and without any proof of who is who: on loopback alone. Every user of this
+    /// machine can do everything then
+    #[arg(long)]
+    pub(crate) insecure_loopback: bool,
+    /// Return when it is ready and go on in the background; logs to DIR/server.log
+    #[arg(long)]
+    pub(crate) daemon: bool,
+    /// Write the process number to this file when ready, and remove it at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+    /// After a restart, wait so long for the clients of the last run [default: 20]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) grace: Option<u64>,
+    /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
+    /// Whoever reaches ADDR can read it; it names no file and no user
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// This is the background process
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+}

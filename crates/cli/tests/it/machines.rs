@@ -1,0 +1,393 @@
+//! Several machines: they join a cell as docs/operations.md says, see what each other does, and get
+//! nothing that was not granted; who listens on the way reads nothing.
+
+use crate::exact::content;
+use crate::harness::cell::{CellOptions, INSECURE, first_line};
+use crate::harness::machines::Machines;
+use crate::harness::process::Proc;
+use crate::harness::{Cell, ariel, eventually, has_program, real_system, run, text};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+fn can_have_machines(test: &str) -> bool {
+    let programs = ["ip", "nsenter", "unshare"];
+    real_system(test) && programs.iter().all(|program| has_program(test, program))
+}
+
+/// The commands of docs/operations.md, each with its machine: `machine# command`.
+fn page() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/operations.md")).unwrap();
+    let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
+    let commands = lines.filter_map(|line| line.split_once("# "));
+    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let commands = commands.filter(|(name, _)| !name.is_empty() && is_name(name));
+    commands
+        .map(|(name, command)| (name.to_owned(), command.to_owned()))
+        .collect()
+}
+
+/// Runs the page up to the command that begins so.
+fn follow(machines: &mut Machines, until: &str) {
+    let mut commands = page().into_iter();
+    let mut done = 0;
+    for (name, command) in &mut commands {
+        machines.must(&name, &command);
+        done += 1;
+        if command.starts_with(until) {
+            return;
+        }
+    }
+    panic!("the page has no command {until:?} among its {done}");
+}
+
+#[test]
+fn the_commands_of_the_page_make_a_cell_of_three_machines_that_is_exact() {
+    if !can_have_machines("machines-page") {
+        return;
+    }
+    let mut machines = Machines::new(&["server", "build-1", "build-2"]);
+    let commands = page();
+    assert!(commands.len() >= 10, "{commands:?}");
+    let setup = commands
+        .iter()
+        .position(|(_, c)| c.starts_with("ariel status"));
+    for (name, command) in &commands[..setup.expect("the page looks at a mount")] {
+        machines.must(name, command);
+    }
+    let (a, b) = (
+        machines.at("build-1", "/mnt"),
+        machines.at("build-2", "/mnt"),
+    );
+    // Their root is nobody: they share a directory that is everybody's.
+    let (a, b) = (a.join("shared"), b.join("shared"));
+    for round in 0..500 {
+        let (one, other) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        let name = format!("file-{}", round % 3);
+        // Whose a file is does not matter here: it is made anew.
+        let _ = fs::remove_file(one.join(&name));
+        fs::write(one.join(&name), content(round)).unwrap();
+        assert!(
+            fs::read(other.join(&name)).unwrap() == content(round),
+            "round {round}"
+        );
+    }
+    for (name, command) in &commands[setup.unwrap()..] {
+        machines.must(name, command);
+    }
+}
+
+/// What a command on the first machine says before long. Nothing tells when its mount has connected
+/// anew: this looks from time to time.
+fn soon(machines: &mut Machines, line: &str, wanted: &str) {
+    let mut told = String::new();
+    let came = eventually(Duration::from_secs(10), || {
+        told = text(&machines.run("build-1", line));
+        told.contains(wanted)
+    });
+    assert!(came, "{line} does not say {wanted:?}: {told}");
+}
+
+#[test]
+fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
+    if !can_have_machines("machines-rights") {
+        return;
+    }
+    let mut machines = Machines::new(&["server", "build-1", "build-2"]);
+    follow(&mut machines, "mkdir -m 1777");
+    // Root of a machine is nobody, whoever asks: a program of the machine, too.
+    machines.must("server", "echo secret > /mnt/secret; chmod 600 /mnt/secret");
+    machines.refused("build-1", "cat /mnt/secret", &["Permission denied"]);
+    machines.refused("build-1", "echo > /mnt/mine", &["Permission denied"]);
+    machines.must("build-1", "echo 1 > /mnt/shared/one");
+    let owner = machines.must("server", "stat -c %u:%g /mnt/shared/one");
+    assert_eq!(owner.trim(), "65534:65534");
+    // Rights are in force at the server when the command returns, and at a mount that is up when
+    // it has connected anew, whatever is cached.
+    machines.must(
+        "server",
+        "ariel machine grant build-1 --root --data /srv/ariel",
+    );
+    soon(&mut machines, "cat /mnt/secret", "secret");
+    machines.must("server", "ariel machine grant build-1 --data /srv/ariel");
+    soon(&mut machines, "cat /mnt/secret", "Permission denied");
+    let grant = "ariel machine grant build-1 --read-only --data /srv/ariel";
+    machines.must("server", grant);
+    soon(
+        &mut machines,
+        "echo 2 > /mnt/shared/two",
+        "Read-only file system",
+    );
+    assert_eq!(machines.must("build-1", "cat /mnt/shared/one"), "1\n");
+    machines.must(
+        "server",
+        "ariel machine grant build-1 --uids 1000-1999 --data /srv/ariel",
+    );
+    soon(
+        &mut machines,
+        "touch /mnt/shared/again && echo written",
+        "written",
+    );
+    soon(
+        &mut machines,
+        "touch /mnt/shared/again && echo written",
+        "written",
+    );
+    for (uid, owner) in [(1500, "1500"), (2500, "65534")] {
+        let file = format!("/mnt/shared/of-{uid}");
+        machines.must(
+            "build-1",
+            &format!("setpriv --reuid {uid} --clear-groups sh -c \": > {file}\""),
+        );
+        assert_eq!(
+            machines
+                .must("server", &format!("stat -c %u {file}"))
+                .trim(),
+            owner
+        );
+    }
+    // A machine's credential administers nothing.
+    machines.refused(
+        "build-1",
+        "ariel machine list --credentials /etc/ariel",
+        &["not an administrator's"],
+    );
+}
+
+#[test]
+fn a_revoked_machine_and_one_of_another_cell_get_nothing() {
+    if !can_have_machines("machines-revoked") {
+        return;
+    }
+    let mut machines = Machines::new(&["server", "build-1", "build-2"]);
+    follow(&mut machines, "mkdir -m 1777");
+    // What a revoked machine had open and locked holds nobody up.
+    machines.must("build-2", "ariel mount server:7070 /mnt");
+    machines.must("build-2", "echo held > /mnt/shared/held");
+    machines.must("server", "ariel machine revoke build-2 --data /srv/ariel");
+    let waited = std::time::Instant::now();
+    machines.must(
+        "build-1",
+        "cat /mnt/shared/held > /dev/null; ls /mnt/shared",
+    );
+    assert!(
+        waited.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        waited.elapsed()
+    );
+    machines.must("build-2", "ariel umount --force /mnt");
+    machines.refused(
+        "build-2",
+        "ariel mount server:7070 /mnt",
+        &["was revoked", "ariel join"],
+    );
+    machines.refused("build-2", "ariel ls server:7070:/", &["was revoked"]);
+    // It joins again with a new line, as another machine; an old line is worth nothing.
+    machines.refused("build-2", "ariel join < line", &["ariel join-token"]);
+    machines.must("server", "ariel join-token --data /srv/ariel > again");
+    machines.must("build-2", "ariel join < again && ariel ls server:7070:/");
+    machines.refused(
+        "build-1",
+        "ariel join --credentials /srv/x < again",
+        &["counts no more"],
+    );
+    strangers(&mut machines);
+}
+
+/// Somebody of another cell, somebody of none, and ways to the server.
+fn strangers(machines: &mut Machines) {
+    machines.must("build-1", "ariel cell init --data /srv/other");
+    machines.refused(
+        "build-1",
+        "ariel ls --credentials /srv/other/cell/machine server:7070:/",
+        &["not of this machine's cell", "ariel join"],
+    );
+    machines.must("build-1", "mv /etc/ariel/machine.json /srv/");
+    machines.refused(
+        "build-1",
+        "ariel ls server:7070:/",
+        &["no certificate", "ariel join-token"],
+    );
+    machines.refused(
+        "build-1",
+        "ariel ls --insecure-loopback server:7070:/",
+        &["not a loopback address"],
+    );
+    machines.must("build-1", "mv /srv/machine.json /etc/ariel/");
+    // By IPv6, and where the first of several addresses does not answer.
+    machines.must("server", "ariel machine grant build-1 --data /srv/ariel");
+    machines.must("build-1", "ariel ls [fd77::1]:7070:/");
+    machines.must("build-1", "ariel ls 10.77.0.1:1,server:7070:/");
+}
+
+/// Carries bytes between clients and a server, and keeps all of them.
+struct Wiretap {
+    addr: String,
+    heard: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Wiretap {
+    fn new(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap().to_string();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let (server, kept) = (server.to_owned(), Arc::clone(&heard));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(other) = TcpStream::connect(&server) else {
+                    continue;
+                };
+                let pairs = [
+                    (client.try_clone().unwrap(), other.try_clone().unwrap()),
+                    (other, client),
+                ];
+                for (from, to) in pairs {
+                    let kept = Arc::clone(&kept);
+                    thread::spawn(move || carry(from, to, &kept));
+                }
+            }
+        });
+        Self { addr, heard }
+    }
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, kept: &Mutex<Vec<u8>>) {
+    let mut piece = [0; 65_536];
+    while let Ok(len @ 1..) = from.read(&mut piece) {
+        kept.lock().unwrap().extend_from_slice(&piece[..len]);
+        if to.write_all(&piece[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// A mount that reaches the cell's server over the wiretap.
+fn mount_by(cell: &Cell, tap: &Wiretap, point: &Path) -> Proc {
+    let mut command = ariel(&["mount", &tap.addr, point.to_str().unwrap(), "-f"]);
+    command.args(cell.trust()).stdout(Stdio::piped());
+    let log = fs::File::create(cell.scratch().join("tapped.log")).unwrap();
+    let mut daemon = Proc::spawn(command.stderr(log), None).unwrap();
+    first_line(&mut daemon, Duration::from_secs(30)).unwrap();
+    daemon
+}
+
+/// A machine joins over the wiretap: the secret of its line, and a part of its key.
+fn secrets_of_a_join(cell: &Cell, tap: &Wiretap) -> Vec<String> {
+    let admin = cell.data().join("cell/administrator");
+    let mut invite = ariel(&["join-token", "--server", &tap.addr, "--credentials"]);
+    let line = run(invite.arg(admin));
+    assert!(line.status.success(), "{}", text(&line));
+    let line = String::from_utf8(line.stdout).unwrap().trim().to_owned();
+    let dir = cell.scratch().join("guest");
+    let mut join = ariel(&["join", "--name", "guest", "--credentials"]);
+    let joined = run(join.arg(&dir).arg(&line));
+    assert!(joined.status.success(), "{}", text(&joined));
+    let credential = fs::read_to_string(dir.join("machine.json")).unwrap();
+    let credential: serde_json::Value = serde_json::from_str(&credential).unwrap();
+    let key = credential["key"].as_str().unwrap().lines().nth(1).unwrap();
+    vec![line.rsplit('/').next().unwrap().to_owned(), key.to_owned()]
+}
+
+#[test]
+fn whoever_listens_on_the_way_reads_no_byte_name_or_secret() {
+    for insecure in [false, true] {
+        let serve_args = if insecure {
+            vec![INSECURE.to_owned()]
+        } else {
+            vec![]
+        };
+        let options = CellOptions {
+            serve_args,
+            ..CellOptions::default()
+        };
+        if !real_system("wiretap") {
+            return;
+        }
+        let Some(cell) = Cell::start_with("wiretap", options) else {
+            return;
+        };
+        let tap = Wiretap::new(cell.addr());
+        let (name, bytes) = (
+            "a-name-that-is-no-other",
+            "bytes that are no others".repeat(400),
+        );
+        let point = cell.scratch().dir("tapped");
+        let mut daemon = mount_by(&cell, &tap, &point);
+        fs::write(point.join(name), &bytes).unwrap();
+        fs::File::open(point.join(name))
+            .unwrap()
+            .sync_all()
+            .unwrap();
+        let other = cell.mount();
+        assert_eq!(fs::read_to_string(other.join(name)).unwrap(), bytes);
+        let secrets = if insecure {
+            vec![]
+        } else {
+            secrets_of_a_join(&cell, &tap)
+        };
+        let unmounted = run(ariel(&["umount"]).arg(&point));
+        assert!(unmounted.status.success(), "{}", text(&unmounted));
+        assert!(daemon.wait(Duration::from_secs(30)).is_some());
+        assert!(eventually(Duration::from_secs(5), || tap
+            .heard
+            .lock()
+            .unwrap()
+            .len()
+            > bytes.len()));
+        let heard = tap.heard.lock().unwrap();
+        // Without TLS all of it is found: the search works.
+        assert_eq!(contains(&heard, name.as_bytes()), insecure);
+        assert_eq!(contains(&heard, b"bytes that are no others"), insecure);
+        for secret in secrets {
+            assert!(
+                !contains(&heard, secret.as_bytes()),
+                "a secret travels in clear"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_server_keeps_is_its_users_alone() {
+    if !real_system("owner-only") {
+        return;
+    }
+    let Some(cell) = Cell::start("owner-only") else {
+        return;
+    };
+    let mount = cell.mount();
+    fs::write(mount.join("f"), "bytes").unwrap();
+    fs::File::open(mount.join("f")).unwrap().sync_all().unwrap();
+    let mut left = vec![cell.data()];
+    let mut seen = 0;
+    while let Some(path) = left.pop() {
+        let found = path.symlink_metadata().unwrap();
+        assert_eq!(
+            found.mode() & 0o077,
+            0,
+            "{} is open to others",
+            path.display()
+        );
+        seen += 1;
+        if found.is_dir() {
+            left.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        }
+    }
+    assert!(seen > 8, "{seen} files");
+}

@@ -1,0 +1,359 @@
+//! Which machine is at a connection: a session is the one's that began it, and no machine does what
+//! it may not, whatever its client says.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+extern crate ariel_logic as logic;
+
+#[allow(dead_code)]
+#[path = "support/disk.rs"]
+mod disk;
+
+use disk::MemoryDisk;
+use logic::server::{Conn, Event, Input, Options, Output, Server};
+use wire::{
+    Access, Caller, Delegated, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, Request, Right,
+    Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, Violation, Welcome, WriteMode,
+    XattrMode,
+};
+
+const SESSION: SessionId = 77;
+const OURS: u64 = 1;
+const THEIRS: u64 = 2;
+const SECOND: Time = 1_000_000_000;
+
+struct World {
+    server: Server,
+    disk: MemoryDisk,
+}
+
+impl World {
+    fn knowing(known: Vec<SessionId>) -> Self {
+        let options = Options::default();
+        Self {
+            server: Server::new(options, 0, (1 << 40, Fid::root(1)), (known, 0)),
+            disk: MemoryDisk::new(),
+        }
+    }
+
+    fn input(&mut self, now: Time, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.server.handle(now, input, &mut self.disk, &mut out);
+        out
+    }
+
+    fn comes(&mut self, conn: Conn, machine: u64, rights: Rights) {
+        let came = Input::Came {
+            conn,
+            machine,
+            rights,
+        };
+        self.input(0, came);
+    }
+
+    fn says(&mut self, from: Conn, message: ToServer) -> Vec<Output> {
+        let message = Input::Message {
+            from,
+            message,
+            bulk: 0,
+            bulk_len: 0,
+        };
+        self.input(SECOND, message)
+    }
+
+    fn greets(&mut self, from: Conn, session: SessionId) -> Vec<Output> {
+        self.says(
+            from,
+            ToServer::Hello {
+                version: VERSION,
+                session,
+                name: b"host".to_vec(),
+            },
+        )
+    }
+
+    fn asks(&mut self, from: Conn, request: Request) -> Outcome {
+        let out = self.says(from, ToServer::Request(request));
+        let mut replies = out.iter().filter_map(|output| match output {
+            Output::Send {
+                message: ToClient::Reply { reply, .. },
+                ..
+            } => Some(reply.clone()),
+            _ => None,
+        });
+        let Reply {
+            outcome, grants, ..
+        } = replies
+            .next()
+            .unwrap_or_else(|| panic!("no reply: {out:?}"));
+        let exclusive = grants.iter().any(|grant| grant.right == Right::Exclusive);
+        assert!(!exclusive || self.may_write(from), "{grants:?}");
+        outcome
+    }
+
+    fn may_write(&self, conn: Conn) -> bool {
+        conn != READER
+    }
+}
+
+/// A connection of a machine that may only read.
+const READER: Conn = 9;
+
+fn request(id: u64, op: Op) -> Request {
+    Request {
+        id,
+        acked: 0,
+        op,
+        caller: Caller::default(),
+        hold: Hold::default(),
+        keeps: true,
+        ahead: 0,
+        clock: 0,
+        delegated: None,
+        after: 0,
+        again: None,
+    }
+}
+
+fn is_foreign(out: &[Output], conn: Conn) -> bool {
+    let end = Output::Close {
+        conn,
+        violation: Some(Violation::Foreign),
+    };
+    out.contains(&end)
+}
+
+fn welcomed(out: &[Output]) -> Option<Rights> {
+    out.iter().find_map(|output| match output {
+        Output::Send {
+            message: ToClient::Welcome(Welcome { rights, .. }),
+            ..
+        } => Some(rights.clone()),
+        _ => None,
+    })
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn another_machine_cannot_go_on_with_a_session_nor_end_it() {
+    let mut world = World::knowing(vec![]);
+    world.comes(1, OURS, Rights::default());
+    world.comes(2, THEIRS, Rights::all());
+    assert_eq!(welcomed(&world.greets(1, SESSION)), Some(Rights::default()));
+    let stolen = world.greets(2, SESSION);
+    assert!(
+        is_foreign(&stolen, 2) && welcomed(&stolen).is_none(),
+        "{stolen:?}"
+    );
+    // What it says next is of a connection that has not greeted.
+    let goodbye = world.says(2, ToServer::Goodbye);
+    let ended = |out: &[Output]| {
+        let mut events = out.iter();
+        events.any(|output| matches!(output, Output::Event(Event::Closed { .. })))
+    };
+    assert!(!ended(&goodbye), "{goodbye:?}");
+    // Neither can a process that proves nothing.
+    assert!(is_foreign(&world.greets(3, SESSION), 3));
+    // The machine itself goes on with it, on another connection, and ends it.
+    world.comes(4, OURS, Rights::default());
+    assert!(welcomed(&world.greets(4, SESSION)).is_some());
+    assert!(ended(&world.says(4, ToServer::Goodbye)));
+    // Then its number is anybody's.
+    world.comes(5, THEIRS, Rights::all());
+    assert!(welcomed(&world.greets(5, SESSION)).is_some());
+}
+
+#[test]
+fn a_session_of_an_earlier_run_is_the_first_ones_that_comes_for_it() {
+    let mut world = World::knowing(vec![SESSION]);
+    world.comes(1, OURS, Rights::all());
+    world.comes(2, THEIRS, Rights::all());
+    assert!(!is_foreign(&world.greets(1, SESSION), 1));
+    assert!(is_foreign(&world.greets(2, SESSION), 2));
+}
+
+/// One of each operation that changes something, or prepares for it.
+fn changes_of_names(fid: Fid) -> Vec<Op> {
+    let dir = Fid::root(1);
+    vec![
+        Op::SetAttr {
+            fid,
+            set: Set {
+                mode: Some(0o777),
+                ..Set::default()
+            },
+        },
+        Op::Make {
+            dir,
+            name: name("n"),
+            make: Make::File,
+            mode: 0o600,
+            open: None,
+        },
+        Op::Link {
+            fid,
+            dir,
+            name: name("n"),
+        },
+        Op::Unlink {
+            dir,
+            name: name("f"),
+        },
+        Op::Rmdir {
+            dir,
+            name: name("f"),
+        },
+        Op::Rename {
+            from: dir,
+            name: name("f"),
+            to: dir,
+            new: name("n"),
+            no_replace: false,
+            exchange: false,
+        },
+    ]
+}
+
+/// The same of a file's bytes and attributes.
+fn changes_of_file(fid: Fid) -> Vec<Op> {
+    let dir = Fid::root(1);
+    let write = Access {
+        read: false,
+        write: true,
+    };
+    vec![
+        Op::Open { fid, access: write },
+        Op::Write {
+            fid,
+            offset: 0,
+            len: 0,
+            mode: WriteMode::At,
+        },
+        Op::SetXattr {
+            fid,
+            name: b"user.a".to_vec(),
+            value: vec![],
+            mode: XattrMode::Any,
+        },
+        Op::RemoveXattr {
+            fid,
+            name: b"user.a".to_vec(),
+        },
+        Op::Allocate {
+            fid,
+            offset: 0,
+            len: 1,
+            zero: false,
+            keep_size: false,
+        },
+        Op::Copy {
+            from: fid,
+            at: 0,
+            to: fid,
+            offset: 0,
+            len: 1,
+        },
+        Op::MakeNameless {
+            dir,
+            mode: 0o600,
+            open: write,
+        },
+        Op::Claim { fid },
+    ]
+}
+
+fn changes(fid: Fid) -> Vec<Op> {
+    [changes_of_names(fid), changes_of_file(fid)].concat()
+}
+
+#[test]
+fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive() {
+    let mut world = World::knowing(vec![]);
+    world.disk.put(0, (Fid::root(1), &name("f")), vec![1]);
+    let fid = world.disk.labelled("f").unwrap();
+    let reads = Rights {
+        write: false,
+        ..Rights::all()
+    };
+    world.comes(READER, OURS, reads.clone());
+    assert_eq!(welcomed(&world.greets(READER, SESSION)), Some(reads));
+    let mut id = 0;
+    for op in changes(fid) {
+        for delegated in [false, true] {
+            if delegated && !op.may_be_delegated() {
+                continue;
+            }
+            id += 1;
+            let mut request = request(id, op.clone());
+            request.delegated = delegated.then(|| Delegated {
+                at: 1,
+                chosen: Default::default(),
+                unseen: false,
+            });
+            request.after = if delegated { 0 } else { request.after };
+            let outcome = world.asks(READER, request);
+            assert_eq!(outcome, Outcome::Refused(Refusal::ReadOnly), "{op:?}");
+        }
+    }
+    let lookup = Op::Lookup {
+        dir: Fid::root(1),
+        name: name("f"),
+    };
+    let read = Access {
+        read: true,
+        write: false,
+    };
+    for op in [lookup, Op::Open { fid, access: read }, Op::GetAttr { fid }] {
+        id += 1;
+        let outcome = world.asks(READER, request(id, op));
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    }
+    // What would be refused is all that changes: a new operation has to be named above.
+    let all = changes(fid);
+    assert!(all.iter().filter(|op| op.changes()).count() >= 12);
+}
+
+#[test]
+fn a_machine_that_is_expelled_holds_nobody_up() {
+    let mut world = World::knowing(vec![]);
+    world.disk.put(0, (Fid::root(1), &name("f")), vec![1]);
+    let fid = world.disk.labelled("f").unwrap();
+    world.comes(1, OURS, Rights::all());
+    world.comes(2, THEIRS, Rights::all());
+    world.greets(1, SESSION);
+    world.greets(2, SESSION + 1);
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let open = |id| {
+        let mut request = request(id, Op::Open { fid, access });
+        request.hold = Hold {
+            open: true,
+            write: true,
+            stamp: 1,
+        };
+        ToServer::Request(request)
+    };
+    world.says(1, open(1));
+    // The other one has to wait for what the first one holds.
+    let waits = world.says(2, open(1));
+    let to = |out: &[Output], conn: Conn, is: fn(&ToClient) -> bool| {
+        let mut out = out.iter();
+        out.any(|output| match output {
+            Output::Send { to, message, .. } => *to == conn && is(message),
+            _ => false,
+        })
+    };
+    let replies = |message: &ToClient| matches!(message, ToClient::Reply { .. });
+    assert!(!to(&waits, 2, replies), "{waits:?}");
+    let expelled = world.input(SECOND, Input::Expelled { machine: OURS });
+    assert!(
+        to(&expelled, 1, |message| *message == ToClient::Lost),
+        "{expelled:?}"
+    );
+    assert!(to(&expelled, 2, replies), "{expelled:?}");
+}

@@ -1,0 +1,54 @@
+//! Who may come in: what a room above says of the peers of a listener.
+
+use crate::identity::{Identity, KeyPrint};
+use crate::tls::{ClientTls, ServerTls};
+use std::sync::Arc;
+
+/// A server's door. Called on the threads of connections, several at once.
+pub trait Door: Send + Sync {
+    /// How the server shows itself to the next peer: its certificate is renewed now and then.
+    fn tls(&self) -> ServerTls;
+    /// Who has this key, which the peer has proved to hold with a certificate of the cell.
+    ///
+    /// # Errors
+    /// The peer may not come in; it is told why, and what cures it.
+    fn admit(&self, key: KeyPrint) -> Result<Identity, String>;
+    /// Answers a question of somebody with this key, or of somebody without any.
+    fn answer(&self, key: Option<KeyPrint>, question: &[u8]) -> Vec<u8>;
+}
+
+/// What a listener asks of its peers.
+#[derive(Clone)]
+pub enum Entrance {
+    /// To be on this machine. Nothing is protected.
+    InsecureLoopback,
+    /// To be let in by the door.
+    Tls(Arc<dyn Door>),
+}
+
+/// A client's certificate and key.
+pub trait Credentials: Send + Sync {
+    /// How the client shows itself to the next server: the certificate is renewed now and then.
+    ///
+    /// # Errors
+    /// There are none, in words that name the cure.
+    fn tls(&self) -> Result<ClientTls, String>;
+}
+
+/// How a client reaches servers.
+#[derive(Clone)]
+pub enum Passage {
+    /// On this machine. Nothing is protected.
+    InsecureLoopback,
+    /// With these credentials.
+    Tls(Arc<dyn Credentials>),
+}
+
+impl std::fmt::Debug for Passage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Passage::InsecureLoopback => "InsecureLoopback",
+            Passage::Tls(_) => "Tls",
+        })
+    }
+}
