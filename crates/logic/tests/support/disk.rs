@@ -328,8 +328,23 @@ impl MemoryDisk {
         })
     }
 
-    fn rename(&mut self, now: Time, from: (Fid, &Name), to: (Fid, &Name)) -> Result<Outcome> {
+    fn rename(&mut self, now: Time, op: &Op) -> Result<Outcome> {
+        let Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            no_replace,
+            ..
+        } = op
+        else {
+            return Err(Refusal::Invalid);
+        };
+        let (from, to) = ((*from, name), (*to, new));
         let fid = self.child(from.0, from.1)?;
+        if *no_replace && self.child(to.0, to.1).is_ok() {
+            return Err(Refusal::Exists);
+        }
         let mut above = Some(to.0).filter(|to| *to != from.0);
         while let Some(dir) = above {
             if dir == fid {
@@ -616,17 +631,7 @@ impl MemoryDisk {
                 }))
             }
             Op::Unlink { dir, name } | Op::Rmdir { dir, name } => self.remove(now, *dir, name),
-            Op::Rename {
-                from,
-                name,
-                to,
-                new,
-                no_replace,
-                ..
-            } => match self.child(*to, new) {
-                Ok(_) if *no_replace => Err(Refusal::Exists),
-                _ => self.rename(now, (*from, name), (*to, new)),
-            },
+            Op::Rename { .. } => self.rename(now, op),
             Op::Open { fid, access } => self.open_file(*fid, access.write),
             Op::Write {
                 fid, offset, mode, ..
