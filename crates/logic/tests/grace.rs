@@ -1,5 +1,5 @@
-//! The time after a restart: a client that is still saying what it holds is not fenced, and is asked
-//! for it; what waits for others is bounded, and is not begun in one step.
+//! The time after a restart: a client that is still saying what it holds is not fenced, and is
+//! asked for it; what waits for others is bounded, and is not begun in one step.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -66,8 +66,8 @@ impl Cell {
         self.says(now, session, hello, 0);
     }
 
-    /// The same server, where the last run has noted that nobody holds anything: what is in nobody's
-    /// way is done at once.
+    /// The same server, where the last run has noted that nobody holds anything: what is in the way
+    /// of nobody is done at once.
     fn restarted_knowing(known: &[SessionId]) -> Self {
         let Self { server, disk } = Self::restarted(known);
         let server = server.knowing(Some(vec![]));

@@ -221,8 +221,8 @@ impl World {
         }
     }
 
-    /// A client's process is killed. Its kernel shows what it keeps until it has nothing of the mount
-    /// any more. Only then may the guard end the session: others may change everything from then on.
+    /// A client's process is killed. Its kernel shows what it keeps until it has nothing of the
+    /// mount any more. Only then may the guard end the session: others may change everything then.
     fn kill(self: &Rc<Self>, host: u32, until: Time) {
         let room = self.rooms.borrow().get(&host).cloned();
         let Some(room) = room.filter(|room| room.alive()) else {
