@@ -179,16 +179,17 @@ impl Pages {
 
     /// Makes sure that the checksums of a group are in memory.
     fn load(&self, state: &mut State, group: u64) -> io::Result<()> {
-        if !state.sums.contains_key(&group) {
-            let mut page = vec![0; PAGE_BYTES];
-            self.disk.read_at(sums_place(group) * PAGE, &mut page)?;
-            let mut sums = Box::new([0; GROUP as usize]);
-            for (sum, bytes) in sums.iter_mut().zip(page.as_chunks::<4>().0) {
-                *sum = u32::from_le_bytes(*bytes);
-            }
-            let changed = false;
-            state.sums.insert(group, Sums { sums, changed });
+        if state.sums.contains_key(&group) {
+            return Ok(());
         }
+        let mut page = vec![0; PAGE_BYTES];
+        self.disk.read_at(sums_place(group) * PAGE, &mut page)?;
+        let mut sums = Box::new([0; GROUP as usize]);
+        for (sum, bytes) in sums.iter_mut().zip(page.as_chunks::<4>().0) {
+            *sum = u32::from_le_bytes(*bytes);
+        }
+        let changed = false;
+        state.sums.insert(group, Sums { sums, changed });
         Ok(())
     }
 
