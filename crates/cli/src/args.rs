@@ -18,7 +18,7 @@ pub(crate) use cell::{
     TrustArgs,
 };
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
-pub(crate) use look::{ConfigArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
+pub(crate) use look::{ConfigArgs, FsckArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use reproduce::{Experiment, ReproduceArgs};
 pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
 pub(crate) use serve::ServeArgs;
@@ -305,34 +305,6 @@ pub(crate) struct UmountArgs {
     /// Where it is mounted
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  ariel fsck /srv/a                       a store that no server has open
-  ariel fsck 127.0.0.1:7000               the store of a server on this machine, beside its work
-  ariel fsck --repair --dry-run /srv/a    what a repair would do, and what is lost
-  ariel fsck --repair /srv/a
-A server checks all of its store by itself, slowly, once a day, and makes a damaged index again: see
-`checks` in `ariel status`. What it is asked to check is what its last checkpoint left, seconds ago.
-A repair makes the index again from the log where it is damaged, moves what is good out of damaged
-parts of the log, and notes bytes that are lost: reading these is an error until they are written
-again. What it replaces stays in DIR under another name, until you remove it.
-Exit code: 0 clean, or clean by now; 1 damage was found, or is left; 2 it could not be checked.")]
-pub(crate) struct FsckArgs {
-    /// Directory of the store, or the address of a server on this machine
-    #[arg(value_name = "DIR|ADDR")]
-    pub(crate) target: String,
-    /// Repair what can be repaired; no server may have the store open
-    #[arg(long)]
-    pub(crate) repair: bool,
-    /// With --repair: only say what would be done
-    #[arg(long, requires = "repair")]
-    pub(crate) dry_run: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -108,8 +108,8 @@ impl Core {
         Ok(())
     }
 
-    /// Puts what is kept beside the index into it, for a checkpoint at this place, before the record
-    /// of this number.
+    /// Puts what is kept beside the index into it, for a checkpoint at this place, before the
+    /// record of this number.
     pub(crate) fn note_end(&mut self, end: Place, sequence: u64) {
         let counters = &mut self.index.counters;
         (counters.segment, counters.offset) = (end.segment, end.offset);

@@ -1,4 +1,4 @@
-//! The command lines of what looks at a mount or a server.
+//! The command lines of what looks at a mount, a server or a store.
 
 use std::path::PathBuf;
 
@@ -103,6 +103,34 @@ pub(crate) struct ConfigArgs {
     pub(crate) verb: String,
     /// The command whose options are shown [default: serve, mount and up]
     pub(crate) command: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel fsck /srv/a                       a store that no server has open
+  ariel fsck 127.0.0.1:7000               the store of a server on this machine, beside its work
+  ariel fsck --repair --dry-run /srv/a    what a repair would do, and what is lost
+  ariel fsck --repair /srv/a
+A server checks all of its store by itself, slowly, once a day, and makes a damaged index again: see
+`checks` in `ariel status`. What it is asked to check is what its last checkpoint left, seconds ago.
+A repair makes the index again from the log where it is damaged, moves what is good out of damaged
+parts of the log, and notes bytes that are lost: reading these is an error until they are written
+again. What it replaces stays in DIR under another name, until you remove it.
+Exit code: 0 clean, or clean by now; 1 damage was found, or is left; 2 it could not be checked.")]
+pub(crate) struct FsckArgs {
+    /// Directory of the store, or the address of a server on this machine
+    #[arg(value_name = "DIR|ADDR")]
+    pub(crate) target: String,
+    /// Repair what can be repaired; no server may have the store open
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// With --repair: only say what would be done
+    #[arg(long, requires = "repair")]
+    pub(crate) dry_run: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
