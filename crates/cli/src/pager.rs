@@ -26,18 +26,17 @@ const PREFIX: &str = "pager-";
 pub(crate) struct Served {
     pager: Pager,
     pub(crate) path: PathBuf,
-    /// Where the files are, unless they are local.
-    tree: Option<Arc<Tree>>,
+    _session: Session,
 }
 
+/// Where the files are, unless they are local. It ends in order, also when something fails: a
+/// session that is only broken off keeps the next one waiting until its lease is over.
+struct Session(Option<Arc<Tree>>);
+
 impl Served {
-    /// Waits until the last program is gone, and ends in order: a session that is only broken off
-    /// keeps the next one waiting until its lease is over.
+    /// Waits until the last program is gone, and ends.
     pub(crate) fn end(self) {
         self.pager.wait_unused();
-        if let Some(Err(error)) = self.tree.as_ref().map(|tree| tree.leave()) {
-            tracing::warn!(%error, "the session did not end in order");
-        }
     }
 }
 
@@ -45,6 +44,14 @@ impl Drop for Served {
     fn drop(&mut self) {
         // One that stays is taken away by the next pager.
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.0.as_ref().map(|tree| tree.leave()) {
+            tracing::warn!(%error, "the session did not end in order");
+        }
     }
 }
 
@@ -56,11 +63,11 @@ pub(crate) fn serve(
 ) -> Result<Served, Failure> {
     let failed = |error: segment::Error| Failure::of(word, error);
     let frames = u32::try_from(memory / PAGE as u64).unwrap_or(u32::MAX);
-    let mut tree = None;
+    let mut session = Session(None);
     let pager = match (&place.local, at(word, place)?) {
         (Some(dir), _) => start(word, LocalStore::new(dir), frames)?,
         (None, Some(remote)) => {
-            let tree = tree.insert(connect(word, &remote, trust)?);
+            let tree = session.0.insert(connect(word, &remote, trust)?);
             let store = CellStore::new(Arc::clone(tree), &remote.path);
             start(word, store, frames)?
         }
@@ -78,7 +85,11 @@ pub(crate) fn serve(
     // One of a dead process of the same number.
     let _ = std::fs::remove_file(&path);
     pager.listen(&path).map_err(failed)?;
-    Ok(Served { pager, path, tree })
+    Ok(Served {
+        pager,
+        path,
+        _session: session,
+    })
 }
 
 /// The place in a tree, if there is one.

@@ -89,7 +89,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
         }
         return taken(arena::resize(address, size, true));
     }
-    if !here && !(arena::wants(size) && !memory.is_null()) {
+    if !here && (memory.is_null() || !arena::wants(size)) {
         if arena::wants(size) {
             return taken(arena::take(size, PAGE));
         }

@@ -1,8 +1,8 @@
 //! The guardian: ends a program whose pager is gone.
 //!
-//! Guarantees: the kernel gives pages of zeros to a program whose faults nobody handles any more, as
-//! soon as the last descriptor for them is closed; so the guardian keeps one of each, and ends the
-//! process at the end of the pager. Until then what faults waits.
+//! Guarantees: the kernel gives pages of zeros to a program whose faults nobody handles any more,
+//! as soon as the last descriptor for them is closed; so the guardian keeps one of each, and ends
+//! the process at the end of the pager. Until then what faults waits.
 //!
 //! The guardian is a thread with a table of descriptors of its own: a program that closes all its
 //! descriptors does not close the guardian's.

@@ -79,15 +79,21 @@ impl Mapping {
         let _ = unsafe { rustix::mm::madvise(at, len, rustix::mm::Advice::LinuxPopulateWrite) };
     }
 
-    /// The bytes of a range, to be written.
+    /// Gives the bytes of a range to a function that writes them.
     ///
     /// # Safety
     /// Nothing else reads or writes the range meanwhile: no program maps these frames, and no other
     /// job works on them.
-    pub(crate) unsafe fn bytes_mut(&self, offset: usize, len: usize) -> &mut [u8] {
+    pub(crate) unsafe fn fill<R>(
+        &self,
+        offset: usize,
+        len: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
         assert!(offset + len <= self.len);
+        let at = (self.address + offset) as *mut u8;
         // SAFETY: the range is mapped as long as `self` lives, and the caller alone uses it.
-        unsafe { std::slice::from_raw_parts_mut((self.address + offset) as *mut u8, len) }
+        write(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
     /// A copy of a range. A program may write it meanwhile: then the copy is of no use, and the

@@ -154,8 +154,10 @@ impl Room {
         self.memory.populate(offset, len);
         // SAFETY: the machine says that these frames are being filled: it maps them for the
         // program, copies from them and gives other jobs for them only after this one.
-        let bytes = unsafe { self.memory.bytes_mut(offset, len) };
-        file.read(bytes, offset as u64)
+        unsafe {
+            self.memory
+                .fill(offset, len, |bytes| file.read(bytes, offset as u64))
+        }
     }
 
     /// Writes frames, which the program may have begun to change again: then they are dirty, and
