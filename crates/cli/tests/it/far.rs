@@ -149,32 +149,32 @@ fn unchanged_programs_get_right_results_with_a_quarter_of_their_memory() {
     let Some(cell) = cell(name) else { return };
     let dir = cell.scratch().path();
     let mut random = Random(7);
-    let lines: Vec<String> = (0..150_000)
+    let lines: Vec<String> = (0..70_000)
         .map(|_| format!("{:016x}\n", random.next()))
         .collect();
     std::fs::write(dir.join("in"), lines.concat()).unwrap();
-    let sort = ["sort", "-S", "16M", "--parallel=1", "in", "-o", "out"];
-    ok(&run_within(&mut run(&cell, "4M", &sort), LIMIT));
+    let sort = ["sort", "-S", "8M", "--parallel=1", "in", "-o", "out"];
+    ok(&run_within(&mut run(&cell, "2M", &sort), LIMIT));
     let mut sorted = lines;
     sorted.sort();
     assert!(std::fs::read(dir.join("out")).unwrap() == sorted.concat().into_bytes());
     let walk = walk(&cell);
-    let walked = run_within(&mut run(&cell, "4M", &[&walk, "16", "2"]), LIMIT);
+    let walked = run_within(&mut run(&cell, "2M", &[&walk, "8", "1"]), LIMIT);
     assert_eq!(ok(&walked), "ready\nright\n");
     let python = [
         "-c",
-        "a = [str(i) for i in range(200000)]; a.sort(); print(hash(sum(map(int, a))))",
+        "a = [str(i) for i in range(80000)]; a.sort(); print(hash(sum(map(int, a))))",
     ];
     let plain = run_within(Command::new(system_python()).args(python), LIMIT);
     let python = [system_python(), python[0], python[1]];
-    let paged = run_within(&mut run(&cell, "4M", &python), LIMIT);
+    let paged = run_within(&mut run(&cell, "2M", &python), LIMIT);
     assert_eq!(ok(&paged), ok(&plain));
     if has_program(name, "sqlite3") {
-        let line = "pragma cache_size=-16000; create table t(x); with recursive c(i) as (select 1 \
-                    union all select i+1 from c where i<50000) insert into t select i*7919%50000 \
+        let line = "pragma cache_size=-8000; create table t(x); with recursive c(i) as (select 1 \
+                    union all select i+1 from c where i<20000) insert into t select i*7919%20000 \
                     from c; create index j on t(x); select count(distinct x), sum(x) from t;";
-        let output = run_within(&mut run(&cell, "4M", &["sqlite3", "db", line]), LIMIT);
-        assert_eq!(ok(&output), "50000|1249975000\n");
+        let output = run_within(&mut run(&cell, "2M", &["sqlite3", "db", line]), LIMIT);
+        assert_eq!(ok(&output), "20000|199990000\n");
     }
     assert_nothing_is_left(&cell);
 }
