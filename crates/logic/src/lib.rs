@@ -17,6 +17,7 @@ pub mod client;
 pub mod kernel;
 mod locks;
 pub mod pages;
+pub mod peers;
 pub mod ranges;
 pub mod server;
 
