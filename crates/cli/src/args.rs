@@ -8,6 +8,7 @@ mod reproduce;
 mod segment;
 mod serve;
 mod sim;
+mod trace;
 mod tree;
 mod up;
 mod words;
@@ -23,6 +24,9 @@ pub(crate) use reproduce::{Experiment, ReproduceArgs};
 pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
 pub(crate) use serve::ServeArgs;
 pub(crate) use sim::{SimArgs, SimSize};
+pub(crate) use trace::{
+    Form, GenerateArgs, InfoArgs, InputArgs, ReplayArgs, TraceArgs, TraceCommand, Unit, Work,
+};
 pub(crate) use tree::{
     CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, remote,
 };
@@ -121,6 +125,8 @@ pub(crate) enum Command {
     Torture(TortureArgs),
     /// Measure a mount beside a local directory
     Bench(BenchArgs),
+    /// Make, describe and replay traces of accesses to files
+    Trace(TraceArgs),
     /// Repeat an experiment of the papers, beside their figures
     Reproduce(ReproduceArgs),
     /// One process of `torture`

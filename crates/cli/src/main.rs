@@ -37,6 +37,7 @@ mod signals;
 mod sim;
 mod status;
 mod torture;
+mod trace;
 mod tree;
 mod trial;
 mod trust;
@@ -114,6 +115,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Torture(args) => torture::torture(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::TortureWorker(args) => torture::worker(&args),
         Command::Guard(_) => guard::guard(),
         Command::Remount(args) => mount::remount(&args),

@@ -5,6 +5,8 @@
 //! programs that fork run as under `ariel run`, and the pager counts what their forks share and
 //! copy.
 
+mod cooperative;
+
 use crate::args::{Experiment, ReproduceArgs};
 use crate::failure::Failure;
 use crate::{log, run, show};
@@ -93,17 +95,15 @@ for n in range(4):
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
     log::to_stderr("warn");
     if args.list {
-        show::print(
-            "fork   Nelson, table 7-1: raw fork by size, kind and residence       measured\n\
-             fork   Nelson, table 7-3: copies that COW-COR saves in programs      measured\n\
-             fork   Nelson, table 7-4: COW-COR against pure copy-on-write         measured\n\
-             All other tables and figures of the papers: not yet",
-        );
+        show::print(cooperative::list().trim_end());
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.experiment == Some(Experiment::Cooperative) {
+        return cooperative::cooperative(args);
     }
     let failed = |error: segment::Error| Failure::of("reproduce", error);
     let found = match args.experiment {
-        Some(Experiment::Fork) | None => {
+        _ => {
             let raw = raw(&args.local).map_err(failed)?;
             let programs = PROGRAMS.iter().map(|program| measure(&args.local, program));
             let programs: Vec<Value> = programs.collect::<Result<_, _>>()?;

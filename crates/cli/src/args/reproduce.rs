@@ -7,7 +7,9 @@ use std::path::PathBuf;
 Examples:
   ariel reproduce --list
   ariel reproduce fork
-  ariel reproduce fork --json --local /dev/shm")]
+  ariel reproduce fork --json --local /dev/shm
+  ariel reproduce cooperative            writes cooperative.md, cooperative.json and the plots
+  ariel reproduce cooperative --short    without the snooped trace, in half a minute")]
 pub(crate) struct ReproduceArgs {
     /// Which experiment; see --list
     #[arg(value_enum, required_unless_present = "list")]
@@ -18,9 +20,18 @@ pub(crate) struct ReproduceArgs {
     /// Directory for the backing store of experiments with memory
     #[arg(long, value_name = "DIR", default_value = "/tmp")]
     pub(crate) local: PathBuf,
-    /// Print JSON
+    /// Print JSON (`cooperative` writes it always)
     #[arg(long)]
     pub(crate) json: bool,
+    /// Where `cooperative` writes its results; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "docs/reproduction")]
+    pub(crate) out: PathBuf,
+    /// The seed of the traces of `cooperative`
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Leave out what takes minutes
+    #[arg(long)]
+    pub(crate) short: bool,
 }
 
 /// An experiment.
@@ -28,4 +39,6 @@ pub(crate) struct ReproduceArgs {
 pub(crate) enum Experiment {
     /// Nelson, tables 7-1, 7-3 and 7-4: what a copy-on-write, copy-on-reference fork saves
     Fork,
+    /// Figures 4 to 14 of the paper on cooperative caching, and our own algorithm beside them
+    Cooperative,
 }

@@ -4,13 +4,13 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "wire", "logic", "store", "net", "cell", "server", "client", "fuse", "files", "segment",
-    "preload", "sim", "torture", "bench", "cli",
+    "preload", "sim", "trace", "torture", "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
@@ -23,6 +23,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("segment", &["logic", "files"]),
     ("preload", &["segment"]),
     ("sim", &["wire", "logic", "store"]),
+    ("trace", &["wire", "logic"]),
     ("torture", &[]),
     ("bench", &[]),
     ("cli", &CRATES),

@@ -3,12 +3,14 @@
 //!
 //! - A client that asks for a block says which one it would give up for it. The answer says what
 //!   becomes of that one, so the server's knowledge of last copies costs no message.
-//! - A last copy goes where the oldest block lies, and only if that is older; else it is itself what
-//!   the fleet needs least. How old blocks are, clients say with what they send anyway, and which
-//!   copies they would give up next; if these are last copies by now, they learn it with the block.
+//! - A last copy goes where the oldest block lies, and only if that is older; else it is itself
+//!   what the fleet needs least. How old blocks are, clients say with what they send anyway, and
+//!   which copies they would give up next; if these are last copies by now, they learn it with
+//!   the block.
 //! - The server's memory gives up first what some client has. A block that a client would give
 //!   up while the server still has it becomes the server's to keep.
-//! - A client gives up a copy rather than a last copy that was not used for up to four times as long.
+//! - A client gives up a copy rather than a last copy that lay unused for up to twice as long,
+//!   and to make room for a last copy of another client nearly always.
 //! - When the fleet would do better so ([`Shadow`](super::shadow::Shadow)), new blocks are kept
 //!   apart in a tenth of each memory until they are used again: a scan, or a set that is
 //!   larger than all memory, then does not push out what is there.

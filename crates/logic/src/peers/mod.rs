@@ -1,6 +1,7 @@
 //! Cooperative caching: the memory of all clients as one cache. Six algorithms of Dahlin, Wang,
 //! Anderson and Patterson (*Cooperative Caching: Using Remote Client Memory to Improve File System
-//! Performance*, 1994) and one of our own, as the decisions that a client and a server have to make.
+//! Performance*, 1994) and one of our own, as the decisions that a client and a server have to
+//! make.
 //!
 //! | file | what is decided there |
 //! |---|---|

@@ -97,7 +97,7 @@ impl Shelf {
     }
 
     /// The blocks of a list, from the one used longest ago.
-    pub(super) fn from_oldest(&self, list: u8) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn oldest_first(&self, list: u8) -> impl Iterator<Item = u32> + '_ {
         let newer = |slot: &u32| {
             let newer = self.entries[*slot as usize].newer;
             (newer != NONE).then_some(newer)

@@ -60,7 +60,7 @@ pub(super) fn oldest(client: &Client) -> Oldest {
         return Oldest::EMPTY;
     }
     let stamp = |list| own.oldest(list).map(|slot| own.entry(slot).stamp);
-    let mut copies = own.from_oldest(COPIES);
+    let mut copies = own.oldest_first(COPIES);
     Oldest {
         copy: stamp(COPIES).unwrap_or(NEVER),
         last: stamp(LAST)
