@@ -25,8 +25,8 @@ use tokio::sync::Semaphore;
 const CONNECTIONS_MAX: usize = 16;
 /// How long a connection may take to ask, and to take its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long nobody is taken after one could not be: out of descriptors, as a rule, and nothing tells
-/// when there are some again.
+/// How long no connection is taken after one could not be: out of descriptors, as a rule, and
+/// nothing tells when there are some again.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The only page.
 const PATH: &str = "/metrics";

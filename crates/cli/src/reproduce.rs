@@ -102,14 +102,10 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
         return cooperative::cooperative(args);
     }
     let failed = |error: segment::Error| Failure::of("reproduce", error);
-    let found = match args.experiment {
-        _ => {
-            let raw = raw(&args.local).map_err(failed)?;
-            let programs = PROGRAMS.iter().map(|program| measure(&args.local, program));
-            let programs: Vec<Value> = programs.collect::<Result<_, _>>()?;
-            json!({ "raw_ms": raw, "programs": programs })
-        }
-    };
+    let raw = raw(&args.local).map_err(failed)?;
+    let programs = PROGRAMS.iter().map(|program| measure(&args.local, program));
+    let programs: Vec<Value> = programs.collect::<Result<_, _>>()?;
+    let found = json!({ "raw_ms": raw, "programs": programs });
     if args.json {
         show::print(&format!("{found:#}"));
     } else {

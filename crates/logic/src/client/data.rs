@@ -102,7 +102,7 @@ impl Client {
         };
         let span = self.cache.span(fid, blocks.clone());
         let found: Vec<Slot> = span.map(here).collect::<Option<_>>()?;
-        self.hits += found.len() as u64;
+        self.counts.hits += found.len() as u64;
         let mut pieces = Vec::with_capacity(found.len());
         for (block, slot) in blocks.zip(found) {
             let start = block * BLOCK;
@@ -167,7 +167,7 @@ impl Client {
         let missing: Vec<u64> = blocks
             .filter(|block| self.cache.find(fid, *block).is_none())
             .collect();
-        self.misses += missing.len() as u64;
+        self.counts.misses += missing.len() as u64;
         for block in from / BLOCK..to.div_ceil(BLOCK) {
             if let Some((slot, _)) = self.cache.find(fid, block) {
                 self.cache.touch(slot); // not given up for its neighbours

@@ -213,14 +213,23 @@ pub struct Client {
     cleaners: u32,
     window: writeback::Window,
     leaving: Option<Ticket>,
-    hits: u64,
-    misses: u64,
-    recalls: u64,
+    counts: Counts,
     locks: lock_owners::Locks,
     lock_delegation: lock_delegation::Files,
     watches: watches::Watches,
     delegation: delegation::Delegation,
     unstable: unstable::Unstable,
+}
+
+/// What is counted for people.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    /// Blocks read from the cache.
+    hits: u64,
+    /// Blocks that were fetched for a read.
+    misses: u64,
+    /// Recalls of the server.
+    recalls: u64,
 }
 
 /// The time and the outputs: what every step needs.
@@ -297,9 +306,7 @@ impl Client {
             cleaners: 0,
             window: writeback::Window::new(),
             leaving: None,
-            hits: 0,
-            misses: 0,
-            recalls: 0,
+            counts: Counts::default(),
             locks: lock_owners::Locks::default(),
             lock_delegation: lock_delegation::Files::default(),
             watches: watches::Watches::default(),

@@ -29,7 +29,7 @@ pub(super) const FREE_NS: Time = 1_000_000;
 impl Client {
     pub(super) fn on_recall(&mut self, step: &mut Step<'_>, recall: Recall) {
         let Recall { fid, epoch, what } = recall;
-        self.recalls += 1;
+        self.counts.recalls += 1;
         if what == What::Locks {
             return self.on_locks_recalled(step, fid, epoch);
         }

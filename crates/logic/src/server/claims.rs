@@ -29,7 +29,7 @@ impl Server {
 
     pub(super) fn reassert(&mut self, id: SessionId, holding: &Holding) {
         let file = self.files.entry(holding.fid).or_default();
-        // What this client has been asked for since an earlier part stays asked: others wait for it.
+        // What this client was asked for since an earlier part stays asked: others wait for it.
         let holder = file.holders.of(id);
         holder.right = holding.right;
         (holder.epoch, holder.exclusive) = (self.boot, self.boot);

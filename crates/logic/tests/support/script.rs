@@ -132,14 +132,7 @@ fn step(world: &mut World, words: &[&str]) {
             let (dir, name) = place(world, path);
             world.disk.put(0, (dir, &name), bytes(what));
         }
-        ["slow", "store"] => world.slow_disk = true,
-        ["full", "store"] => world.disk.full = true,
-        ["roomy", "store"] => world.disk.full = false,
-        ["blind", "store"] => world.disk.blind.set((0, u32::MAX)),
-        ["blind", "store", times, "after", sees] => {
-            world.disk.blind.set((number(sees), number(times)));
-        }
-        ["seeing", "store"] => world.disk.blind.set((0, 0)),
+        [what, "store", rest @ ..] => store_step(world, what, rest),
         ["synced"] => assert!(world.finish_sync(), "a sync was asked for"),
         [machine, "want", what] => {
             let machine = machine.chars().next().expect("a machine is one letter");
@@ -175,6 +168,21 @@ fn step(world: &mut World, words: &[&str]) {
         }
         [machine, rest @ ..] => machine_step(world, machine, rest),
         [] => {}
+    }
+}
+
+/// What becomes of the store itself.
+fn store_step(world: &mut World, what: &str, rest: &[&str]) {
+    match (what, rest) {
+        ("slow", []) => world.slow_disk = true,
+        ("full", []) => world.disk.full = true,
+        ("roomy", []) => world.disk.full = false,
+        ("blind", []) => world.disk.blind.set((0, u32::MAX)),
+        ("blind", [times, "after", sees]) => {
+            world.disk.blind.set((number(sees), number(times)));
+        }
+        ("seeing", []) => world.disk.blind.set((0, 0)),
+        _ => panic!("{what} store {rest:?}: not known"),
     }
 }
 

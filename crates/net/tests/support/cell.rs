@@ -67,8 +67,8 @@ pub struct TestCell {
     known: Arc<Mutex<BTreeMap<KeyPrint, Result<Identity, String>>>>,
 }
 
-impl TestCell {
-    pub fn new() -> TestCell {
+impl Default for TestCell {
+    fn default() -> TestCell {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -78,7 +78,9 @@ impl TestCell {
             known: Arc::default(),
         }
     }
+}
 
+impl TestCell {
     pub fn certify(&self, usage: ExtendedKeyUsagePurpose) -> Certified {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new([SERVER_NAME.to_owned()]).unwrap();

@@ -191,7 +191,7 @@ pub fn bind_of(
 pub fn pair() -> Pair {
     let (server_events, server) = Seen::new();
     let (client_events, client) = Seen::new();
-    let cell = TLS.then(cell::TestCell::new);
+    let cell = TLS.then(cell::TestCell::default);
     let (listener, dialer) = if let Some(cell) = &cell {
         let listener = cell.bind(any_port(), server_events);
         let dialer = cell.dial(&listener, cell.machine("a"), client_events);

@@ -29,7 +29,7 @@ fn refused(cell: &TestCell, listener: &Listener, tls: ClientTls) -> String {
 
 #[test]
 fn only_machines_that_the_door_knows_come_in_and_others_are_told_why() {
-    let (cell, other) = (TestCell::new(), TestCell::new());
+    let (cell, other) = (TestCell::default(), TestCell::default());
     let (listener, seen) = start(&cell);
     let unknown = cell.certify(Usage::ClientAuth);
     let told = refused(&cell, &listener, ClientTls::new(unknown.pem()).unwrap());
@@ -66,7 +66,7 @@ fn only_machines_that_the_door_knows_come_in_and_others_are_told_why() {
 
 #[test]
 fn a_machine_cannot_pass_for_a_server() {
-    let cell = TestCell::new();
+    let cell = TestCell::default();
     let machine = cell.certify(Usage::ClientAuth);
     let server = ariel_net::ServerTls::new(machine.pem()).unwrap();
     struct False(ariel_net::ServerTls);
@@ -97,7 +97,7 @@ fn a_machine_cannot_pass_for_a_server() {
 
 #[test]
 fn a_machine_that_is_shut_out_loses_its_link_and_is_told() {
-    let cell = TestCell::new();
+    let cell = TestCell::default();
     let (listener, server) = start(&cell);
     let (events, client) = Seen::new();
     let dialer = cell.dial(&listener, cell.machine("a"), events);
@@ -119,7 +119,7 @@ fn a_machine_that_is_shut_out_loses_its_link_and_is_told() {
 
 #[test]
 fn whoever_speaks_without_tls_is_told_on_both_sides() {
-    let cell = TestCell::new();
+    let cell = TestCell::default();
     let (listener, seen) = start(&cell);
     let (events, _client) = Seen::new();
     let dialer = dial(listener.local_addr(), events);
@@ -138,7 +138,7 @@ fn whoever_speaks_without_tls_is_told_on_both_sides() {
 
 #[test]
 fn versions_that_do_not_meet_are_refused_on_both_sides_with_which_is_older() {
-    let cell = TestCell::new();
+    let cell = TestCell::default();
     let (listener, _server) = start(&cell);
     let (events, _client) = Seen::new();
     let newer = Speaks {
@@ -165,7 +165,7 @@ fn versions_that_do_not_meet_are_refused_on_both_sides_with_which_is_older() {
 
 #[test]
 fn a_question_is_answered_also_to_strangers_who_know_the_authority() {
-    let (cell, other) = (TestCell::new(), TestCell::new());
+    let (cell, other) = (TestCell::default(), TestCell::default());
     let (listener, seen) = start(&cell);
     let addr = Addresses::from(listener.local_addr());
     let long = vec![b'x'; 16 << 10];
@@ -184,7 +184,7 @@ fn a_question_is_answered_also_to_strangers_who_know_the_authority() {
 
 #[test]
 fn handshakes_that_do_not_go_on_end_and_keep_nobody_out() {
-    let cell = TestCell::new();
+    let cell = TestCell::default();
     let (listener, server) = start(&cell);
     let began = Instant::now();
     let connect = || TcpStream::connect(listener.local_addr()).unwrap();
