@@ -1,5 +1,6 @@
 //! The Debian packages, installed on a clean Debian root that the test makes: the program, its
-//! mount helper by /etc/fstab, the service's user and unit, and what is left when they are taken away.
+//! mount helper by /etc/fstab, the service's user and unit, and what is left when they are taken
+//! away.
 
 use crate::harness::process::{Proc, run_within};
 use crate::harness::scratch::is_mounted;

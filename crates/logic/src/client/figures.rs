@@ -79,6 +79,17 @@ pub struct Figures {
     pub unwatched: u64,
 }
 
+/// What is counted for people.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    /// Blocks read from the cache.
+    pub(super) hits: u64,
+    /// Blocks that were fetched for a read.
+    pub(super) misses: u64,
+    /// Recalls of the server.
+    pub(super) recalls: u64,
+}
+
 impl Client {
     /// Has the kernel been told of this object, and not said that it has forgotten it?
     pub fn has_handed(&self, fid: Fid) -> bool {

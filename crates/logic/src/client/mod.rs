@@ -213,23 +213,12 @@ pub struct Client {
     cleaners: u32,
     window: writeback::Window,
     leaving: Option<Ticket>,
-    counts: Counts,
+    counts: figures::Counts,
     locks: lock_owners::Locks,
     lock_delegation: lock_delegation::Files,
     watches: watches::Watches,
     delegation: delegation::Delegation,
     unstable: unstable::Unstable,
-}
-
-/// What is counted for people.
-#[derive(Clone, Debug, Default)]
-struct Counts {
-    /// Blocks read from the cache.
-    hits: u64,
-    /// Blocks that were fetched for a read.
-    misses: u64,
-    /// Recalls of the server.
-    recalls: u64,
 }
 
 /// The time and the outputs: what every step needs.
@@ -306,7 +295,7 @@ impl Client {
             cleaners: 0,
             window: writeback::Window::new(),
             leaving: None,
-            counts: Counts::default(),
+            counts: figures::Counts::default(),
             locks: lock_owners::Locks::default(),
             lock_delegation: lock_delegation::Files::default(),
             watches: watches::Watches::default(),

@@ -118,7 +118,6 @@ macro_rules! shake {
             let state = match state {
                 Ok(state) => state,
                 Err(error) => {
-                    $wire.incoming.drain(..discard);
                     say_why!($connection, $wire);
                     break Err(ShakeError::from(error));
                 }
@@ -157,9 +156,11 @@ macro_rules! shake {
     };
 }
 
-/// Tells the peer why the handshake has failed, as far as it can be told.
+/// Tells the peer why the handshake has failed, as far as it can be told. What the peer has said is
+/// not looked at again: rustls takes a second failure of one connection for a bug of its caller.
 macro_rules! say_why {
     ($connection:ident, $wire:ident) => {
+        $wire.incoming.clear();
         while let UnbufferedStatus {
             state: Ok(ConnectionState::EncodeTlsData(mut data)),
             ..

@@ -192,6 +192,9 @@ fn handshakes_that_do_not_go_on_end_and_keep_nobody_out() {
     let mut rubbish = connect();
     // An error means that it was ended already.
     let _ = rubbish.write_all(&[0xff; 100_000]);
+    // Two failures of one handshake, if all of it were looked at.
+    let mut zeros = connect();
+    let _ = zeros.write_all(&[0; 4096]);
     let mut huge = connect();
     let _ = huge.write_all(&[0x16, 3, 1, 0xff, 0xff]);
     // One that goes on for ever, a byte at a time.
@@ -216,7 +219,7 @@ fn handshakes_that_do_not_go_on_end_and_keep_nobody_out() {
         }
         panic!("it was never ended");
     });
-    for mut socket in silent.into_iter().chain([rubbish, huge]) {
+    for mut socket in silent.into_iter().chain([rubbish, zeros, huge]) {
         socket
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();

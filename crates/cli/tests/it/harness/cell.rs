@@ -279,9 +279,10 @@ impl Cell {
     /// The server's machine loses its power, with all that its disk has not been made to keep. It
     /// is back when this returns; the server is not.
     pub fn lose_power(&mut self) {
+        // It says nothing of a disk that fails: a machine without power says nothing at all.
+        self.stand();
         let image = self.image.as_ref().expect("its data is on an image");
         image.fail();
-        self.watch().server_goes();
         if let Some(mut server) = self.server.take() {
             server.kill9();
         }
