@@ -118,6 +118,7 @@ macro_rules! shake {
             let state = match state {
                 Ok(state) => state,
                 Err(error) => {
+                    $wire.incoming.drain(..discard);
                     say_why!($connection, $wire);
                     break Err(ShakeError::from(error));
                 }
@@ -156,16 +157,15 @@ macro_rules! shake {
     };
 }
 
-/// Tells the peer why the handshake has failed, as far as it can be told. What the peer has said is
-/// not looked at again: rustls takes a second failure of one connection for a bug of its caller.
+/// Tells the peer why the handshake has failed, as far as it can be told. Nothing that the peer has
+/// said is looked at again: rustls takes a second failure of one connection for a bug of its caller.
 macro_rules! say_why {
     ($connection:ident, $wire:ident) => {
-        $wire.incoming.clear();
-        while let UnbufferedStatus {
-            state: Ok(ConnectionState::EncodeTlsData(mut data)),
-            ..
-        } = $connection.process_tls_records(&mut $wire.incoming)
-        {
+        while $connection.wants_write() {
+            let status = $connection.process_tls_records(&mut $wire.incoming);
+            let Ok(ConnectionState::EncodeTlsData(mut data)) = status.state else {
+                break;
+            };
             if encode(&mut $wire.outgoing, |room| data.encode(room)).is_err() {
                 break;
             }
