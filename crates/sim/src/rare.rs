@@ -114,7 +114,6 @@ rare! {
     Claimed: "a file was claimed for a page of a mapping",
     Undone: "a power failure undid what living clients had been answered",
     MadeAgain: "a change was made again as it had been",
-    AgainRefused: "a change could not be made again",
 }
 
 impl Rare {
