@@ -63,6 +63,7 @@ mod stuck;
 mod suites;
 mod timed;
 mod torture;
+mod traces;
 mod transport;
 mod two_mounts_fsx;
 mod walks;

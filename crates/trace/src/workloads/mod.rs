@@ -89,7 +89,7 @@ impl Workload {
             warm,
         };
         match self {
-            Workload::Sprite => size(42, 2048, 16_384, 700_000, 350_000),
+            Workload::Sprite => size(42, 2048, 16_384, 700_000, 400_000),
             Workload::Snooped => size(237, 2048, 16_384, 4_000_000, 1_000_000),
             Workload::Scan => size(43, 2048, 16_384, 1_000_000, 400_000),
             Workload::Build => size(24, 2048, 8192, 1_000_000, 400_000),
