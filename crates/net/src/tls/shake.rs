@@ -158,7 +158,8 @@ macro_rules! shake {
 }
 
 /// Tells the peer why the handshake has failed, as far as it can be told. Nothing that the peer has
-/// said is looked at again: rustls takes a second failure of one connection for a bug of its caller.
+/// said is looked at again: rustls takes a second failure of one connection for a bug of its
+/// caller.
 macro_rules! say_why {
     ($connection:ident, $wire:ident) => {
         while $connection.wants_write() {
