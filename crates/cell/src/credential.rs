@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Name of the file.
 pub const FILE: &str = "machine.json";
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Credential {
     /// The cell.

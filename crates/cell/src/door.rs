@@ -33,7 +33,7 @@ pub struct CellDoor {
     knocks: Mutex<Knocks>,
 }
 
-/// Who was refused lately, and when that was told last.
+/// The peers that were refused lately, and when the log last said so.
 #[derive(Default)]
 struct Knocks(BTreeMap<KeyPrint, u64>);
 
@@ -108,7 +108,7 @@ impl CellDoor {
         }
     }
 
-    /// Who asks: a machine that may still show itself.
+    /// The asking machine, which may still show itself.
     fn asker(&self, key: Option<KeyPrint>) -> Result<Option<Machine>, CellError> {
         let Some(key) = key else {
             return Ok(None);
@@ -181,7 +181,7 @@ fn revoked(machine: &Machine) -> CellError {
     ))
 }
 
-/// What is asked, without secrets.
+/// The question, without secrets.
 fn told(question: &Question) -> serde_json::Value {
     match question {
         Question::Join { name, .. } => json!({ "join": name }),

@@ -20,7 +20,7 @@ pub struct JoinLine {
     pub(crate) secret: [u8; 32],
 }
 
-/// What is no line.
+/// A text that is no line.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "that is no join line: it is one word that begins with `{FORM}/`, as `ariel join-token` \

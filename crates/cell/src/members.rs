@@ -4,7 +4,7 @@
 //! machines that are not revoked no two have a name in common; a number is never given twice. What
 //! is in memory is what is in the database: it is changed there first.
 //!
-//! Who may change what: `state` is changed under its lock alone, after the database.
+//! `state` is changed under its lock alone, after the database.
 
 use crate::authority::{Authority, AuthorityError, PublicKey};
 use crate::database::{Changes, Database, DatabaseError, Place};

@@ -41,7 +41,7 @@ enum Source {
     File(PathBuf),
 }
 
-/// What is said of an option outside of the command line.
+/// A value of an option from outside of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     /// One for each time that the option is given; a switch that is on has an empty one.

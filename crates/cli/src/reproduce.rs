@@ -36,7 +36,7 @@ const KINDS: [(Fork, &str); 4] = [
     (Fork::OnReference, "copy-on-reference"),
     (Fork::Copy, "copy at fork"),
 ];
-/// What is told of each kind: fork and deletion, and the fork alone.
+/// The columns of each kind: fork and deletion, and the fork alone.
 const PLACES: [&str; 4] = [
     "resident",
     "resident, fork alone",
