@@ -14,7 +14,7 @@ const MOST: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Addresses(Vec<String>);
 
-/// What is no address.
+/// A text that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no address: try 127.0.0.1:7000, [::1]:7000, server.example:7000, or several of \

@@ -1,4 +1,4 @@
-//! Who may come in: what a room above says of the peers of a listener.
+//! The door: a room above says which peers of a listener may come in.
 
 use crate::identity::{Identity, KeyPrint};
 use crate::tls::{ClientTls, ServerTls};

@@ -49,7 +49,7 @@ pub struct NotLoopback {
 }
 
 impl Identity {
-    /// Who may be reached at, or comes from, this address without TLS.
+    /// The identity of a peer at this address without TLS.
     ///
     /// # Errors
     /// The address is not a loopback one.

@@ -111,7 +111,7 @@ pub struct Listener {
 
 /// How a listener is to be.
 pub struct ListenOptions {
-    /// Who may come in.
+    /// The peers that may come in.
     pub entrance: Entrance,
     /// Which versions of the protocol are spoken.
     pub speaks: Speaks,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Where the arena is; equal: there is none.
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
-/// What is smaller stays with the C library.
+/// A smaller request stays with the C library.
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Something in the arena was protected.
 static PROTECTED: AtomicBool = AtomicBool::new(false);

@@ -60,7 +60,7 @@ pub struct ServerOptions {
     pub owner: (u32, u32),
     /// Where to listen, each a name or a number with a port; port 0 takes any free one.
     pub listen: Vec<Addresses>,
-    /// Who may come in, and what each machine may do.
+    /// The machines that may come in, and the rights of each.
     pub gate: Gate,
     /// The machine's limits and delays.
     pub machine: MachineOptions,
@@ -69,7 +69,7 @@ pub struct ServerOptions {
     pub on_failure: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Who may come in.
+/// The peers that may come in.
 #[derive(Clone)]
 pub enum Gate {
     /// Processes of this machine, whatever they say. Nothing is protected.

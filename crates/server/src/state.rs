@@ -209,7 +209,7 @@ impl State {
             Some(violation) => {
                 let text = describe(violation);
                 tracing::warn!(peer = %link.peer(), reason = text, "a connection is closed");
-                // What is queued for it still leaves.
+                // Messages that are queued for it still leave.
                 return link.refuse(text);
             }
         };

@@ -43,7 +43,7 @@ pub enum StoreError {
     IndexBroken {
         /// The partition.
         dir: PathBuf,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The index cannot be used, and what is left cannot make it again.
@@ -55,7 +55,7 @@ pub enum StoreError {
     IndexLost {
         /// The partition.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
         /// Why it cannot be made again.
         why: String,

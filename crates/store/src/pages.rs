@@ -386,7 +386,7 @@ mod tests {
         assert!(two == [page(GROUP - 1), page(GROUP)].concat());
         pages.read(3 * PAGE, &mut two).unwrap();
         assert!(two.iter().all(|byte| *byte == 0));
-        // What is cut off is zeros when it comes again.
+        // Bytes that are cut off are zeros when they come again.
         pages.set_len(GROUP * PAGE).unwrap();
         pages.set_len((GROUP + 9) * PAGE).unwrap();
         let mut one = vec![1; PAGE_BYTES];

@@ -15,26 +15,26 @@ pub enum Damage {
         from: u64,
         /// First offset behind it.
         to: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// What the index says of an object does not fit together.
     Object {
         /// The object, for people.
         file: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// An entry of the index is not one, or its checksum is wrong.
     Entry {
         /// Which, for people.
         entry: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The index cannot be opened at all.
     Index {
-        /// What is wrong, and the cure.
+        /// The fault, and the cure.
         what: String,
     },
     /// Bytes of a file, which are right, lie where the log does not say so.
@@ -46,7 +46,7 @@ pub enum Damage {
     },
     /// The image of the index, from which that could be made again.
     Image {
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The index engine finds its own file damaged.
@@ -60,7 +60,7 @@ pub enum Damage {
         segment: String,
         /// Where in it, bytes.
         at: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// A number that is kept of the whole partition is wrong.

@@ -1,4 +1,4 @@
-//! What is counted in a replay, and what it costs.
+//! The counters of a replay, and the costs of its reads.
 
 /// Where a read was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use logic::peers::{
     Client, Fate, Found, Lent, Name, Options, Peer, Policy, Server, Source, Spill, Step, keeper,
 };
 
-/// What is replayed how.
+/// The options of a replay.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The fleet.

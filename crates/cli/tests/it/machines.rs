@@ -71,7 +71,7 @@ fn the_commands_of_the_page_make_a_cell_of_three_machines_that_is_exact() {
     for round in 0..500 {
         let (one, other) = if round % 2 == 0 { (&a, &b) } else { (&b, &a) };
         let name = format!("file-{}", round % 3);
-        // Whose a file is does not matter here: it is made anew.
+        // The owner of a file does not matter here: the file is made anew.
         let _ = fs::remove_file(one.join(&name));
         fs::write(one.join(&name), content(round)).unwrap();
         assert!(

@@ -159,7 +159,7 @@ fn the_unit_of_the_server_is_one_that_systemd_accepts() {
     assert!(output.status.success() && complaints.is_empty(), "{said}");
 }
 
-/// What is answered to one request over HTTP.
+/// The answer to one request over HTTP.
 fn asked(addr: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.write_all(request.as_bytes()).unwrap();

@@ -79,7 +79,7 @@ pub struct Figures {
     pub unwatched: u64,
 }
 
-/// What is counted for people.
+/// Counters for people.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     /// Blocks read from the cache.

@@ -43,7 +43,7 @@ struct Kept {
     bytes: u64,
 }
 
-/// What is asked for again.
+/// The changes that are being asked for again.
 #[derive(Clone, Debug, Default)]
 struct Asking {
     /// Places of the changes that have not left yet, in their order.

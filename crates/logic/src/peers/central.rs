@@ -10,7 +10,7 @@ fn place(slot: u32, share: usize) -> Peer {
     (slot as usize / share.max(1)) as Peer
 }
 
-/// Who keeps it? A use counts.
+/// The client that keeps the block; a use counts.
 pub(super) fn find(managed: &mut Shelf, now: u32, name: Name, share: usize) -> Option<Peer> {
     let slot = managed.find(name)?;
     managed.touch(now, slot, 0);

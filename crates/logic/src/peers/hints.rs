@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// How many clients are named for a block.
 pub const NAMED: usize = 9;
 
-/// What is known of one block.
+/// The knowledge about one block.
 #[derive(Clone, Copy)]
 struct Hint {
     name: Name,

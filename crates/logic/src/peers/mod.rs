@@ -46,7 +46,7 @@ pub struct Name(pub u64);
 /// The number of a client among those that take part.
 pub type Peer = u16;
 
-/// Who does what for whom.
+/// An algorithm of cooperative caching: which client does what for which other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Nobody does anything for others.
@@ -106,7 +106,7 @@ impl Policy {
 /// How a fleet is set up. All memory is counted in blocks.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who does what for whom.
+    /// The algorithm.
     pub policy: Policy,
     /// How many clients there are.
     pub clients: Peer,
@@ -127,7 +127,7 @@ pub struct Options {
     pub costs: Costs,
     /// Which parts of `Fleet` are in use.
     pub parts: Parts,
-    /// Of what is drawn by lot.
+    /// The seed of all that is drawn by lot.
     pub seed: u64,
 }
 

@@ -364,7 +364,7 @@ impl Server {
         }
     }
 
-    /// What is known of who has what.
+    /// The directory of which client has which block.
     pub fn hints(&self) -> &Hints {
         &self.hints
     }

@@ -22,7 +22,7 @@ impl Server {
         // The disk is asked only if it may matter: clients say a great many rights.
         excluded.max().is_some_and(|weaker| {
             let kind = disk.attr(holding.fid).ok().flatten().map(|attr| attr.kind);
-            // Of what is to be made again the disk does not know what it is.
+            // The disk does not know the kind of a change that is to be made again.
             kind.is_some_and(|kind| kind != Kind::Directory) || weaker > Right::Transient
         })
     }

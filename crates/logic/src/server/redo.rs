@@ -68,7 +68,7 @@ impl Redo {
         lacking.map(|(id, asked)| (*id, asked.moved))
     }
 
-    /// Whose turn it is, if that is known.
+    /// The party whose turn it is, if that is known.
     fn first(&self) -> Option<SessionId> {
         let place = |(id, asked): (&SessionId, &Asked)| {
             let (request, _) = asked.came.get(&asked.next)?;

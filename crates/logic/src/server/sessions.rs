@@ -85,7 +85,7 @@ impl Server {
             && !core::mem::replace(&mut session.used, true)
         {
             step.disk.open_session(id, step.now);
-            // Who is not known after a power failure has lost all that it was answered.
+            // A client that is not known after a power failure has lost all that it was answered.
             if self.options.mutant != Some(Mutant::ForgetsSessions) {
                 step.disk.make_firm();
             }

@@ -38,7 +38,7 @@ impl Credentials for Shown {
     }
 }
 
-/// Whom the door knows.
+/// The peers that the door knows.
 struct TestDoor {
     tls: ServerTls,
     known: Arc<Mutex<BTreeMap<KeyPrint, Result<Identity, String>>>>,

@@ -74,7 +74,7 @@ pub(super) trait Volume {
     fn is_rotten(&self) -> bool;
     /// What rotted is as it was.
     fn mend(&mut self);
-    /// What is wrong with the structure.
+    /// The fault of the structure.
     fn check(&mut self) -> Result<(), String>;
 }
 

@@ -5,7 +5,7 @@ use crate::value::Object;
 use std::collections::{HashMap, HashSet};
 use wire::{Fid, Kind};
 
-/// What is known of an object.
+/// The knowledge about an object.
 #[derive(Debug, Default)]
 struct Of {
     /// Names that lead here.

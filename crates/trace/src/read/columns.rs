@@ -58,7 +58,7 @@ enum Column {
     Name(String),
 }
 
-/// What is wrong with a list of columns.
+/// The reason why a list of columns is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnsError {
     /// Not `field=column`.

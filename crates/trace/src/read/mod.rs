@@ -31,7 +31,7 @@ pub enum Format {
     Csv(Columns),
 }
 
-/// What is wrong with a trace.
+/// The reason why a trace is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It could not be read.
@@ -49,7 +49,7 @@ pub enum ReadError {
         path: PathBuf,
         /// Where in it.
         place: String,
-        /// What is wrong, and the cure.
+        /// The fault, and the cure.
         what: String,
     },
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-/// What is drawn.
+/// The form of a plot, with its values.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// A bar for each label, with a part for each name.
@@ -28,7 +28,7 @@ pub struct Plot {
     pub y: String,
     /// The horizontal axis grows by factors.
     pub x_by_factors: bool,
-    /// What is drawn.
+    /// Its form, with its values.
     pub shape: Shape,
 }
 

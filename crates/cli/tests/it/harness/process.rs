@@ -167,7 +167,7 @@ pub fn system_python() -> &'static str {
 pub fn ariel<S: AsRef<OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ariel"));
     command.args(args).stdin(Stdio::null());
-    // What is set on this machine does not count in tests.
+    // Options that are set on this machine do not count in tests.
     command.env("ARIEL_CONFIG", "/nonexistent");
     command
 }
