@@ -264,6 +264,13 @@ impl State {
                 self.counters.last_lost = Some(fid);
                 tracing::error!(%fid, bytes, "changed bytes are lost: nobody took them");
             }
+            Event::Conflict { fid, made, bytes } => {
+                tracing::warn!(
+                    %fid, %made, bytes,
+                    "others changed what this machine had changed, while it was away: its own is \
+                     kept in a file beside it; `ariel conflicts` lists these"
+                );
+            }
             Event::WriteBackRefused { fid, refusal } => {
                 self.counters.refused_write_backs += 1;
                 let count = self.counters.refused_write_backs;

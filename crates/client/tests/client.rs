@@ -71,6 +71,7 @@ fn scripted(answer: Box<Answer>) -> (Listener, Arc<Scripted>) {
 fn welcome() -> ToClient {
     ToClient::Welcome(Welcome {
         boot: 1 << 40,
+        term: 1 << 40,
         root: Fid::root(1),
         resumed: false,
         lease_ns: 20_000_000_000,

@@ -13,6 +13,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod aside;
 pub mod client;
 pub mod kernel;
 mod locks;

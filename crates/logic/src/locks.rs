@@ -130,6 +130,34 @@ impl Table {
         places.flat_map(holders).collect()
     }
 
+    /// Files of which this client holds locks that others wait for.
+    pub(crate) fn wanted_of(&self, session: SessionId) -> BTreeSet<Fid> {
+        let others = self.places.values().filter(|place| place.session != session);
+        let wanted = others.filter(|place| {
+            let holders = self.holders(place.fid, place.session, place.lock);
+            holders.contains(&session)
+        });
+        wanted.map(|place| place.fid).collect()
+    }
+
+    /// Does this owner hold all of this lock, or more?
+    pub(crate) fn holds(&self, fid: Fid, owner: Owner, lock: &Lock) -> bool {
+        let Some(held) = self.held(fid, owner) else {
+            return false;
+        };
+        let mut next = Some(lock.first);
+        for ((first, last), mode) in held.overlapping(span(lock)) {
+            let Some(at) = next.filter(|at| *at <= lock.last) else {
+                return true;
+            };
+            if first > at || mode < lock.mode {
+                return false;
+            }
+            next = last.checked_add(1);
+        }
+        next.is_none_or(|at| at > lock.last)
+    }
+
     /// What this owner holds of a file.
     pub(crate) fn held(&self, fid: Fid, owner: Owner) -> Option<&Ranges<LockMode>> {
         self.files

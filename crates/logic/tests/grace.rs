@@ -82,7 +82,7 @@ impl Cell {
             hold: Hold::default(),
         };
         let reassert = ToServer::Reassert {
-            boot: BOOT,
+            term: BOOT,
             part: (part, 3),
             again: 0,
             holdings: vec![holding],
@@ -107,7 +107,7 @@ fn recalled(out: &[Output], session: SessionId) -> Option<Recall> {
 
 fn fenced(out: &[Output]) -> Vec<SessionId> {
     let session = |output: &Output| match output {
-        Output::Event(Event::Fenced { session }) => Some(*session),
+        Output::Event(Event::Fenced { session } | Event::Away { session }) => Some(*session),
         _ => None,
     };
     out.iter().filter_map(session).collect()
@@ -126,7 +126,7 @@ fn a_client_whose_parts_still_arrive_is_not_fenced_with_those_that_have_not_come
         let Output::Send { message, .. } = output else {
             return false;
         };
-        *message == ToClient::Reasserted { boot: BOOT }
+        matches!(message, ToClient::Reasserted { taken, .. } if taken.is_empty())
     };
     assert!(out.iter().any(told), "{out:?}");
     assert!(!cell.server.in_grace());
@@ -151,7 +151,7 @@ fn what_a_client_was_asked_for_between_two_of_its_parts_stays_asked() {
     cell.holds(SECOND, 0);
     cell.greets(SECOND, OTHER);
     let nothing = ToServer::Reassert {
-        boot: BOOT,
+        term: BOOT,
         part: (0, 1),
         again: 0,
         holdings: vec![],

@@ -106,7 +106,7 @@ impl Cell {
         };
         let (holdings, unseen) = (vec![holding], vec![]);
         let message = ToServer::Reassert {
-            boot: BOOT,
+            term: BOOT,
             part,
             again: 0,
             holdings,
@@ -148,14 +148,14 @@ fn is_believed(out: &[Output]) -> bool {
         let Output::Send { message, .. } = output else {
             return false;
         };
-        *message == ToClient::Reasserted { boot: BOOT }
+        matches!(message, ToClient::Reasserted { taken, .. } if taken.is_empty())
     };
     out.iter().any(told)
 }
 
 fn fenced(out: &[Output]) -> Vec<SessionId> {
     let session = |output: &Output| match output {
-        Output::Event(Event::Fenced { session }) => Some(*session),
+        Output::Event(Event::Fenced { session } | Event::Away { session }) => Some(*session),
         _ => None,
     };
     out.iter().filter_map(session).collect()

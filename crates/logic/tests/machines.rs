@@ -292,6 +292,7 @@ fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive
                 at: 1,
                 chosen: Default::default(),
                 unseen: false,
+                named: [None; 2],
             });
             request.after = if delegated { 0 } else { request.after };
             let outcome = world.asks(READER, request);

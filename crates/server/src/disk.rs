@@ -114,6 +114,11 @@ impl Disk for StoreDisk<'_> {
         self.held.note((session, fid, most));
     }
 
+    fn note_away(&mut self, session: SessionId, away: bool) {
+        *self.logged = true;
+        self.store.note_away(session, away);
+    }
+
     fn close_session(&mut self, session: SessionId) {
         *self.logged = true;
         self.store.close_session(session);

@@ -153,7 +153,7 @@ impl Server {
         if store.boot() > 1 {
             store.pass_over_numbers()?;
         }
-        let known = store.sessions();
+        let (known, away) = (store.sessions(), store.away());
         let (held_log, held) = HeldLog::open(&data, &known);
         tell_who_is_waited_for(known.len(), held.as_ref().map(Vec::len));
         let syncer = store.sync_handle();
@@ -163,7 +163,7 @@ impl Server {
         let silence = Duration::from_nanos(machine.lease_ns);
         let (place, known) = ((boot, root), (known, newest));
         let machine = logic::server::Server::new(machine, now, place, known);
-        let machine = machine.knowing(held).after(left);
+        let machine = machine.knowing(held).after(left).without(&away);
         let state = State::new(machine, store, held_log, gate.clone());
         let core = Arc::new(Core::new(state, on_failure));
         let syncs = SyncThread::start(&core, syncer).map_err(StartError::Thread)?;

@@ -243,6 +243,41 @@ impl State {
                     "a client did not answer in time and was fenced off"
                 );
             }
+            Event::Away { session } => {
+                let name = self.names.get(&session).cloned().unwrap_or_default();
+                tracing::warn!(
+                    session = format_args!("{session:016x}"),
+                    name,
+                    "a client is silent: others get what they want of what it holds"
+                );
+            }
+            Event::Back { session } => {
+                let name = self.names.get(&session).cloned().unwrap_or_default();
+                tracing::info!(
+                    session = format_args!("{session:016x}"),
+                    name,
+                    "a client that was silent has come back"
+                );
+            }
+            Event::Taken { session, fid } => {
+                tracing::debug!(session = format_args!("{session:016x}"), %fid, "a token is taken");
+            }
+            Event::Unlocked { session, fid } => {
+                tracing::warn!(
+                    session = format_args!("{session:016x}"),
+                    %fid,
+                    "what a silent client had locked of a file is free"
+                );
+            }
+            Event::Aside { session, dir, name } => {
+                let name = String::from_utf8_lossy(name.as_bytes()).into_owned();
+                tracing::warn!(
+                    session = format_args!("{session:016x}"),
+                    %dir,
+                    name,
+                    "what a silent client had made got another name, since others had taken its name"
+                );
+            }
             Event::GraceOver => {
                 self.held.complete();
                 self.held.write_out();

@@ -363,7 +363,7 @@ fn come_back(addr: SocketAddr, session: u64, held: &[Fid]) -> Peer {
         hold: Hold::default(),
     };
     let reassert = ToServer::Reassert {
-        boot: welcome.boot,
+        term: welcome.term,
         part: (0, 1),
         again: 0,
         holdings: held.iter().map(holding).collect(),

@@ -40,6 +40,38 @@ impl World {
         }
     }
 
+    /// Something is taken from a silent client. Its machine uses nothing, since its lease is over;
+    /// what it did is applied later, or kept beside what others did, so that what is shown until
+    /// then may be what was before.
+    pub(crate) fn on_away(&self, session: SessionId) {
+        if self.is_liar(session) {
+            return;
+        }
+        self.meet(Rare::Away.bit());
+        let host = self.sessions.borrow().get(&session).copied();
+        if let Some(host) = host {
+            if self.mute.borrow().contains_key(&host) {
+                self.meet(Rare::MuteFenced.bit());
+            }
+            self.history.away(host, self.sched.moment());
+            self.check_idle(host, session);
+        }
+        let muted = host.is_some_and(|host| self.net.muted_by_loss(self, host));
+        if !self.plan.may_be_fenced(host) && !muted {
+            self.fail(wrong!(
+                "something was taken in session {session}, and it had not been silent for long"
+            ));
+        }
+    }
+
+    /// Locks were taken from a silent client.
+    pub(crate) fn on_unlocked(&self, session: SessionId, _: Fid) {
+        let host = self.sessions.borrow().get(&session).copied();
+        if let Some(host) = host {
+            self.board.wipe(host);
+        }
+    }
+
     fn check_idle(&self, host: u32, session: SessionId) {
         let room = self.rooms.borrow().get(&host).cloned();
         let room = room.filter(|room| room.alive() && room.session() == session);
@@ -54,7 +86,7 @@ impl World {
     pub(crate) fn check_tokens(&self) {
         let mut held: BTreeMap<Fid, (u32, Right)> = BTreeMap::new();
         for room in self.rooms.borrow().values().filter(|room| room.alive()) {
-            if self.fenced.borrow().contains(&room.session()) {
+            if self.fenced.borrow().contains(&room.session()) || !room.with(Client::serves) {
                 continue; // its lease is over: it uses nothing
             }
             for token in room.with(Client::tokens) {

@@ -168,6 +168,8 @@ pub(crate) struct History {
     pub(crate) listed: RefCell<Vec<Entry>>,
     /// Hosts that may have lost what they had not written back, and when.
     pub(crate) losses: RefCell<Vec<(u32, u64)>>,
+    /// Hosts from which something was taken, since they were silent, and when.
+    pub(crate) absences: RefCell<Vec<(u32, u64)>>,
     /// Files made stable.
     pub(crate) syncs: RefCell<Vec<Synced>>,
     running: RefCell<BTreeMap<u64, Running>>,
@@ -221,6 +223,11 @@ impl History {
 
     pub(crate) fn lost(&self, host: u32, moment: u64) {
         self.losses.borrow_mut().push((host, moment));
+    }
+
+    /// A client's silence cost it something; what it has done is kept.
+    pub(crate) fn away(&self, host: u32, moment: u64) {
+        self.absences.borrow_mut().push((host, moment));
     }
 
     pub(crate) fn call(&self, host: u32, what: String, since: Time) -> u64 {

@@ -108,7 +108,8 @@ impl ServerRoom {
         let options = self.options.clone();
         let held = self.disk.borrow().may_hold();
         let server = Server::new(options, now, (epoch, root), (known, newest)).knowing(held);
-        let server = server.after(self.left.borrow().clone());
+        let away = self.disk.borrow().away();
+        let server = server.after(self.left.borrow().clone()).without(&away);
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
     }
@@ -243,6 +244,8 @@ impl ServerRoom {
                 world.net.close(world, conn);
             }
             Output::Event(Event::Fenced { session }) => world.on_fenced(session),
+            Output::Event(Event::Away { session }) => world.on_away(session),
+            Output::Event(Event::Unlocked { session, fid }) => world.on_unlocked(session, fid),
             Output::Event(Event::GraceOver) => self.disk.borrow_mut().all_held = true,
             Output::Event(_) => {}
         }

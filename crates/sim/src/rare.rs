@@ -33,6 +33,8 @@ rare! {
     Listed: "an Exclusive holder was told that somebody lists its file",
     Confirm: "a change had to be confirmed before others were shown it",
     Fenced: "a session was fenced",
+    Away: "something was taken from a silent client",
+    Conflict: "what a client had done was kept beside what others did",
     Buried: "a client's process was killed, and its guard ended its session",
     SessionLost: "a client heard that its session is over",
     DataLost: "changed bytes were lost with the session",
@@ -258,6 +260,7 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
         client::Output::Event(event) => match event {
             client::Event::SessionLost => Rare::SessionLost.bit(),
             client::Event::ChangesLost { .. } => Rare::ChangesLost.bit(),
+            client::Event::Conflict { .. } => Rare::Conflict.bit(),
             client::Event::DataLost { .. } => Rare::DataLost.bit(),
             client::Event::WriteBackRefused { .. } => Rare::BackRefused.bit(),
         },

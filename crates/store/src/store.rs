@@ -28,6 +28,9 @@ use wire::{
     SessionId, Time,
 };
 
+/// In the place of the time at which a session began: its client is away.
+const AWAY: Time = Time::MAX;
+
 /// An operation to be applied.
 #[derive(Clone, Copy, Debug)]
 pub struct Apply<'a> {
@@ -338,6 +341,19 @@ impl Store {
     /// The sessions that are open, ascending.
     pub fn sessions(&self) -> Vec<SessionId> {
         self.core.answers.sessions().keys().copied().collect()
+    }
+
+    /// Notes that the client of a session is away, or has come back: a restarted server knows it.
+    pub fn note_away(&mut self, session: SessionId, away: bool) {
+        // Nothing else is made of the time at which a session began.
+        self.open_session(session, if away { AWAY } else { 0 });
+    }
+
+    /// The open sessions whose clients are away.
+    pub fn away(&self) -> Vec<SessionId> {
+        let all = self.core.answers.sessions().iter();
+        let away = all.filter(|(_, began)| **began == AWAY);
+        away.map(|(session, _)| *session).collect()
     }
 
     /// The latest time that a change was applied at, or that was noted.

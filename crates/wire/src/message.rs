@@ -96,6 +96,10 @@ pub struct Delegated {
     pub chosen: Chosen,
     /// The client's machine may still show how things were before.
     pub unseen: bool,
+    /// What the names that it takes away named: the one that it removes or moves, and the one that
+    /// it moves something to; each with the version of its content. If the tokens were taken from
+    /// a silent client meanwhile, nothing else is taken away in their stead.
+    pub named: [Option<(Fid, u64)>; 2],
 }
 
 /// The place of a change in the order of the server's log: a run of the server, and the number of
@@ -212,6 +216,9 @@ pub struct Returned {
 pub struct Welcome {
     /// The first epoch of this run of the server: another one means that it restarted.
     pub boot: Epoch,
+    /// Another one than before, in a session that was known: the client must say by `Reassert` what
+    /// it holds, since the server does not know it, or has taken some of it.
+    pub term: Epoch,
     /// The root of the tree.
     pub root: Fid,
     /// The session was known, by this run or by what the last run left on disk.
@@ -269,10 +276,10 @@ pub enum ToServer {
         /// Which.
         request: RequestId,
     },
-    /// After a restart of the server: what the client holds and waits for, in parts.
+    /// In a new term: what the client holds and waits for, in parts.
     Reassert {
-        /// The run of the server that it is meant for.
-        boot: Epoch,
+        /// The term that it is meant for.
+        term: Epoch,
         /// Which part this is, from 0 on, and of how many.
         part: (u32, u32),
         /// How many changes it asks for again.
@@ -372,10 +379,16 @@ pub enum ToClient {
         /// The statement's stamp.
         stamp: u64,
     },
-    /// All parts of `Reassert`, which are said again likewise, have come.
+    /// A part of `Reassert`, which is said again likewise, has come.
     Reasserted {
-        /// The run of the server.
-        boot: Epoch,
+        /// The term.
+        term: Epoch,
+        /// The part.
+        part: u32,
+        /// What of it the client does not hold any more: others have wanted it.
+        taken: Vec<Fid>,
+        /// Files of which it has lost what it had locked, and the right to decide about locks.
+        unlocked: Vec<Fid>,
     },
     /// The session is over: the lease ended, or the server does not know it.
     Lost,

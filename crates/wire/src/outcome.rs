@@ -162,6 +162,9 @@ pub struct Reply {
     pub heard: Epoch,
     /// Of a change that this run of the server has made: where it is in the log.
     pub logged: Option<Logged>,
+    /// Of a delegated change that met what others have done in that directory since its token was
+    /// taken from a silent client: the other directory and name that it has made instead.
+    pub aside: Option<(Fid, Name)>,
 }
 
 impl From<Outcome> for Reply {
@@ -172,6 +175,7 @@ impl From<Outcome> for Reply {
             grants: Vec::new(),
             heard: 0,
             logged: None,
+            aside: None,
         }
     }
 }

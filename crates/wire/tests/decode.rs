@@ -266,7 +266,7 @@ fn locks_of_no_range_are_refused() {
         ];
         let asked = asked.map(|op| request(op, 1, Caller::default()));
         let said = ToServer::Reassert {
-            boot: 1,
+            term: 1,
             part: (0, 1),
             again: 0,
             holdings: vec![],
@@ -356,7 +356,7 @@ fn a_claimed_length_is_not_allocated() {
     }
     // Lists of structures: the count stands right behind the kind of the message.
     let reassert = ToServer::Reassert {
-        boot: 1,
+        term: 1,
         part: (0, 1),
         again: 0,
         holdings: vec![],
@@ -397,6 +397,7 @@ fn what_is_no_change_is_not_asked_for_again() {
         at: 1,
         chosen: Chosen::default(),
         unseen: false,
+        named: [None; 2],
     };
     assert!(again(unlink(), 0, None));
     assert!(!again(unlink(), 8, None));

@@ -143,7 +143,9 @@ proptest! {
         let names = vnode != 0 || matches!(op, Op::Rename { .. } | Op::Link { .. });
         let position = u64::from(names) * (position % limits::POSITIONS);
         let chosen = Chosen { vnode, position };
-        let delegated = op.may_be_delegated().then_some(Delegated { at, chosen, unseen });
+        let delegated = op.may_be_delegated().then_some(Delegated {
+            at, chosen, unseen, named: [None; 2],
+        });
         let request = Request {
             id, acked, op, caller, hold, keeps, ahead, clock, delegated, after,
             again: None,
@@ -178,7 +180,7 @@ proptest! {
         let grants = grants.into_iter().map(one).collect();
         let outcome = Outcome::Entry(Entry { fid, attr, dir });
         let logged = Some(Logged { record, at: clock });
-        let reply = Reply { outcome, grants, heard, logged };
+        let reply = Reply { outcome, grants, heard, logged, aside: None };
         let renews = id % 2 == 0;
         let message = ToClient::Reply { id, reply, clock, renews, stable };
         prop_assert_eq!(decode::<ToClient>(&encode(&message)), Ok(message));

@@ -253,6 +253,28 @@ impl Cache {
         range.map(|(key, slot)| (key.1, *slot, self.entries[*slot as usize].state))
     }
 
+    /// Blocks of a file become changed blocks of another one, which has none.
+    pub(super) fn move_blocks(&mut self, from: Fid, to: Fid, now: Time) {
+        let all: Vec<(u64, Slot)> = self.blocks(from, 0).map(|(at, slot, _)| (at, slot)).collect();
+        for (block, slot) in all {
+            self.index.remove(&(from, block));
+            self.leave(slot);
+            if self.index.contains_key(&(to, block)) {
+                self.free.push(slot);
+                continue;
+            }
+            self.index.insert((to, block), slot);
+            let entry = &mut self.entries[slot as usize];
+            let since = match entry.state {
+                State::Dirty(since) | State::Sending(Some(since)) => since,
+                _ => now,
+            };
+            (entry.key, entry.there) = ((to, block), There::Unknown);
+            entry.state = State::Dirty(since);
+            self.enter(slot, State::Dirty(since));
+        }
+    }
+
     /// Gives up the clean blocks of a file from one on.
     pub(super) fn drop_clean(&mut self, fid: Fid, from: u64) {
         let clean = |(block, _, state)| (state == State::Clean).then_some(block);

@@ -23,6 +23,12 @@ impl Client {
         if (self.suspended || self.root.is_none()) && !release {
             return self.parked.push(ticket);
         }
+        if let Some(fid) = self.is_stranded(&running.call) {
+            return self.node(fid).parked.push(ticket);
+        }
+        if self.lacks_lock(&running.call) {
+            return self.finish(step, ticket, Done::Refused(Refusal::SessionLost));
+        }
         let running = running.clone();
         match running.call {
             Call::Op(Op::SetAttr { fid, .. }) if running.set.is_some() => {

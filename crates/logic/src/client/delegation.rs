@@ -20,7 +20,8 @@ use crate::Ticket;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use wire::{
-    Caller, Delegated, Fid, Grant, Hold, Op, Outcome, Request, RequestId, Right, Time, ToServer,
+    Caller, Delegated, Fid, Hold, Op, Outcome, Refusal, Reply, Request, RequestId, Right, Time,
+    ToServer,
 };
 
 /// So many at most are kept.
@@ -177,6 +178,7 @@ impl Client {
                 at: prediction.at,
                 chosen,
                 unseen: true,
+                named: self.taken_away(&prediction.outcome),
             }),
             after: 0,
             again: None,
@@ -355,16 +357,17 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         about: &About,
-        (refused, grants): (bool, &[Grant]),
+        (request, reply): (&Request, &Reply),
     ) {
-        if refused {
+        if reply.outcome == Outcome::Refused(Refusal::SessionLost) {
             // So are all behind it.
             self.say(step, ToServer::Goodbye);
             return self.lose(step);
         }
-        for grant in grants {
+        for grant in &reply.grants {
             self.accept(*grant);
         }
+        self.note_salvaged(step, about, (request, reply));
         self.delegation.unanswered = self.delegation.unanswered.saturating_sub(1);
         for fid in about.all() {
             let Some(node) = self.nodes.get_mut(&fid) else {
@@ -382,9 +385,56 @@ impl Client {
             }
             self.bury_if_unused(step, fid);
             self.go_on_draining(step, fid);
+            self.resolve(step, fid);
             self.retire(step, fid);
         }
         self.leave_if_clean(step);
+    }
+
+    /// What the names name that a change takes away, and of which versions.
+    fn taken_away(&self, outcome: &Outcome) -> [Option<(Fid, u64)>; 2] {
+        let known = |fid: Fid| (fid, self.nodes.get(&fid).map_or(0, |node| node.version));
+        match outcome {
+            Outcome::Removed { fid, .. } => [Some(known(*fid)), None],
+            Outcome::Renamed { fid, victim, .. } => {
+                let victim = victim.as_ref().map(|(victim, _)| known(*victim));
+                [Some(known(*fid)), victim]
+            }
+            _ => [None; 2],
+        }
+    }
+
+    /// The server has met what others did, in a directory whose token was taken: it has done a
+    /// change under another name, or could not do it.
+    fn note_salvaged(
+        &mut self,
+        step: &mut Step<'_>,
+        about: &About,
+        (request, reply): (&Request, &Reply),
+    ) {
+        if let (Some(_), Outcome::Entry(entry)) = (&reply.aside, &reply.outcome) {
+            let (fid, made, bytes) = (entry.fid, entry.fid, 0);
+            self.counts.conflicts += 1;
+            step.out.push(Output::Event(Event::Conflict { fid, made, bytes }));
+        }
+        if !matches!(reply.outcome, Outcome::Refused(_)) {
+            return;
+        }
+        step.out.push(Output::Event(Event::ChangesLost { count: 1 }));
+        let made = request.delegated.map_or(0, |delegated| delegated.chosen.vnode);
+        for &fid in &about.fids {
+            if fid.vnode == made {
+                self.forget_unmade(step, fid);
+                continue;
+            }
+            // It was taken for something else than it is.
+            if self.nodes.get(&fid).is_some_and(|node| node.right > Right::None) {
+                self.release(step, fid, Right::None);
+                self.node(fid).right = Right::Exclusive;
+                self.lose_token(step, fid);
+            }
+            self.node(fid).unlinked = false;
+        }
     }
 
     /// A number for what is made.

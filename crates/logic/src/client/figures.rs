@@ -56,6 +56,13 @@ pub struct Figures {
     pub misses: u64,
     /// Recalls received.
     pub recalls: u64,
+    /// Files with changed bytes of which others had the token while this client was away, and which
+    /// nobody had touched.
+    pub resumed: u64,
+    /// What this client had done, and is kept beside what others did while it was away.
+    pub conflicts: u64,
+    /// Files of which it is not known yet which of these it will be.
+    pub stranded: u64,
     /// By then a server that is there has said something again: it is asked every quarter of a
     /// lease.
     pub heard_by: Time,
@@ -88,6 +95,10 @@ pub(super) struct Counts {
     pub(super) misses: u64,
     /// Recalls of the server.
     pub(super) recalls: u64,
+    /// Files that nobody had touched while their token was away.
+    pub(super) resumed: u64,
+    /// What was kept beside what others had done.
+    pub(super) conflicts: u64,
 }
 
 impl Client {
@@ -135,6 +146,9 @@ impl Client {
             hits: self.counts.hits,
             misses: self.counts.misses,
             recalls: self.counts.recalls,
+            resumed: self.counts.resumed,
+            conflicts: self.counts.conflicts,
+            stranded: self.stranded.len() as u64,
             outstanding: self.requests.len() as u64,
             abandoned: self.abandoned.len() as u64,
             connected: self.state == State::Up,

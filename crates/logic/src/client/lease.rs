@@ -139,6 +139,15 @@ impl Client {
         self.state = State::Down;
     }
 
+    /// What was to be made could not be.
+    pub(super) fn forget_unmade(&mut self, step: &mut Step<'_>, fid: Fid) {
+        self.forget_session(step, fid);
+        let parked = core::mem::take(&mut self.parked);
+        for ticket in parked {
+            self.start(step, ticket);
+        }
+    }
+
     fn forget_session(&mut self, step: &mut Step<'_>, fid: Fid) {
         let dirty: Vec<u64> = self
             .cache
@@ -147,6 +156,12 @@ impl Client {
             .map(|(block, _, _)| block)
             .collect();
         let stillborn = self.nodes.get(&fid).is_some_and(|node| node.stillborn);
+        let untold = self.nodes.get(&fid).is_some_and(|node| node.unborn != 0);
+        let stranded = !stillborn && !untold;
+        if stranded {
+            self.strand_for_good(fid);
+        }
+        let dirty = if self.stranded.contains_key(&fid) { Vec::new() } else { dirty };
         if !dirty.is_empty() && !stillborn {
             let bytes = dirty.len() as u64 * u64::from(wire::limits::BLOCK_BYTES);
             step.out.push(Output::Event(Event::DataLost { fid, bytes }));
@@ -206,6 +221,7 @@ impl Client {
                     }
                 }
                 Why::Fill { fid, .. } => self.cache.drop_filling(fid),
+                Why::Stranded(fid) => self.wait_stranded(fid),
                 Why::Walk | Why::Names => self.unsend(&sent.request.op),
                 Why::Back { .. }
                 | Why::Lock

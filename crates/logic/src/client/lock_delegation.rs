@@ -336,6 +336,19 @@ impl Client {
         core::mem::take(&mut self.lock_delegation.again)
     }
 
+    /// The server decides about the locks of this file again, and what was decided here is void: the
+    /// calls that waited.
+    pub(super) fn lose_lock_delegation(&mut self, fid: Fid) -> Vec<Ticket> {
+        let term = self.term;
+        let own = self.lock_delegation.files.get(&fid).is_some_and(|file| file.own);
+        let waited = if own { self.decide_no_more(fid) } else { Vec::new() };
+        if let Some(file) = self.lock_delegation.files.get_mut(&fid) {
+            (file.void, file.granted) = (file.void.max(term), 0);
+        }
+        self.lock_delegation.files.retain(|_, file| !file.is_over());
+        waited
+    }
+
     /// The session is over: the calls that waited for anything here.
     pub(super) fn lose_lock_delegations(&mut self) -> Vec<Ticket> {
         let mut lost = core::mem::take(&mut self.lock_delegation);

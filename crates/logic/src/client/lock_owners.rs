@@ -103,6 +103,12 @@ impl Locks {
         }
     }
 
+    /// Has anybody here lost a lock of this file, and not given it up?
+    pub(super) fn is_lost(&self, fid: Fid) -> bool {
+        let all = (fid, LockOwner::Whole(0))..=(fid, LockOwner::Bytes(u64::MAX));
+        !self.owners.is_empty() && self.owners.range(all).any(|(_, own)| own.lost)
+    }
+
     pub(super) fn tidy(&mut self, key: (Fid, LockOwner)) {
         if self.owners.get(&key).is_some_and(Own::is_over) {
             self.owners.remove(&key);

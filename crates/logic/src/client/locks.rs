@@ -394,6 +394,18 @@ impl Client {
         }
     }
 
+    /// Others have got what was locked here of a file, or may have.
+    pub(super) fn lose_locks_of(&mut self, fid: Fid) {
+        let mut waited = self.lose_lock_delegation(fid);
+        self.parked.append(&mut waited);
+        let all = (fid, LockOwner::Whole(0))..=(fid, LockOwner::Bytes(u64::MAX));
+        for (_, own) in self.locks.owners.range_mut(all) {
+            own.lost |= own.known.iter().any(|(_, (mode, _))| mode.is_some());
+            own.known = Ranges::default();
+        }
+        self.locks.owners.retain(|(of, _), own| *of != fid || !own.is_over());
+    }
+
     /// The session is over, and with it all locks.
     pub(super) fn lose_locks(&mut self) {
         let mut waited = self.lose_lock_delegations();

@@ -11,6 +11,7 @@ mod abandon;
 mod after;
 mod ahead;
 mod api;
+mod away;
 mod bounds;
 mod cache;
 mod calls;
@@ -53,6 +54,7 @@ mod restart;
 mod session;
 mod ship;
 mod sizes;
+mod stranded;
 mod taken;
 mod told;
 mod unstable;
@@ -127,6 +129,8 @@ pub struct Client {
     root: Option<Fid>,
     state: State,
     boot: Epoch,
+    /// In which it has said, or says, what it holds.
+    term: Epoch,
     /// Has anything but a welcome been heard in this session?
     begun: bool,
     lease_ns: Time,
@@ -219,6 +223,11 @@ pub struct Client {
     watches: watches::Watches,
     delegation: delegation::Delegation,
     unstable: unstable::Unstable,
+    /// What the server has said so far that others have wanted.
+    taken: away::Taken,
+    /// Files of which changed bytes are here and the token is not, and where they were.
+    stranded: BTreeMap<Fid, stranded::Stranded>,
+    places: BTreeMap<Fid, (Fid, Option<wire::Name>)>,
 }
 
 /// The time and the outputs: what every step needs.
@@ -242,6 +251,7 @@ impl Client {
             root: None,
             state: State::Down,
             boot: 0,
+            term: 0,
             begun: false,
             lease_ns: 0,
             rights: Rights::all(),
@@ -301,6 +311,9 @@ impl Client {
             watches: watches::Watches::default(),
             delegation: delegation::Delegation::default(),
             unstable: unstable::Unstable::default(),
+            taken: away::Taken::default(),
+            stranded: BTreeMap::new(),
+            places: BTreeMap::new(),
             options,
         }
     }

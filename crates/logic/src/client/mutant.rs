@@ -59,6 +59,8 @@ pub enum Mutant {
     RenewsFromAnswers,
     /// Keeps nothing that the server has answered.
     ForgetsUnstable,
+    /// Uses what others have wanted while it was away.
+    KeepsWhatWasTaken,
     /// Asks again for what was lost as if it happened now, with numbers of its own.
     AsksAgainAsNew,
 }

@@ -64,11 +64,9 @@ impl Client {
             Why::Names => self.on_gathered(step, &request, reply),
             Why::Stable => self.on_pressed(step, &reply.outcome),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
+            Why::Stranded(fid) => self.on_stranded(step, (fid, id), &request.op, reply),
             Why::Privileges { fid, sets } => self.privileges_end(step, (fid, sets), (id, reply)),
-            Why::Delegated(about) => {
-                let refused = matches!(reply.outcome, Outcome::Refused(_));
-                self.on_shipped(step, &about, (refused, &reply.grants));
-            }
+            Why::Delegated(about) => self.on_shipped(step, &about, (&request, &reply)),
             Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),
             Why::Call(ticket) if request.op.locks() => {
                 self.on_lock_answer(step, (Some(ticket), id), &request.op, reply.outcome);

@@ -1,4 +1,4 @@
-//! What a restarted server is told: what this client holds and has open, and which changes its
+//! What a restarted server, or one that has taken something, is told: what this client holds and has open, and which changes its
 //! callers have not seen answered.
 //!
 //! The last run of the server may have applied such a change. The callers' kernel shows the old
@@ -14,14 +14,15 @@ use alloc::vec::Vec;
 use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, ToServer, Unseen};
 
 impl Client {
-    /// Says in parts what a restarted server does not know; they are repeated until it has all.
-    pub(super) fn reassert(&mut self, step: &mut Step<'_>, boot: Epoch) {
+    /// Says in parts what the server does not know, or not any more; they are repeated until it has
+    /// all. `boot`: of a server that has restarted.
+    pub(super) fn reassert(&mut self, step: &mut Step<'_>, term: Epoch, boot: Option<Epoch>) {
         self.settle_taken(step);
         let stamp = self.stamp();
         self.reassert_since = self.greeted;
         for node in self.nodes.values_mut() {
             // The restarted server counts what is reasserted as granted at its start.
-            node.seen = node.seen.max(boot);
+            node.seen = node.seen.max(boot.unwrap_or(0));
         }
         let holding = |fid: Fid, node: &super::Node| Holding {
             fid,
@@ -44,7 +45,10 @@ impl Client {
         let all = nodes.map(|(fid, node)| holding(*fid, node));
         let holdings: Vec<Holding> = all.filter(holds).collect();
         let unseen = self.unseen();
-        self.end_lock_delegations(boot);
+        if let Some(boot) = boot {
+            self.end_lock_delegations(boot);
+        }
+        self.taken = Default::default();
         let forgets = self.options.mutant == Some(Mutant::ForgetsLocks);
         let locks = if forgets { vec![] } else { self.lock_claims() };
         let most = self.options.part.max(1);
@@ -56,7 +60,7 @@ impl Client {
             .div_ceil(most)
             .max(1);
         let say = |part: usize| ToServer::Reassert {
-            boot,
+            term,
             part: (part as u32, parts as u32),
             again: self.unstable.count(),
             holdings: slice(&holdings, part, most),
@@ -85,6 +89,7 @@ impl Client {
                 | Why::Numbers
                 | Why::Stable
                 | Why::Privileges { .. }
+                | Why::Stranded(_)
                 | Why::Delegated(_) => None,
             });
         let answered = self

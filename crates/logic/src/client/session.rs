@@ -53,6 +53,8 @@ pub(super) enum Why {
     /// To take the capabilities from a file that is written: which, and how often it may have got
     /// some.
     Privileges { fid: Fid, sets: u32 },
+    /// To find a place for bytes of this file that were not written back in time.
+    Stranded(Fid),
     /// For numbers of what is made here.
     Numbers,
     /// To have the server make stable what it has.
@@ -275,14 +277,12 @@ impl Client {
                     self.statements.remove(&fid);
                 }
             }
-            ToClient::Reasserted { boot } => {
-                if boot == self.boot && !self.reasserting.is_empty() {
-                    self.reasserting.clear();
-                    self.renew(step, self.reassert_since);
-                    // What was stated before that the server has not heard.
-                    self.state_again(step);
-                }
-            }
+            ToClient::Reasserted {
+                term,
+                part,
+                taken,
+                unlocked,
+            } => self.on_reasserted(step, (term, part), (taken, unlocked)),
             ToClient::Lost => self.lose(step),
             ToClient::Waited { request, outcome } => self.on_waited(step, request, outcome),
             ToClient::Watched {
@@ -328,13 +328,15 @@ impl Client {
             self.reasserting.clear();
         } else if welcome.boot != self.boot {
             self.look_what_is_left(step, welcome);
-            self.reassert(step, welcome.boot);
+            self.reassert(step, welcome.term, Some(welcome.boot));
+        } else if welcome.term != self.term {
+            self.reassert(step, welcome.term, None);
         } else {
             for part in self.reasserting.clone() {
                 self.say(step, part);
             }
         }
-        self.boot = welcome.boot;
+        (self.boot, self.term) = (welcome.boot, welcome.term);
         self.renew(step, self.greeted);
         self.begin_keeping_alive(step.now);
         self.ask_again(step);
@@ -344,6 +346,7 @@ impl Client {
             self.wait_again(step);
         }
         self.wake_up(step);
+        self.resolve_all(step);
     }
 
     /// On a new connection: says again what is not answered.
@@ -362,7 +365,7 @@ impl Client {
         }
     }
 
-    fn state_again(&mut self, step: &mut Step<'_>) {
+    pub(super) fn state_again(&mut self, step: &mut Step<'_>) {
         let statements = self.statements.values();
         let said: Vec<ToServer> = statements.map(|said| said.message.clone()).collect();
         for message in said {

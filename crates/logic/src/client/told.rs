@@ -106,6 +106,16 @@ pub enum Event {
         /// How many.
         count: u64,
     },
+    /// Others have changed a file, or taken a name, while this client was away: what it had done is
+    /// in a file beside it.
+    Conflict {
+        /// Of which file.
+        fid: Fid,
+        /// Where; the same, if only the name is another one.
+        made: Fid,
+        /// How many bytes had not been written back.
+        bytes: u64,
+    },
     /// A write-back was refused; it is tried again.
     WriteBackRefused {
         /// Of which file.

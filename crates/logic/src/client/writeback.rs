@@ -73,6 +73,7 @@ impl Refused {
 impl Client {
     /// Writes back what is old enough.
     pub(super) fn scan(&mut self, step: &mut Step<'_>) {
+        self.resolve_all(step);
         for (fid, since) in self.cache.dirty_files() {
             if step.now >= since + self.options.write_delay_ns {
                 self.flush(step, fid);
@@ -176,6 +177,9 @@ impl Client {
         result: Result<Attr, Refusal>,
     ) {
         self.cleaners = self.cleaners.saturating_sub(1);
+        if result == Err(Refusal::SessionLost) {
+            return self.on_batch_stranded(step, (fid, first, count));
+        }
         let refused = result.as_ref().err().copied();
         // What can never be written is dropped; what may succeed later is tried again.
         let lost = refused.filter(|why| !matches!(why, Refusal::NoSpace | Refusal::Disk));
@@ -217,6 +221,7 @@ impl Client {
         }
         self.unpark(step, fid);
         self.clean(step, fid);
+        self.resolve(step, fid);
         self.next_cleaner(step);
         if lost.is_some() || refused.is_none() {
             self.feed_starved(step);

@@ -54,7 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             lease_ns: 20_000_000_000,
-            silent_ns: 24 * 3_600_000_000_000,
+            silent_ns: 30 * 24 * 3_600_000_000_000,
             grace_ns: 20_000_000_000,
             recall_ns: 60_000_000_000,
             resend_ns: 10_000_000_000,
@@ -161,6 +161,9 @@ pub trait Disk {
     /// Remembers over restarts of the server's process that a client may hold so much of an object
     /// from now on, and no more: `Exclusive` if nobody else may look at it, `None` nothing.
     fn note_held(&mut self, session: SessionId, fid: Fid, most: Right);
+    /// Remembers over restarts, and over failures of the machine, that a session is away, or is so
+    /// no more.
+    fn note_away(&mut self, session: SessionId, away: bool);
     /// Forgets a session and its outcomes.
     fn close_session(&mut self, session: SessionId);
     /// The number of the last change's record.
@@ -270,11 +273,44 @@ pub enum Event {
         /// Which.
         session: SessionId,
     },
-    /// A client was silent for longer than its lease, or did not answer a recall: its tokens were
-    /// taken.
+    /// A session was ended: its machine is not trusted any more, or was silent for very long.
     Fenced {
         /// Which.
         session: SessionId,
+    },
+    /// A client was silent for longer than its lease, or did not answer a recall, and others want
+    /// something that it holds.
+    Away {
+        /// Whose session.
+        session: SessionId,
+    },
+    /// Such a client has come back.
+    Back {
+        /// Whose session.
+        session: SessionId,
+    },
+    /// A token was taken from such a client.
+    Taken {
+        /// Whose session.
+        session: SessionId,
+        /// Of what.
+        fid: Fid,
+    },
+    /// So was what it had locked of a file.
+    Unlocked {
+        /// Whose session.
+        session: SessionId,
+        /// Of which file.
+        fid: Fid,
+    },
+    /// What such a client had done met what others had done meanwhile: it got another name.
+    Aside {
+        /// Whose session.
+        session: SessionId,
+        /// In which directory.
+        dir: Fid,
+        /// Under which name.
+        name: Name,
     },
     /// All known sessions have said what they hold, or their time is over.
     GraceOver,

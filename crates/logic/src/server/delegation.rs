@@ -57,7 +57,9 @@ impl Server {
             return false;
         }
         if !matches!(refusal, Refusal::NoSpace | Refusal::Disk) {
-            self.break_delegation(waiting.session);
+            if waiting.salvage.is_none() {
+                self.break_delegation(waiting.session);
+            }
             return false;
         }
         self.ask_later(step, (waiting.session, waiting.request.id));

@@ -107,6 +107,7 @@ impl Server {
             grants,
             heard,
             logged,
+            aside: self.put_aside(step, waiting),
         };
         self.answer(step, (session, &waiting.request), reply, bulk);
         self.say_listed(step, held);
@@ -156,7 +157,8 @@ impl Server {
             }
         }
         let delegated = request.delegated;
-        if delegated.is_some() && !self.holds_all(waiting, plan) {
+        let salvaged = waiting.salvage.is_some();
+        if delegated.is_some() && !salvaged && !self.holds_all(waiting, plan) {
             return (Outcome::Refused(Refusal::SessionLost), false, None);
         }
         let now = self.stamp(step);
@@ -274,7 +276,7 @@ impl Server {
         }
     }
 
-    fn declare(&mut self, session: SessionId, fid: Fid, hold: Hold) {
+    pub(super) fn declare(&mut self, session: SessionId, fid: Fid, hold: Hold) {
         let holder = self.files.entry(fid).or_default().holders.of(session);
         holder.declare(hold);
         if let Some(state) = self.sessions.get_mut(&session) {

@@ -4,20 +4,21 @@
 //! that has not said so yet. The disk knows what each may hold, if the last run could note that;
 //! then only requests about such objects wait, and all others are served at once. If the disk does
 //! not know, every request waits for every client. The time ends when all have come, or after
-//! `grace_ns`: then the sessions of those that have not come are fenced, but not of one whose parts
-//! still arrive. Who comes may also have to ask again for changes that a power failure has undone:
+//! `grace_ns`: then those that have not come are away (see `taking`), but not one whose parts still
+//! arrive. Who comes may also have to ask again for changes that a power failure has undone:
 //! nothing else is done before these are, see `redo`. What waits is bounded: what finds no room is
 //! forgotten, and its client, whose connection is ended later, says it again.
 
 use super::api::{Bulk, Disk, Event, Mutant, Output};
 use super::needs::Plan;
+use super::table::Session;
 use super::watches::Key;
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
-    Fid, Holding, Origin, Outcome, Request, RequestId, Right, SessionId, Time, ToClient, ToServer,
+    Fid, HeldLock, Holding, Origin, Outcome, Request, RequestId, Right, SessionId, Time, ToClient, ToServer,
     Unseen,
 };
 
@@ -80,6 +81,15 @@ impl Grace {
     /// Does the server wait for clients of its last run?
     pub(super) fn lasts(&self) -> bool {
         self.until.is_some()
+    }
+
+    /// This client is not waited for, though the last run knew it.
+    pub(super) fn not_missing(&mut self, id: SessionId) {
+        self.missing.remove(&id);
+        self.doubtful.remove(&id);
+        for of in self.doubts.iter_mut().flat_map(BTreeMap::values_mut) {
+            of.retain(|(session, _)| *session != id);
+        }
     }
 
     /// Is its time over?
@@ -271,7 +281,7 @@ impl Server {
         said: ToServer,
     ) {
         let ToServer::Reassert {
-            boot,
+            term,
             part: (part, parts),
             again,
             holdings,
@@ -284,44 +294,65 @@ impl Server {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
-        if boot != self.boot {
+        if term != session.term {
             return;
         }
-        let awaited = self.grace.lasts() && !session.reasserted && !session.refused;
+        let awaited = !session.reasserted && (self.grace.lasts() || session.away.is_some());
+        let believed = awaited && session.away.is_none();
         if awaited && session.parts.insert(part) {
             session.came = step.now;
-            let disk = &*step.disk;
-            let contradicts = |holding: &Holding| self.contradicts(disk, id, holding);
-            let contradicts = holdings.iter().any(contradicts);
-            if contradicts || self.contradicts_locks(id, &locks) {
-                // Its lease is not renewed before it is told `Reasserted`, and so is over when this
-                // time ends and it is fenced.
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.refused = true;
-                }
-                return;
+            if believed {
+                self.believe(step, id, (&holdings, &locks));
             }
-            for holding in holdings {
-                self.reassert(id, &holding);
-            }
-            self.reassert_locks(id, &locks);
             for change in unseen {
                 self.note_unseen(step, id, change);
             }
         }
+        let (taken, unlocked) = self.not_held(step, id, (&holdings, &locks));
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
         let complete = session.parts.len() as u64 >= u64::from(parts);
-        session.reasserted |= complete && !session.refused;
+        session.reasserted |= complete;
         let all = session.reasserted;
         if all && awaited {
+            self.come_back(step, id);
+        }
+        if all && believed {
             self.expect_again(step.now, id, again);
         }
         if all {
             self.forget_doubts(id);
-            self.send(step, id, ToClient::Reasserted { boot });
+        }
+        let said = ToClient::Reasserted {
+            term,
+            part,
+            taken,
+            unlocked,
+        };
+        self.send(step, id, said);
+        if all {
             self.no_longer_missing(step, id);
+        }
+    }
+
+    /// What a client says after a restart to hold, it holds; but not what excludes what another one
+    /// has said before: both were never granted.
+    fn believe(
+        &mut self,
+        step: &Step<'_, impl Disk>,
+        id: SessionId,
+        (holdings, locks): (&[Holding], &[HeldLock]),
+    ) {
+        for holding in holdings {
+            if !self.contradicts(step.disk, id, holding) {
+                self.reassert(id, holding);
+            }
+        }
+        for held in locks {
+            if !self.contradicts_lock(id, held) {
+                self.locks.hold(held.fid, id, held.lock);
+            }
         }
     }
 
@@ -349,7 +380,8 @@ impl Server {
     /// then is not heard before, and so said again.
     pub(super) fn awaits(&self, id: SessionId) -> bool {
         let session = self.sessions.get(&id);
-        self.grace.lasts() && session.is_some_and(|session| !session.reasserted)
+        let says = |session: &Session| self.grace.lasts() || session.away.is_some();
+        session.is_some_and(|session| says(session) && !session.reasserted)
     }
 
     /// A change that the last run has applied if the store knows its answer: others are not shown
@@ -407,13 +439,13 @@ impl Server {
         }
     }
 
-    /// Its time is over: who has not come is fenced, unless it is still saying what it holds.
+    /// Its time is over: who has not come is away, unless it is still saying what it holds.
     pub(super) fn on_grace_due(&mut self, step: &mut Step<'_, impl Disk>) {
         let last = self.grace.began + TALKING * self.options.grace_ns;
         let lease_ns = self.options.lease_ns;
         let until = |id: &SessionId| {
             let session = self.sessions.get(id)?;
-            let talks = session.conn.is_some() && !session.parts.is_empty() && !session.refused;
+            let talks = session.conn.is_some() && !session.parts.is_empty();
             let until = (session.came + lease_ns).min(last);
             (talks && until > step.now).then_some(until)
         };
@@ -433,7 +465,8 @@ impl Server {
         self.grace.until = next.into_iter().min();
         self.grace.lost |= !late.is_empty() && self.grace.doubts.is_none();
         for id in late {
-            self.fence(step, id);
+            self.go_away(step, id);
+            self.end_in_grace(step, id);
         }
         if self.grace.lasts() {
             self.grace_if_complete(step);

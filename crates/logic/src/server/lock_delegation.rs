@@ -83,6 +83,17 @@ impl Delegations {
         self.files.iter().map(|(fid, file)| (*fid, file.session))
     }
 
+    /// Does this client decide about the locks of a file?
+    pub(super) fn is_of(&self, fid: Fid, session: SessionId) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.session == session)
+    }
+
+    /// The files about whose locks this client decides, and which it was asked to give up.
+    pub(super) fn asked_of(&self, session: SessionId) -> impl Iterator<Item = Fid> + '_ {
+        let own = self.files.iter().filter(move |(_, file)| file.session == session);
+        own.filter(|(_, file)| file.asked.is_some()).map(|(fid, _)| *fid)
+    }
+
     fn enter(&mut self, fid: Fid, session: SessionId, at: Epoch) {
         let counts = &mut self.counts;
         let file = self.files.entry(fid).or_insert_with(|| {
@@ -136,7 +147,7 @@ impl Server {
         }
         let heard = self.sessions.get(&holder).map(|holder| holder.heard);
         if heard.is_some_and(|heard| step.now > heard + self.options.lease_ns) {
-            self.fence(step, holder);
+            self.take_locks(step, holder, fid);
             return self.waits_for_delegation(step, (session, request), fid);
         }
         file.behind.push((session, request.clone()));
@@ -210,7 +221,7 @@ impl Server {
     }
 
     /// Nobody decides about the locks of this file but the server: what waited for that goes on.
-    fn end_delegation(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
+    pub(super) fn end_delegation(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
         let Some(file) = self.lock_delegations.remove(fid) else {
             return;
         };

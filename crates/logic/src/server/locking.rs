@@ -65,7 +65,7 @@ impl Server {
                 self.on_give_locks(step, session, (fid, upto, decided), held.as_deref());
             }
             Op::TestLock { fid, lock } => {
-                self.fence_in_the_way(step, fid, (session, lock));
+                self.take_from_silent(step, fid, (session, lock));
                 let found = self.locks.conflict(fid, session, lock);
                 let found = found.map(|(whose, held)| Lock {
                     pid: if whose == session { held.pid } else { 0 },
@@ -109,7 +109,7 @@ impl Server {
         if !changes && self.has_most_locks(session) {
             return Outcome::Refused(Refusal::TooManyLocks);
         }
-        self.fence_in_the_way(step, fid, (session, lock));
+        self.take_from_silent(step, fid, (session, lock));
         if self.locks.conflict(fid, session, lock).is_none() {
             self.locks.hold(fid, session, lock);
             return self.locked(Locked::Done, Some((fid, session)));
@@ -143,8 +143,8 @@ impl Server {
         self.options.mutant != Some(Mutant::IgnoresDeadlocks)
     }
 
-    /// Whoever holds what is in the way, and has been silent for longer than its lease, is fenced.
-    fn fence_in_the_way(
+    /// Who holds what is in the way, and has been silent for longer than its lease, loses it.
+    fn take_from_silent(
         &mut self,
         step: &mut Step<'_, impl Disk>,
         fid: Fid,
@@ -153,7 +153,7 @@ impl Server {
         for id in self.locks.holders(fid, session, lock) {
             let heard = self.sessions.get(&id).map_or(step.now, |other| other.heard);
             if id != session && step.now > heard + self.options.lease_ns {
-                self.fence(step, id);
+                self.take_locks(step, id, fid);
             }
         }
     }
@@ -282,16 +282,9 @@ impl Server {
 
     /// Does a lock that a client says to hold exclude what another one has said? Both were never
     /// given. Or does it say to hold more than it may?
-    pub(super) fn contradicts_locks(&self, id: SessionId, locks: &[HeldLock]) -> bool {
-        let excluded = |held: &HeldLock| self.locks.conflict(held.fid, id, held.lock).is_some();
-        let many = self.locks.of(id) + locks.len() > 2 * self.options.locks;
-        many || locks.iter().any(excluded)
-    }
-
-    pub(super) fn reassert_locks(&mut self, id: SessionId, locks: &[HeldLock]) {
-        for held in locks {
-            self.locks.hold(held.fid, id, held.lock);
-        }
+    pub(super) fn contradicts_lock(&self, id: SessionId, held: &HeldLock) -> bool {
+        let many = self.locks.of(id) >= 2 * self.options.locks;
+        many || self.locks.conflict(held.fid, id, held.lock).is_some()
     }
 
     /// A session is over: its locks are free.

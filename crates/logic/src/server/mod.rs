@@ -36,10 +36,12 @@ mod put_back;
 mod redo;
 mod requests;
 mod returns;
+mod salvage;
 mod sessions;
 mod shown;
 mod silence;
 mod table;
+mod taking;
 mod turns;
 mod watches;
 mod watching;
@@ -125,6 +127,7 @@ impl Server {
         let grace = grace::Grace::new(now, options.grace_ns, &known);
         let session = Session {
             heard: now,
+            term: boot,
             used: true,
             ..Session::default()
         };

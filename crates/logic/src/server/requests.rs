@@ -43,7 +43,7 @@ impl Server {
         let Some(session) = self.sessions.get_mut(&id) else {
             return step.discard(bulk);
         };
-        if session.stalled {
+        if !session.counts() {
             session.uncounted = session.uncounted.max(request.id);
         }
         if let Some(reply) = session.answers.get(&request.id).cloned() {
@@ -150,14 +150,14 @@ impl Server {
         }
         self.last_seq += 1;
         let at = (self.last_seq, self.epoch);
-        let waiting = Waiting::new(at, session, (request, bulk));
+        let mut waiting = Waiting::new(at, session, (request, bulk));
         if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
             // Of a delegated change: what builds on it is refused as well.
             self.comes_later(step, &waiting, refusal);
             return self.refuse(step, &waiting, refusal);
         }
         // Most requests wait for nothing, and are never entered as waiting.
-        let plan = match self.plan(step.disk, &waiting) {
+        let mut plan = match self.plan(step.disk, &waiting) {
             Ok(plan) => plan,
             Err(refusal) if self.comes_later(step, &waiting, refusal) => return,
             Err(refusal) => return self.refuse(step, &waiting, refusal),
@@ -166,8 +166,18 @@ impl Server {
             let Waiting { request, bulk, .. } = waiting;
             return self.hold(step, missing, (session, request, bulk));
         }
+        if self.is_salvage(&waiting, &plan) && !self.applied_before(step.disk, &waiting) {
+            if let Err(outcome) = self.salvage(step, &mut waiting) {
+                self.answer(step, (session, &waiting.request), Reply::from(outcome), 0);
+                return self.go_on_behind(step, session, waiting.request.id);
+            }
+            plan = match self.plan(step.disk, &waiting) {
+                Ok(plan) => plan,
+                Err(refusal) => return self.refuse(step, &waiting, refusal),
+            };
+        }
         // What is delegated nobody else can be in the way of.
-        let delegated = waiting.request.delegated.is_some();
+        let delegated = waiting.request.delegated.is_some() && waiting.salvage.is_none();
         if delegated || self.applied_before(step.disk, &waiting) {
             return self.execute(step, waiting, &plan);
         }
@@ -185,6 +195,9 @@ impl Server {
 
     /// Does a request if nothing stands in its way, or asks for what does.
     pub(super) fn judge(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
+        if !self.judge_salvage(step, seq) {
+            return;
+        }
         let Some(waiting) = self.waiting.get(&seq) else {
             return;
         };
@@ -209,6 +222,25 @@ impl Server {
             return self.execute(step, waiting, &plan);
         }
         self.wait(step, seq, plan, needs);
+    }
+
+    /// A change that waits may have to be done in another way than before, or not at all. False: it
+    /// is over.
+    fn judge_salvage(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) -> bool {
+        let known = self.waiting.get(&seq).filter(|w| w.salvage.is_some());
+        let Some(mut waiting) = known.cloned() else {
+            return true;
+        };
+        let way = self.salvage(step, &mut waiting);
+        if let Some(known) = self.waiting.get_mut(&seq) {
+            (known.request, known.salvage) = (waiting.request, waiting.salvage);
+        }
+        let Err(outcome) = way else { return true };
+        let over = self.take_waiting(seq);
+        self.answer(step, (over.session, &over.request), Reply::from(outcome), 0);
+        self.recheck_all(step, &over);
+        self.go_on_behind(step, over.session, over.request.id);
+        false
     }
 
     /// Nobody needs it, so nobody is asked for what it would need.
@@ -339,7 +371,7 @@ impl Server {
     ) {
         let clock = self.time(step);
         // Of a request that came while nothing that its client said was counted nothing is known.
-        let counts = |session: &Session| !session.stalled && id > session.uncounted;
+        let counts = |session: &Session| session.counts() && id > session.uncounted;
         let renews = self.sessions.get(&session).is_some_and(counts);
         let message = ToClient::Reply {
             id,

@@ -58,6 +58,7 @@ impl Server {
             waiters: waiter.into_iter().collect(),
         });
         self.note_asked(step.now, session, fid);
+        self.hurry(step.now, session);
         self.send(step, session, ToClient::Recall(Recall { fid, epoch, what }));
         epoch
     }
@@ -258,6 +259,7 @@ impl Server {
                 });
                 self.wake(step.now);
                 self.send(step, session, ToClient::Confirm { request });
+                self.hurry(step.now, session);
             }
         }
     }

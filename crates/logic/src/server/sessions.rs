@@ -29,11 +29,19 @@ impl Server {
         let known = self.sessions.contains_key(&id);
         if !known {
             step.out
-                .push(Output::Event(Event::Opened { session: id, name }));
+                .push(Output::Event(Event::Opened {
+                    session: id,
+                    name: name.clone(),
+                }));
         }
+        let boot = self.boot;
         let session = self.sessions.entry(id).or_default();
+        session.name = name;
+        if !known {
+            session.term = boot;
+        }
         // A greeting that is answered renews the lease.
-        if !session.stalled {
+        if session.is_greeted() {
             session.heard = step.now;
         }
         session.unwelcome = session.stalled;
@@ -64,11 +72,13 @@ impl Server {
         let clock = self.own_time(step);
         let conn = self.sessions.get(&id).and_then(|session| session.conn);
         let rights = conn.map_or(Rights::all(), |conn| self.rights_at(conn));
+        let term = self.sessions.get(&id).map_or(boot, |session| session.term);
         self.send(
             step,
             id,
             ToClient::Welcome(Welcome {
                 boot,
+                term,
                 root,
                 resumed,
                 lease_ns,
@@ -211,18 +221,23 @@ impl Server {
         self.pay_confirmed(step, id, paid.collect());
         self.free_locks(step, id);
         self.end_in_grace(step, id);
+        if session.away.is_some() {
+            self.reap_due(step);
+        }
     }
 
     /// Removes what is left of a nameless object once nobody has it open.
     pub(super) fn reap_if_unused(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
-        let Some(file) = self.files.get_mut(&fid) else {
+        let Some(file) = self.files.get(&fid) else {
             return;
         };
         let due = file.orphan.is_some_and(|until| step.now >= until);
-        if !due || file.in_use() {
+        if !due || file.in_use() || self.is_open_away(fid) {
             return;
         }
-        file.orphan = None;
+        if let Some(file) = self.files.get_mut(&fid) {
+            file.orphan = None;
+        }
         let nobody = wire::Caller::default();
         let now = self.stamp(step);
         let reap = Op::Reap { fid };

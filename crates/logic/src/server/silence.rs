@@ -1,7 +1,7 @@
-//! Whose lease goes on, and who is fenced.
+//! Whose lease goes on, and what becomes of silent clients.
 //!
-//! A session is fenced when somebody waits for it and its lease is over; never before, since its
-//! machine uses what it holds as long as the lease runs. Who is there but leaves a question
+//! When somebody waits for a client and its lease is over, what is wanted is taken from it (see
+//! `taking`); never before, since its machine uses what it holds as long as the lease runs. Who is there but leaves a question
 //! unanswered for longer than `recall_ns` is *stalled*: nothing that it says renews its lease until
 //! it has answered. An answer after which the same request must ask again is none: who gives
 //! nothing back, says less than it was asked for or speaks of other epochs is as silent as one that
@@ -56,6 +56,14 @@ impl Server {
             || confirms.is_some_and(|mut all| all.any(|asked| late(asked.since)))
     }
 
+    /// The objects of which this session has been asked for something that somebody waits for.
+    pub(super) fn asked_of(&self, id: SessionId) -> Vec<Fid> {
+        let own = self.asked.range((id, FIRST)..);
+        let own = own.take_while(|(session, _)| *session == id);
+        let waited_for = own.filter(|asked| self.recalled(**asked).is_some());
+        waited_for.map(|(_, fid)| *fid).collect()
+    }
+
     /// Sessions that somebody waits for.
     fn waited_for(&self) -> Vec<SessionId> {
         let confirms = |session: &&super::table::Session| !session.confirm_asked.is_empty();
@@ -73,7 +81,7 @@ impl Server {
         ids
     }
 
-    /// Notes who is stalled, and fences those whose lease is over.
+    /// Notes who is stalled, and takes what is wanted from those whose lease is over.
     pub(super) fn fence_silent(&mut self, step: &mut Step<'_, impl Disk>) {
         for id in self.waited_for() {
             let stalled = self.leaves_unanswered(step.now, id);
@@ -83,7 +91,7 @@ impl Server {
             };
             session.stalled = stalled;
             if at_once || step.now > session.heard + self.options.lease_ns {
-                self.fence(step, id);
+                self.take_wanted(step, id);
             }
         }
     }
@@ -93,10 +101,10 @@ impl Server {
         let Some(session) = self.sessions.get_mut(&id) else {
             return false;
         };
-        if !session.stalled {
+        if session.counts() {
             session.heard = now;
         }
-        !session.stalled
+        session.counts()
     }
 
     /// Has it answered what it was asked for too long ago? Then it is welcome again.
@@ -138,6 +146,7 @@ impl Server {
             }
             let nothing = session.fids.is_empty() && session.answers.is_empty();
             let nothing = nothing && session.running.is_empty() && self.locks.of(id) == 0;
+            let nothing = nothing && session.away.is_none();
             let idle_until = session.heard + self.idle_ns();
             let until = session.heard.saturating_add(self.options.silent_ns);
             if step.now >= until {

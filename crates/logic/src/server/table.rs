@@ -13,6 +13,8 @@ use super::debts::Debt;
 use super::holders::Holders;
 use super::locking::Waited;
 use super::needs::Plan;
+use super::salvage::Salvage;
+use super::taking::Away;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -193,6 +195,8 @@ pub(super) struct Waiting {
     pub(super) attrs: BTreeMap<Fid, Attr>,
     /// Who has given up all that it had of an object, as it was asked to while this one waited.
     pub(super) gave_up: BTreeSet<(SessionId, Fid)>,
+    /// Of a delegated change whose maker does not hold any more what it was made under.
+    pub(super) salvage: Option<Salvage>,
     /// It has been put off, until then at most; see `turns`.
     pub(super) patient_until: Option<Time>,
 }
@@ -241,6 +245,7 @@ impl Waiting {
             asked: BTreeMap::new(),
             attrs: BTreeMap::new(),
             gave_up: BTreeSet::new(),
+            salvage: None,
             patient_until: None,
         }
     }
@@ -320,13 +325,17 @@ pub(super) struct Session {
     pub(super) fids: BTreeSet<Fid>,
     /// The latest stamp of what it said to have open.
     pub(super) stamp: u64,
-    /// Has it said after a restart all that it holds? And which parts of that.
+    /// The name of its client for people.
+    pub(super) name: Vec<u8>,
+    /// Something was taken from it, and it has not said since what it holds; see `taking`.
+    pub(super) away: Option<Away>,
+    /// In which term it says what it holds.
+    pub(super) term: Epoch,
+    /// Has it said in this term all that it holds? And which parts of that.
     pub(super) reasserted: bool,
     pub(super) parts: BTreeSet<u32>,
     /// When the latest of these came.
     pub(super) came: Time,
-    /// What it said then excludes what another one had said.
-    pub(super) refused: bool,
     /// A delegated change was refused: so are all that follow, which may build on it.
     pub(super) broken: bool,
     /// Requests that have overtaken a delegated change: by that one and their own number.

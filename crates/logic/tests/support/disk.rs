@@ -55,6 +55,8 @@ pub struct MemoryDisk {
     xattrs: BTreeMap<Fid, BTreeMap<Vec<u8>, Vec<u8>>>,
     answers: BTreeMap<Origin, Outcome>,
     /// Sessions that were not closed.
+    /// Those whose clients are away; stable at once.
+    pub away: BTreeSet<SessionId>,
     pub sessions: BTreeSet<SessionId>,
     /// What each may hold.
     pub held: BTreeMap<(SessionId, Fid), Right>,
@@ -102,6 +104,7 @@ impl MemoryDisk {
             xattrs: BTreeMap::new(),
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
+            away: BTreeSet::new(),
             held: BTreeMap::new(),
             bulks: BTreeMap::new(),
             labels: BTreeMap::new(),
@@ -752,6 +755,13 @@ impl Disk for MemoryDisk {
             Right::None => drop(self.held.remove(&(session, fid))),
             most => drop(self.held.insert((session, fid), most)),
         }
+    }
+
+    fn note_away(&mut self, session: SessionId, away: bool) {
+        match away {
+            true => self.away.insert(session),
+            false => self.away.remove(&session),
+        };
     }
 
     fn close_session(&mut self, session: SessionId) {

@@ -303,7 +303,7 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
         }
         ToServer::Confirmed { request } => format!("Confirmed #{request}"),
         ToServer::Reassert {
-            boot,
+            term,
             part,
             again,
             holdings,
@@ -319,7 +319,7 @@ pub fn to_server(disk: &MemoryDisk, message: &ToServer) -> String {
                 0 => String::new(),
                 count => format!(", {count} to be made again"),
             };
-            format!("Reassert for @{boot}{of}: {all}{again}")
+            format!("Reassert for @{term}{of}: {all}{again}")
         }
         ToServer::KeepAlive { .. } => "KeepAlive".into(),
         ToServer::Goodbye => "Goodbye".into(),
@@ -410,7 +410,11 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             } else {
                 "new session"
             };
-            format!("Welcome @{}, {resumed}", welcome.boot)
+            let term = match welcome.term {
+                term if term == welcome.boot => String::new(),
+                term => format!(", term @{term}"),
+            };
+            format!("Welcome @{}, {resumed}{term}", welcome.boot)
         }
         ToClient::Reply { id, reply, .. } => {
             format!(
@@ -436,7 +440,26 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
         ToClient::Confirm { request } => format!("Confirm #{request}"),
         ToClient::Alive { .. } => "Alive".into(),
         ToClient::Noted { fid, stamp } => format!("Noted {} ~{stamp}", name(disk, *fid)),
-        ToClient::Reasserted { boot } => format!("Reasserted @{boot}"),
+        ToClient::Reasserted {
+            term,
+            taken,
+            unlocked,
+            ..
+        } => {
+            let all = |fids: &[Fid]| -> String {
+                let names: Vec<String> = fids.iter().map(|fid| name(disk, *fid)).collect();
+                names.join(", ")
+            };
+            let taken = match taken[..] {
+                [] => String::new(),
+                _ => format!(", taken {}", all(taken)),
+            };
+            let unlocked = match unlocked[..] {
+                [] => String::new(),
+                _ => format!(", unlocked {}", all(unlocked)),
+            };
+            format!("Reasserted @{term}{taken}{unlocked}")
+        }
         ToClient::Lost => "Lost".into(),
         ToClient::Waited {
             request,

@@ -192,12 +192,14 @@ impl World {
         self.left.push(wire::Place { boot, record });
         self.boot += 100;
         let known = self.disk.sessions.iter().copied().collect();
+        let away: Vec<u64> = self.disk.away.iter().copied().collect();
         let held = self.disk.held.iter();
         let held = held.map(|(&(session, fid), &right)| (session, fid, right));
         let server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
         self.server = server
             .knowing(Some(held.collect()))
-            .after(self.left.clone());
+            .after(self.left.clone())
+            .without(&away);
         self.syncs.clear();
         self.say(format!("S starts again @{}", self.boot));
     }
@@ -214,8 +216,9 @@ impl World {
         self.left.push(wire::Place { boot, record });
         self.boot += 100;
         let known = self.disk.sessions.iter().copied().collect();
+        let away: Vec<u64> = self.disk.away.iter().copied().collect();
         let server = Server::new(options(), self.now, (self.boot, Fid::root(1)), (known, 0));
-        self.server = server.after(self.left.clone());
+        self.server = server.after(self.left.clone()).without(&away);
         self.syncs.clear();
         self.say(format!(
             "S loses its power, and starts again @{}",
@@ -567,6 +570,23 @@ impl World {
                             format!("closes the session of {}", self.who(session))
                         }
                         server::Event::GraceOver => "serves again".into(),
+                        server::Event::Away { session } => {
+                            format!("takes what is wanted from {}", self.who(session))
+                        }
+                        server::Event::Back { session } => {
+                            format!("has {} back", self.who(session))
+                        }
+                        server::Event::Taken { session, fid } => {
+                            let what = show::name(&self.disk, fid);
+                            format!("takes {what} from {}", self.who(session))
+                        }
+                        server::Event::Unlocked { session, fid } => {
+                            let what = show::name(&self.disk, fid);
+                            format!("takes the locks of {what} from {}", self.who(session))
+                        }
+                        server::Event::Aside { session, name, .. } => {
+                            format!("makes {name:?} for {}", self.who(session))
+                        }
                     };
                     self.say(format!("S {text}"));
                 }
@@ -636,7 +656,9 @@ impl World {
     fn check(&self) {
         let mut held: Vec<(char, client::TokenLine)> = Vec::new();
         for (name, machine) in &self.machines {
-            if !self.over.contains(&machine.client.session()) {
+            // Near the end of its lease a client uses nothing, whatever others have by then.
+            let uses = machine.client.serves();
+            if uses && !self.over.contains(&machine.client.session()) {
                 held.extend(
                     machine
                         .client

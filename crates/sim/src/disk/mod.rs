@@ -255,6 +255,10 @@ impl DiskRoom {
         self.volume.sync()
     }
 
+    pub(crate) fn away(&self) -> Vec<SessionId> {
+        self.volume.away()
+    }
+
     pub(crate) fn sessions(&self) -> Vec<SessionId> {
         self.volume.sessions()
     }
@@ -427,6 +431,11 @@ impl Disk for DiskRoom {
 
     fn note_held(&mut self, session: SessionId, fid: Fid, most: Right) {
         self.may_hold.insert((session, fid), most);
+    }
+
+    fn note_away(&mut self, session: SessionId, away: bool) {
+        self.logged = true;
+        self.volume.note_away(session, away);
     }
 
     fn close_session(&mut self, session: SessionId) {

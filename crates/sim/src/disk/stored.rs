@@ -196,6 +196,14 @@ impl Volume for Stored {
         self.store.get_mut().note_time(shown);
     }
 
+    fn note_away(&mut self, session: SessionId, away: bool) {
+        self.store.get_mut().note_away(session, away);
+    }
+
+    fn away(&self) -> Vec<SessionId> {
+        self.store.borrow().away()
+    }
+
     fn close_session(&mut self, session: SessionId) {
         self.store.get_mut().close_session(session);
     }

@@ -26,6 +26,9 @@ pub(super) trait Volume {
     fn orphans(&self) -> Vec<Fid>;
     fn open_session(&mut self, session: SessionId, now: Time);
     fn note_time(&mut self, shown: Time);
+    fn note_away(&mut self, session: SessionId, away: bool);
+    /// Those of whom the last of these said so.
+    fn away(&self) -> Vec<SessionId>;
     fn close_session(&mut self, session: SessionId);
     fn forget_answers(&mut self, session: SessionId, below: RequestId);
     fn sessions(&self) -> Vec<SessionId>;

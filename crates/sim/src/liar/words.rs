@@ -107,7 +107,7 @@ impl State {
             fids: vec![self.any()],
         };
         ToServer::Reassert {
-            boot: *self.rng.pick(&[self.boot, self.boot, 0, u64::MAX]),
+            term: *self.rng.pick(&[self.boot, self.boot, 0, u64::MAX]),
             part: *self
                 .rng
                 .pick(&[(0, 1), (0, 1), (1, 2), (0, u32::MAX), (1, 1)]),
@@ -137,6 +137,7 @@ impl State {
             at: u64::MAX,
             chosen: Chosen { vnode, position },
             unseen: true,
+            named: [None; 2],
         });
         ToServer::Request(Request {
             id,

@@ -248,6 +248,8 @@ impl Disk for TinyDisk {
 
     fn note_held(&mut self, _: SessionId, _: Fid, _: wire::Right) {}
 
+    fn note_away(&mut self, _: SessionId, _: bool) {}
+
     fn close_session(&mut self, session: SessionId) {
         self.answers.retain(|origin, _| origin.session != session);
     }

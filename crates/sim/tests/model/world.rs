@@ -557,7 +557,9 @@ impl State {
                 Output::Close { conn, violation } => {
                     return Err(format!("the server ends connection {conn}: {violation:?}"));
                 }
-                Output::Event(event @ server::Event::Fenced { .. }) => {
+                Output::Event(
+                    event @ (server::Event::Fenced { .. } | server::Event::Away { .. }),
+                ) => {
                     return Err(format!("server: {event:?}"));
                 }
                 Output::Event(_) => {}

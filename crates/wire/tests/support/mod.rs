@@ -401,6 +401,7 @@ fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
                 position: if makes { 5 } else { 0 },
             },
             unseen: true,
+            named: [Some((fid(9), 1 << 33)), None],
         });
         ToServer::Request(Request {
             id: at as u64 + 200,
@@ -462,7 +463,7 @@ pub fn to_server() -> Vec<ToServer> {
         ToServer::Opens { fid, hold },
         ToServer::Confirmed { request: 12 },
         ToServer::Reassert {
-            boot: 1 << 40,
+            term: 1 << 40,
             part: (1, 3),
             again: 300,
             holdings: vec![holding],
@@ -532,6 +533,7 @@ fn watching() -> [ToServer; 5] {
 fn welcome() -> ToClient {
     ToClient::Welcome(Welcome {
         boot: 1 << 40,
+        term: 5 << 40,
         root: Fid::root(7),
         resumed: true,
         lease_ns: 20_000_000_000,
@@ -569,6 +571,7 @@ pub fn to_client() -> Vec<ToClient> {
                 record: 1 << 33,
                 at: 1 << 60,
             }),
+            aside: (at % 5 == 0).then(|| (fid, name("aside"))),
         };
         ToClient::Reply {
             id: at as u64 + 200,
@@ -597,7 +600,12 @@ pub fn to_client() -> Vec<ToClient> {
             stable: 1 << 32,
         },
         ToClient::Noted { fid, stamp: 300 },
-        ToClient::Reasserted { boot: 1 << 40 },
+        ToClient::Reasserted {
+            term: 1 << 40,
+            part: 3,
+            taken: vec![fid],
+            unlocked: vec![fid],
+        },
         ToClient::Lost,
         ToClient::Waited {
             request: 12,

@@ -39,6 +39,7 @@ pub(super) struct Reference {
     newest: Time,
     answers: BTreeMap<Origin, Outcome>,
     sessions: BTreeSet<SessionId>,
+    away: BTreeSet<SessionId>,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -109,6 +110,7 @@ impl Reference {
             newest: 0,
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
+            away: BTreeSet::new(),
         }
     }
 
@@ -388,8 +390,20 @@ impl Volume for Reference {
         self.newest = self.newest.max(shown);
     }
 
+    fn note_away(&mut self, session: SessionId, away: bool) {
+        match away {
+            true => self.away.insert(session),
+            false => self.away.remove(&session),
+        };
+    }
+
+    fn away(&self) -> Vec<SessionId> {
+        self.away.iter().copied().collect()
+    }
+
     fn close_session(&mut self, session: SessionId) {
         self.sessions.remove(&session);
+        self.away.remove(&session);
         self.forget_answers(session, RequestId::MAX);
     }
 

@@ -1,0 +1,129 @@
+//! Coming back after a silence: what of all that this client holds others have wanted meanwhile.
+//!
+//! Guarantees: in a new term nothing that is held is used before the server has said of each part
+//! of it what has been taken. What was taken is given up at once, and what was changed under it is
+//! kept: names are told as ever (the server does what can be done of them), bytes are *stranded*
+//! until the file is had again; see `stranded`. Who had a lock that was taken reads and writes
+//! nothing of that file, and gets no other lock of it, before he has given it up.
+
+use super::mutant::Mutant;
+use super::{Call, Client, Step};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use wire::{Epoch, Fid, Op, Right, ToServer};
+
+/// What was taken, as far as the server has said it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken {
+    tokens: BTreeSet<Fid>,
+    locks: BTreeSet<Fid>,
+}
+
+impl Client {
+    /// The server has heard a part of what is held, and says what of that is not.
+    pub(super) fn on_reasserted(
+        &mut self,
+        step: &mut Step<'_>,
+        (term, part): (Epoch, u32),
+        (taken, unlocked): (Vec<Fid>, Vec<Fid>),
+    ) {
+        if term != self.term || self.reasserting.is_empty() {
+            return;
+        }
+        let open = self.reasserting.len();
+        let is = |said: &ToServer| matches!(said, ToServer::Reassert { part: of, .. } if of.0 == part);
+        self.reasserting.retain(|said| !is(said));
+        if self.reasserting.len() == open {
+            return;
+        }
+        self.taken.tokens.extend(taken);
+        self.taken.locks.extend(unlocked);
+        if !self.reasserting.is_empty() {
+            return;
+        }
+        let taken = core::mem::take(&mut self.taken);
+        if self.options.mutant != Some(Mutant::KeepsWhatWasTaken) {
+            self.give_up_taken(step, &taken);
+        }
+        self.renew(step, self.reassert_since);
+        // What was stated before that the server has not heard.
+        self.state_again(step);
+        self.resolve_all(step);
+    }
+
+    fn give_up_taken(&mut self, step: &mut Step<'_>, taken: &Taken) {
+        // Where files are is known from directories that may be among these.
+        for &fid in &taken.tokens {
+            self.note_place(fid);
+        }
+        for &fid in &taken.tokens {
+            self.lose_token(step, fid);
+        }
+        for &fid in &taken.locks {
+            self.lose_locks_of(fid);
+        }
+    }
+
+    /// Others have had this since. What is changed of it stays here.
+    pub(super) fn lose_token(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let term = self.term;
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            self.floor = self.floor.max(term);
+            return;
+        };
+        node.void = node.void.max(term);
+        if node.right == Right::None {
+            return;
+        }
+        self.strand(fid);
+        let node = self.node(fid);
+        node.right = Right::None;
+        (node.tell, node.listed, node.flush) = (None, false, false);
+        (node.private, node.bare) = (false, false);
+        node.fills += 1;
+        node.forget_xattrs();
+        let drained = node.drain.take().is_some();
+        self.draining.remove(&fid);
+        self.void(fid);
+        self.step_over_listing(fid);
+        if drained {
+            self.unpark(step, fid);
+        }
+        self.retire(step, fid);
+    }
+
+    fn step_over_listing(&mut self, fid: Fid) {
+        let node = self.node(fid);
+        if node.directory {
+            (node.last, node.order) = (None, None);
+        }
+    }
+
+    /// Does this call read or write a file of which a lock was lost, as nobody knows yet who had it?
+    pub(super) fn lacks_lock(&self, call: &Call) -> bool {
+        let (Call::Read { fid, .. } | Call::Write { fid, .. }) = call else {
+            return false;
+        };
+        self.locks.is_lost(*fid)
+    }
+
+    /// The file of a call that must wait until it is known what becomes of stranded bytes.
+    pub(super) fn is_stranded(&self, call: &Call) -> Option<Fid> {
+        if self.stranded.is_empty() || self.takes_stores(call) {
+            return None;
+        }
+        let fids = match call {
+            Call::Read { fid, .. }
+            | Call::Write { fid, .. }
+            | Call::Sync { fid }
+            | Call::Seek { fid }
+            | Call::Open { fid, .. } => [Some(*fid), None],
+            Call::Op(Op::GetAttr { fid } | Op::SetAttr { fid, .. }) => [Some(*fid), None],
+            Call::Op(Op::Allocate { fid, .. } | Op::Find { fid, .. }) => [Some(*fid), None],
+            Call::Op(Op::Copy { from, to, .. }) => [Some(*from), Some(*to)],
+            _ => [None, None],
+        };
+        let mut fids = fids.into_iter().flatten();
+        fids.find(|fid| self.stranded.contains_key(fid))
+    }
+}

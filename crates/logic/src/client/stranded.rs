@@ -1,0 +1,410 @@
+//! Bytes that were changed here and not written back when their file's token was taken.
+//!
+//! They stay. The file is claimed once more, when the server has answered all that was under way
+//! about it: if its content is of the version that these bytes were made on, nobody has touched it,
+//! and everything goes on as if nothing had happened. Else they are *set aside*: a file is made
+//! beside the other one, under a name that says host and time, with the content that the file has
+//! here; what this machine never had of it is as it is at the server now. Calls about the file wait
+//! meanwhile.
+//!
+//! Guarantees: a stranded byte is written back to the file, or is in the file beside it, or is told
+//! as lost, since nothing can be made anywhere; time alone loses none.
+
+use super::api::{Done, Output};
+use super::cache::State;
+use super::session::Why;
+use super::told::{Event, Invalidate};
+use super::{After, Client, Step};
+use crate::aside;
+use alloc::format;
+use alloc::vec::Vec;
+use wire::limits::{BLOCK_BYTES, COPY_BYTES};
+use wire::{Attr, Caller, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, RequestId, Right};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// So many names are tried for what is set aside, in each directory.
+const NUMBERS: u32 = 100;
+
+/// What is stranded of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Stranded {
+    /// The file as it is here.
+    attr: Attr,
+    /// Of which version the server must have it.
+    base: Option<u64>,
+    /// Where it was, as far as is known.
+    place: (Fid, Option<Name>),
+    phase: Phase,
+    /// Opens count as before; the node is kept for these.
+    aside: Option<Fid>,
+}
+
+/// What the server was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing yet.
+    Waits,
+    /// The file.
+    Claims,
+    /// A file beside it: where, under which name, and the number in it.
+    Makes(Fid, Name, u32),
+    /// That file.
+    Takes,
+    /// The bytes that are not here, from this one on.
+    Copies(u64),
+}
+
+impl Client {
+    /// The place of a file, as long as it is known, if it has anything to lose.
+    pub(super) fn note_place(&mut self, fid: Fid) {
+        if self.cache.changed(fid).count == 0 {
+            return;
+        }
+        let root = self.root.unwrap_or(fid);
+        let parent = self.nodes.get(&fid).and_then(|node| node.parent);
+        let names = parent.and_then(|dir| self.nodes.get(&dir));
+        let mut names = names.into_iter().flat_map(|node| &node.names);
+        let named = names.find(|(_, named)| named.is_some_and(|named| named.fid == fid));
+        let name = named.map(|(name, _)| name.clone());
+        self.places.insert(fid, (parent.unwrap_or(root), name));
+    }
+
+    /// The token is about to go: what is changed is kept beside the cache's own knowledge.
+    pub(super) fn strand(&mut self, fid: Fid) {
+        self.note_place(fid);
+        let place = self.places.remove(&fid);
+        let Some(node) = self.nodes.get(&fid) else {
+            return;
+        };
+        let (Some(attr), Some(place)) = (node.attr.clone(), place) else {
+            return;
+        };
+        if node.stillborn || self.stranded.contains_key(&fid) {
+            return;
+        }
+        let stranded = Stranded {
+            attr,
+            base: None,
+            place,
+            phase: Phase::Waits,
+            aside: None,
+        };
+        self.stranded.insert(fid, stranded);
+    }
+
+    /// The session is over, and with it what was under way: whether the server has taken a batch
+    /// that it has not answered is never known.
+    pub(super) fn strand_for_good(&mut self, fid: Fid) {
+        let unknown = self.nodes.get(&fid).is_some_and(|node| node.sending);
+        self.strand(fid);
+        if let Some(stranded) = self.stranded.get_mut(&fid) {
+            stranded.phase = Phase::Waits;
+            let none = unknown.then_some(u64::MAX);
+            stranded.base = stranded.base.or(none);
+        }
+        for (_, slot, state) in self.blocks_of(fid) {
+            if let State::Sending(again) = state {
+                self.cache.set(slot, State::Dirty(again.unwrap_or(0)));
+            }
+        }
+    }
+
+    /// A batch was refused since the token is not held.
+    pub(super) fn on_batch_stranded(
+        &mut self,
+        step: &mut Step<'_>,
+        (fid, first, count): (Fid, u64, u32),
+    ) {
+        for block in first..first + u64::from(count) {
+            if let Some((slot, State::Sending(again))) = self.cache.find(fid, block) {
+                let since = again.unwrap_or(step.now);
+                self.cache.set(slot, State::Dirty(since));
+            }
+        }
+        let node = self.node(fid);
+        (node.sending, node.flush) = (false, false);
+        if node.right > Right::None {
+            // The server does not believe that.
+            self.lose_token(step, fid);
+        }
+        self.next_cleaner(step);
+        self.resolve(step, fid);
+    }
+
+    /// Goes on with all that is stranded, as far as it can.
+    pub(super) fn resolve_all(&mut self, step: &mut Step<'_>) {
+        let all: Vec<Fid> = self.stranded.keys().copied().collect();
+        for fid in all {
+            self.resolve(step, fid);
+        }
+    }
+
+    /// Claims a file of which something is stranded, unless something about it is under way.
+    pub(super) fn resolve(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let ready = self.root.is_some() && self.reasserting.is_empty();
+        let node = self.nodes.get(&fid);
+        let busy = node.is_some_and(|node| node.sending || node.delegated > 0 || node.unborn != 0);
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        if busy || !ready || stranded.phase != Phase::Waits {
+            return;
+        }
+        let base = node.map_or(0, |node| node.version);
+        stranded.base.get_or_insert(base);
+        stranded.phase = Phase::Claims;
+        self.ask_stranded(step, fid, (Op::Claim { fid }, Caller::default()));
+    }
+
+    fn ask_stranded(&mut self, step: &mut Step<'_>, fid: Fid, (op, caller): (Op, Caller)) {
+        let asked = (op, caller, Hold::default());
+        self.request(step, asked, Vec::new(), Why::Stranded(fid));
+    }
+
+    /// The session is over while something was asked for.
+    pub(super) fn wait_stranded(&mut self, fid: Fid) {
+        if let Some(stranded) = self.stranded.get_mut(&fid) {
+            stranded.phase = Phase::Waits;
+        }
+    }
+
+    /// An answer about what is stranded.
+    pub(super) fn on_stranded(
+        &mut self,
+        step: &mut Step<'_>,
+        (fid, id): (Fid, RequestId),
+        op: &Op,
+        reply: Reply,
+    ) {
+        let mut exclusive = false;
+        for grant in &reply.grants {
+            let accepted = self.accept(*grant);
+            exclusive |= accepted && grant.right == Right::Exclusive;
+        }
+        if let Op::Make { dir, name, .. } = op {
+            self.has_made(step, (*dir, name));
+        }
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        if let Outcome::Refused(Refusal::NoSpace | Refusal::Disk | Refusal::Again) = reply.outcome {
+            // Tried again by the next scan.
+            stranded.phase = Phase::Waits;
+            return;
+        }
+        match (stranded.phase.clone(), reply.outcome) {
+            (Phase::Claims, Outcome::Attr(attr)) if Some(attr.version) == stranded.base => {
+                match exclusive {
+                    true => self.resume(step, fid, attr),
+                    // Somebody else has wanted it meanwhile, and perhaps only looks.
+                    false => self.ask_stranded(step, fid, (Op::Claim { fid }, Caller::default())),
+                }
+            }
+            (Phase::Claims, _) => {
+                self.release(step, fid, Right::None);
+                self.void(fid);
+                self.make_beside(step, fid, 0);
+            }
+            (Phase::Makes(dir, ..), Outcome::Entry(entry)) => {
+                let node = self.node(entry.fid);
+                // What is open holds it in the table; this is as good.
+                (node.asking, node.parent) = (node.asking + 1, Some(dir));
+                self.made_beside(step, fid, (entry.fid, id));
+            }
+            (Phase::Makes(dir, _, number), outcome) => {
+                self.not_made(step, fid, (dir, number, &outcome));
+            }
+            (Phase::Takes | Phase::Copies(_), outcome) => {
+                self.go_on_aside(step, fid, (exclusive, outcome));
+            }
+            (Phase::Waits, _) => {}
+        }
+    }
+
+    /// Nobody has touched the file: all goes on.
+    fn resume(&mut self, step: &mut Step<'_>, fid: Fid, mut attr: Attr) {
+        let Some(Stranded { attr: own, .. }) = self.stranded.remove(&fid) else {
+            return;
+        };
+        let node = self.node(fid);
+        (node.version, node.stored) = (attr.version, (attr.used_bytes, attr.size));
+        (attr.size, attr.mtime) = (own.size, own.mtime);
+        attr.ctime = attr.ctime.max(own.ctime);
+        node.attr = Some(attr);
+        self.counts.resumed += 1;
+        self.count_used(fid);
+        self.flush(step, fid);
+        self.unpark(step, fid);
+        self.go_on_syncing(step, fid);
+    }
+
+    /// Makes a file beside the one that others have changed, or in the root.
+    fn make_beside(&mut self, step: &mut Step<'_>, fid: Fid, number: u32) {
+        let host = self.name.clone();
+        let at = self.clock.shows(step.now);
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        let (dir, name) = stranded.place.clone();
+        let known = name.map(|name| name.as_bytes().to_vec());
+        let known = known.unwrap_or_else(|| format!("file-{}", fid.vnode).into_bytes());
+        let name = aside::name(&known, &host, at, number);
+        let attr = &stranded.attr;
+        let caller = Caller {
+            uid: attr.uid,
+            gid: attr.gid,
+            groups: None,
+        };
+        let op = Op::Make {
+            dir,
+            name: name.clone(),
+            make: Make::File,
+            mode: u32::from(attr.mode),
+            open: None,
+        };
+        stranded.phase = Phase::Makes(dir, name, number);
+        // Its kernel does not know that a name comes.
+        self.node(dir).doubtful += 1;
+        self.ask_stranded(step, fid, (op, caller));
+    }
+
+    fn has_made(&mut self, step: &mut Step<'_>, (dir, name): (Fid, &Name)) {
+        let node = self.node(dir);
+        node.doubtful = node.doubtful.saturating_sub(1);
+        node.names.remove(name);
+        node.not_whole();
+        node.renew_listing();
+        let name = name.clone();
+        let what = Invalidate::Name { dir, name };
+        self.invalidate(step, what, After::Nothing);
+    }
+
+    fn not_made(
+        &mut self,
+        step: &mut Step<'_>,
+        fid: Fid,
+        (dir, number, outcome): (Fid, u32, &Outcome),
+    ) {
+        let exists = matches!(outcome, Outcome::Refused(Refusal::Exists));
+        if exists && number < NUMBERS {
+            return self.make_beside(step, fid, number + 1);
+        }
+        let Some(root) = self.root.filter(|root| *root != dir) else {
+            return self.give_up_stranded(step, fid);
+        };
+        if let Some(stranded) = self.stranded.get_mut(&fid) {
+            stranded.place.0 = root;
+        }
+        self.make_beside(step, fid, 0);
+    }
+
+    fn made_beside(&mut self, step: &mut Step<'_>, fid: Fid, (made, _): (Fid, RequestId)) {
+        if let Some(stranded) = self.stranded.get_mut(&fid) {
+            (stranded.aside, stranded.phase) = (Some(made), Phase::Takes);
+        }
+        self.ask_stranded(step, fid, (Op::Claim { fid: made }, Caller::default()));
+    }
+
+    /// The file beside it is had, or has got some of the bytes that are not here.
+    fn go_on_aside(
+        &mut self,
+        step: &mut Step<'_>,
+        fid: Fid,
+        (exclusive, outcome): (bool, Outcome),
+    ) {
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        let (Some(made), size) = (stranded.aside, stranded.attr.size) else {
+            return;
+        };
+        let claim = (Op::Claim { fid: made }, Caller::default());
+        let from = match (&stranded.phase, &outcome) {
+            (Phase::Takes, Outcome::Attr(_)) if exclusive => 0,
+            (Phase::Takes, Outcome::Attr(_)) => return self.ask_stranded(step, fid, claim),
+            (Phase::Copies(at), Outcome::Copied { len, .. }) if *len > 0 => at + u64::from(*len),
+            _ => u64::MAX,
+        };
+        if let Outcome::Attr(attr) | Outcome::Copied { attr, .. } = outcome {
+            let node = self.node(made);
+            node.version = attr.version;
+            node.has_attr(attr);
+        }
+        if from >= size || self.has_all(fid, size) {
+            return self.move_aside(step, fid, made);
+        }
+        if let Some(stranded) = self.stranded.get_mut(&fid) {
+            stranded.phase = Phase::Copies(from);
+        }
+        let op = Op::Copy {
+            from: fid,
+            at: from,
+            to: made,
+            offset: from,
+            len: (size - from).min(u64::from(COPY_BYTES)) as u32,
+        };
+        self.ask_stranded(step, fid, (op, Caller::default()));
+    }
+
+    /// Are all blocks of the file here?
+    fn has_all(&self, fid: Fid, size: u64) -> bool {
+        let mut blocks = self.cache.span(fid, 0..size.div_ceil(BLOCK));
+        blocks.all(|found| found.is_some_and(|(_, state)| state != State::Filling))
+    }
+
+    fn blocks_of(&self, fid: Fid) -> Vec<(u64, u32, State)> {
+        self.cache.blocks(fid, 0).collect()
+    }
+
+    /// What is here of the file becomes content of the one beside it.
+    fn move_aside(&mut self, step: &mut Step<'_>, fid: Fid, made: Fid) {
+        let Some(stranded) = self.stranded.remove(&fid) else {
+            return;
+        };
+        let bytes = u64::from(self.cache.changed(fid).count) * BLOCK;
+        self.cache.drop_filling(fid);
+        self.cache.drop_clean(made, 0);
+        self.cache.move_blocks(fid, made, step.now);
+        let now = self.clock.shows(step.now);
+        let node = self.node(made);
+        node.asking = node.asking.saturating_sub(1);
+        if let Some(attr) = node.attr.as_mut() {
+            attr.size = attr.size.max(stranded.attr.size);
+            (attr.mtime, attr.ctime) = (stranded.attr.mtime, now.max(attr.ctime));
+        }
+        self.count_used(made);
+        self.flush(step, made);
+        if let Phase::Makes(..) | Phase::Takes | Phase::Copies(_) = stranded.phase {
+            self.counts.conflicts += 1;
+        }
+        step.out.push(Output::Event(Event::Conflict { fid, made, bytes }));
+        self.end_stranded(step, fid);
+    }
+
+    /// There is nowhere that anything could be made.
+    fn give_up_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
+        self.stranded.remove(&fid);
+        let mut bytes = 0;
+        for (block, _, state) in self.blocks_of(fid) {
+            if super::is_dirty(state) {
+                bytes += BLOCK;
+                self.cache.drop_block(fid, block);
+            }
+        }
+        step.out.push(Output::Event(Event::DataLost { fid, bytes }));
+        self.end_stranded(step, fid);
+    }
+
+    /// What was stranded is not in the file: whoever syncs it is told.
+    fn end_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let node = self.node(fid);
+        node.error = Some(Refusal::SessionLost);
+        for (ticket, _) in core::mem::take(&mut node.syncing) {
+            self.finish(step, ticket, Done::Refused(Refusal::SessionLost));
+        }
+        self.unpark(step, fid);
+        self.feed_starved(step);
+        self.retire(step, fid);
+        self.leave_if_clean(step);
+    }
+}

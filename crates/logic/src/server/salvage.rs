@@ -1,0 +1,186 @@
+//! Delegated changes of a client that does not hold any more what it made them under: it was
+//! silent, and others wanted the directory.
+//!
+//! Its callers have been answered. So what can be done is done, by the rules of any other request;
+//! nothing that others have done meanwhile is undone for it; and what it made is never dropped:
+//! where a name has been taken it gets another one beside that, which says host and time, and where
+//! the directory is gone it gets one in the root. A name is taken away only from what it named, and
+//! only if nobody else has changed that. What builds on such a change names objects, not paths, and
+//! so is done as well.
+
+use super::Server;
+use super::Step;
+use super::api::{Disk, Event, Output};
+use super::needs::Plan;
+use super::table::Waiting;
+use crate::aside;
+use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Right, SessionId};
+
+/// Names for what came aside in one moment, at most.
+const NUMBERS: u32 = 1000;
+
+/// What is known of such a change.
+#[derive(Clone, Debug)]
+pub(super) struct Salvage {
+    /// As its client says it.
+    op: Op,
+    /// Where it comes instead of where it was to be.
+    aside: Option<(Fid, Name)>,
+}
+
+/// How such a change is done.
+enum Way {
+    As(Op),
+    Aside(Op, (Fid, Name)),
+    /// There is nothing to be done, and this is what became of it.
+    Not(Outcome),
+}
+
+impl Server {
+    /// Does a delegated change come from a client that holds less than it was made under, and did
+    /// not lie so far?
+    pub(super) fn is_salvage(&self, waiting: &Waiting, plan: &Plan) -> bool {
+        let session = waiting.session;
+        let holds = |fid: &Fid| {
+            let held = self.holder(session, *fid);
+            held.is_some_and(|holder| holder.right == Right::Exclusive)
+        };
+        let whole = self.sessions.get(&session).is_some_and(|s| !s.broken);
+        waiting.request.delegated.is_some() && whole && !plan.fids().iter().all(holds)
+    }
+
+    /// Makes such a change what can be done as things are now; or says what becomes of it.
+    pub(super) fn salvage(
+        &self,
+        step: &Step<'_, impl Disk>,
+        waiting: &mut Waiting,
+    ) -> Result<(), Outcome> {
+        let Some(delegated) = waiting.request.delegated else {
+            return Ok(());
+        };
+        let salvage = waiting.salvage.get_or_insert_with(|| Salvage {
+            op: waiting.request.op.clone(),
+            aside: None,
+        });
+        let way = self.way(step.disk, waiting.session, (&salvage.op, &delegated));
+        match way.unwrap_or_else(|refusal| Way::Not(Outcome::Refused(refusal))) {
+            Way::As(op) => (waiting.request.op, salvage.aside) = (op, None),
+            Way::Aside(op, place) => (waiting.request.op, salvage.aside) = (op, Some(place)),
+            Way::Not(outcome) => return Err(outcome),
+        }
+        Ok(())
+    }
+
+    fn way(
+        &self,
+        disk: &impl Disk,
+        session: SessionId,
+        (op, delegated): (&Op, &Delegated),
+    ) -> Result<Way, Refusal> {
+        let mut other = op.clone();
+        match (op, &mut other) {
+            (Op::Make { dir, name, .. }, Op::Make { dir: to, name: new, .. })
+            | (Op::Link { dir, name, .. }, Op::Link { dir: to, name: new, .. }) => {
+                let there = disk.lookup(*dir, name)?;
+                if let (Op::Link { fid, .. }, Some(there)) = (op, there)
+                    && *fid == there
+                {
+                    return Ok(Way::Not(Outcome::Done));
+                }
+                let exists = is_directory(disk, *dir)?;
+                if exists && there.is_none() {
+                    return Ok(Way::As(other));
+                }
+                let home = if exists { *dir } else { self.root };
+                let place = self.free_place(disk, session, (home, name), delegated)?;
+                (*to, *new) = place.clone();
+                Ok(Way::Aside(other, place))
+            }
+            (Op::Unlink { dir, name } | Op::Rmdir { dir, name }, _) => {
+                let Some(there) = disk.lookup(*dir, name)? else {
+                    return Ok(Way::Not(Outcome::Done));
+                };
+                match is_unchanged(disk, there, delegated.named[0])? {
+                    true => Ok(Way::As(other)),
+                    false => Ok(Way::Not(Outcome::Refused(Refusal::Exists))),
+                }
+            }
+            (
+                Op::Rename { from, name, to, new, .. },
+                Op::Rename { new: aside, .. },
+            ) => {
+                let moved = disk.lookup(*from, name)?;
+                let known = delegated.named[0].map(|(fid, _)| fid);
+                if moved.is_none() || moved != known || !is_directory(disk, *to)? {
+                    return Err(Refusal::NotFound);
+                }
+                let there = disk.lookup(*to, new)?.filter(|there| Some(*there) != moved);
+                let free = match there {
+                    Some(there) => is_unchanged(disk, there, delegated.named[1])?,
+                    None => true,
+                };
+                if free {
+                    return Ok(Way::As(other));
+                }
+                let place = self.free_place(disk, session, (*to, new), delegated)?;
+                aside.clone_from(&place.1);
+                Ok(Way::Aside(other, place))
+            }
+            _ => Ok(Way::As(other)),
+        }
+    }
+
+    /// Says of a change that is done whether it has come aside, and where.
+    pub(super) fn put_aside(
+        &self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+    ) -> Option<(Fid, Name)> {
+        let (dir, name) = waiting.salvage.as_ref()?.aside.clone()?;
+        let (session, told) = (waiting.session, name.clone());
+        let event = Event::Aside {
+            session,
+            dir,
+            name: told,
+        };
+        step.out.push(Output::Event(event));
+        Some((dir, name))
+    }
+
+    /// A name that says whose this is and from when, and that nothing has.
+    fn free_place(
+        &self,
+        disk: &impl Disk,
+        session: SessionId,
+        (dir, name): (Fid, &Name),
+        delegated: &Delegated,
+    ) -> Result<(Fid, Name), Refusal> {
+        let host = self.sessions.get(&session).map_or(&[][..], |session| &session.name);
+        for number in 0..NUMBERS {
+            let name = aside::name(name.as_bytes(), host, delegated.at, number);
+            if disk.lookup(dir, &name)?.is_none() {
+                return Ok((dir, name));
+            }
+        }
+        Err(Refusal::Exists)
+    }
+}
+
+fn is_directory(disk: &impl Disk, fid: Fid) -> Result<bool, Refusal> {
+    let attr = disk.attr(fid)?;
+    Ok(attr.is_some_and(|attr| attr.kind == Kind::Directory && attr.nlink > 0))
+}
+
+/// Is this what the client knew under the name, with what it knew in it? (Of a directory the store
+/// sees to it that it is empty.)
+fn is_unchanged(
+    disk: &impl Disk,
+    there: Fid,
+    known: Option<(Fid, u64)>,
+) -> Result<bool, Refusal> {
+    let Some((_, version)) = known.filter(|(fid, _)| *fid == there) else {
+        return Ok(false);
+    };
+    let attr = disk.attr(there)?;
+    Ok(attr.is_some_and(|attr| attr.kind == Kind::Directory || attr.version == version))
+}

@@ -1,0 +1,254 @@
+//! What is taken from a silent client: the tokens that somebody wants, and nothing else.
+//!
+//! When a client's lease is over, its machine uses nothing of what it holds. Whoever waits for
+//! something of it gets that: a token, a lock, a change that is not confirmed. The session lives
+//! on with all the rest, with its answers, so that each of its requests is still done once, and
+//! with what it may have open, so that no nameless object goes.
+//!
+//! From then on the session is *away*, in a *term* of its own: nothing that the client says renews
+//! its lease before it has said in that term what it holds, part by part, and has heard what of
+//! that it does not hold any more. If more is taken meanwhile, another term begins. So a client
+//! never uses what was taken from it, however late which message comes. What it has changed under
+//! a token that was taken it says by other means: see `salvage`, and the client's `stranded`.
+//!
+//! The disk remembers that a session is away, in the order of its log: what it says in a later run
+//! of the server, which does not know what was taken, counts for nothing.
+
+use super::api::{Disk, Event, Output};
+use super::table::Session;
+use super::{Server, Step};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use wire::{Fid, HeldLock, Holding, LockOwner, RequestId, Right, SessionId, Time};
+
+/// What a session away may have open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Away {
+    /// `None`: anything, since an earlier run of the server took it.
+    open: Option<BTreeSet<Fid>>,
+    /// Files of which it has lost locks, or the right to decide about them.
+    unlocked: BTreeSet<Fid>,
+    /// It has greeted since: once that gives it a lease to say what it holds.
+    greeted: bool,
+}
+
+impl Server {
+    /// These sessions were away when the last run of the server ended: nobody waits for them, and
+    /// what they say to hold counts for nothing.
+    #[must_use]
+    pub fn without(mut self, away: &[SessionId]) -> Self {
+        for id in away {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.away = Some(Away::default());
+                self.grace.not_missing(*id);
+                self.silent.insert((session.heard + self.options.silent_ns, *id));
+            }
+        }
+        self
+    }
+
+    /// Takes from a silent client what others wait for.
+    pub(super) fn take_wanted(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        self.go_away(step, id);
+        for fid in self.asked_of(id) {
+            self.take_token(step, (id, fid));
+        }
+        let session = self.sessions.get(&id);
+        let asked = session.map(|session| session.confirm_asked.keys().copied());
+        let asked: Vec<RequestId> = asked.into_iter().flatten().collect();
+        if !asked.is_empty() {
+            // Its kernel shows nothing any more.
+            self.confirm_all(step, id, asked);
+        }
+        let mut locked = self.locks.wanted_of(id);
+        locked.extend(self.lock_delegations.asked_of(id));
+        for fid in locked {
+            self.take_locks(step, id, fid);
+        }
+    }
+
+    /// Takes what a silent client has locked of a file, since it is in somebody's way.
+    pub(super) fn take_locks(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, fid: Fid) {
+        self.go_away(step, id);
+        if let Some(away) = self.sessions.get_mut(&id).and_then(|s| s.away.as_mut()) {
+            away.unlocked.insert(fid);
+        }
+        step.out.push(Output::Event(Event::Unlocked { session: id, fid }));
+        self.locks.free(fid, id);
+        if self.lock_delegations.is_of(fid, id) {
+            self.end_delegation(step, fid);
+        } else {
+            self.go_on_locking(step, fid, (id, LockOwner::Whole(0)));
+        }
+    }
+
+    /// Nothing is waited for of this client, and nothing that it has said, or says now, counts
+    /// before it has said in a new term what it holds.
+    pub(super) fn go_away(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        self.epoch += 1;
+        let term = self.epoch;
+        let silent_ns = self.options.silent_ns;
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let heard = session.away.is_some() && session.conn.is_none() && session.parts.is_empty();
+        if heard {
+            return; // it has not said anything since
+        }
+        (session.term, session.reasserted, session.stalled) = (term, false, false);
+        session.unwelcome = false;
+        session.parts.clear();
+        let first = session.away.is_none();
+        let away = session.away.get_or_insert_with(|| Away {
+            open: Some(BTreeSet::new()),
+            ..Away::default()
+        });
+        away.greeted &= !first;
+        if let Some(conn) = session.conn.take() {
+            self.conns.remove(&conn);
+            let violation = None;
+            step.out.push(Output::Close { conn, violation });
+        }
+        self.silent.insert((step.now.saturating_add(silent_ns), id));
+        self.withdraw(step, id);
+        if first {
+            step.out.push(Output::Event(Event::Away { session: id }));
+            // What it held is given to others now. So the next run must know, and what the client
+            // was answered may not be lost with the power, since nobody would ask for it in time.
+            step.disk.note_away(id, true);
+            step.disk.make_firm();
+        }
+    }
+
+    /// Its requests wait no more; it repeats them when it comes back.
+    fn withdraw(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        let waiting = self.waiting.iter();
+        let own = waiting.filter(|(_, waiting)| waiting.session == id);
+        let own: Vec<_> = own.map(|(seq, waiting)| (*seq, waiting.request.id)).collect();
+        for (seq, request) in own {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.running.remove(&request);
+            }
+            for fid in self.drop_waiting(step, seq) {
+                self.recheck(step, fid, (id, None));
+            }
+        }
+    }
+
+    /// Somebody else is to have this.
+    fn take_token(&mut self, step: &mut Step<'_, impl Disk>, (id, fid): (SessionId, Fid)) {
+        let Some(holder) = self.files.get_mut(&fid).and_then(|file| file.holders.get_mut(&id))
+        else {
+            return;
+        };
+        let open = holder.may_be_open();
+        let asks = core::mem::take(&mut holder.asks);
+        (holder.right, holder.known) = (Right::None, true);
+        (holder.hold.open, holder.hold.write) = (false, false);
+        self.held.push((id, fid));
+        if let Some(away) = self.sessions.get_mut(&id).and_then(|s| s.away.as_mut())
+            && open
+            && let Some(all) = &mut away.open
+        {
+            all.insert(fid);
+        }
+        step.out.push(Output::Event(Event::Taken { session: id, fid }));
+        self.unshow(id, fid, u64::MAX);
+        let waiters = asks.iter().flat_map(|ask| ask.waiters.iter().copied());
+        let waiters: BTreeSet<_> = waiters.collect();
+        self.forget_look(fid);
+        self.write_off(&asks);
+        self.look_again(step, (id, fid), waiters);
+        self.recheck(step, fid, (id, None));
+    }
+
+    /// May a session that is away have this open?
+    pub(super) fn is_open_away(&self, fid: Fid) -> bool {
+        let away = self.sessions.values().filter_map(|session| session.away.as_ref());
+        let mut open = away.map(|away| &away.open);
+        open.any(|open| open.as_ref().is_none_or(|open| open.contains(&fid)))
+    }
+
+    /// What of this part of what it says to hold a client does not hold.
+    pub(super) fn not_held(
+        &mut self,
+        step: &Step<'_, impl Disk>,
+        id: SessionId,
+        (holdings, locks): (&[Holding], &[HeldLock]),
+    ) -> (Vec<Fid>, Vec<Fid>) {
+        let mut taken = Vec::new();
+        for holding in holdings {
+            let held = self.holder(id, holding.fid).map_or(Right::None, |holder| holder.right);
+            if held < holding.right {
+                taken.push(holding.fid);
+            }
+            if holding.hold.open && step.disk.attr(holding.fid) != Ok(None) {
+                self.declare(id, holding.fid, holding.hold);
+            }
+        }
+        let lost = |held: &&HeldLock| {
+            let owner = (id, held.lock.owner);
+            let decides = self.lock_delegations.is_of(held.fid, id);
+            !decides && !self.locks.holds(held.fid, owner, &held.lock)
+        };
+        let lost = locks.iter().filter(lost).map(|held| held.fid);
+        let mut unlocked: BTreeSet<Fid> = lost.collect();
+        let away = self.sessions.get(&id).and_then(|session| session.away.as_ref());
+        unlocked.extend(away.into_iter().flat_map(|away| &away.unlocked).copied());
+        for fid in &unlocked {
+            self.locks.free(*fid, id);
+        }
+        (taken, unlocked.into_iter().collect())
+    }
+
+    /// It has said all that it holds, and is told what of that is not so: it is as any other again.
+    pub(super) fn come_back(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if session.away.take().is_none() {
+            return;
+        }
+        session.heard = step.now;
+        step.out.push(Output::Event(Event::Back { session: id }));
+        step.disk.note_away(id, false);
+        // Else a power failure would let others' changes be made again without it.
+        step.disk.make_firm();
+        self.reap_due(step);
+    }
+
+    /// A client is asked for something: what is to be taken from one that is away is taken soon.
+    pub(super) fn hurry(&mut self, now: Time, id: SessionId) {
+        let lease_ns = self.options.lease_ns;
+        let session = self.sessions.get(&id);
+        let session = session.filter(|session| session.away.is_some());
+        if session.is_some_and(|session| now > session.heard + lease_ns) {
+            self.next_tick = Some(now);
+        }
+    }
+
+    /// Looks again at nameless objects that a session kept alive.
+    pub(super) fn reap_due(&mut self, step: &mut Step<'_, impl Disk>) {
+        let nameless = self.files.iter().filter(|(_, file)| file.orphan.is_some());
+        let nameless: Vec<Fid> = nameless.map(|(fid, _)| *fid).collect();
+        for fid in nameless {
+            self.reap_if_unused(step, fid);
+            self.forget_quiet(fid);
+        }
+    }
+}
+
+impl Session {
+    /// Its greeting has come. True if that is a sign of life that others wait for.
+    pub(super) fn is_greeted(&mut self) -> bool {
+        match &mut self.away {
+            Some(away) => !core::mem::replace(&mut away.greeted, true),
+            None => !self.stalled,
+        }
+    }
+
+    /// Does what it says renew its lease?
+    pub(super) fn counts(&self) -> bool {
+        !self.stalled && self.away.is_none()
+    }
+}
