@@ -228,6 +228,7 @@ impl History {
     /// A client's silence cost it something; what it has done is kept.
     pub(crate) fn away(&self, host: u32, moment: u64) {
         self.absences.borrow_mut().push((host, moment));
+        self.lost(host, moment);
     }
 
     pub(crate) fn call(&self, host: u32, what: String, since: Time) -> u64 {

@@ -301,8 +301,8 @@ impl Server {
         let believed = awaited && session.away.is_none();
         if awaited && session.parts.insert(part) {
             session.came = step.now;
-            if believed {
-                self.believe(step, id, (&holdings, &locks));
+            if believed && !self.believe(step, id, (&holdings, &locks)) {
+                return self.disbelieve(step, id);
             }
             for change in unseen {
                 self.note_unseen(step, id, change);
@@ -336,24 +336,34 @@ impl Server {
         }
     }
 
-    /// What a client says after a restart to hold, it holds; but not what excludes what another one
-    /// has said before: both were never granted.
+    /// What a client says after a restart to hold, it holds. False: something of it excludes what
+    /// another one has said before; both were never granted, so nothing that it says counts.
     fn believe(
         &mut self,
         step: &Step<'_, impl Disk>,
         id: SessionId,
         (holdings, locks): (&[Holding], &[HeldLock]),
-    ) {
+    ) -> bool {
+        let disk = &*step.disk;
+        let contradicts = |holding: &Holding| self.contradicts(disk, id, holding);
+        let excluded = |held: &HeldLock| self.contradicts_lock(id, held);
+        let many = self.locks.of(id) + locks.len() > 2 * self.options.locks;
+        if many || holdings.iter().any(contradicts) || locks.iter().any(excluded) {
+            return false;
+        }
         for holding in holdings {
-            if !self.contradicts(step.disk, id, holding) {
-                self.reassert(id, holding);
-            }
+            self.reassert(id, holding);
         }
         for held in locks {
-            if !self.contradicts_lock(id, held) {
-                self.locks.hold(held.fid, id, held.lock);
-            }
+            self.locks.hold(held.fid, id, held.lock);
         }
+        true
+    }
+
+    /// What this client has said to hold cannot be: it is as if it had been silent for very long.
+    fn disbelieve(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        self.take_all(step, id);
+        self.end_in_grace(step, id);
     }
 
     /// It has said what it holds: of all else that the disk knew, it holds nothing any more.

@@ -281,10 +281,9 @@ impl Server {
     }
 
     /// Does a lock that a client says to hold exclude what another one has said? Both were never
-    /// given. Or does it say to hold more than it may?
+    /// given.
     pub(super) fn contradicts_lock(&self, id: SessionId, held: &HeldLock) -> bool {
-        let many = self.locks.of(id) >= 2 * self.options.locks;
-        many || self.locks.conflict(held.fid, id, held.lock).is_some()
+        self.locks.conflict(held.fid, id, held.lock).is_some()
     }
 
     /// A session is over: its locks are free.

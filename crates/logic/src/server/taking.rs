@@ -67,6 +67,19 @@ impl Server {
         }
     }
 
+    /// Takes all that a client has said to hold.
+    pub(super) fn take_all(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        self.go_away(step, id);
+        let session = self.sessions.get(&id);
+        let fids = session.map(|session| session.fids.clone()).unwrap_or_default();
+        for fid in fids {
+            self.take_token(step, (id, fid));
+        }
+        for fid in self.locks.drop_session(id) {
+            self.go_on_locking(step, fid, (id, LockOwner::Whole(0)));
+        }
+    }
+
     /// Takes what a silent client has locked of a file, since it is in somebody's way.
     pub(super) fn take_locks(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, fid: Fid) {
         self.go_away(step, id);

@@ -319,6 +319,7 @@ fn stable(case: &Case<'_>, change: &Change, fid: Fid, lost: u64) -> bool {
 /// they were at any time before.
 fn losses(case: &Case<'_>, values: &mut Values) {
     let changes = case.history.changes.borrow();
+    let absences = case.history.absences.borrow();
     for &(host, moment) in case.history.losses.borrow().iter() {
         let mut hurt: BTreeSet<Value> = BTreeSet::new();
         for change in changes
@@ -358,7 +359,13 @@ fn losses(case: &Case<'_>, values: &mut Values) {
             }));
             before.sort_unstable();
             before.dedup();
-            values.add(value, (moment, u64::MAX, host), Act::Maybe(Rc::new(before)));
+            let before = Rc::new(before);
+            // What a machine that was only silent had written comes later.
+            let again = absences.contains(&(host, moment));
+            for _ in 0..1 + usize::from(again) {
+                let when = (moment, u64::MAX, host);
+                values.add(value.clone(), when, Act::Maybe(Rc::clone(&before)));
+            }
         }
     }
 }

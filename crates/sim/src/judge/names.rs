@@ -119,7 +119,10 @@ impl<'a> Records<'a> {
 
     /// Nothing that a machine did after a change that is lost is left of what was delegated to it.
     pub(super) fn no_hole(&self) -> Result<(), Wrong> {
-        for (host, answered, moment) in &self.lost {
+        let lost = self.lost.iter();
+        // Of what a machine did that was only silent, each change is done that can be.
+        let lost = lost.filter(|(host, _, moment)| !self.is_absence(*host, *moment));
+        for (host, answered, moment) in lost {
             let behind = |(other, begin, _): &&(u32, u64, u64)| {
                 other == host && (*answered..*moment).contains(begin)
             };
@@ -131,6 +134,12 @@ impl<'a> Records<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Was this machine only silent then?
+    fn is_absence(&self, host: u32, moment: u64) -> bool {
+        let absences = self.case.history.absences.borrow();
+        absences.contains(&(host, moment))
     }
 
     /// Was a change of this name by this machine lost?
@@ -167,11 +176,12 @@ impl<'a> Records<'a> {
             }));
             before.sort_unstable();
             before.dedup();
-            values.add(
-                value,
-                (*moment, u64::MAX, *host),
-                Act::Maybe(Rc::new(before)),
-            );
+            let before = Rc::new(before);
+            let again = self.is_absence(*host, *moment);
+            for _ in 0..1 + usize::from(again) {
+                let when = (*moment, u64::MAX, *host);
+                values.add(value.clone(), when, Act::Maybe(Rc::clone(&before)));
+            }
         }
     }
 

@@ -128,8 +128,10 @@ impl State {
         } else {
             self.refused()
         };
-        // Without the tokens: it is refused.
-        let delegates = op.may_be_delegated() && self.rng.chance(500);
+        // Without the tokens: it is done as any other request, and refused as such. But what makes a
+        // name would come to have another one.
+        let names = matches!(op, Op::Make { .. } | Op::Link { .. } | Op::Rename { .. });
+        let delegates = op.may_be_delegated() && !names && self.rng.chance(500);
         let vnode = u64::from(matches!(op, Op::Make { .. })) * self.rng.between(1, 100);
         let names = vnode != 0 || matches!(op, Op::Rename { .. } | Op::Link { .. });
         let position = u64::from(names) * *self.rng.pick(&[0, 1, 7, limits::POSITIONS - 1]);
