@@ -19,7 +19,9 @@ pub(crate) use cell::{
     TrustArgs,
 };
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
-pub(crate) use look::{ConfigArgs, FsckArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
+pub(crate) use look::{
+    ConfigArgs, ConflictsArgs, FsckArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs,
+};
 pub(crate) use reproduce::{Experiment, ReproduceArgs};
 pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
 pub(crate) use serve::ServeArgs;
@@ -89,6 +91,8 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     /// Tell how a mount or a server is
     Status(StatusArgs),
+    /// List what is kept beside what others did, since its machine was away meanwhile
+    Conflicts(ConflictsArgs),
     /// Tell where the time goes in a mount or a server
     Profile(ProfileArgs),
     /// List the tokens that a mount or a server holds

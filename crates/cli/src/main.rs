@@ -10,6 +10,7 @@ mod bench;
 mod child;
 mod clock;
 mod config;
+mod conflicts;
 mod control;
 mod daemon;
 mod end;
@@ -95,6 +96,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Mount(args) => mount::mount(args, words),
         Command::Umount(args) => umount::umount(&args.dir, args.force),
         Command::Status(args) => status::status(&args),
+        Command::Conflicts(args) => conflicts::conflicts(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Tokens(args) => status::tokens(&args),
         Command::Watch(args) => watch::watch(&args),

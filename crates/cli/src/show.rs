@@ -140,6 +140,9 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "lost_bytes": counters.lost_bytes,
         "lost_changes": counters.lost_changes,
         "refused_write_backs": counters.refused_write_backs,
+        "conflicts": figures.conflicts,
+        "resumed_files": figures.resumed,
+        "stranded_files": figures.stranded,
         "fuse": {
             "connection": mount.connection_id(),
             "transport": match mount.transport() {

@@ -42,15 +42,30 @@ fn shortened(name: &[u8], most: usize) -> &[u8] {
 fn host_of(name: &[u8]) -> Vec<u8> {
     let host = name.split(|byte| *byte == b':').next().unwrap_or(name);
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    let host: Vec<u8> = host.iter().copied().filter(plain).take(HOST_BYTES).collect();
-    if host.is_empty() { b"unknown".to_vec() } else { host }
+    let host: Vec<u8> = host
+        .iter()
+        .copied()
+        .filter(plain)
+        .take(HOST_BYTES)
+        .collect();
+    if host.is_empty() {
+        b"unknown".to_vec()
+    } else {
+        host
+    }
 }
 
 fn moment(seconds: u64) -> Vec<u8> {
     let (year, month, day) = date(seconds / DAY);
     let (hour, minute) = (seconds % DAY / 3_600, seconds % 3_600 / 60);
     let mut text = decimal(year, 4);
-    let rest = [(b'-', month), (b'-', day), (b'T', hour), (b':', minute), (b':', seconds % 60)];
+    let rest = [
+        (b'-', month),
+        (b'-', day),
+        (b'T', hour),
+        (b':', minute),
+        (b':', seconds % 60),
+    ];
     for (before, number) in rest {
         text.push(before);
         text.extend(decimal(number, 2));
@@ -96,9 +111,15 @@ mod tests {
     fn a_name_says_host_and_time() {
         let at = 1_795_581_000 * SECOND + 5;
         let first = name(b"report.txt", b"west:/mnt/a", at, 0);
-        assert_eq!(text(&first), "report.txt.conflict-west-2026-11-25T04:30:00Z");
+        assert_eq!(
+            text(&first),
+            "report.txt.conflict-west-2026-11-25T04:30:00Z"
+        );
         let second = name(b"report.txt", b"west:/mnt/a", at, 1);
-        assert_eq!(text(&second), "report.txt.conflict-west-2026-11-25T04:30:00Z-2");
+        assert_eq!(
+            text(&second),
+            "report.txt.conflict-west-2026-11-25T04:30:00Z-2"
+        );
     }
 
     #[test]
@@ -119,6 +140,11 @@ mod tests {
         let made = name(long.as_bytes(), b"", 0, 0);
         assert!(made.as_bytes().len() <= NAME_BYTES);
         assert!(text(&made).ends_with("ä.conflict-unknown-1970-01-01T00:00:00Z"));
-        assert!(name(b"x", &[b'h'; 500], Time::MAX, u32::MAX).as_bytes().len() <= NAME_BYTES);
+        assert!(
+            name(b"x", &[b'h'; 500], Time::MAX, u32::MAX)
+                .as_bytes()
+                .len()
+                <= NAME_BYTES
+        );
     }
 }

@@ -132,12 +132,22 @@ impl Table {
 
     /// Files of which this client holds locks that others wait for.
     pub(crate) fn wanted_of(&self, session: SessionId) -> BTreeSet<Fid> {
-        let others = self.places.values().filter(|place| place.session != session);
+        let others = self
+            .places
+            .values()
+            .filter(|place| place.session != session);
         let wanted = others.filter(|place| {
             let holders = self.holders(place.fid, place.session, place.lock);
             holders.contains(&session)
         });
         wanted.map(|place| place.fid).collect()
+    }
+
+    /// Files of which this client holds locks.
+    pub(crate) fn held_by(&self, session: SessionId) -> Vec<Fid> {
+        let holds = |file: &File| file.held.keys().any(|owner| owner.0 == session);
+        let files = self.files.iter().filter(|(_, file)| holds(file));
+        files.map(|(fid, _)| *fid).collect()
     }
 
     /// Does this owner hold all of this lock, or more?
@@ -374,9 +384,7 @@ impl Table {
         for seq in own {
             self.leave(seq);
         }
-        let holds = |file: &File| file.held.keys().any(|owner| owner.0 == session);
-        let files = self.files.iter().filter(|(_, file)| holds(file));
-        let fids: Vec<Fid> = files.map(|(fid, _)| *fid).collect();
+        let fids = self.held_by(session);
         for &fid in &fids {
             self.free(fid, session);
         }

@@ -107,7 +107,7 @@ fn recalled(out: &[Output], session: SessionId) -> Option<Recall> {
 
 fn fenced(out: &[Output]) -> Vec<SessionId> {
     let session = |output: &Output| match output {
-        Output::Event(Event::Fenced { session } | Event::Away { session }) => Some(*session),
+        Output::Event(Event::Fenced { session } | Event::Away { session, .. }) => Some(*session),
         _ => None,
     };
     out.iter().filter_map(session).collect()

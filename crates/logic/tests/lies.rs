@@ -155,7 +155,7 @@ fn is_believed(out: &[Output]) -> bool {
 
 fn fenced(out: &[Output]) -> Vec<SessionId> {
     let session = |output: &Output| match output {
-        Output::Event(Event::Fenced { session } | Event::Away { session }) => Some(*session),
+        Output::Event(Event::Fenced { session } | Event::Away { session, .. }) => Some(*session),
         _ => None,
     };
     out.iter().filter_map(session).collect()

@@ -243,7 +243,7 @@ impl State {
                     "a client did not answer in time and was fenced off"
                 );
             }
-            Event::Away { session } => {
+            Event::Away { session, .. } => {
                 let name = self.names.get(&session).cloned().unwrap_or_default();
                 tracing::warn!(
                     session = format_args!("{session:016x}"),

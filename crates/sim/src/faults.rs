@@ -43,7 +43,7 @@ impl World {
     /// Something is taken from a silent client. Its machine uses nothing, since its lease is over;
     /// what it did is applied later, or kept beside what others did, so that what is shown until
     /// then may be what was before.
-    pub(crate) fn on_away(&self, session: SessionId) {
+    pub(crate) fn on_away(&self, session: SessionId, all: bool) {
         if self.is_liar(session) {
             return;
         }
@@ -54,6 +54,9 @@ impl World {
                 self.meet(Rare::MuteFenced.bit());
             }
             self.history.away(host, self.sched.moment());
+            if all {
+                self.board.wipe(host);
+            }
             self.check_idle(host, session);
         }
         let muted = host.is_some_and(|host| self.net.muted_by_loss(self, host));
@@ -65,7 +68,7 @@ impl World {
     }
 
     /// Locks were taken from a silent client.
-    pub(crate) fn on_unlocked(&self, session: SessionId, _: Fid) {
+    pub(crate) fn on_unlocked(&self, session: SessionId) {
         let host = self.sessions.borrow().get(&session).copied();
         if let Some(host) = host {
             self.board.wipe(host);

@@ -110,6 +110,9 @@ impl ServerRoom {
         let server = Server::new(options, now, (epoch, root), (known, newest)).knowing(held);
         let away = self.disk.borrow().away();
         let server = server.after(self.left.borrow().clone()).without(&away);
+        for session in away {
+            world.on_unlocked(session);
+        }
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
     }
@@ -244,8 +247,8 @@ impl ServerRoom {
                 world.net.close(world, conn);
             }
             Output::Event(Event::Fenced { session }) => world.on_fenced(session),
-            Output::Event(Event::Away { session }) => world.on_away(session),
-            Output::Event(Event::Unlocked { session, fid }) => world.on_unlocked(session, fid),
+            Output::Event(Event::Away { session, all }) => world.on_away(session, all),
+            Output::Event(Event::Unlocked { session, .. }) => world.on_unlocked(session),
             Output::Event(Event::GraceOver) => self.disk.borrow_mut().all_held = true,
             Output::Event(_) => {}
         }

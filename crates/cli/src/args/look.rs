@@ -32,6 +32,24 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+A machine that was away for longer than its lease finds that others have changed what it had
+changed, too. What they did counts; its own is kept beside that, in a file
+NAME.conflict-HOST-TIME. Look at both, move what is right to NAME and remove the other.
+
+Examples:
+  ariel conflicts /mnt/a
+  ariel conflicts --json /mnt/a/project")]
+pub(crate) struct ConflictsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A directory; all that is below it on the same file system is looked through
+    #[arg(default_value = ".")]
+    pub(crate) path: std::path::PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
 Examples:
   ariel tokens /mnt/a
   ariel tokens 127.0.0.1:7000")]

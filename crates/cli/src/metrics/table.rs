@@ -222,7 +222,7 @@ pub(super) const SERVER: [Metric; 30] = [
 ];
 
 /// Of a mount.
-pub(super) const MOUNT: [Metric; 24] = [
+pub(super) const MOUNT: [Metric; 25] = [
     one(
         "ariel_mount_connected",
         Gauge,
@@ -240,6 +240,12 @@ pub(super) const MOUNT: [Metric; 24] = [
         Counter,
         "/sessions_lost",
         "Sessions that the server ended",
+    ),
+    one(
+        "ariel_mount_conflicts",
+        Counter,
+        "/conflicts",
+        "What was kept beside what others did while this machine was away",
     ),
     one(
         "ariel_mount_lost_bytes",

@@ -58,6 +58,7 @@ mod real;
 mod replaced;
 mod restart;
 mod service;
+mod silent;
 mod sparse;
 mod stuck;
 mod suites;

@@ -31,7 +31,8 @@ impl Client {
             return;
         }
         let open = self.reasserting.len();
-        let is = |said: &ToServer| matches!(said, ToServer::Reassert { part: of, .. } if of.0 == part);
+        let is =
+            |said: &ToServer| matches!(said, ToServer::Reassert { part: of, .. } if of.0 == part);
         self.reasserting.retain(|said| !is(said));
         if self.reasserting.len() == open {
             return;

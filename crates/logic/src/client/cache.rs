@@ -255,7 +255,10 @@ impl Cache {
 
     /// Blocks of a file become changed blocks of another one, which has none.
     pub(super) fn move_blocks(&mut self, from: Fid, to: Fid, now: Time) {
-        let all: Vec<(u64, Slot)> = self.blocks(from, 0).map(|(at, slot, _)| (at, slot)).collect();
+        let all: Vec<(u64, Slot)> = self
+            .blocks(from, 0)
+            .map(|(at, slot, _)| (at, slot))
+            .collect();
         for (block, slot) in all {
             self.index.remove(&(from, block));
             self.leave(slot);

@@ -415,20 +415,28 @@ impl Client {
         if let (Some(_), Outcome::Entry(entry)) = (&reply.aside, &reply.outcome) {
             let (fid, made, bytes) = (entry.fid, entry.fid, 0);
             self.counts.conflicts += 1;
-            step.out.push(Output::Event(Event::Conflict { fid, made, bytes }));
+            step.out
+                .push(Output::Event(Event::Conflict { fid, made, bytes }));
         }
         if !matches!(reply.outcome, Outcome::Refused(_)) {
             return;
         }
-        step.out.push(Output::Event(Event::ChangesLost { count: 1 }));
-        let made = request.delegated.map_or(0, |delegated| delegated.chosen.vnode);
+        step.out
+            .push(Output::Event(Event::ChangesLost { count: 1 }));
+        let made = request
+            .delegated
+            .map_or(0, |delegated| delegated.chosen.vnode);
         for &fid in &about.fids {
             if fid.vnode == made {
                 self.forget_unmade(step, fid);
                 continue;
             }
             // It was taken for something else than it is.
-            if self.nodes.get(&fid).is_some_and(|node| node.right > Right::None) {
+            if self
+                .nodes
+                .get(&fid)
+                .is_some_and(|node| node.right > Right::None)
+            {
                 self.release(step, fid, Right::None);
                 self.node(fid).right = Right::Exclusive;
                 self.lose_token(step, fid);

@@ -161,7 +161,11 @@ impl Client {
         if stranded {
             self.strand_for_good(fid);
         }
-        let dirty = if self.stranded.contains_key(&fid) { Vec::new() } else { dirty };
+        let dirty = if self.stranded.contains_key(&fid) {
+            Vec::new()
+        } else {
+            dirty
+        };
         if !dirty.is_empty() && !stillborn {
             let bytes = dirty.len() as u64 * u64::from(wire::limits::BLOCK_BYTES);
             step.out.push(Output::Event(Event::DataLost { fid, bytes }));

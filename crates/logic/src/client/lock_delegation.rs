@@ -340,8 +340,16 @@ impl Client {
     /// calls that waited.
     pub(super) fn lose_lock_delegation(&mut self, fid: Fid) -> Vec<Ticket> {
         let term = self.term;
-        let own = self.lock_delegation.files.get(&fid).is_some_and(|file| file.own);
-        let waited = if own { self.decide_no_more(fid) } else { Vec::new() };
+        let own = self
+            .lock_delegation
+            .files
+            .get(&fid)
+            .is_some_and(|file| file.own);
+        let waited = if own {
+            self.decide_no_more(fid)
+        } else {
+            Vec::new()
+        };
         if let Some(file) = self.lock_delegation.files.get_mut(&fid) {
             (file.void, file.granted) = (file.void.max(term), 0);
         }

@@ -403,7 +403,9 @@ impl Client {
             own.lost |= own.known.iter().any(|(_, (mode, _))| mode.is_some());
             own.known = Ranges::default();
         }
-        self.locks.owners.retain(|(of, _), own| *of != fid || !own.is_over());
+        self.locks
+            .owners
+            .retain(|(of, _), own| *of != fid || !own.is_over());
     }
 
     /// The session is over, and with it all locks.

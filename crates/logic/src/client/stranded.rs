@@ -229,7 +229,8 @@ impl Client {
         let node = self.node(fid);
         (node.version, node.stored) = (attr.version, (attr.used_bytes, attr.size));
         (attr.size, attr.mtime) = (own.size, own.mtime);
-        attr.ctime = attr.ctime.max(own.ctime);
+        // What others have set of it meanwhile is shown with another time than this machine's own.
+        attr.ctime = attr.ctime.max(own.ctime.saturating_add(1));
         node.attr = Some(attr);
         self.counts.resumed += 1;
         self.count_used(fid);
@@ -377,7 +378,8 @@ impl Client {
         if let Phase::Makes(..) | Phase::Takes | Phase::Copies(_) = stranded.phase {
             self.counts.conflicts += 1;
         }
-        step.out.push(Output::Event(Event::Conflict { fid, made, bytes }));
+        step.out
+            .push(Output::Event(Event::Conflict { fid, made, bytes }));
         self.end_stranded(step, fid);
     }
 

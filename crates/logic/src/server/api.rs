@@ -283,6 +283,8 @@ pub enum Event {
     Away {
         /// Whose session.
         session: SessionId,
+        /// A restarted server has not heard in time what it holds: all of that counts for nothing.
+        all: bool,
     },
     /// Such a client has come back.
     Back {

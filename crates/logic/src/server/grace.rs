@@ -18,8 +18,8 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
-    Fid, HeldLock, Holding, Origin, Outcome, Request, RequestId, Right, SessionId, Time, ToClient, ToServer,
-    Unseen,
+    Fid, HeldLock, Holding, Origin, Outcome, Request, RequestId, Right, SessionId, Time, ToClient,
+    ToServer, Unseen,
 };
 
 /// Most requests that wait for clients to come back, and most of those with bytes beside them.

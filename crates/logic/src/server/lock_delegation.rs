@@ -85,13 +85,19 @@ impl Delegations {
 
     /// Does this client decide about the locks of a file?
     pub(super) fn is_of(&self, fid: Fid, session: SessionId) -> bool {
-        self.files.get(&fid).is_some_and(|file| file.session == session)
+        self.files
+            .get(&fid)
+            .is_some_and(|file| file.session == session)
     }
 
     /// The files about whose locks this client decides, and which it was asked to give up.
     pub(super) fn asked_of(&self, session: SessionId) -> impl Iterator<Item = Fid> + '_ {
-        let own = self.files.iter().filter(move |(_, file)| file.session == session);
-        own.filter(|(_, file)| file.asked.is_some()).map(|(fid, _)| *fid)
+        let own = self
+            .files
+            .iter()
+            .filter(move |(_, file)| file.session == session);
+        own.filter(|(_, file)| file.asked.is_some())
+            .map(|(fid, _)| *fid)
     }
 
     fn enter(&mut self, fid: Fid, session: SessionId, at: Epoch) {

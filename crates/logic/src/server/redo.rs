@@ -124,7 +124,10 @@ impl Server {
         (request, bulk): (Request, Bulk),
         again: Again,
     ) {
-        let away = self.sessions.get(&id).is_none_or(|session| session.away.is_some());
+        let away = self
+            .sessions
+            .get(&id)
+            .is_none_or(|session| session.away.is_some());
         let open = !away && (self.awaits(id) || self.redo.asked.contains_key(&id));
         if !open || matches!(request.op, Op::Reserve { .. }) {
             // Nothing was lost, or its client has said that this was all.

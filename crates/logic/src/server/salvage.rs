@@ -79,8 +79,18 @@ impl Server {
     ) -> Result<Way, Refusal> {
         let mut other = op.clone();
         match (op, &mut other) {
-            (Op::Make { dir, name, .. }, Op::Make { dir: to, name: new, .. })
-            | (Op::Link { dir, name, .. }, Op::Link { dir: to, name: new, .. }) => {
+            (
+                Op::Make { dir, name, .. },
+                Op::Make {
+                    dir: to, name: new, ..
+                },
+            )
+            | (
+                Op::Link { dir, name, .. },
+                Op::Link {
+                    dir: to, name: new, ..
+                },
+            ) => {
                 let there = disk.lookup(*dir, name)?;
                 if let (Op::Link { fid, .. }, Some(there)) = (op, there)
                     && *fid == there
@@ -106,7 +116,13 @@ impl Server {
                 }
             }
             (
-                Op::Rename { from, name, to, new, .. },
+                Op::Rename {
+                    from,
+                    name,
+                    to,
+                    new,
+                    ..
+                },
                 Op::Rename { new: aside, .. },
             ) => {
                 let moved = disk.lookup(*from, name)?;
@@ -155,7 +171,10 @@ impl Server {
         (dir, name): (Fid, &Name),
         delegated: &Delegated,
     ) -> Result<(Fid, Name), Refusal> {
-        let host = self.sessions.get(&session).map_or(&[][..], |session| &session.name);
+        let host = self
+            .sessions
+            .get(&session)
+            .map_or(&[][..], |session| &session.name);
         for number in 0..NUMBERS {
             let name = aside::name(name.as_bytes(), host, delegated.at, number);
             if disk.lookup(dir, &name)?.is_none() {
@@ -173,11 +192,7 @@ fn is_directory(disk: &impl Disk, fid: Fid) -> Result<bool, Refusal> {
 
 /// Is this what the client knew under the name, with what it knew in it? (Of a directory the store
 /// sees to it that it is empty.)
-fn is_unchanged(
-    disk: &impl Disk,
-    there: Fid,
-    known: Option<(Fid, u64)>,
-) -> Result<bool, Refusal> {
+fn is_unchanged(disk: &impl Disk, there: Fid, known: Option<(Fid, u64)>) -> Result<bool, Refusal> {
     let Some((_, version)) = known.filter(|(fid, _)| *fid == there) else {
         return Ok(false);
     };

@@ -28,11 +28,10 @@ impl Server {
         }
         let known = self.sessions.contains_key(&id);
         if !known {
-            step.out
-                .push(Output::Event(Event::Opened {
-                    session: id,
-                    name: name.clone(),
-                }));
+            step.out.push(Output::Event(Event::Opened {
+                session: id,
+                name: name.clone(),
+            }));
         }
         let boot = self.boot;
         let session = self.sessions.entry(id).or_default();

@@ -41,7 +41,8 @@ impl Server {
             if let Some(session) = self.sessions.get_mut(id) {
                 session.away = Some(Away::default());
                 self.grace.not_missing(*id);
-                self.silent.insert((session.heard + self.options.silent_ns, *id));
+                self.silent
+                    .insert((session.heard + self.options.silent_ns, *id));
             }
         }
         self
@@ -71,12 +72,14 @@ impl Server {
     pub(super) fn take_all(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         self.go_away(step, id);
         let session = self.sessions.get(&id);
-        let fids = session.map(|session| session.fids.clone()).unwrap_or_default();
+        let fids = session
+            .map(|session| session.fids.clone())
+            .unwrap_or_default();
         for fid in fids {
             self.take_token(step, (id, fid));
         }
-        for fid in self.locks.drop_session(id) {
-            self.go_on_locking(step, fid, (id, LockOwner::Whole(0)));
+        for fid in self.locks.held_by(id) {
+            self.take_locks(step, id, fid);
         }
     }
 
@@ -86,7 +89,8 @@ impl Server {
         if let Some(away) = self.sessions.get_mut(&id).and_then(|s| s.away.as_mut()) {
             away.unlocked.insert(fid);
         }
-        step.out.push(Output::Event(Event::Unlocked { session: id, fid }));
+        step.out
+            .push(Output::Event(Event::Unlocked { session: id, fid }));
         self.locks.free(fid, id);
         if self.lock_delegations.is_of(fid, id) {
             self.end_delegation(step, fid);
@@ -125,7 +129,9 @@ impl Server {
         self.silent.insert((step.now.saturating_add(silent_ns), id));
         self.withdraw(step, id);
         if first {
-            step.out.push(Output::Event(Event::Away { session: id }));
+            let all = self.grace.lasts();
+            step.out
+                .push(Output::Event(Event::Away { session: id, all }));
             // What it held is given to others now. So the next run must know, and what the client
             // was answered may not be lost with the power, since nobody would ask for it in time.
             step.disk.note_away(id, true);
@@ -137,7 +143,9 @@ impl Server {
     fn withdraw(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         let waiting = self.waiting.iter();
         let own = waiting.filter(|(_, waiting)| waiting.session == id);
-        let own: Vec<_> = own.map(|(seq, waiting)| (*seq, waiting.request.id)).collect();
+        let own: Vec<_> = own
+            .map(|(seq, waiting)| (*seq, waiting.request.id))
+            .collect();
         for (seq, request) in own {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.running.remove(&request);
@@ -150,7 +158,10 @@ impl Server {
 
     /// Somebody else is to have this.
     fn take_token(&mut self, step: &mut Step<'_, impl Disk>, (id, fid): (SessionId, Fid)) {
-        let Some(holder) = self.files.get_mut(&fid).and_then(|file| file.holders.get_mut(&id))
+        let Some(holder) = self
+            .files
+            .get_mut(&fid)
+            .and_then(|file| file.holders.get_mut(&id))
         else {
             return;
         };
@@ -165,7 +176,8 @@ impl Server {
         {
             all.insert(fid);
         }
-        step.out.push(Output::Event(Event::Taken { session: id, fid }));
+        step.out
+            .push(Output::Event(Event::Taken { session: id, fid }));
         self.unshow(id, fid, u64::MAX);
         let waiters = asks.iter().flat_map(|ask| ask.waiters.iter().copied());
         let waiters: BTreeSet<_> = waiters.collect();
@@ -177,7 +189,10 @@ impl Server {
 
     /// May a session that is away have this open?
     pub(super) fn is_open_away(&self, fid: Fid) -> bool {
-        let away = self.sessions.values().filter_map(|session| session.away.as_ref());
+        let away = self
+            .sessions
+            .values()
+            .filter_map(|session| session.away.as_ref());
         let mut open = away.map(|away| &away.open);
         open.any(|open| open.as_ref().is_none_or(|open| open.contains(&fid)))
     }
@@ -191,7 +206,9 @@ impl Server {
     ) -> (Vec<Fid>, Vec<Fid>) {
         let mut taken = Vec::new();
         for holding in holdings {
-            let held = self.holder(id, holding.fid).map_or(Right::None, |holder| holder.right);
+            let held = self
+                .holder(id, holding.fid)
+                .map_or(Right::None, |holder| holder.right);
             if held < holding.right {
                 taken.push(holding.fid);
             }
@@ -206,7 +223,10 @@ impl Server {
         };
         let lost = locks.iter().filter(lost).map(|held| held.fid);
         let mut unlocked: BTreeSet<Fid> = lost.collect();
-        let away = self.sessions.get(&id).and_then(|session| session.away.as_ref());
+        let away = self
+            .sessions
+            .get(&id)
+            .and_then(|session| session.away.as_ref());
         unlocked.extend(away.into_iter().flat_map(|away| &away.unlocked).copied());
         for fid in &unlocked {
             self.locks.free(*fid, id);

@@ -570,7 +570,7 @@ impl World {
                             format!("closes the session of {}", self.who(session))
                         }
                         server::Event::GraceOver => "serves again".into(),
-                        server::Event::Away { session } => {
+                        server::Event::Away { session, .. } => {
                             format!("takes what is wanted from {}", self.who(session))
                         }
                         server::Event::Back { session } => {

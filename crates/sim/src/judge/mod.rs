@@ -327,7 +327,7 @@ fn losses(case: &Case<'_>, values: &mut Values) {
             .filter(|c| c.host == host && c.begin < moment)
         {
             if let Some(value) = attribute_of(&change.effect)
-                && !set_by(case, change, moment)
+                && (absences.contains(&(host, moment)) || !set_by(case, change, moment))
             {
                 hurt.insert(value);
             }

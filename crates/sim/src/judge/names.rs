@@ -136,6 +136,24 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
+    /// Was this change made only after its machine had been silent, and others may have been shown
+    /// how things were before? Then its names are as those of changes that are lost.
+    fn note_absence(&mut self, change: &Change, found: usize) {
+        let Some((_, acts)) = known(change) else {
+            return;
+        };
+        let made = self.case.applied[found].moment;
+        let absences = self.case.history.absences.borrow();
+        let within = absences.iter().filter(|(host, moment)| {
+            *host == change.host && change.begin < *moment && *moment < made
+        });
+        for (host, moment) in within {
+            for (dir, name, _) in &acts {
+                self.hurt.insert((*host, *moment, *dir, name.clone()));
+            }
+        }
+    }
+
     /// Was this machine only silent then?
     fn is_absence(&self, host: u32, moment: u64) -> bool {
         let absences = self.case.history.absences.borrow();
@@ -352,6 +370,9 @@ pub(super) fn change(
         (None, Fate::Done) => records.find_late(change),
         (found, _) => found,
     };
+    if let Some(found) = found {
+        records.note_absence(change, found);
+    }
     let Some(found) = found else {
         return match change.fate {
             Fate::Done => records.unrecorded(change, values),

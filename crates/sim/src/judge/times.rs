@@ -4,10 +4,11 @@
 //! these worlds set no times.)
 
 use super::Case;
+use crate::disk::Applied;
 use crate::history::{Change, Effect, Seen, Sight};
 use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
-use wire::{Fid, Time};
+use wire::{Fid, Op, Time};
 
 /// Times are this near the server's clock: far more than machines can part in the time of a lease,
 /// and far less than their clocks are wrong.
@@ -197,5 +198,32 @@ fn may_be_lost(case: &Case<'_>, fid: Fid) -> Vec<u64> {
         .filter(|(host, moment)| writes(*host, *moment));
     let mut lost: Vec<u64> = hurt.map(|(_, moment)| *moment).collect();
     lost.extend(case.restored.iter().map(|restored| restored.when.0));
+    lost.extend(come_late(case, fid));
     lost
+}
+
+/// When something came to the disk that a machine had done to it before it was silent.
+fn come_late(case: &Case<'_>, fid: Fid) -> impl Iterator<Item = u64> {
+    let absences = case.history.absences.borrow();
+    let late = |applied: &&Applied| {
+        let session = applied.origin.map_or(0, |origin| origin.session);
+        let host = case.sessions.get(&session);
+        let mut own = absences.iter().filter(|(of, _)| Some(of) == host);
+        own.any(|(_, moment)| *moment < applied.moment) && touches(&applied.op, fid)
+    };
+    let late: Vec<u64> = case.applied.iter().filter(late).map(|a| a.moment).collect();
+    late.into_iter()
+}
+
+fn touches(op: &Op, of: Fid) -> bool {
+    match op {
+        Op::SetAttr { fid, .. }
+        | Op::SetXattr { fid, .. }
+        | Op::RemoveXattr { fid, .. }
+        | Op::Write { fid, .. } => *fid == of,
+        Op::Make { dir, .. } | Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } => *dir == of,
+        Op::Link { fid, dir, .. } => *fid == of || *dir == of,
+        Op::Rename { from, to, .. } => *from == of || *to == of,
+        _ => false,
+    }
 }

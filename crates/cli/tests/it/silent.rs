@@ -1,0 +1,114 @@
+//! A machine that is silent for longer than its lease loses what others want, and nothing else:
+//! what it has changed and nobody else has touched is there when it comes back, and what others
+//! have changed, too, is kept beside that. Long: the machine is away for a minute and a half.
+
+use crate::harness::process::{ariel, run, stop};
+use crate::harness::status::status;
+use crate::harness::{Pair, eventually, long, real_system};
+use rustix::process::Signal;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+/// Longer than a lease, which others wait for who want something.
+const BACK: Duration = Duration::from_secs(40);
+
+/// The files that are kept beside others below a directory.
+fn beside(dir: &std::path::Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let is = |path: &PathBuf| path.to_string_lossy().contains(".conflict-");
+    let mut all: Vec<PathBuf> = entries.filter(is).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
+    const TEST: &str = "silent-stopped";
+    if !real_system(TEST) {
+        return;
+    }
+    let Some(Pair { mut a, b, cell }) = Pair::start(TEST) else {
+        return;
+    };
+    for name in ["looked-at", "changed", "alone"] {
+        fs::write(b.join(name), "before").unwrap();
+    }
+    let on_a = |name: &str| {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(a.join(name))
+            .unwrap();
+        file.write_all(format!("{name} by A").as_bytes()).unwrap();
+        file
+    };
+    let (mut looked_at, changed, mut alone) = (on_a("looked-at"), on_a("changed"), on_a("alone"));
+    fs::create_dir(a.join("own")).unwrap();
+    for number in 0..20 {
+        fs::write(a.join("own").join(format!("{number}")), format!("{number}")).unwrap();
+    }
+
+    cell.watch().server_goes();
+    let daemon = a.daemon().child().id();
+    stop(daemon);
+    // It is there after a lease: nobody waits for longer.
+    assert_eq!(fs::read_to_string(b.join("looked-at")).unwrap(), "before");
+    fs::write(b.join("changed"), "by B").unwrap();
+    if long() {
+        thread::sleep(Duration::from_secs(70));
+    }
+    a.daemon().signal(Signal::CONT);
+    let seen = eventually(BACK, || {
+        status(a.path())["stranded_files"] == 0 && !beside(b.path()).is_empty()
+    });
+    cell.watch().server_is_back();
+    assert!(seen, "{}", a.log());
+
+    let content = |file: &mut File| {
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    };
+    looked_at.sync_all().unwrap();
+    alone.sync_all().unwrap();
+    assert_eq!(content(&mut looked_at), "looked-at by A");
+    assert_eq!(content(&mut alone), "alone by A");
+    assert!(
+        changed.sync_all().is_err(),
+        "what it wrote is not in this file"
+    );
+    for mount in [a.path(), b.path()] {
+        let read = |name: &str| fs::read_to_string(mount.join(name)).unwrap();
+        assert_eq!(read("looked-at"), "looked-at by A");
+        assert_eq!(read("alone"), "alone by A");
+        assert_eq!(read("changed"), "by B");
+        for number in 0..20 {
+            assert_eq!(read(&format!("own/{number}")), format!("{number}"));
+        }
+        let kept = beside(mount);
+        let [kept] = &kept[..] else {
+            panic!("{kept:?} are kept");
+        };
+        assert_eq!(fs::read_to_string(kept).unwrap(), "changed by A");
+    }
+    let listed = run(ariel(&["conflicts"]).arg(b.path()));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(
+        listed.starts_with(&b.join("changed.conflict-").display().to_string()),
+        "{listed}"
+    );
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let told = status(a.path());
+    assert_eq!(
+        (&told["conflicts"], &told["lost_bytes"]),
+        (&1.into(), &0.into())
+    );
+    drop((looked_at, changed, alone, a, b));
+    cell.assert_clean();
+}
