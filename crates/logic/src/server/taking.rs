@@ -112,6 +112,7 @@ impl Server {
         if heard {
             return; // it has not said anything since
         }
+        let all = !session.reasserted;
         (session.term, session.reasserted, session.stalled) = (term, false, false);
         session.unwelcome = false;
         session.parts.clear();
@@ -129,7 +130,6 @@ impl Server {
         self.silent.insert((step.now.saturating_add(silent_ns), id));
         self.withdraw(step, id);
         if first {
-            let all = self.grace.lasts();
             step.out
                 .push(Output::Event(Event::Away { session: id, all }));
             // What it held is given to others now. So the next run must know, and what the client
