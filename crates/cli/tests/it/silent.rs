@@ -32,7 +32,7 @@ fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
     if !real_system(TEST) {
         return;
     }
-    let Some(Pair { mut a, b, cell }) = Pair::start(TEST) else {
+    let Some(Pair { mut a, b, mut cell }) = Pair::start(TEST) else {
         return;
     };
     for name in ["looked-at", "changed", "alone"] {
@@ -110,5 +110,6 @@ fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
         (&1.into(), &0.into())
     );
     drop((looked_at, changed, alone, a, b));
+    cell.stop_server();
     cell.assert_clean();
 }
