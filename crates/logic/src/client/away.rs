@@ -14,14 +14,14 @@ use wire::{Epoch, Fid, Op, Right, ToServer};
 
 /// What was taken, as far as the server has said it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     tokens: BTreeSet<Fid>,
     locks: BTreeSet<Fid>,
 }
 
 impl Client {
     /// The server has heard a part of what is held, and says what of that is not.
-    pub(super) fn on_reasserted(
+    pub(crate) fn on_reasserted(
         &mut self,
         step: &mut Step<'_>,
         (term, part): (Epoch, u32),
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Others have had this since. What is changed of it stays here.
-    pub(super) fn lose_token(&mut self, step: &mut Step<'_>, fid: Fid) {
+    pub(crate) fn lose_token(&mut self, step: &mut Step<'_>, fid: Fid) {
         let term = self.term;
         let Some(node) = self.nodes.get_mut(&fid) else {
             self.floor = self.floor.max(term);
@@ -100,8 +100,9 @@ impl Client {
         }
     }
 
-    /// Does this call read or write a file of which a lock was lost, as nobody knows yet who had it?
-    pub(super) fn lacks_lock(&self, call: &Call) -> bool {
+    /// Does this call read or write a file of which a lock was lost, as nobody knows yet who had
+    /// it?
+    pub(crate) fn lacks_lock(&self, call: &Call) -> bool {
         let (Call::Read { fid, .. } | Call::Write { fid, .. }) = call else {
             return false;
         };
@@ -109,7 +110,7 @@ impl Client {
     }
 
     /// The file of a call that must wait until it is known what becomes of stranded bytes.
-    pub(super) fn is_stranded(&self, call: &Call) -> Option<Fid> {
+    pub(crate) fn is_stranded(&self, call: &Call) -> Option<Fid> {
         if self.stranded.is_empty() || self.takes_stores(call) {
             return None;
         }

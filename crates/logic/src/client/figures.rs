@@ -1,8 +1,8 @@
 //! What a client's machine tells people about itself.
 
-use super::abandon;
+use super::calls::abandoned;
 use super::node::Node;
-use super::session::State;
+use super::session::requests::LinkState;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Right, Time};
@@ -88,17 +88,17 @@ pub struct Figures {
 
 /// Counters for people.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Blocks read from the cache.
-    pub(super) hits: u64,
+    pub(crate) hits: u64,
     /// Blocks that were fetched for a read.
-    pub(super) misses: u64,
+    pub(crate) misses: u64,
     /// Recalls of the server.
-    pub(super) recalls: u64,
+    pub(crate) recalls: u64,
     /// Files that nobody had touched while their token was away.
-    pub(super) resumed: u64,
+    pub(crate) resumed: u64,
     /// What was kept beside what others had done.
-    pub(super) conflicts: u64,
+    pub(crate) conflicts: u64,
 }
 
 impl Client {
@@ -139,7 +139,7 @@ impl Client {
             used: self.cache.used(),
             dirty: self.cache.dirty(),
             dirty_files: self.cache.changed_files().count() as u64,
-            heard_by: self.heard_at + self.lease_ns / 4 + abandon::SLACK_NS,
+            heard_by: self.heard_at + self.lease_ns / 4 + abandoned::SERVER_REPLY_NS,
             unstable: self.unstable.len(),
             unstable_bytes: self.unstable.bytes(),
             untold: self.delegation.unanswered as u64,
@@ -151,7 +151,7 @@ impl Client {
             stranded: self.stranded.len() as u64,
             outstanding: self.requests.len() as u64,
             abandoned: self.abandoned.len() as u64,
-            connected: self.state == State::Up,
+            connected: self.state == LinkState::Up,
             locks,
             lock_waits,
             lock_files: self.lock_delegation.own() as u64,

@@ -11,9 +11,9 @@
 //! as lost, since nothing can be made anywhere; time alone loses none.
 
 use super::api::{Done, Output};
-use super::cache::State;
-use super::session::Why;
-use super::told::{Event, Invalidate};
+use super::data::cache::State;
+use super::notices::{Event, Invalidate};
+use super::session::requests::Why;
 use super::{After, Client, Step};
 use crate::aside;
 use alloc::format;
@@ -27,7 +27,7 @@ const NUMBERS: u32 = 100;
 
 /// What is stranded of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Stranded {
+pub(crate) struct Stranded {
     /// The file as it is here.
     attr: Attr,
     /// Of which version the server must have it.
@@ -56,7 +56,7 @@ enum Phase {
 
 impl Client {
     /// The place of a file, as long as it is known, if it has anything to lose.
-    pub(super) fn note_place(&mut self, fid: Fid) {
+    pub(crate) fn note_place(&mut self, fid: Fid) {
         if self.cache.changed(fid).count == 0 {
             return;
         }
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// The token is about to go: what is changed is kept beside the cache's own knowledge.
-    pub(super) fn strand(&mut self, fid: Fid) {
+    pub(crate) fn strand(&mut self, fid: Fid) {
         self.note_place(fid);
         let place = self.places.remove(&fid);
         let Some(node) = self.nodes.get(&fid) else {
@@ -94,7 +94,7 @@ impl Client {
 
     /// The session is over, and with it what was under way: whether the server has taken a batch
     /// that it has not answered is never known.
-    pub(super) fn strand_for_good(&mut self, fid: Fid) {
+    pub(crate) fn strand_for_good(&mut self, fid: Fid) {
         let unknown = self.nodes.get(&fid).is_some_and(|node| node.sending);
         self.strand(fid);
         if let Some(stranded) = self.stranded.get_mut(&fid) {
@@ -110,7 +110,7 @@ impl Client {
     }
 
     /// A batch was refused since the token is not held.
-    pub(super) fn on_batch_stranded(
+    pub(crate) fn on_batch_stranded(
         &mut self,
         step: &mut Step<'_>,
         (fid, first, count): (Fid, u64, u32),
@@ -132,7 +132,7 @@ impl Client {
     }
 
     /// Goes on with all that is stranded, as far as it can.
-    pub(super) fn resolve_all(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn resolve_all(&mut self, step: &mut Step<'_>) {
         let all: Vec<Fid> = self.stranded.keys().copied().collect();
         for fid in all {
             self.resolve(step, fid);
@@ -140,7 +140,7 @@ impl Client {
     }
 
     /// Claims a file of which something is stranded, unless something about it is under way.
-    pub(super) fn resolve(&mut self, step: &mut Step<'_>, fid: Fid) {
+    pub(crate) fn resolve(&mut self, step: &mut Step<'_>, fid: Fid) {
         let ready = self.root.is_some() && self.reasserting.is_empty();
         let node = self.nodes.get(&fid);
         let busy = node.is_some_and(|node| node.sending || node.delegated > 0 || node.unborn != 0);
@@ -162,14 +162,14 @@ impl Client {
     }
 
     /// The session is over while something was asked for.
-    pub(super) fn wait_stranded(&mut self, fid: Fid) {
+    pub(crate) fn wait_stranded(&mut self, fid: Fid) {
         if let Some(stranded) = self.stranded.get_mut(&fid) {
             stranded.phase = Phase::Waits;
         }
     }
 
     /// An answer about what is stranded.
-    pub(super) fn on_stranded(
+    pub(crate) fn on_stranded(
         &mut self,
         step: &mut Step<'_>,
         (fid, id): (Fid, RequestId),

@@ -11,7 +11,7 @@
 use super::Server;
 use super::Step;
 use super::api::{Disk, Event, Output};
-use super::needs::Plan;
+use super::requests::conflicts::Plan;
 use super::table::Waiting;
 use crate::aside;
 use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Right, SessionId};
@@ -21,7 +21,7 @@ const NUMBERS: u32 = 1000;
 
 /// What is known of such a change.
 #[derive(Clone, Debug)]
-pub(super) struct Salvage {
+pub(crate) struct Salvage {
     /// As its client says it.
     op: Op,
     /// Where it comes instead of where it was to be.
@@ -39,7 +39,7 @@ enum Way {
 impl Server {
     /// Does a delegated change come from a client that holds less than it was made under, and did
     /// not lie so far?
-    pub(super) fn is_salvage(&self, waiting: &Waiting, plan: &Plan) -> bool {
+    pub(crate) fn is_salvage(&self, waiting: &Waiting, plan: &Plan) -> bool {
         let session = waiting.session;
         let holds = |fid: &Fid| {
             let held = self.holder(session, *fid);
@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// Makes such a change what can be done as things are now; or says what becomes of it.
-    pub(super) fn salvage(
+    pub(crate) fn salvage(
         &self,
         step: &Step<'_, impl Disk>,
         waiting: &mut Waiting,
@@ -147,7 +147,7 @@ impl Server {
     }
 
     /// Says of a change that is done whether it has come aside, and where.
-    pub(super) fn put_aside(
+    pub(crate) fn put_aside(
         &self,
         step: &mut Step<'_, impl Disk>,
         waiting: &Waiting,

@@ -23,7 +23,7 @@ use wire::{Fid, HeldLock, Holding, LockOwner, RequestId, Right, SessionId, Time}
 
 /// What a session away may have open.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Away {
+pub(crate) struct Away {
     /// `None`: anything, since an earlier run of the server took it.
     open: Option<BTreeSet<Fid>>,
     /// Files of which it has lost locks, or the right to decide about them.
@@ -49,7 +49,7 @@ impl Server {
     }
 
     /// Takes from a silent client what others wait for.
-    pub(super) fn take_wanted(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn take_wanted(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         self.go_away(step, id);
         for fid in self.asked_of(id) {
             self.take_token(step, (id, fid));
@@ -69,7 +69,7 @@ impl Server {
     }
 
     /// Takes all that a client has said to hold.
-    pub(super) fn take_all(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn take_all(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         self.go_away(step, id);
         let session = self.sessions.get(&id);
         let fids = session
@@ -84,7 +84,7 @@ impl Server {
     }
 
     /// Takes what a silent client has locked of a file, since it is in somebody's way.
-    pub(super) fn take_locks(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, fid: Fid) {
+    pub(crate) fn take_locks(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, fid: Fid) {
         self.go_away(step, id);
         if let Some(away) = self.sessions.get_mut(&id).and_then(|s| s.away.as_mut()) {
             away.unlocked.insert(fid);
@@ -101,7 +101,7 @@ impl Server {
 
     /// Nothing is waited for of this client, and nothing that it has said, or says now, counts
     /// before it has said in a new term what it holds.
-    pub(super) fn go_away(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn go_away(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         self.epoch += 1;
         let term = self.epoch;
         let silent_ns = self.options.silent_ns;
@@ -188,7 +188,7 @@ impl Server {
     }
 
     /// May a session that is away have this open?
-    pub(super) fn is_open_away(&self, fid: Fid) -> bool {
+    pub(crate) fn is_open_away(&self, fid: Fid) -> bool {
         let away = self
             .sessions
             .values()
@@ -198,7 +198,7 @@ impl Server {
     }
 
     /// What of this part of what it says to hold a client does not hold.
-    pub(super) fn not_held(
+    pub(crate) fn not_held(
         &mut self,
         step: &Step<'_, impl Disk>,
         id: SessionId,
@@ -235,7 +235,7 @@ impl Server {
     }
 
     /// It has said all that it holds, and is told what of that is not so: it is as any other again.
-    pub(super) fn come_back(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(crate) fn come_back(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -251,7 +251,7 @@ impl Server {
     }
 
     /// A client is asked for something: what is to be taken from one that is away is taken soon.
-    pub(super) fn hurry(&mut self, now: Time, id: SessionId) {
+    pub(crate) fn hurry(&mut self, now: Time, id: SessionId) {
         let lease_ns = self.options.lease_ns;
         let session = self.sessions.get(&id);
         let session = session.filter(|session| session.away.is_some());
@@ -261,7 +261,7 @@ impl Server {
     }
 
     /// Looks again at nameless objects that a session kept alive.
-    pub(super) fn reap_due(&mut self, step: &mut Step<'_, impl Disk>) {
+    pub(crate) fn reap_due(&mut self, step: &mut Step<'_, impl Disk>) {
         let nameless = self.files.iter().filter(|(_, file)| file.orphan.is_some());
         let nameless: Vec<Fid> = nameless.map(|(fid, _)| *fid).collect();
         for fid in nameless {
@@ -273,7 +273,7 @@ impl Server {
 
 impl Session {
     /// Its greeting has come. True if that is a sign of life that others wait for.
-    pub(super) fn is_greeted(&mut self) -> bool {
+    pub(crate) fn is_greeted(&mut self) -> bool {
         match &mut self.away {
             Some(away) => !core::mem::replace(&mut away.greeted, true),
             None => !self.stalled,
@@ -281,7 +281,7 @@ impl Session {
     }
 
     /// Does what it says renew its lease?
-    pub(super) fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         !self.stalled && self.away.is_none()
     }
 }

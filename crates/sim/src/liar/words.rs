@@ -128,8 +128,8 @@ impl State {
         } else {
             self.refused()
         };
-        // Without the tokens: it is done as any other request, and refused as such. But what makes a
-        // name would come to have another one.
+        // Without the tokens: it is done as any other request, and refused as such. But what makes
+        // a name would come to have another one.
         let names = matches!(op, Op::Make { .. } | Op::Link { .. } | Op::Rename { .. });
         let delegates = op.may_be_delegated() && !names && self.rng.chance(500);
         let vnode = u64::from(matches!(op, Op::Make { .. })) * self.rng.between(1, 100);
