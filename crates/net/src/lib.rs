@@ -43,7 +43,7 @@ pub use identity::{Identity, KeyPrint, NotLoopback};
 pub use link::{LINGER_NS, Link};
 pub use listen::{CONNECTIONS_MAX, ListenOptions, Listener};
 pub use meter::{Meter, Meters, Reading};
-pub use queue::{Bulk, CONGESTED_BYTES, QUEUE_BYTES_MAX};
+pub use queue::{Bulk, CONGESTED_BYTES, Held, QUEUE_BYTES_MAX};
 pub use reason::CloseReason;
 pub use timer::Timer;
 pub use tls::{ClientTls, Pem, SERVER_NAME, ServerTls, TlsError, print_of_pem};
