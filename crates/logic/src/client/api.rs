@@ -203,6 +203,15 @@ pub enum Input {
         /// Which.
         watch: WatchId,
     },
+    /// The cache may use so much memory from now on. It has given up what is more when this was
+    /// handled so often that [`super::Client::is_over`] says no, but for what is changed: that is
+    /// written back first.
+    Memory {
+        /// Most slots in use; counts within the limits of the options.
+        slots: u32,
+        /// Of how many objects the kernel may know without using them.
+        objects: usize,
+    },
     /// The deadline has come.
     Tick,
 }

@@ -161,7 +161,7 @@ impl Client {
         (from, to): Range,
     ) {
         let blocks = from / BLOCK..to.div_ceil(BLOCK);
-        if !self.cache.fits(fid, blocks.clone()) {
+        if !self.cache.fits_beside(fid, blocks.clone()) {
             return self.starve(step, ticket);
         }
         let missing: Vec<u64> = blocks

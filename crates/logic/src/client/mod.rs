@@ -34,6 +34,7 @@ mod lock_owners;
 mod locks;
 mod loose;
 mod mapped;
+mod memory;
 mod moves;
 mod mutant;
 mod names;
@@ -208,6 +209,8 @@ pub struct Client {
     starved: Vec<Ticket>,
     refused: writeback::Refused,
     cache: Cache,
+    /// When write-back was begun last since much is changed.
+    cleaned_at: Time,
     /// Files whose write-back waits for its turn; how many batches are on their way.
     wants_cleaner: VecDeque<Fid>,
     cleaners: u32,
@@ -236,6 +239,8 @@ impl Step<'_> {
 impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
+        let mut cache = Cache::new(options.slots.max(16), options.least_slots);
+        cache.set_dirty_most(options.dirty_slots);
         Self {
             session: session.max(1),
             name: name.to_vec(),
@@ -290,7 +295,8 @@ impl Client {
             parked: Vec::new(),
             starved: Vec::new(),
             refused: writeback::Refused::default(),
-            cache: Cache::new(options.slots.max(16)),
+            cache,
+            cleaned_at: 0,
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
             window: writeback::Window::new(),
@@ -308,6 +314,7 @@ impl Client {
     /// Takes one input.
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Output>) {
         let step = &mut Step { now, out };
+        self.cache.set_now(now);
         match input {
             Input::Connected | Input::Gone if self.state == State::Left => {}
             Input::Connected => self.on_connected(step),
@@ -365,9 +372,11 @@ impl Client {
                 recursive,
             } => self.on_watch(step, watch, (fid, recursive)),
             Input::Unwatch { watch } => self.on_unwatch(step, watch),
+            Input::Memory { slots, objects } => self.on_memory(step, slots, objects),
             Input::Tick => self.on_tick(step),
         }
         self.keep_bounds(step);
+        self.keep_size(step);
     }
 
     /// Root of the tree, once the server has said it.

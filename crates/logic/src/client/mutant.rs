@@ -61,4 +61,8 @@ pub enum Mutant {
     ForgetsUnstable,
     /// Asks again for what was lost as if it happened now, with numbers of its own.
     AsksAgainAsNew,
+    /// Gives up changed blocks, too, when it has to make do with less memory.
+    ShrinksDirty,
+    /// Keeps the blocks that it has, however little memory it may use.
+    KeepsTooMuch,
 }

@@ -5,8 +5,13 @@ use wire::Time;
 /// The limits and delays of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of slots of the cache; at least 16.
+    /// Number of slots of the cache, or the most that it may ever have; at least 16.
     pub slots: u32,
+    /// The fewest that it may ever have: as many as the largest call needs, or more.
+    pub least_slots: u32,
+    /// Most slots with changed blocks: writers wait beyond that. With half of it write-back begins,
+    /// whatever the age, so that most of a large cache can be given up at any time.
+    pub dirty_slots: u32,
     /// Age at which a change in a directory that is this client's own is told to the server, ns;
     /// `None`: each at once, before it is answered.
     pub keep_ns: Option<Time>,
@@ -54,6 +59,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             slots: 65_536,
+            least_slots: 1024,
+            dirty_slots: u32::MAX,
             keep_ns: Some(5_000_000_000),
             announced: true,
             write_delay_ns: 30_000_000_000,
