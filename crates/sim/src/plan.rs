@@ -177,6 +177,7 @@ impl Plan {
         plan.draw_signals(&mut Rng::new(!seed.rotate_left(32)));
         plan.draw_stores(&mut Rng::new(seed.rotate_left(56)));
         plan.draw_power(&mut Rng::new(seed.rotate_left(4)));
+        plan.draw_memory(&mut Rng::new(!seed.rotate_left(4)));
         plan
     }
 
@@ -268,6 +269,7 @@ impl Plan {
         let lease_ns = rng.between(of(300, 600), of(1_000, 3_000)) * MS;
         let client = logic::client::Options {
             slots: rng.between(16, of(24, 64)) as u32,
+            least_slots: 3,
             write_delay_ns: rng.between(of(1, 5), of(100, 1_000)) * MS,
             scan_ns: rng.between(of(1, 2), of(30, 200)) * MS,
             // Not drawn, so that the other worlds stay what they were.

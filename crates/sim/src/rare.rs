@@ -114,6 +114,7 @@ rare! {
     Claimed: "a file was claimed for a page of a mapping",
     Undone: "a power failure undid what living clients had been answered",
     MadeAgain: "a change was made again as it had been",
+    Shrunk: "a client gave blocks up for want of memory",
 }
 
 impl Rare {

@@ -148,6 +148,16 @@ impl Room {
         reply
     }
 
+    /// The cache may use so many slots, and know so many objects, from now on.
+    pub(crate) fn allow(self: &Rc<Self>, world: &Rc<World>, slots: u32, objects: usize) {
+        let before = self.with(Client::used_slots);
+        world.trace(|| format!("h{} has {before} blocks", self.host));
+        self.input(world, Input::Memory { slots, objects }, Units::new());
+        if self.with(Client::used_slots) < before {
+            world.meet(Rare::Shrunk.bit());
+        }
+    }
+
     /// The caller of the last call is killed after this time, or handles a signal, if it waits.
     pub(crate) fn signal_later(self: &Rc<Self>, world: &Rc<World>, after: Time, ends: bool) {
         let ticket = self.last_ticket.get();
@@ -193,6 +203,10 @@ impl Room {
             }
         );
         self.machine.borrow_mut().handle(now, input, &mut outputs);
+        // In these worlds there are fewer blocks than a step gives up.
+        if self.machine.borrow().is_over() {
+            world.fail(wrong!("h{} keeps more blocks than it may", self.host));
+        }
         for output in outputs.drain(..) {
             if lists {
                 world.meet(rare::of_listing(&output));
