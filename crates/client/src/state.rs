@@ -11,15 +11,13 @@ use crate::bytes::{self, Bytes, Data, Given, NOTHING_GIVEN};
 use crate::ebb::Ebb;
 use crate::effects::Effect;
 use crate::front::{Completion, Counters, Done, MachineOptions, News, OnDone, OnNews};
+use blocks::Pool;
 use logic::Ticket;
 use logic::client::{Client as Machine, Event, Input, Output};
 use net::{Bulk, Link, Meters, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wire::{RequestId, SessionId, ToClient, ToServer, WatchId};
-
-/// Fewest slots of a cache.
-const SLOTS_MIN: u32 = 16;
 
 /// A request that was sent.
 struct Asked {
@@ -61,11 +59,9 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(options: MachineOptions, session: SessionId, name: &str) -> State {
-        // The machine makes at least so many of it.
-        let arena = Arena::new(options.slots.max(SLOTS_MIN));
         State {
             machine: Machine::new(options, session, name.as_bytes()),
-            arena,
+            arena: Arena::new(),
             ebb: Ebb::default(),
             replies: HashMap::new(),
             data: HashMap::new(),
@@ -147,6 +143,17 @@ impl State {
         let count = self.ebb.turn(now_ns, blocks);
         self.arena.release(self.machine.free_slots(), count);
         count > 0
+    }
+
+    /// Where the memory of blocks comes from.
+    pub(crate) fn pool(&self) -> Pool {
+        self.arena.pool()
+    }
+
+    /// Gives up the blocks of all slots that hold nothing.
+    pub(crate) fn release_free(&mut self) {
+        let free = self.machine.free_slots();
+        self.arena.release(free, free.len() as u32);
     }
 
     fn carry_out(

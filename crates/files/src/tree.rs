@@ -78,6 +78,7 @@ impl Tree {
         let client = ClientOptions {
             server,
             machine,
+            memory: None,
             name: options.name.clone(),
         };
         let front = Arc::new(Bare::default());

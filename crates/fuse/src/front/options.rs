@@ -1,6 +1,7 @@
 //! What a mount is asked to be.
 
 use client::Server;
+use client::front::CacheSize;
 use std::path::PathBuf;
 
 use super::keeping::Keeping;
@@ -33,8 +34,8 @@ pub struct MountOptions {
     pub interruptible: bool,
     /// For so long a call waits while the server says nothing, ns; `None`: for ever.
     pub timeout_ns: Option<u64>,
-    /// Memory for blocks, MiB.
-    pub cache_mib: u32,
+    /// Memory for blocks.
+    pub cache: CacheSize,
     /// Age at which changed blocks are written back, ns.
     pub write_delay_ns: u64,
     /// Age at which changes in directories of its own are told to the server, ns; 0: it is asked
