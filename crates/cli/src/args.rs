@@ -4,6 +4,7 @@ mod bench;
 mod cell;
 mod internal;
 mod look;
+mod memory;
 mod reproduce;
 mod segment;
 mod serve;
@@ -210,10 +211,8 @@ pub(crate) struct MountArgs {
     /// to the server yet, with EINTR. Without this only signals that end the program do
     #[arg(long)]
     pub(crate) intr: bool,
-    /// Most memory for cached blocks, MiB; about as much again goes to what is known of objects
-    #[arg(long, value_name = "N", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub(crate) cache_mib: u32,
+    #[command(flatten)]
+    pub(crate) memory: memory::CacheArgs,
     /// Age at which changed blocks are written back
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) write_delay: u64,

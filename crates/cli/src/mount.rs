@@ -137,7 +137,7 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         },
         interruptible: args.intr,
         timeout_ns: args.timeout.filter(|ns| *ns > 0),
-        cache_mib: args.cache_mib,
+        cache: args.memory.size(),
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
         name: format!("{}:{}", host.trim(), point.display()),

@@ -1,6 +1,6 @@
 //! How servers and mounts are shown: as JSON, and the same as text.
 
-use client::front::{Figures, TokenLine};
+use client::front::{Figures, Memory, TokenLine};
 use fuse::front::Mount;
 use serde_json::{Map, Value, json};
 use server::Status;
@@ -171,6 +171,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
             "transient": figures.transient,
         },
         "cache": cache(&figures),
+        "memory": memory(&client.memory(), &figures),
     })
 }
 
@@ -181,6 +182,24 @@ fn cache(figures: &Figures) -> Value {
         "dirty": figures.dirty,
         "hits": figures.hits,
         "misses": figures.misses,
+    })
+}
+
+/// How much memory the cache may have, and what has taken of it.
+fn memory(memory: &Memory, figures: &Figures) -> Value {
+    let oldest = figures.oldest.filter(|used_ns| *used_ns > 0);
+    let age_ns = oldest.map(|used_ns| client::front::now_ns().saturating_sub(used_ns));
+    json!({
+        "varies": memory.varies,
+        "size_bytes": memory.size,
+        "least_bytes": memory.least,
+        "most_bytes": memory.most,
+        "resident_bytes": memory.resident,
+        "pressed_by": memory.pressed,
+        "presses": memory.presses,
+        "given_back_bytes": memory.given_back,
+        "oldest_s": age_ns.map(|ns| ns / 1_000_000_000),
+        "penalty_s": memory.varies.then_some(memory.penalty_ns / 1_000_000_000),
     })
 }
 

@@ -222,7 +222,7 @@ pub(super) const SERVER: [Metric; 30] = [
 ];
 
 /// Of a mount.
-pub(super) const MOUNT: [Metric; 24] = [
+pub(super) const MOUNT: [Metric; 30] = [
     one(
         "ariel_mount_connected",
         Gauge,
@@ -326,6 +326,42 @@ pub(super) const MOUNT: [Metric; 24] = [
         Gauge,
         "/cache/dirty",
         "Blocks not written back yet",
+    ),
+    one(
+        "ariel_mount_memory_size_bytes",
+        Gauge,
+        "/memory/size_bytes",
+        "Memory that cached blocks may take now",
+    ),
+    one(
+        "ariel_mount_memory_least_bytes",
+        Gauge,
+        "/memory/least_bytes",
+        "The least that they may ever take",
+    ),
+    one(
+        "ariel_mount_memory_most_bytes",
+        Gauge,
+        "/memory/most_bytes",
+        "The most that they may ever take",
+    ),
+    one(
+        "ariel_mount_memory_resident_bytes",
+        Gauge,
+        "/memory/resident_bytes",
+        "Memory that they take",
+    ),
+    one(
+        "ariel_mount_memory_presses",
+        Counter,
+        "/memory/presses",
+        "Looks at which others wanted memory of the cache",
+    ),
+    one(
+        "ariel_mount_memory_given_back_bytes",
+        Counter,
+        "/memory/given_back_bytes",
+        "Memory given back since others wanted it",
     ),
     one(
         "ariel_mount_cache_hits",
