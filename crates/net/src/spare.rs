@@ -33,6 +33,12 @@ pub(crate) fn used(bytes: usize) -> Option<Vec<u8>> {
     Some(spare.remove(at))
 }
 
+/// Drops the buffers that wait: memory is short.
+pub fn clear() {
+    let waiting = std::mem::take(&mut *SPARE.lock());
+    drop(waiting);
+}
+
 /// Gives a buffer back.
 pub fn give(mut buffer: Vec<u8>) {
     if !(LEAST_BYTES..=2 * BULK_BYTES_MAX).contains(&buffer.capacity()) {

@@ -43,6 +43,7 @@ mod local_disk;
 mod locks;
 mod machines;
 mod mapped;
+mod memory;
 mod mmap;
 mod names_in_use;
 mod network;

@@ -90,7 +90,7 @@ fn look(core: &Weak<Core>, bounds: Bounds, stopped: &OwnedFd) {
     loop {
         let Some(core) = core.upgrade() else { return };
         let now = net::clock::now_ns();
-        let Some(seen) = sight.look() else {
+        let Some(seen) = sight.look(now) else {
             tracing::warn!(
                 "/proc/meminfo cannot be read: the cache does not go by the machine's memory; \
                  set --cache-mib"
@@ -167,6 +167,7 @@ impl Core {
         let pressed = decision.pressed != logic::memory::Pressed::Nothing;
         let mut given_back = 0;
         if pressed || before > slots as usize {
+            net::spare::clear();
             self.state().release_free();
             given_back = self.pool().trim(KEPT.min(slots as usize / 4)) as u64;
         }

@@ -13,7 +13,20 @@ const PAGE: u64 = 4096;
 #[derive(Default)]
 pub(super) struct Sight {
     groups: Groups,
+    /// What changes slowly, and costs more to be read; when it was.
+    slow: Slow,
+    slow_ns: u64,
 }
+
+/// Numbers of which the differences in a while count.
+#[derive(Clone, Copy, Default)]
+struct Slow {
+    stalled: [u64; 2],
+    missed: u64,
+}
+
+/// They are read again after so long.
+const SLOW_NS: u64 = 100_000_000;
 
 impl Sight {
     /// The groups, the own one first.
@@ -22,22 +35,17 @@ impl Sight {
     }
 
     /// What can be seen now.
-    pub(super) fn look(&mut self) -> Option<Sample> {
+    pub(super) fn look(&mut self, now_ns: u64) -> Option<Sample> {
         let machine = machine(&read_to_string("/proc/meminfo").ok()?)?;
-        let vmstat = read_to_string("/proc/vmstat").unwrap_or_default();
-        let pressure = read_to_string("/proc/pressure/memory").unwrap_or_default();
-        let mut stalled = stalled(&pressure);
-        let mut missed = missed(&vmstat);
         let spaces = self.groups.now().iter().filter_map(|group| {
             let space = group.space(machine.total)?;
             Some((space, group))
         });
         let tightest = spaces.min_by_key(|(space, _)| space.available);
-        if let Some((_, group)) = &tightest {
-            let [_, full] = super::sight::stalled(&group.pressure());
-            stalled[1] = stalled[1].max(full);
-            missed = group.missed();
+        if now_ns >= self.slow_ns + SLOW_NS {
+            (self.slow, self.slow_ns) = (slow(tightest.map(|(_, group)| group)), now_ns);
         }
+        let Slow { stalled, missed } = self.slow;
         Some(Sample {
             machine,
             group: tightest.map(|(space, _)| space),
@@ -46,6 +54,20 @@ impl Sight {
             ..Sample::default()
         })
     }
+}
+
+fn slow(group: Option<&Group>) -> Slow {
+    let pressure = read_to_string("/proc/pressure/memory").unwrap_or_default();
+    let mut stalled = stalled(&pressure);
+    let Some(group) = group else {
+        let vmstat = read_to_string("/proc/vmstat").unwrap_or_default();
+        let missed = missed(&vmstat);
+        return Slow { stalled, missed };
+    };
+    let [_, full] = self::stalled(&group.pressure());
+    stalled[1] = stalled[1].max(full);
+    let missed = group.missed();
+    Slow { stalled, missed }
 }
 
 /// The number behind a word at the beginning of a line.
@@ -120,7 +142,9 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_seen() {
-        let seen = Sight::default().look().expect("/proc is there");
+        let seen = Sight::default()
+            .look(net::clock::now_ns())
+            .expect("/proc is there");
         let Space {
             total,
             available,

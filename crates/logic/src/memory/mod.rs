@@ -24,10 +24,14 @@ const MIB: u64 = 1 << 20;
 pub const PENALTY_NS: Time = 20 * 60 * SECOND;
 
 /// One part in so many of what is idle stays free, at least [`RESERVE_LEAST`] (in a small space: one
-/// part in [`RESERVE_SMALL`] of that).
+/// part in [`RESERVE_SMALL`] of that): a program takes so much before anybody looks again.
 const RESERVE: u64 = 20;
-const RESERVE_LEAST: u64 = 64 * MIB;
-const RESERVE_SMALL: u64 = 4;
+const RESERVE_LEAST: u64 = 128 * MIB;
+const RESERVE_SMALL: u64 = 2;
+/// Of little room the cache is given half, again at each look, down to [`CRUMB`]: what its process
+/// needs beside blocks is seen only then.
+const LITTLE: u64 = 256 * MIB;
+const CRUMB: u64 = 4 * MIB;
 /// When only one part in so many of the reserve is left, all of the cache goes.
 const SPENT: u64 = 8;
 /// What others took since the last look, they may take again in this time, until after the next.
@@ -35,8 +39,10 @@ const AHEAD: Time = 250 * MS;
 /// Programs that all fill fresh memory take so much in a second.
 const FASTEST: u64 = 4 << 30;
 /// Times between two looks.
-const SOONEST: Time = 50 * MS;
+const SOONEST: Time = 10 * MS;
 const LATEST: Time = SECOND;
+/// How programs fare is looked at over so long.
+const TROUBLE: Time = 100 * MS;
 /// Parts of a million of the time between two looks. Any task stalled on memory: nothing grows.
 /// All tasks: something is given up, if there is little room too. Much of that: everything is.
 const SOME_PPM: u64 = 10_000;
@@ -143,8 +149,27 @@ struct Last {
     at: Time,
     /// What the cache and nobody had together: in the machine, in the group.
     whole: [Option<u64>; 2],
+}
+
+/// How programs fared, up to some time.
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    at: Time,
     stalled: [Time; 2],
     missed: u64,
+    /// Until then they fared well.
+    calm: bool,
+}
+
+impl Trouble {
+    fn of(now: Time, sample: &Sample) -> Self {
+        Self {
+            at: now,
+            stalled: sample.stalled,
+            missed: sample.missed,
+            calm: true,
+        }
+    }
 }
 
 /// Decides about the size of one cache.
@@ -152,6 +177,7 @@ struct Last {
 pub struct Governor {
     bounds: Bounds,
     last: Option<Last>,
+    trouble: Option<Trouble>,
     /// When programs last missed what they had; `None`: not that anybody knows.
     missed_at: Option<Time>,
     /// By how much the cache may grow in a second, and when that was raised last; `None`: since
@@ -175,6 +201,7 @@ impl Governor {
         Self {
             bounds,
             last: None,
+            trouble: None,
             missed_at: None,
             step: None,
         }
@@ -208,7 +235,7 @@ impl Governor {
         Decision {
             size: size.clamp(self.bounds.least, self.bounds.most),
             pressed,
-            look_at: now + wait.clamp(SOONEST, LATEST),
+            look_at: now + wait.clamp(self.soonest(sample.used), LATEST),
         }
     }
 
@@ -255,16 +282,24 @@ impl Governor {
         let programs = self.missed_at;
         let takes = programs.is_none_or(|used| may_take(used, block, self.bounds.penalty));
         let there = if takes { idle } else { free.min(idle) };
-        (sample.used + there.saturating_sub(room.wanted), false)
+        let grows = match there.saturating_sub(room.wanted) {
+            few @ CRUMB..LITTLE => few / 2,
+            grows => grows,
+        };
+        (sample.used + grows, false)
     }
 
     /// How large the cache may be while programs stand still, or miss what they had; why; and
     /// whether they do not.
     fn bears(&mut self, now: Time, sample: &Sample, tight: bool) -> (u64, Pressed, bool) {
-        let Some(last) = self.last else {
+        let Some(last) = self.trouble else {
+            self.trouble = Some(Trouble::of(now, sample));
             return (u64::MAX, Pressed::Nothing, true);
         };
-        let since = now.saturating_sub(last.at).max(MS);
+        let since = now.saturating_sub(last.at);
+        if since < TROUBLE {
+            return (u64::MAX, Pressed::Nothing, last.calm);
+        }
         let part = |at: usize| {
             let stalled = sample.stalled[at].saturating_sub(last.stalled[at]);
             stalled.saturating_mul(1_000_000) / since
@@ -276,6 +311,10 @@ impl Governor {
             self.missed_at = Some(now);
         }
         let calm = some < SOME_PPM && !many;
+        self.trouble = Some(Trouble {
+            calm,
+            ..Trouble::of(now, sample)
+        });
         if !tight {
             // Reads of our own stall, too; with room left nobody stands still for want of it.
             return (u64::MAX, Pressed::Nothing, calm);
@@ -310,13 +349,19 @@ impl Governor {
         used.saturating_add(step)
     }
 
+    /// A cache that has nothing to give need not hurry.
+    fn soonest(&self, used: u64) -> Time {
+        match used > self.bounds.least + CRUMB {
+            true => SOONEST,
+            false => 10 * SOONEST,
+        }
+    }
+
     fn note(&mut self, now: Time, sample: &Sample) {
         let whole = |space: Space| sample.used + space.available;
         self.last = Some(Last {
             at: now,
             whole: [Some(whole(sample.machine)), sample.group.map(whole)],
-            stalled: sample.stalled,
-            missed: sample.missed,
         });
     }
 }

@@ -194,12 +194,16 @@ fn a_small_group_counts_before_a_large_machine() {
     };
     let mut governor = Governor::new(BOUNDS);
     let decision = governor.handle(SECOND, &sample);
-    assert_eq!(decision.size, 24 * MIB);
-    assert_eq!(decision.look_at, SECOND + SOONEST);
-    (sample.used, sample.group) = (24 * MIB, Some(group(6 * MIB)));
+    // Half of what is not kept back, with a look at once when there is something to give.
+    assert_eq!(decision.size, 4 * MIB);
+    assert_eq!(decision.look_at, SECOND + 10 * SOONEST);
+    sample.group = Some(group(52 * MIB));
+    assert_eq!(governor.handle(2 * SECOND, &sample).size, 10 * MIB);
+    (sample.used, sample.group) = (24 * MIB, Some(group(20 * MIB)));
     let decision = governor.handle(2 * SECOND, &sample);
     assert_eq!(decision.pressed, Pressed::Group);
-    assert!(decision.size < 14 * MIB, "{decision:?}");
+    assert_eq!(decision.look_at, 2 * SECOND + SOONEST);
+    assert!(decision.size < 12 * MIB, "{decision:?}");
     sample.group = Some(group(0));
     assert_eq!(governor.handle(3 * SECOND, &sample).size, BOUNDS.least);
 }
