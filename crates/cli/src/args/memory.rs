@@ -44,7 +44,7 @@ impl CacheMib {
 }
 
 /// The largest read, a few of them, and what is changed meanwhile.
-const LEAST_MIB: u32 = 4;
+const LEAST_MIB: u32 = 2;
 const MOST_MIB: u32 = 1 << 20;
 
 impl fmt::Display for CacheMib {
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_size_is_a_number_or_two_or_what_there_is() {
         for (text, size) in [
-            ("auto", CacheMib::Varies(4, None)),
+            ("auto", CacheMib::Varies(2, None)),
             ("1", CacheMib::Fixed(1)),
             ("256", CacheMib::Fixed(256)),
             ("64-4096", CacheMib::Varies(64, Some(4096))),
@@ -93,7 +93,7 @@ mod tests {
             assert_eq!(size.to_string(), text);
         }
         for text in [
-            "", "0", "-1", "64-", "64-64", "2-8", "1-2-3", "1048577", "all",
+            "", "0", "-1", "64-", "64-64", "1-8", "1-2-3", "1048577", "all",
         ] {
             assert!(cache_mib(text).is_err(), "{text}");
         }

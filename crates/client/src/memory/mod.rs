@@ -182,6 +182,9 @@ impl Core {
             ..*memory
         };
         drop(memory);
+        if pressed {
+            self.front().released();
+        }
         if given_back > 0 {
             tracing::debug!(
                 pressed = decision.pressed.word(),
@@ -189,7 +192,6 @@ impl Core {
                 used,
                 "the cache has given memory back"
             );
-            self.front().released();
         }
     }
 }

@@ -59,7 +59,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             slots: 65_536,
-            least_slots: 1024,
+            least_slots: 512,
             dirty_slots: u32::MAX,
             keep_ns: Some(5_000_000_000),
             announced: true,
