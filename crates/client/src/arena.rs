@@ -92,7 +92,8 @@ impl Arena {
         let pool = self.pool.clone();
         let all = range.len() == SLOT_BYTES;
         let place = self.place(slot);
-        // Of a block that is written whole nothing is needed: it is not copied where others hold it.
+        // Of a block that is written whole nothing is needed: it is not copied where others hold
+        // it.
         if let Some(block) = place
             && (!all || Arc::get_mut(block).is_some())
         {

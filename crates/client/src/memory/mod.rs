@@ -3,8 +3,8 @@
 //!
 //! Guarantees: memory that is given up is back at the machine when [`Core::allow`] returns, but for
 //! blocks that are on their way somewhere. The client's lock is held for a bounded number of blocks
-//! at a time, and not while pages go back. One thread looks; it waits for the time of the next look,
-//! or for the kernel to say that tasks stand still for want of memory.
+//! at a time, and not while pages go back. One thread looks; it waits for the time of the next
+//! look, or for the kernel to say that tasks stand still for want of memory.
 
 mod group;
 mod sight;

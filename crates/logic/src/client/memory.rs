@@ -1,10 +1,10 @@
-//! The memory that the cache may use varies: the room says how much ([`crate::memory`] decides), and
-//! the blocks not used for longest go.
+//! The memory that the cache may use varies: the room says how much ([`crate::memory`] decides),
+//! and the blocks not used for longest go.
 //!
 //! Guarantees: a step gives up a bounded number of blocks, so that no call waits for thousands of
-//! them; what is changed is written back before it goes; a call that waits for a slot is begun again
-//! when there are more. Blocks that are kept for other machines, when there are such, are the first
-//! to go: their place is [`Client::keep_size`], before the blocks of this machine.
+//! them; what is changed is written back before it goes; a call that waits for a slot is begun
+//! again when there are more. Blocks that are kept for other machines, when there are such, are the
+//! first to go: their place is [`Client::keep_size`], before the blocks of this machine.
 
 use super::{Client, Mutant, Step};
 use wire::Time;
@@ -17,7 +17,7 @@ const PAUSE_NS: Time = 100_000_000;
 
 impl Client {
     /// The cache may use so many slots from now on, and so many objects may be known.
-    pub(super) fn on_memory(&mut self, step: &mut Step<'_>, slots: u32, objects: usize) {
+    pub(crate) fn on_memory(&mut self, step: &mut Step<'_>, slots: u32, objects: usize) {
         let before = self.cache.slots();
         self.options.objects = objects;
         self.cache.set_limit(slots);
@@ -42,9 +42,9 @@ impl Client {
         }
     }
 
-    /// After each step: blocks beyond the limit go, those that have become clean just now, too. Where
-    /// much is changed, write-back begins, so that it could go.
-    pub(super) fn keep_size(&mut self, step: &mut Step<'_>) {
+    /// After each step: blocks beyond the limit go, those that have become clean just now, too.
+    /// Where much is changed, write-back begins, so that it could go.
+    pub(crate) fn keep_size(&mut self, step: &mut Step<'_>) {
         if self.cache.is_full_of_changes() && step.now >= self.cleaned_at + PAUSE_NS {
             self.cleaned_at = step.now;
             self.clean_all(step);

@@ -4,9 +4,9 @@
 //! Guarantees of [`Governor`]: the cache may use what nobody else wants, but for a reserve; it is
 //! told to give memory back as soon as the reserve is touched, by as much as is missing, and more
 //! where others are growing. Before anything is given up, growth ends; after that it comes back in
-//! steps that double, so that a cache does not fill again what was freed for somebody else. The cache
-//! never gets less than its least. What the kernel keeps of files for programs is taken only by the
-//! rule of ages: [`may_take`].
+//! steps that double, so that a cache does not fill again what was freed for somebody else. The
+//! cache never gets less than its least. What the kernel keeps of files for programs is taken only
+//! by the rule of ages: [`may_take`].
 //!
 //! The room reads numbers of the machine, and of the control groups it is in, and tells them; it is
 //! told the size, and when to look again.
@@ -23,8 +23,8 @@ const MIB: u64 = 1 << 20;
 /// How long a program's page stays that the cache could use (Nelson, section 6.5: 20 minutes).
 pub const PENALTY_NS: Time = 20 * 60 * SECOND;
 
-/// One part in so many of what is idle stays free, at least [`RESERVE_LEAST`] (in a small space: one
-/// part in [`RESERVE_SMALL`] of that): a program takes so much before anybody looks again.
+/// One part in so many of what is idle stays free, at least [`RESERVE_LEAST`] (in a small space:
+/// one part in [`RESERVE_SMALL`] of that): a program takes so much before anybody looks again.
 const RESERVE: u64 = 20;
 const RESERVE_LEAST: u64 = 128 * MIB;
 const RESERVE_SMALL: u64 = 2;
@@ -53,9 +53,9 @@ const MISSED: u64 = 4 * MIB;
 /// The first step of growth after memory was short.
 const FIRST_STEP: u64 = 16 * MIB;
 
-/// Sprite's rule: may the file cache take a page whose program used it last at `program`, for itself,
-/// while the block that it would give up was used last at `block`? A page of several blocks has the
-/// age of the youngest.
+/// Sprite's rule: may the file cache take a page whose program used it last at `program`, for
+/// itself, while the block that it would give up was used last at `block`? A page of several blocks
+/// has the age of the youngest.
 #[must_use]
 pub fn may_take(program: Time, block: Time, penalty: Time) -> bool {
     program.saturating_add(penalty) < block
