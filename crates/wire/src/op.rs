@@ -15,8 +15,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Further groups, where the front knows them; `None`: not known, so that group rights of
-    /// objects are left to the kernel's own check.
+    /// Further groups, where the front knows them; `None`: not known. The server takes them for
+    /// none.
     pub groups: Option<Vec<u32>>,
 }
 

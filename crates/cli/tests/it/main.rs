@@ -55,6 +55,7 @@ mod privileges;
 mod profile;
 mod programs;
 mod real;
+mod refused;
 mod replaced;
 mod restart;
 mod service;

@@ -24,6 +24,7 @@ use super::notices::Notices;
 use super::options::MountOptions;
 use super::unmount::{self, Attempt};
 use crate::feature::Feature;
+use crate::groups::Groups;
 use crate::init::{Options, Transport};
 use crate::mount::{self, Control, Hidden, MountId, Mounted, Prepared};
 use crate::session::{Session, SessionError};
@@ -481,6 +482,7 @@ fn serve(
         opened: AtomicU64::new(0),
         locked: LockedFiles::default(),
         waiters: Waiters::default(),
+        groups: Groups::default(),
     };
     session.serve(Arc::new(Translator(Arc::new(tree))))?;
     Ok(session)

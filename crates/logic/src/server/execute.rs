@@ -18,9 +18,17 @@ impl Server {
     pub(super) fn execute(
         &mut self,
         step: &mut Step<'_, impl Disk>,
-        waiting: Waiting,
+        mut waiting: Waiting,
         plan: &Plan,
     ) {
+        let session = waiting.session;
+        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
+            self.comes_later(step, &waiting, refusal);
+            self.refuse(step, &waiting, refusal);
+            self.recheck_all(step, &waiting);
+            return self.go_on_behind(step, session, waiting.request.id);
+        }
+        self.raise(step.disk, session, &mut waiting.request);
         let mut changed = false;
         match waiting.request.op {
             Op::Read { .. } => self.read(step, &waiting),
@@ -71,6 +79,7 @@ impl Server {
             }
         }
         show_held(waiting, &mut outcome);
+        self.hide(step.disk, session, (op, &mut outcome));
         let held = self.withhold(waiting, &mut outcome);
         let mut grants = Vec::new();
         match waiting.request.delegated {

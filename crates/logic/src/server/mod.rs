@@ -36,6 +36,7 @@ mod put_back;
 mod redo;
 mod requests;
 mod returns;
+mod rules;
 mod sessions;
 mod shown;
 mod silence;
@@ -45,6 +46,7 @@ mod watches;
 mod watching;
 
 pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
+pub use rules::{Rule, Want, rule};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

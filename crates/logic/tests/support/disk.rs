@@ -66,6 +66,8 @@ pub struct MemoryDisk {
     pub blind: Cell<(u32, u32)>,
     /// Nothing more can be written.
     pub full: bool,
+    /// Attributes are changed by root alone.
+    pub judges: bool,
     last: u64,
     /// How many changes were applied.
     logged: u64,
@@ -107,6 +109,7 @@ impl MemoryDisk {
             labels: BTreeMap::new(),
             blind: Cell::new((0, 0)),
             full: false,
+            judges: false,
             last: 1,
             logged: 0,
             stable: None,
@@ -658,6 +661,13 @@ fn touched(attr: &mut Attr, now: Time) -> Attr {
     attr.clone()
 }
 
+fn of_attributes(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::SetAttr { .. } | Op::SetXattr { .. } | Op::RemoveXattr { .. }
+    )
+}
+
 impl Disk for MemoryDisk {
     fn wall(&self) -> Time {
         0
@@ -665,7 +675,10 @@ impl Disk for MemoryDisk {
 
     fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome {
         self.chosen = by.delegated.unwrap_or_default();
-        let outcome = self.run(now, op, bulk).unwrap_or_else(Outcome::Refused);
+        let outcome = match self.judges && by.caller.uid != 0 && of_attributes(op) {
+            true => Outcome::Refused(Refusal::NotPermitted),
+            false => self.run(now, op, bulk).unwrap_or_else(Outcome::Refused),
+        };
         self.logged += u64::from(op.changes());
         if let Some(origin) = by.origin {
             self.answers.insert(origin, outcome.clone());
