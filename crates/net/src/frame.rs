@@ -18,7 +18,8 @@
 
 use crate::greeting::TEXT_BYTES_MAX;
 use crate::spare;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::sync::Arc;
 
 /// Bytes of a header.
@@ -286,23 +287,89 @@ pub struct Frame<'a> {
 #[derive(Debug)]
 struct Pieces {
     header: Header,
-    body: Vec<u8>,
-    bulk: Vec<u8>,
+    body: Announced,
+    bulk: Announced,
 }
 
 impl Pieces {
     fn missing(&self) -> usize {
         let all = self.header.body_bytes() + self.header.bulk_bytes();
-        all - self.body.len() - self.bulk.len()
+        all - self.body.filled - self.bulk.filled
     }
 
     /// Takes the next `here` bytes, of those that are missing.
-    fn take(&mut self, stream: &mut impl Read, here: usize) -> Result<(), FrameError> {
-        let of_body = here.min(self.header.body_bytes() - self.body.len());
-        let body_end = self.body.len() + of_body;
-        let bulk_end = self.bulk.len() + here - of_body;
-        read_announced(stream, body_end, &mut self.body)?;
-        read_announced(stream, bulk_end, &mut self.bulk)
+    fn take<R: Source>(
+        &mut self,
+        stream: &mut BufReader<R>,
+        here: usize,
+    ) -> Result<(), FrameError> {
+        let of_body = here.min(self.header.body_bytes() - self.body.filled);
+        self.body.read(stream, of_body)?;
+        self.bulk.read(stream, here - of_body)
+    }
+}
+
+/// A stream that frames are read from.
+pub trait Source: Read {
+    /// Appends what comes next, at most `most` bytes; none at the end of the stream.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    fn append(&mut self, into: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+        let here = into.len();
+        into.resize(here + most, 0);
+        let read = self.read(&mut into[here..]);
+        into.truncate(here + *read.as_ref().unwrap_or(&0));
+        read
+    }
+}
+
+impl Source for &[u8] {}
+impl Source for TcpStream {}
+impl Source for &TcpStream {}
+
+/// Bytes that a header announced, as they come.
+#[derive(Debug, Default)]
+struct Announced {
+    /// Longer than what has come if the buffer was used before, and holds bytes of then.
+    bytes: Vec<u8>,
+    /// How many have come.
+    filled: usize,
+}
+
+impl Announced {
+    /// For a bulk: a buffer that was used before costs no new memory, whatever is announced.
+    fn bulk(bytes: usize) -> Announced {
+        Announced {
+            bytes: spare::used(bytes).unwrap_or_default(),
+            filled: 0,
+        }
+    }
+
+    /// Takes `more` bytes.
+    fn read<R: Source>(
+        &mut self,
+        stream: &mut BufReader<R>,
+        more: usize,
+    ) -> Result<(), FrameError> {
+        let end = self.filled + more;
+        if self.bytes.len() < end {
+            self.bytes.truncate(self.filled);
+            read_announced(stream, end, &mut self.bytes)?;
+        } else if let Err(error) = stream.read_exact(&mut self.bytes[self.filled..end]) {
+            return Err(match error.kind() {
+                io::ErrorKind::UnexpectedEof => FrameError::Truncated,
+                _ => error.into(),
+            });
+        }
+        self.filled = end;
+        Ok(())
+    }
+
+    /// What has come.
+    fn whole(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.filled);
+        self.bytes
     }
 }
 
@@ -314,7 +381,7 @@ pub struct FrameReader<R> {
     pieces: Option<Pieces>,
 }
 
-impl<R: Read> FrameReader<R> {
+impl<R: Source> FrameReader<R> {
     /// Reads frames from `stream`.
     pub fn new(stream: R) -> FrameReader<R> {
         FrameReader {
@@ -353,8 +420,8 @@ impl<R: Read> FrameReader<R> {
                 None if !header.is_whole() => {
                     let pieces = Pieces {
                         header,
-                        body: Vec::new(),
-                        bulk: spare::used(header.bulk_bytes()).unwrap_or_default(),
+                        body: Announced::default(),
+                        bulk: Announced::bulk(header.bulk_bytes()),
                     };
                     self.next_piece(pieces, header.here_bytes())?;
                 }
@@ -379,10 +446,9 @@ impl<R: Read> FrameReader<R> {
         }
         self.body.clear();
         read_announced(&mut self.stream, header.body_bytes(), &mut self.body)?;
-        // One that has been used costs nobody memory, whatever is announced.
-        let mut bulk = spare::used(header.bulk_bytes()).unwrap_or_default();
-        read_announced(&mut self.stream, header.bulk_bytes(), &mut bulk)?;
-        Ok(bulk)
+        let mut bulk = Announced::bulk(header.bulk_bytes());
+        bulk.read(&mut self.stream, header.bulk_bytes())?;
+        Ok(bulk.whole())
     }
 
     /// Reads the next piece; of the last one the bulk of its message, whose body is kept here.
@@ -399,8 +465,8 @@ impl<R: Read> FrameReader<R> {
             self.pieces = Some(pieces);
             return Ok(None);
         }
-        self.body = pieces.body;
-        Ok(Some(pieces.bulk))
+        self.body = pieces.body.whole();
+        Ok(Some(pieces.bulk.whole()))
     }
 
     fn is_short_here(&self) -> bool {
@@ -430,8 +496,8 @@ impl<R: Read> FrameReader<R> {
 }
 
 /// Appends to `into` until it has `announced` bytes; it grows as they arrive.
-fn read_announced(
-    stream: &mut impl Read,
+fn read_announced<R: Source>(
+    stream: &mut BufReader<R>,
     announced: usize,
     into: &mut Vec<u8>,
 ) -> Result<(), FrameError> {
@@ -440,9 +506,21 @@ fn read_announced(
         let room = into.capacity() - into.len();
         let step = (announced - into.len()).min(into.len().max(FIRST_STEP_BYTES).max(room));
         into.reserve_exact(step);
-        // Reads into the spare capacity, which need not be zeroed first.
-        if stream.by_ref().take(step as u64).read_to_end(into)? < step {
-            return Err(FrameError::Truncated);
+        let end = into.len() + step;
+        while into.len() < end {
+            let wanted = end - into.len();
+            let here = stream.buffer().len().min(wanted);
+            if here > 0 {
+                into.extend_from_slice(&stream.buffer()[..here]);
+                stream.consume(here);
+                continue;
+            }
+            match stream.get_mut().append(into, wanted) {
+                Ok(0) => return Err(FrameError::Truncated),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     Ok(())
@@ -453,16 +531,39 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn stream(bytes: &[u8]) -> BufReader<&[u8]> {
+        BufReader::with_capacity(READ_AHEAD_BYTES, bytes)
+    }
+
+    #[test]
+    fn a_buffer_that_was_used_is_filled_from_its_beginning() {
+        let bytes: Vec<u8> = (0..100_u8).collect();
+        let mut from = stream(&bytes);
+        let mut announced = Announced {
+            bytes: vec![7; 90],
+            filled: 0,
+        };
+        announced.read(&mut from, 30).unwrap();
+        announced.read(&mut from, 50).unwrap();
+        assert_eq!(announced.whole(), bytes[..80]);
+        let mut too_short = Announced {
+            bytes: vec![7; 90],
+            filled: 0,
+        };
+        let end = too_short.read(&mut from, 21);
+        assert!(matches!(end, Err(FrameError::Truncated)));
+    }
+
     #[test]
     fn an_announcement_alone_takes_little_memory() {
         let mut into = Vec::new();
-        let end = read_announced(&mut io::empty(), BULK_BYTES_MAX, &mut into);
+        let end = read_announced(&mut stream(&[]), BULK_BYTES_MAX, &mut into);
         assert!(matches!(end, Err(FrameError::Truncated)));
         assert!(into.capacity() <= FIRST_STEP_BYTES, "{}", into.capacity());
 
         let mut into = Vec::new();
         let some = vec![7; FIRST_STEP_BYTES + 1];
-        let end = read_announced(&mut some.as_slice(), BULK_BYTES_MAX, &mut into);
+        let end = read_announced(&mut stream(&some), BULK_BYTES_MAX, &mut into);
         assert!(matches!(end, Err(FrameError::Truncated)));
         assert!(
             into.capacity() <= 2 * FIRST_STEP_BYTES,
@@ -475,7 +576,7 @@ mod tests {
     fn what_arrives_takes_no_more_than_it_needs() {
         let bytes: Vec<u8> = (0..BULK_BYTES_MAX - 3).map(|at| (at % 251) as u8).collect();
         let mut into = Vec::new();
-        read_announced(&mut bytes.as_slice(), bytes.len(), &mut into).unwrap();
+        read_announced(&mut stream(&bytes), bytes.len(), &mut into).unwrap();
         assert_eq!(into, bytes);
         assert_eq!(into.capacity(), bytes.len());
     }

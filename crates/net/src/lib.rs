@@ -36,6 +36,7 @@ pub use dial::{DialError, Dialer, ask};
 pub use door::{Credentials, Door, Entrance, Passage};
 pub use frame::{
     BODY_BYTES_MAX, BULK_BYTES_MAX, Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind,
+    Source,
 };
 pub use greeting::{NoCommonVersion, Speaks};
 pub use id::LinkId;
