@@ -11,7 +11,7 @@
 //! 4.6.3 and 5.5); what was changed, left out, repeated or put out of order on the way is an error
 //! and yields no bytes; an idle connection holds [`RECORD_BYTES_MAX`] bytes.
 
-use crate::frame::Source;
+use crate::announced::Source;
 use parking_lot::Mutex;
 use rustls::client::ClientConnectionData;
 use rustls::crypto::cipher::{
