@@ -62,6 +62,7 @@ impl Cell {
             version: VERSION,
             session,
             name: b"host".to_vec(),
+            volume: Vec::new(),
         };
         self.says(now, session, hello, 0);
     }

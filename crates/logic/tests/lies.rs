@@ -84,6 +84,7 @@ impl Cell {
             version: VERSION,
             session,
             name,
+            volume: Vec::new(),
         };
         let mut out = self.says(now, session, hello);
         for (part, &right) in rights.iter().enumerate() {

@@ -68,6 +68,7 @@ impl World {
                 version: VERSION,
                 session,
                 name: b"host".to_vec(),
+                volume: Vec::new(),
             },
         )
     }

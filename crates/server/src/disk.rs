@@ -4,7 +4,9 @@ use crate::bulks::Bulks;
 use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
-use wire::{Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time};
+use wire::{
+    Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time, VolumeInfo,
+};
 
 /// The store, the bytes beside messages, and whether something was applied.
 pub(crate) struct StoreDisk<'a> {
@@ -94,6 +96,10 @@ impl Disk for StoreDisk<'_> {
 
     fn orphans(&self) -> Vec<Fid> {
         self.store.orphans()
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        self.store.volumes()
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

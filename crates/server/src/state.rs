@@ -22,6 +22,9 @@ use std::sync::mpsc::Sender;
 use store::Store;
 use wire::{SessionId, ToClient, Violation};
 
+/// For so long the deletion of a volume can be undone: a week.
+const DELETED_NS: u64 = 7 * 24 * 3_600 * 1_000_000_000;
+
 /// Everything behind the lock.
 pub(crate) struct State {
     /// What each machine may do.
@@ -153,6 +156,13 @@ impl State {
     }
 
     fn tend(&mut self, now: u64) {
+        if let Some(store) = &mut self.store {
+            // Time in the store goes on from the latest that it knows, as that of files does.
+            let time = store.newest().max(net::clock::wall_ns());
+            if store.purge_deleted(time, DELETED_NS) && store.write_out().is_err() {
+                tracing::debug!("what was purged is written with the next change");
+            }
+        }
         self.tend_at = self.store.as_mut().and_then(|store| store.tend(now));
         if self.held.has_grown() && !self.machine.in_grace() {
             self.held.shorten(self.machine.held());
@@ -275,5 +285,6 @@ fn describe(violation: Violation) -> &'static str {
         Violation::Bounds => "it broke a bound of the protocol",
         Violation::Forbidden => "it asked for what clients may not do",
         Violation::Foreign => "it named a session that another machine has begun",
+        Violation::NoVolume => "it asked for a volume that is not there: see `ariel volume list`",
     }
 }

@@ -112,6 +112,7 @@ impl Peer {
                 version: wire::VERSION,
                 session,
                 name: b"test".to_vec(),
+                volume: Vec::new(),
             },
             Vec::new(),
         );

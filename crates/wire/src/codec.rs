@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +165,15 @@ impl Bounded for ToServer {
         match self {
             // So that what is reckoned from it is within the bound, too.
             Self::Watch { next, .. } | Self::Took { next, .. } => *next <= limits::CHANGES / 2,
-            Self::Hello { session, name, .. } => {
-                *session != 0 && name.len() <= limits::TARGET_BYTES
+            Self::Hello {
+                session,
+                name,
+                volume,
+                ..
+            } => {
+                *session != 0
+                    && name.len() <= limits::TARGET_BYTES
+                    && volume.len() <= limits::NAME_BYTES
             }
             Self::Request(request) => request.within_bounds(),
             // What writes has bytes of its own beside the message.
@@ -196,6 +203,7 @@ impl Bounded for Outcome {
             Self::Copied { len, .. } => *len <= limits::COPY_BYTES,
             Self::Target(target) => target.len() <= limits::TARGET_BYTES,
             Self::Value(value) => value.len() <= limits::XATTR_VALUE_BYTES,
+            Self::Volumes(volumes) => volumes.len() <= crate::VOLUMES_MAX,
             _ => true,
         }
     }

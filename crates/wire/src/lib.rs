@@ -21,6 +21,7 @@ mod outcome;
 mod refusal;
 mod rights;
 mod seed;
+mod volume;
 mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
@@ -37,4 +38,8 @@ pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
 pub use rights::{MachineId, NOBODY, Rights};
 pub use seed::{mix64, splitmix64};
+pub use volume::{
+    FIRST_VOLUME, SNAPSHOT_MARK, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
+    is_volume_name, snapshot_name, split_volume_name,
+};
 pub use watch::{Change, Deed, Path, WatchId};

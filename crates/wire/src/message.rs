@@ -239,6 +239,8 @@ pub enum ToServer {
         session: SessionId,
         /// A name for people: host and mount point.
         name: Vec<u8>,
+        /// The volume, or the snapshot, whose root is to be the tree's; empty: the first volume.
+        volume: Vec<u8>,
     },
     /// Asks for an operation. Bytes to be written travel beside it.
     Request(Request),
@@ -416,6 +418,8 @@ pub enum Violation {
     Forbidden,
     /// The session of another machine.
     Foreign,
+    /// A volume that is not there.
+    NoVolume,
 }
 
 impl ToServer {

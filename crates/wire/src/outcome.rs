@@ -6,6 +6,7 @@ use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
 use crate::refusal::Refusal;
+use crate::volume::VolumeInfo;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +127,10 @@ pub enum Outcome {
     Position(u64),
     /// Numbers of objects, from this one on.
     Numbers { first: u64, count: u32 },
+    /// A volume, after a change of it.
+    Volume(VolumeInfo),
+    /// Volumes, with those whose deletion can be undone, by their numbers.
+    Volumes(Vec<VolumeInfo>),
 }
 
 /// A right that comes with a reply.

@@ -5,7 +5,7 @@ use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
     Access, Attr, Caller, Change, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op,
-    Refusal, RequestId, ToClient, ToServer, WatchId,
+    Refusal, RequestId, ToClient, ToServer, VolumeInfo, WatchId,
 };
 
 /// Numbers a piece of the cache's memory that holds a block's bytes.
@@ -341,6 +341,8 @@ pub enum Done {
     Bytes(Vec<u8>),
     /// Numbers of the file system.
     Filesystem(Filesystem),
+    /// Volumes; after a change of one, that one.
+    Volumes(Vec<VolumeInfo>),
     /// The lock that is in the way.
     InTheWay(Option<Lock>),
     /// Done.

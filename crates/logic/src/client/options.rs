@@ -1,5 +1,6 @@
 //! The limits and delays of a client, and which of them are usual.
 
+use alloc::vec::Vec;
 use wire::Time;
 
 /// The limits and delays of a client.
@@ -46,6 +47,8 @@ pub struct Options {
     pub timeout_ns: Option<Time>,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
+    /// The volume, or the snapshot, whose root is that of the tree; empty: the first volume.
+    pub volume: Vec<u8>,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<super::Mutant>,
 }
@@ -71,6 +74,7 @@ impl Default for Options {
             lock_idle_ns: 30_000_000_000,
             timeout_ns: None,
             part: 1000,
+            volume: Vec::new(),
             mutant: None,
         }
     }

@@ -228,6 +228,10 @@ impl Client {
             (_, Outcome::Filesystem(numbers)) => {
                 self.finish(step, ticket, Done::Filesystem(numbers));
             }
+            (_, Outcome::Volumes(volumes)) => self.finish(step, ticket, Done::Volumes(volumes)),
+            (_, Outcome::Volume(info)) => {
+                self.finish(step, ticket, Done::Volumes(alloc::vec![info]));
+            }
             (Op::Sync { fid }, Outcome::Done) => self.on_synced(step, ticket, *fid),
             (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
             (op, outcome) => {

@@ -102,12 +102,14 @@ impl Client {
         self.greeted = step.now;
         self.await_welcome(step.now);
         let (session, name) = (self.session, self.name.clone());
+        let volume = self.options.volume.clone();
         self.say(
             step,
             ToServer::Hello {
                 version: VERSION,
                 session,
                 name,
+                volume,
             },
         );
     }

@@ -4,7 +4,7 @@ use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Chosen, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal, RequestId,
-    Right, Rights, SessionId, Time, ToClient, ToServer, Violation,
+    Right, Rights, SessionId, Time, ToClient, ToServer, Violation, VolumeInfo,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -152,6 +152,11 @@ pub trait Disk {
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     /// Objects without a name.
     fn orphans(&self) -> Vec<Fid>;
+    /// The volumes, with snapshots and with those whose deletion can be undone. One that has only
+    /// its first volume may say nothing.
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        Vec::new()
+    }
     /// Remembers a session over restarts.
     fn open_session(&mut self, session: SessionId, now: Time);
     /// Remembers over restarts that this time has been shown.

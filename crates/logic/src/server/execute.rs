@@ -68,6 +68,7 @@ impl Server {
                 self.outdate_said(waiting, plan);
                 delegated = self.note_users(&*step.disk, waiting, plan);
                 self.tell_change(step, waiting, &outcome);
+                self.after_volume(step, (op, &outcome));
             }
         }
         show_held(waiting, &mut outcome);

@@ -41,6 +41,7 @@ mod shown;
 mod silence;
 mod table;
 mod turns;
+mod volumes;
 mod watches;
 mod watching;
 
@@ -102,6 +103,7 @@ pub struct Server {
     clock: VolumeClock,
     alone: alone::Alone,
     peers: machines::Peers,
+    volumes: volumes::Volumes,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -162,6 +164,7 @@ impl Server {
             clock: VolumeClock::new(now, newest),
             alone: alone::Alone::default(),
             peers: machines::Peers::default(),
+            volumes: volumes::Volumes::default(),
         }
     }
 
@@ -300,9 +303,10 @@ impl Server {
             version,
             session,
             name,
+            volume,
         } = message
         {
-            return self.on_hello(step, from, (version, session), name);
+            return self.on_hello(step, from, (version, session), (name, &volume));
         }
         let Some(&session) = self.conns.get(&from) else {
             return step.violation(from, Violation::Greeting);

@@ -292,6 +292,8 @@ pub(super) struct Session {
     /// The machine that has begun it; none: an earlier run of the server knew.
     pub(super) machine: Option<MachineId>,
     pub(super) conn: Option<Conn>,
+    /// The root of its tree, and whether nothing changes there; none: it has not said which.
+    pub(super) root: Option<(Fid, bool)>,
     /// When it was last heard of.
     pub(super) heard: Time,
     /// It leaves a question unanswered for too long: nothing renews its lease; see `silence`.

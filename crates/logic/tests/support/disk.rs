@@ -8,9 +8,13 @@
 //! and attributes that they can work on, and stands below it. What they have in common is the
 //! contract of `logic::server::Disk`.
 
+#[path = "volumes.rs"]
+mod volumes;
+
 use logic::server::{Bulk, By, Disk};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use volumes::Volumes;
 use wire::{
     Attr, Chosen, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome, Refusal,
     RequestId, Right, SessionId, Set, SetTime, Time, WriteMode,
@@ -50,6 +54,7 @@ struct Stable {
 
 /// The store.
 pub struct MemoryDisk {
+    volumes: Volumes,
     objects: BTreeMap<Fid, Object>,
     /// Extended attributes, of those that have any.
     xattrs: BTreeMap<Fid, BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -98,6 +103,7 @@ fn new_attr(kind: Kind, mode: u16, now: Time) -> Attr {
 impl MemoryDisk {
     pub fn new() -> Self {
         let mut disk = Self {
+            volumes: Volumes::default(),
             objects: BTreeMap::new(),
             xattrs: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -199,7 +205,10 @@ impl MemoryDisk {
     }
 
     fn change(&mut self, fid: Fid) -> Result<&mut Object> {
-        self.objects.get_mut(&fid).ok_or(Refusal::Stale)
+        match self.volumes.is_frozen(fid.volume) {
+            true => Err(Refusal::ReadOnly),
+            false => self.objects.get_mut(&fid).ok_or(Refusal::Stale),
+        }
     }
 
     fn dir(&self, fid: Fid) -> Result<&Object> {
@@ -546,6 +555,7 @@ impl MemoryDisk {
             | Op::ListXattr { .. }
             | Op::SetXattr { .. }
             | Op::RemoveXattr { .. } => self.xattr(now, op),
+            Op::Volume(op) => self.change_volume(op),
             _ => Err(Refusal::NotSupported),
         }
     }
@@ -735,6 +745,10 @@ impl Disk for MemoryDisk {
             .filter(orphan)
             .map(|(fid, _)| *fid)
             .collect()
+    }
+
+    fn volumes(&self) -> Vec<wire::VolumeInfo> {
+        self.volumes.all()
     }
 
     fn open_session(&mut self, session: SessionId, _now: Time) {

@@ -3,7 +3,7 @@
 use super::world::{SERVER, World};
 use logic::client::{self, Call, How, Input};
 use std::fmt::Write;
-use wire::{Access, Fid, Make, Name, Op, Set, SetTime};
+use wire::{Access, Fid, Make, Name, Op, Set, SetTime, VolumeOp};
 
 /// A command's words; what is in quotes is one word, with `x*n` for n times x.
 fn words(line: &str) -> Vec<String> {
@@ -393,6 +393,22 @@ fn xattr_op(world: &World, words: &[&str]) -> Op {
     }
 }
 
+fn volume_op(words: &[&str]) -> Op {
+    let name = |word: &str| Name::new(word.as_bytes()).expect("a name");
+    Op::Volume(match words {
+        ["snapshot", of, new] => VolumeOp::Snapshot {
+            of: name(of),
+            name: name(new),
+        },
+        ["clone", of, new] => VolumeOp::Clone {
+            of: name(of),
+            name: name(new),
+        },
+        ["delete", of] => VolumeOp::Delete { of: name(of) },
+        other => panic!("unknown command: {}", other.join(" ")),
+    })
+}
+
 fn op(world: &World, words: &[&str]) -> Op {
     let make = |path: &str, make: Make, mode: u32, open: Option<Access>| {
         let (dir, name) = place(world, path);
@@ -423,6 +439,7 @@ fn op(world: &World, words: &[&str]) -> Op {
             mode: 0o644,
             open: access(how),
         },
+        ["snapshot" | "clone" | "delete", ..] => volume_op(words),
         ["mkdir", path] => make(path, Make::Directory, 0o755, None),
         ["link", file, path] => {
             let (dir, name) = place(world, path);

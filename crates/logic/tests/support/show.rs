@@ -6,7 +6,7 @@ use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
     Access, Attr, Change, Deed, Epoch, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome,
     Path, Recall, Refusal, Request, Returned, Right, Set, SetTime, ToClient, ToServer, Unseen,
-    What, WriteMode,
+    VolumeOp, What, WriteMode,
 };
 
 /// What a fid is called.
@@ -111,6 +111,15 @@ fn range_op(disk: &MemoryDisk, op: &Op) -> String {
     }
 }
 
+fn volume_op(op: &VolumeOp) -> String {
+    match op {
+        VolumeOp::Snapshot { of, name } => format!("Snapshot {name} of {of}"),
+        VolumeOp::Clone { of, name } => format!("Clone {name} of {of}"),
+        VolumeOp::Delete { of } => format!("Delete {of}"),
+        other => format!("{other:?}"),
+    }
+}
+
 fn op(disk: &MemoryDisk, op: &Op) -> String {
     let of = |fid: &Fid| name(disk, *fid);
     let kind = op.kind();
@@ -169,6 +178,7 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         | Op::RemoveXattr { fid, name } => {
             format!("{kind} {} {}", of(fid), String::from_utf8_lossy(name))
         }
+        Op::Volume(op) => volume_op(op),
         _ => range_op(disk, op),
     }
 }
@@ -220,6 +230,8 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         Outcome::Copied { len, attr: known } => format!("Copied {len}, {}", attr(known)),
         Outcome::Position(at) => format!("Position {at}"),
         Outcome::Numbers { count, .. } => format!("Numbers, {count}"),
+        Outcome::Volume(info) => format!("Volume {}", info.name),
+        Outcome::Volumes(all) => format!("{} volumes", all.len()),
     }
 }
 
@@ -545,6 +557,10 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
         }
         Done::Bytes(bytes) => text(bytes),
         Done::Filesystem(_) => "numbers".into(),
+        Done::Volumes(all) => {
+            let names: Vec<String> = all.iter().map(|info| info.name.to_string()).collect();
+            names.join(" ")
+        }
         Done::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
         Done::Nothing => "done".into(),
     }

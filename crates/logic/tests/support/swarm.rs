@@ -73,6 +73,7 @@ impl Swarm {
                 version: VERSION,
                 session,
                 name: b"swarm".to_vec(),
+                volume: Vec::new(),
             };
             swarm.flying.push_back((session, hello));
             let (dir, name) = (root(), name("common"));

@@ -66,6 +66,7 @@ impl State {
                     0
                 },
                 name: vec![0xff; 20],
+                volume: Vec::new(),
             },
         };
         self.last = Some(word.clone());

@@ -72,6 +72,7 @@ pub fn ops() -> Vec<Op> {
     let mut ops = name_ops();
     ops.extend(more_ops());
     ops.extend(lock_ops());
+    ops.extend(volume_ops());
     ops.extend(range_ops());
     ops
 }
@@ -237,7 +238,48 @@ fn range_ops() -> Vec<Op> {
         },
         Op::Reserve { count: 4096 },
         Op::Claim { fid: fid(9) },
+        Op::Volumes,
     ]
+}
+
+/// Operations on volumes.
+fn volume_ops() -> Vec<Op> {
+    let (of, name) = (name("home@monday"), name("tuesday"));
+    let ops = [
+        VolumeOp::Create {
+            name: name.clone(),
+            mode: 0o755,
+        },
+        VolumeOp::Snapshot {
+            of: of.clone(),
+            name: name.clone(),
+        },
+        VolumeOp::Clone {
+            of: of.clone(),
+            name: name.clone(),
+        },
+        VolumeOp::Rename {
+            of: of.clone(),
+            name,
+        },
+        VolumeOp::Delete { of: of.clone() },
+        VolumeOp::Undelete { of },
+        VolumeOp::Purge { volume: u32::MAX },
+    ];
+    ops.into_iter().map(Op::Volume).collect()
+}
+
+fn volume_info() -> VolumeInfo {
+    VolumeInfo {
+        id: 9,
+        name: name("home@monday"),
+        snapshot_of: Some(7),
+        cloned_from: None,
+        state: VolumeState::Deleted(1 << 60),
+        made: 1 << 59,
+        objects: 1 << 40,
+        bytes: 1 << 50,
+    }
 }
 
 /// Operations on locks.
@@ -318,6 +360,8 @@ fn range_outcomes() -> Vec<Outcome> {
             attr: attr(),
         },
         Outcome::Position(1 << 33),
+        Outcome::Volume(volume_info()),
+        Outcome::Volumes(vec![volume_info()]),
         Outcome::Numbers {
             first: 1 << 40,
             count: 4096,
@@ -444,6 +488,7 @@ pub fn to_server() -> Vec<ToServer> {
             version: VERSION,
             session: u64::MAX,
             name: b"host:/mnt".to_vec(),
+            volume: b"home@monday".to_vec(),
         },
         ToServer::Returned(Returned {
             fid,
