@@ -11,6 +11,7 @@ mod sim;
 mod trace;
 mod tree;
 mod up;
+mod volume;
 mod words;
 
 pub(crate) use bench::BenchArgs;
@@ -28,9 +29,11 @@ pub(crate) use trace::{
     Form, GenerateArgs, InfoArgs, InputArgs, ReplayArgs, TraceArgs, TraceCommand, Unit, Work,
 };
 pub(crate) use tree::{
-    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, remote,
+    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, TreeArgs,
+    remote,
 };
 pub(crate) use up::{DownArgs, UpArgs};
+pub(crate) use volume::{BranchArgs, OneArgs, VolumeArgs, VolumeCommand, VolumeListArgs};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
@@ -111,6 +114,8 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Tell what a file of a server's tree is
     Stat(StatArgs),
+    /// Make, clone, freeze and delete volumes of a server
+    Volume(VolumeArgs),
     /// Run a program that uses more memory than it is given; the rest goes to a cell
     Run(RunArgs),
     /// Look at memory that is paged to a cell
@@ -169,6 +174,9 @@ pub(crate) struct MountArgs {
     /// and those of this command without their dashes (cache-mib=64)
     #[arg(short = 'o', long = "options", value_name = "LIST", value_parser = flags)]
     pub(crate) flags: Option<Flags>,
+    /// The volume, or VOLUME@SNAPSHOT, whose root is mounted [default: root]
+    #[arg(long, value_name = "VOLUME", value_parser = volume::existing)]
+    pub(crate) volume: Option<wire::Name>,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Stay in the foreground and log to standard error

@@ -106,6 +106,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Mv(args) => tree::mv(&args),
         Command::Mkdir(args) => tree::mkdir(&args),
         Command::Stat(args) => tree::stat(&args),
+        Command::Volume(args) => tree::volume(&args),
         Command::Run(args) => run::run(&args),
         Command::Segment(args) => segment::segment(&args),
         Command::Pager(args) => pager::pager(&args),

@@ -140,6 +140,7 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         cache_mib: args.cache_mib,
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
+        volume: args.volume.as_ref().map(ToString::to_string),
         name: format!("{}:{}", host.trim(), point.display()),
     }
 }

@@ -66,6 +66,7 @@ mod torture;
 mod traces;
 mod transport;
 mod two_mounts_fsx;
+mod volumes;
 mod walks;
 mod warm;
 mod watch;

@@ -40,6 +40,8 @@ pub struct MountOptions {
     /// Age at which changes in directories of its own are told to the server, ns; 0: it is asked
     /// about each.
     pub name_delay_ns: u64,
+    /// The volume, or the snapshot, whose root is mounted; `None`: the first volume.
+    pub volume: Option<String>,
     /// A name for people: host and mount point.
     pub name: String,
 }
