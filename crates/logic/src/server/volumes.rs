@@ -8,7 +8,7 @@
 //! granted Exclusive: every change there is asked for, and refused.
 
 use super::api::Disk;
-use super::needs::{Need, Only, Plan};
+use super::requests::conflicts::{Need, Only, Plan};
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ const GATHERED: usize = 4096;
 
 /// What the machine knows of the volumes of its store.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Volumes {
+pub(crate) struct Volumes {
     snapshots: BTreeSet<u32>,
     /// Volumes in which nobody is granted Exclusive, for these requests.
     freezing: BTreeMap<Seq, u32>,
@@ -34,7 +34,7 @@ fn named<'a>(all: &'a [VolumeInfo], name: &Name) -> Option<&'a VolumeInfo> {
 
 impl Server {
     /// The root for a client that asks for this volume, and whether nothing changes there.
-    pub(super) fn root_of(&mut self, disk: &impl Disk, volume: &[u8]) -> Option<(Fid, bool)> {
+    pub(crate) fn root_of(&mut self, disk: &impl Disk, volume: &[u8]) -> Option<(Fid, bool)> {
         let all = disk.volumes();
         self.learn(&all);
         if volume.is_empty() || volume == FIRST_VOLUME {
@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// May something there be anybody's alone?
-    pub(super) fn may_change(&self, fid: Fid) -> bool {
+    pub(crate) fn may_change(&self, fid: Fid) -> bool {
         let mut freezing = self.volumes.freezing.iter();
         let frozen =
             freezing.any(|(seq, volume)| *volume == fid.volume && self.waiting.contains_key(seq));
@@ -58,7 +58,7 @@ impl Server {
     }
 
     /// What clients hold that stands in the way of an operation on volumes.
-    pub(super) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
+    pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
         let (of, keep) = match op {
             VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => (of, Right::Shared),
             VolumeOp::Delete { of } => (of, Right::None),
@@ -102,7 +102,7 @@ impl Server {
     }
 
     /// Clients are to give up so much of what a volume has: the one that asks, too.
-    pub(super) fn need_gathered(&self, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
+    pub(crate) fn need_gathered(&self, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
         for (fid, keep) in &plan.gathers {
             for (session, holder) in self.holders(*fid, only) {
                 self.effort.look();
@@ -115,7 +115,7 @@ impl Server {
     }
 
     /// A request waits for what clients give up: nobody gets more of that meanwhile.
-    pub(super) fn note_freezing(&mut self, disk: &impl Disk, seq: Seq) {
+    pub(crate) fn note_freezing(&mut self, disk: &impl Disk, seq: Seq) {
         let waiting = &self.waiting;
         self.volumes
             .freezing
@@ -136,7 +136,7 @@ impl Server {
 
     /// An operation on volumes has been done: files that had no name in what was cloned are open
     /// nowhere in the clone.
-    pub(super) fn after_volume(
+    pub(crate) fn after_volume(
         &mut self,
         step: &mut Step<'_, impl Disk>,
         (op, outcome): (&Op, &Outcome),
