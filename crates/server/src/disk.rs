@@ -4,7 +4,9 @@ use crate::bulks::Bulks;
 use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
-use wire::{Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time};
+use wire::{
+    Attr, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time,
+};
 
 /// The store, the bytes beside messages, and whether something was applied.
 pub(crate) struct StoreDisk<'a> {
@@ -56,6 +58,19 @@ impl Disk for StoreDisk<'_> {
             _ => 0,
         };
         (outcome, bulk)
+    }
+
+    fn digests(&self, bulk: Bulk) -> Vec<Digest> {
+        const BLOCK: usize = wire::limits::BLOCK_BYTES as usize;
+        let digest = |block: &[u8]| {
+            if block.len() == BLOCK {
+                return Digest(net::digest_of(block));
+            }
+            let mut whole = [0; BLOCK];
+            whole[..block.len()].copy_from_slice(block);
+            Digest(net::digest_of(&whole))
+        };
+        self.bulks.get(bulk).chunks(BLOCK).map(digest).collect()
     }
 
     fn read_whole(&mut self, files: &[(Fid, u32)]) -> (Vec<u32>, Bulk) {

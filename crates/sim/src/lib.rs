@@ -15,6 +15,7 @@ mod history;
 mod host;
 mod judge;
 mod kernel;
+mod lending;
 mod liar;
 mod locker;
 mod mutant;

@@ -2,6 +2,7 @@
 
 use crate::attr::{Attr, Kind};
 use crate::ids::{Epoch, Fid, Time};
+use crate::lend::Elsewhere;
 use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
@@ -126,6 +127,8 @@ pub enum Outcome {
     Position(u64),
     /// Numbers of objects, from this one on.
     Numbers { first: u64, count: u32 },
+    /// The bytes of a read are to be had from another client.
+    Elsewhere(Elsewhere),
 }
 
 /// A right that comes with a reply.

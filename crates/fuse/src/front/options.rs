@@ -1,6 +1,7 @@
 //! What a mount is asked to be.
 
 use client::Server;
+use client::front::Lends;
 use std::path::PathBuf;
 
 use super::keeping::Keeping;
@@ -40,6 +41,8 @@ pub struct MountOptions {
     /// Age at which changes in directories of its own are told to the server, ns; 0: it is asked
     /// about each.
     pub name_delay_ns: u64,
+    /// When it lends cached blocks to other mounts, if the server says that mounts do so.
+    pub lends: Lends,
     /// A name for people: host and mount point.
     pub name: String,
 }

@@ -26,6 +26,7 @@ mod hands;
 mod late;
 mod lease;
 mod leave;
+mod lending;
 mod listing;
 mod liveness;
 mod lock_deciding;
@@ -66,8 +67,9 @@ mod xattrs;
 
 pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};
+pub use lending::{LendingFigures, PeerInput, PeerOutput};
 pub use mutant::Mutant;
-pub use options::Options;
+pub use options::{Lends, Options};
 pub use told::{Event, Invalidate, Waiting, Waits};
 
 use crate::Ticket;
@@ -99,8 +101,7 @@ struct Running {
     /// Of a write: how many pages the kernel had been given when it was last told to drop those
     /// that are written, and how often it was.
     cleared: Option<(u64, u32)>,
-    /// What it sets is set, once and for all, and gave these attributes; only how things are now is
-    /// still asked for.
+    /// What it sets is set and gave these attributes; how things are now is still asked for.
     set: Option<Attr>,
     /// Directories that the kernel has locked for it beside those that it names.
     locked_too: [Option<Fid>; 2],
@@ -219,6 +220,7 @@ pub struct Client {
     watches: watches::Watches,
     delegation: delegation::Delegation,
     unstable: unstable::Unstable,
+    lending: lending::Lending,
 }
 
 /// The time and the outputs: what every step needs.
@@ -301,6 +303,7 @@ impl Client {
             watches: watches::Watches::default(),
             delegation: delegation::Delegation::default(),
             unstable: unstable::Unstable::default(),
+            lending: lending::Lending::default(),
             options,
         }
     }
@@ -365,6 +368,7 @@ impl Client {
                 recursive,
             } => self.on_watch(step, watch, (fid, recursive)),
             Input::Unwatch { watch } => self.on_unwatch(step, watch),
+            Input::Peer(input) => self.on_peer(step, input),
             Input::Tick => self.on_tick(step),
         }
         self.keep_bounds(step);

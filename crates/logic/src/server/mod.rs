@@ -26,6 +26,7 @@ mod grace;
 mod grants;
 mod held;
 mod holders;
+mod lending;
 mod listings;
 mod lock_delegation;
 mod locking;
@@ -45,6 +46,7 @@ mod watches;
 mod watching;
 
 pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
+pub use lending::LendingFigures;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -102,6 +104,7 @@ pub struct Server {
     clock: VolumeClock,
     alone: alone::Alone,
     peers: machines::Peers,
+    lending: lending::Lending,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -162,6 +165,7 @@ impl Server {
             clock: VolumeClock::new(now, newest),
             alone: alone::Alone::default(),
             peers: machines::Peers::default(),
+            lending: lending::Lending::default(),
         }
     }
 
@@ -196,8 +200,10 @@ impl Server {
             Input::Expelled { machine } => self.on_expelled(step, machine),
             Input::Gone { conn } => {
                 self.forget_peer(conn);
+                self.lending.forget_conn(conn);
                 self.on_gone(now, conn);
             }
+            Input::Cooperate { policy } => self.on_cooperate(step, policy),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }
@@ -338,6 +344,7 @@ impl Server {
             } => self.watch_when_whole(step, (session, watch), (fid, recursive), next),
             ToServer::Took { watch, next } => self.on_took(step, (session, watch), next),
             ToServer::Unwatch { watch } => self.on_unwatch(session, watch),
+            ToServer::Lends { addr, key } => self.on_lends((from, session), (addr, key)),
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 // A client that is stalled is to know that the connection lives.

@@ -77,6 +77,7 @@ impl Server {
                 rights,
             }),
         );
+        self.say_lend(step, id);
     }
 
     /// A session begins with its first word that is no greeting, and is remembered from then on.
@@ -174,6 +175,7 @@ impl Server {
             step.discard(bulk);
         }
         self.shown.end(id);
+        self.lending.forget_session(id);
         self.watches.remove_session(id);
         self.look_no_more();
         let own: Vec<_> = self
