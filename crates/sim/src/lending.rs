@@ -4,8 +4,8 @@
 //! Digests are of the units of a block. The seals of the real room are not played here: who asks
 //! in these worlds was sent by the server.
 
+use crate::coverage::Rare;
 use crate::disk::{UNIT, Units};
-use crate::rare::Rare;
 use crate::rng::Rng;
 use crate::room::Room;
 use crate::world::World;

@@ -1,7 +1,7 @@
 //! What goes into the client's machine and what comes out of it.
 
 use super::lending::{PeerInput, PeerOutput};
-use super::told::{Event, Invalidate, Waiting, Waits};
+use super::notices::{Event, Invalidate, Waiting, Waits};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
@@ -257,7 +257,7 @@ pub enum Piece {
 
 impl Piece {
     /// How many bytes; unknown for those that the room holds.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match *self {
             Self::Slot { len, .. } | Self::Zero { len } | Self::Bulk { len, .. } => u64::from(len),
             Self::Call { .. } | Self::Kept { .. } => 0,

@@ -15,8 +15,8 @@
 mod borrowing;
 
 use super::api::{Output, Piece};
-use super::cache::State;
-use super::session::Why;
+use super::data::cache::State;
+use super::session::requests::Why;
 use super::{Client, Lends, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -123,7 +123,7 @@ struct Asked {
 
 /// All that is borrowed and lent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lending {
+pub(crate) struct Lending {
     /// The server has said that clients lend to each other.
     wanted: bool,
     /// Others may ask here: where, and the print of the machine's key.
@@ -135,7 +135,7 @@ pub(super) struct Lending {
     asked: BTreeMap<u64, Asked>,
     /// What the next request for blocks says of lenders.
     instead: Option<Lenders>,
-    pub(super) counts: LendingFigures,
+    pub(crate) counts: LendingFigures,
 }
 
 /// Figures for people.
@@ -156,12 +156,12 @@ pub struct LendingFigures {
 }
 
 impl Lending {
-    pub(super) fn lends(&self) -> bool {
+    pub(crate) fn lends(&self) -> bool {
         self.wanted && self.listens.is_some()
     }
 
     /// What a request says of lenders.
-    pub(super) fn lenders(&mut self, why: &Why) -> Lenders {
+    pub(crate) fn lenders(&mut self, why: &Why) -> Lenders {
         let instead = self.instead.take();
         match why {
             Why::Fill { .. } if self.lends() => instead.unwrap_or(Lenders::Any),
@@ -169,7 +169,7 @@ impl Lending {
         }
     }
 
-    pub(super) fn due(&self) -> Option<Time> {
+    pub(crate) fn due(&self) -> Option<Time> {
         let borrowing = self.borrowing.values().map(|one| one.until);
         let asked = self.asked.values().map(|one| one.until);
         borrowing.chain(asked).min()
@@ -178,7 +178,7 @@ impl Lending {
 
 impl Client {
     /// The server says that clients lend to each other.
-    pub(super) fn on_lend(&mut self, step: &mut Step<'_>, secret: Secret) {
+    pub(crate) fn on_lend(&mut self, step: &mut Step<'_>, secret: Secret) {
         if self.options.lends == Lends::Never {
             return;
         }
@@ -189,7 +189,7 @@ impl Client {
     }
 
     /// The server says that they do so no more, or has begun anew.
-    pub(super) fn stop_lending(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn stop_lending(&mut self, step: &mut Step<'_>) {
         if !self.lending.wanted {
             return;
         }
@@ -207,7 +207,7 @@ impl Client {
 
     /// The server is told where this client lends; nowhere, while its machine is busy.
     fn say_lends(&mut self, step: &mut Step<'_>) {
-        let up = self.state == super::session::State::Up;
+        let up = self.state == super::session::requests::State::Up;
         if let Some((addr, key)) = self.lending.listens.clone().filter(|_| up) {
             let addr = if self.lending.busy { Vec::new() } else { addr };
             self.say(step, ToServer::Lends { addr, key });
@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    pub(super) fn on_peer(&mut self, step: &mut Step<'_>, input: PeerInput) {
+    pub(crate) fn on_peer(&mut self, step: &mut Step<'_>, input: PeerInput) {
         match input {
             PeerInput::Listening { addr, key } => {
                 self.lending.listens = self.lending.wanted.then_some((addr, key));
@@ -295,7 +295,7 @@ impl Client {
     }
 
     /// Blocks of a file have come, or will not: who waits for them here is answered.
-    pub(super) fn lend_arrived(&mut self, step: &mut Step<'_>, fid: Fid) {
+    pub(crate) fn lend_arrived(&mut self, step: &mut Step<'_>, fid: Fid) {
         if self.lending.asked.is_empty() {
             return;
         }
@@ -311,7 +311,7 @@ impl Client {
         }
     }
 
-    pub(super) fn tick_lending(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn tick_lending(&mut self, step: &mut Step<'_>) {
         self.tick_borrowing(step);
         let over = |(ask, one): (&u64, &Asked)| (one.until <= step.now).then_some(*ask);
         let over: Vec<u64> = self.lending.asked.iter().filter_map(over).collect();

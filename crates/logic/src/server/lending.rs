@@ -72,7 +72,7 @@ impl Hint {
 
 /// All that is known of lenders.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lending {
+pub(crate) struct Lending {
     policy: Option<Policy>,
     lenders: BTreeMap<LenderId, Lender>,
     of_session: BTreeMap<SessionId, LenderId>,
@@ -106,13 +106,13 @@ impl Lending {
     }
 
     /// Its client's session has ended.
-    pub(super) fn forget_session(&mut self, session: SessionId) {
+    pub(crate) fn forget_session(&mut self, session: SessionId) {
         if let Some(lender) = self.of_session.remove(&session) {
             self.lenders.remove(&lender);
         }
     }
 
-    pub(super) fn forget_conn(&mut self, conn: Conn) {
+    pub(crate) fn forget_conn(&mut self, conn: Conn) {
         for lender in self
             .lenders
             .values_mut()
@@ -188,7 +188,7 @@ impl Lending {
 
 impl Server {
     /// Says whether clients lend blocks to each other from now on, and how.
-    pub(super) fn on_cooperate(&mut self, step: &mut Step<'_, impl Disk>, policy: Policy) {
+    pub(crate) fn on_cooperate(&mut self, step: &mut Step<'_, impl Disk>, policy: Policy) {
         if self.lending.policy.unwrap_or(Policy::Off) == policy {
             return;
         }
@@ -210,7 +210,7 @@ impl Server {
     }
 
     /// A client is told that clients lend, if they do.
-    pub(super) fn say_lend(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId) {
+    pub(crate) fn say_lend(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId) {
         if !self.lending.on() {
             return;
         }
@@ -221,7 +221,7 @@ impl Server {
     }
 
     /// A client lends.
-    pub(super) fn on_lends(
+    pub(crate) fn on_lends(
         &mut self,
         (conn, session): (Conn, SessionId),
         lends: (Vec<u8>, Secret),
@@ -242,7 +242,7 @@ impl Server {
     }
 
     /// Who answers a read instead of the store.
-    pub(super) fn elsewhere(
+    pub(crate) fn elsewhere(
         &mut self,
         step: &mut Step<'_, impl Disk>,
         (session, request): (SessionId, &Request),
@@ -310,7 +310,7 @@ impl Server {
 
     /// A reader is sent to a lender, and lends the blocks itself from now on: those that it waits
     /// for, too.
-    pub(super) fn note_elsewhere(&mut self, session: SessionId, elsewhere: &Elsewhere) {
+    pub(crate) fn note_elsewhere(&mut self, session: SessionId, elsewhere: &Elsewhere) {
         let Some(me) = self.lending.of_session.get(&session).copied() else {
             return;
         };
@@ -326,7 +326,7 @@ impl Server {
     }
 
     /// A reader is sent the bytes from here, and lends them from now on.
-    pub(super) fn note_sent(
+    pub(crate) fn note_sent(
         &mut self,
         step: &mut Step<'_, impl Disk>,
         (session, request): (SessionId, &Request),

@@ -17,7 +17,7 @@ const BORROWING: usize = 256;
 
 /// Blocks that a lender is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Borrowing {
+pub(crate) struct Borrowing {
     fid: Fid,
     first: u64,
     count: u32,
@@ -28,7 +28,7 @@ pub(super) struct Borrowing {
     version: u64,
     lender: LenderId,
     caller: Caller,
-    pub(super) until: Time,
+    pub(crate) until: Time,
 }
 
 impl Client {
@@ -189,14 +189,14 @@ impl Client {
     }
 
     /// A lender says that it will answer.
-    pub(super) fn on_soon(&mut self, now: Time, id: u64) {
+    pub(crate) fn on_soon(&mut self, now: Time, id: u64) {
         if let Some(borrowing) = self.lending.borrowing.get_mut(&id) {
             borrowing.until = now + SOON_NS;
         }
     }
 
     /// Lenders that have not answered in time are given up.
-    pub(super) fn tick_borrowing(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn tick_borrowing(&mut self, step: &mut Step<'_>) {
         let late = |(id, one): (&u64, &Borrowing)| (one.until <= step.now).then_some(*id);
         let late: Vec<u64> = self.lending.borrowing.iter().filter_map(late).collect();
         for id in late {
