@@ -1,8 +1,8 @@
 //! What a client's machine tells people about itself.
 
-use super::abandon;
+use super::calls::abandoned;
 use super::node::Node;
-use super::session::State;
+use super::session::requests::State;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Right, Time};
@@ -81,13 +81,13 @@ pub struct Figures {
 
 /// Counters for people.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Blocks read from the cache.
-    pub(super) hits: u64,
+    pub(crate) hits: u64,
     /// Blocks that were fetched for a read.
-    pub(super) misses: u64,
+    pub(crate) misses: u64,
     /// Recalls of the server.
-    pub(super) recalls: u64,
+    pub(crate) recalls: u64,
 }
 
 impl Client {
@@ -128,7 +128,7 @@ impl Client {
             used: self.cache.used(),
             dirty: self.cache.dirty(),
             dirty_files: self.cache.changed_files().count() as u64,
-            heard_by: self.heard_at + self.lease_ns / 4 + abandon::SLACK_NS,
+            heard_by: self.heard_at + self.lease_ns / 4 + abandoned::SLACK_NS,
             unstable: self.unstable.len(),
             unstable_bytes: self.unstable.bytes(),
             untold: self.delegation.unanswered as u64,

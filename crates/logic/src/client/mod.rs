@@ -7,88 +7,47 @@
 //! - every call is answered once; a call that needs no server never waits for one, unless a recall
 //!   is being answered or the lease is near its end.
 
-mod abandon;
-mod after;
-mod ahead;
 mod api;
-mod bounds;
-mod cache;
 mod calls;
-mod clock;
 mod data;
 mod delegation;
-mod doubt;
-mod dropping;
 mod figures;
-mod given;
-mod handed;
-mod hands;
-mod late;
-mod lease;
-mod leave;
-mod listing;
-mod liveness;
-mod lock_deciding;
-mod lock_delegation;
-mod lock_owners;
+mod kernel;
 mod locks;
-mod loose;
-mod mapped;
-mod moves;
 mod mutant;
 mod names;
-mod nobody;
 mod node;
+mod notices;
 mod options;
-mod order;
-mod positions;
-mod predict;
-mod privileges;
-mod publish;
-mod put_back;
-mod ranges;
-mod recall;
-mod replies;
-mod restart;
 mod session;
-mod ship;
-mod sizes;
-mod taken;
-mod told;
-mod unstable;
-mod unused;
-mod used;
-mod walk;
+mod tokens;
 mod watches;
-mod whole;
-mod writeback;
-mod xattrs;
 
 pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};
 pub use mutant::Mutant;
+pub use notices::{Event, Invalidate, Waiting, Waits};
 pub use options::Options;
-pub use told::{Event, Invalidate, Waiting, Waits};
 
 use crate::Ticket;
-use after::After;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use cache::Cache;
-use clock::VolumeClock;
-use dropping::Dropping;
-use loose::Loose;
+use data::cache::Cache;
+use kernel::name_revoke::Dropping;
+use kernel::notify_done::After;
+use kernel::reply_ack::Taking;
+use kernel::uncovered_sizes::Loose;
 use node::Node;
-use session::{Sent, State, Statement};
-use taken::Taking;
+use session::clock::VolumeClock;
+use session::requests::{Sent, State, Statement};
 use wire::{
     Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, ToServer, Unseen,
 };
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
-struct Running {
+pub(crate) struct Running {
     caller: Caller,
     thread: u32,
     call: Call,
@@ -139,7 +98,7 @@ pub struct Client {
     greeted: Time,
     /// The caches were emptied since the lease was near its end; nothing is served.
     suspended: bool,
-    liveness: liveness::Liveness,
+    liveness: session::liveness::Liveness,
     next_scan: Time,
     last_request: RequestId,
     /// The request whose answer is being taken in.
@@ -159,7 +118,7 @@ pub struct Client {
     calls: BTreeMap<Ticket, Running>,
     /// Calls that are answered since their callers wait no longer, and still under way.
     abandoned: BTreeMap<Ticket, Running>,
-    doubts: doubt::Doubts,
+    doubts: calls::unattended::Doubts,
     /// When callers that wait are looked at.
     next_look: Time,
     /// When the server said something last.
@@ -182,20 +141,20 @@ pub struct Client {
     taking: Taking,
     /// Attributes that the kernel was told of late.
     loose: Loose,
-    threads: late::Threads,
-    put_back: put_back::Threads,
+    threads: kernel::stale_replies::Threads,
+    put_back: kernel::wound_wait::Threads,
     /// The kernel keeps no names, and drops them without a lock.
     drops_at_once: bool,
     /// What follows; of which object pages or attributes go, and whether it waits for nobody.
     invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
     dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
-    bars: hands::Bars,
-    bounds: bounds::Bounds,
-    ahead: ahead::Ahead,
-    walks: walk::Walks,
+    bars: kernel::lookup_barrier::Bars,
+    bounds: tokens::reclaim::Bounds,
+    ahead: data::inline_data::Ahead,
+    walks: names::dir_prefetch::Walks,
     /// Directories that are not used here, and are being given up.
-    giving_up: BTreeMap<Fid, unused::GivingUp>,
+    giving_up: BTreeMap<Fid, tokens::release_idle::GivingUp>,
     /// Own changes of names of what was there before, of which the server has not said what became.
     naming: u32,
     /// When a look-up was answered last, while names were being dropped.
@@ -206,23 +165,23 @@ pub struct Client {
     parked: Vec<Ticket>,
     /// Calls that wait for a slot.
     starved: Vec<Ticket>,
-    refused: writeback::Refused,
+    refused: data::writeback::Refused,
     cache: Cache,
     /// Files whose write-back waits for its turn; how many batches are on their way.
     wants_cleaner: VecDeque<Fid>,
     cleaners: u32,
-    window: writeback::Window,
+    window: data::writeback::Window,
     leaving: Option<Ticket>,
     counts: figures::Counts,
-    locks: lock_owners::Locks,
-    lock_delegation: lock_delegation::Files,
+    locks: locks::owners::Locks,
+    lock_delegation: locks::delegation::Files,
     watches: watches::Watches,
-    delegation: delegation::Delegation,
-    unstable: unstable::Unstable,
+    delegation: delegation::changes::Delegation,
+    unstable: session::unstable::Unstable,
 }
 
 /// The time and the outputs: what every step needs.
-struct Step<'a> {
+pub(crate) struct Step<'a> {
     now: Time,
     out: &'a mut Vec<Output>,
 }
@@ -249,7 +208,7 @@ impl Client {
             leased: 0,
             greeted: 0,
             suspended: false,
-            liveness: liveness::Liveness::default(),
+            liveness: session::liveness::Liveness::default(),
             next_scan: 0,
             last_request: 0,
             answering: 0,
@@ -262,7 +221,7 @@ impl Client {
             floor: 0,
             calls: BTreeMap::new(),
             abandoned: BTreeMap::new(),
-            doubts: doubt::Doubts::default(),
+            doubts: calls::unattended::Doubts::default(),
             next_look: 0,
             heard_at: 0,
             requests: BTreeMap::new(),
@@ -274,33 +233,33 @@ impl Client {
             unfinished: BTreeMap::new(),
             taking: Taking::default(),
             loose: Loose::default(),
-            threads: late::Threads::default(),
-            put_back: put_back::Threads::default(),
+            threads: kernel::stale_replies::Threads::default(),
+            put_back: kernel::wound_wait::Threads::default(),
             drops_at_once: false,
             invalidations: BTreeMap::new(),
             dropping_names: BTreeMap::new(),
-            bars: hands::Bars::default(),
-            bounds: bounds::Bounds::default(),
-            ahead: ahead::Ahead::new(options.slots.max(16)),
-            walks: walk::Walks::default(),
+            bars: kernel::lookup_barrier::Bars::default(),
+            bounds: tokens::reclaim::Bounds::default(),
+            ahead: data::inline_data::Ahead::new(options.slots.max(16)),
+            walks: names::dir_prefetch::Walks::default(),
             giving_up: BTreeMap::new(),
             naming: 0,
             looked: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),
             starved: Vec::new(),
-            refused: writeback::Refused::default(),
+            refused: data::writeback::Refused::default(),
             cache: Cache::new(options.slots.max(16)),
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
-            window: writeback::Window::new(),
+            window: data::writeback::Window::new(),
             leaving: None,
             counts: figures::Counts::default(),
-            locks: lock_owners::Locks::default(),
-            lock_delegation: lock_delegation::Files::default(),
+            locks: locks::owners::Locks::default(),
+            lock_delegation: locks::delegation::Files::default(),
             watches: watches::Watches::default(),
-            delegation: delegation::Delegation::default(),
-            unstable: unstable::Unstable::default(),
+            delegation: delegation::changes::Delegation::default(),
+            unstable: session::unstable::Unstable::default(),
             options,
         }
     }
@@ -491,6 +450,9 @@ impl Client {
     }
 }
 
-fn is_dirty(state: cache::State) -> bool {
-    matches!(state, cache::State::Dirty(_) | cache::State::Sending(_))
+fn is_dirty(state: data::cache::State) -> bool {
+    matches!(
+        state,
+        data::cache::State::Dirty(_) | data::cache::State::Sending(_)
+    )
 }

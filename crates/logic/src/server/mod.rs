@@ -12,45 +12,25 @@
 //! The rules are Sprite's (Nelson, section 3.3) and Spritely NFS's (table 1), with tokens that
 //! outlive the open.
 
-mod ahead;
-mod alone;
 mod api;
-mod claims;
 mod clock;
-mod debts;
+mod cost;
 mod delegation;
-mod effort;
-mod execute;
-mod gather;
-mod grace;
-mod grants;
-mod held;
 mod holders;
-mod listings;
-mod lock_delegation;
-mod locking;
-mod looks;
-mod machines;
-mod needs;
-mod put_back;
-mod redo;
+mod locks;
 mod requests;
-mod returns;
-mod sessions;
-mod shown;
-mod silence;
+mod session;
 mod table;
-mod turns;
-mod watches;
-mod watching;
+mod tokens;
+mod watch;
 
 pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use clock::VolumeClock;
-use shown::Shown;
 use table::{File, Seq, Session, Waiting};
+use tokens::sizes_told::Shown;
 use wire::{Epoch, Fid, Place, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
 
 /// The server's machine.
@@ -65,14 +45,14 @@ pub struct Server {
     conns: BTreeMap<Conn, SessionId>,
     files: BTreeMap<Fid, File>,
     waiting: BTreeMap<Seq, Waiting>,
-    ripple: debts::Ripple,
+    ripple: requests::awaited::Ripple,
     last_seq: Seq,
     syncs: BTreeMap<u64, (SessionId, RequestId)>,
     last_sync: u64,
     /// After a restart: what sessions are waited for.
-    grace: grace::Grace,
+    grace: session::grace::Grace,
     /// Changes that a power failure has undone, and that clients ask for again.
-    redo: redo::Redo,
+    redo: requests::replay::Redo,
     /// The last record that is left of each of the latest runs before this one.
     left: Vec<Place>,
     /// Of whom the disk may have to know something new, since this step.
@@ -84,7 +64,7 @@ pub struct Server {
     next_tick: Option<Time>,
     /// Who was asked for something at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
-    gathering: gather::Gathering,
+    gathering: tokens::recall_batch::Gathering,
     /// Sessions without a connection, and when it is looked whether they are to end.
     silent: BTreeSet<(Time, SessionId)>,
     /// Nameless objects, and until when they stay in any case.
@@ -94,18 +74,18 @@ pub struct Server {
     /// Requests that are put off, and until when at most.
     patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
-    effort: effort::Effort,
+    effort: cost::Effort,
     locks: crate::locks::Table,
-    lock_delegations: lock_delegation::Delegations,
-    watches: watches::Watches,
-    looks: looks::Looks,
+    lock_delegations: locks::delegation::Delegations,
+    watches: watch::queues::Watches,
+    looks: watch::poll::Looks,
     clock: VolumeClock,
-    alone: alone::Alone,
-    peers: machines::Peers,
+    alone: delegation::policy::Alone,
+    peers: session::machines::Peers,
 }
 
 /// The time, the store and the outputs: what every step needs.
-struct Step<'a, D: Disk> {
+pub(crate) struct Step<'a, D: Disk> {
     now: Time,
     disk: &'a mut D,
     out: &'a mut Vec<Output>,
@@ -121,8 +101,8 @@ impl Server {
         (boot, root): (Epoch, Fid),
         (known, newest): (Vec<SessionId>, Time),
     ) -> Self {
-        let lock_delegations = lock_delegation::Delegations::new(options.lock_run);
-        let grace = grace::Grace::new(now, options.grace_ns, &known);
+        let lock_delegations = locks::delegation::Delegations::new(options.lock_run);
+        let grace = session::grace::Grace::new(now, options.grace_ns, &known);
         let session = Session {
             heard: now,
             used: true,
@@ -138,12 +118,12 @@ impl Server {
             conns: BTreeMap::new(),
             files: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            ripple: debts::Ripple::default(),
+            ripple: requests::awaited::Ripple::default(),
             last_seq: 0,
             syncs: BTreeMap::new(),
             last_sync: 0,
             grace,
-            redo: redo::Redo::default(),
+            redo: requests::replay::Redo::default(),
             left: Vec::new(),
             held: Vec::new(),
             done: VecDeque::new(),
@@ -154,14 +134,14 @@ impl Server {
             shown: Shown::default(),
             patient: BTreeSet::new(),
             recalls: 0,
-            effort: effort::Effort::default(),
+            effort: cost::Effort::default(),
             locks: crate::locks::Table::default(),
             lock_delegations,
-            watches: watches::Watches::default(),
-            looks: looks::Looks::default(),
+            watches: watch::queues::Watches::default(),
+            looks: watch::poll::Looks::default(),
             clock: VolumeClock::new(now, newest),
-            alone: alone::Alone::default(),
-            peers: machines::Peers::default(),
+            alone: delegation::policy::Alone::default(),
+            peers: session::machines::Peers::default(),
         }
     }
 
