@@ -34,13 +34,13 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use data::cache::Cache;
-use kernel::name_revoke::Dropping;
+use kernel::name_revoke::NameRevoke;
 use kernel::notify_done::After;
-use kernel::reply_ack::Taking;
-use kernel::uncovered_sizes::Loose;
+use kernel::reply_ack::ReplyAcks;
+use kernel::uncovered_sizes::UncoveredSizes;
 use node::Node;
 use session::clock::VolumeClock;
-use session::requests::{Sent, State, Statement};
+use session::requests::{LinkState, Sent, Statement};
 use wire::{
     Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, ToServer, Unseen,
 };
@@ -84,7 +84,7 @@ pub struct Client {
     session: SessionId,
     name: Vec<u8>,
     root: Option<Fid>,
-    state: State,
+    state: LinkState,
     boot: Epoch,
     /// Has anything but a welcome been heard in this session?
     begun: bool,
@@ -118,7 +118,7 @@ pub struct Client {
     calls: BTreeMap<Ticket, Running>,
     /// Calls that are answered since their callers wait no longer, and still under way.
     abandoned: BTreeMap<Ticket, Running>,
-    doubts: calls::unattended::Doubts,
+    unattended: calls::unattended::UnattendedChanges,
     /// When callers that wait are looked at.
     next_look: Time,
     /// When the server said something last.
@@ -138,27 +138,27 @@ pub struct Client {
     /// with what the kernel may have kept until its change was done.
     unfinished: BTreeMap<Ticket, (RequestId, Option<Unseen>)>,
     /// Changes that are answered; the kernel may not have taken that in.
-    taking: Taking,
+    reply_acks: ReplyAcks,
     /// Attributes that the kernel was told of late.
-    loose: Loose,
-    threads: kernel::stale_replies::Threads,
-    put_back: kernel::wound_wait::Threads,
+    uncovered_sizes: UncoveredSizes,
+    last_calls: kernel::stale_replies::LastCalls,
+    retrying: kernel::wound_wait::RetryingThreads,
     /// The kernel keeps no names, and drops them without a lock.
     drops_at_once: bool,
     /// What follows; of which object pages or attributes go, and whether it waits for nobody.
     invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
-    dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
-    bars: kernel::lookup_barrier::Bars,
-    bounds: tokens::reclaim::Bounds,
-    ahead: data::inline_data::Ahead,
+    name_revokes: BTreeMap<(Fid, Epoch), NameRevoke>,
+    lookup_barriers: kernel::lookup_barrier::LookupBarriers,
+    reclaim: tokens::reclaim::Reclaim,
+    inline_budget: data::inline_data::Budget,
     walks: names::dir_prefetch::Walks,
     /// Directories that are not used here, and are being given up.
-    giving_up: BTreeMap<Fid, tokens::release_idle::GivingUp>,
+    idle_releases: BTreeMap<Fid, tokens::release_idle::IdleRelease>,
     /// Own changes of names of what was there before, of which the server has not said what became.
     naming: u32,
     /// When a look-up was answered last, while names were being dropped.
-    looked: Time,
+    last_lookup: Time,
     /// Objects that are being given back, as far as that waits for a moment.
     draining: BTreeSet<Fid>,
     /// Calls that wait until the caches may be used again.
@@ -174,7 +174,7 @@ pub struct Client {
     leaving: Option<Ticket>,
     counts: figures::Counts,
     locks: locks::owners::Locks,
-    lock_delegation: locks::delegation::Files,
+    lock_delegation: locks::delegation::DelegatedLocks,
     watches: watches::Watches,
     delegation: delegation::changes::Delegation,
     unstable: session::unstable::Unstable,
@@ -199,7 +199,7 @@ impl Client {
             session: session.max(1),
             name: name.to_vec(),
             root: None,
-            state: State::Down,
+            state: LinkState::Down,
             boot: 0,
             begun: false,
             lease_ns: 0,
@@ -221,7 +221,7 @@ impl Client {
             floor: 0,
             calls: BTreeMap::new(),
             abandoned: BTreeMap::new(),
-            doubts: calls::unattended::Doubts::default(),
+            unattended: calls::unattended::UnattendedChanges::default(),
             next_look: 0,
             heard_at: 0,
             requests: BTreeMap::new(),
@@ -231,20 +231,20 @@ impl Client {
             guessed: BTreeSet::new(),
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
-            taking: Taking::default(),
-            loose: Loose::default(),
-            threads: kernel::stale_replies::Threads::default(),
-            put_back: kernel::wound_wait::Threads::default(),
+            reply_acks: ReplyAcks::default(),
+            uncovered_sizes: UncoveredSizes::default(),
+            last_calls: kernel::stale_replies::LastCalls::default(),
+            retrying: kernel::wound_wait::RetryingThreads::default(),
             drops_at_once: false,
             invalidations: BTreeMap::new(),
-            dropping_names: BTreeMap::new(),
-            bars: kernel::lookup_barrier::Bars::default(),
-            bounds: tokens::reclaim::Bounds::default(),
-            ahead: data::inline_data::Ahead::new(options.slots.max(16)),
+            name_revokes: BTreeMap::new(),
+            lookup_barriers: kernel::lookup_barrier::LookupBarriers::default(),
+            reclaim: tokens::reclaim::Reclaim::default(),
+            inline_budget: data::inline_data::Budget::new(options.slots.max(16)),
             walks: names::dir_prefetch::Walks::default(),
-            giving_up: BTreeMap::new(),
+            idle_releases: BTreeMap::new(),
             naming: 0,
-            looked: 0,
+            last_lookup: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),
             starved: Vec::new(),
@@ -256,7 +256,7 @@ impl Client {
             leaving: None,
             counts: figures::Counts::default(),
             locks: locks::owners::Locks::default(),
-            lock_delegation: locks::delegation::Files::default(),
+            lock_delegation: locks::delegation::DelegatedLocks::default(),
             watches: watches::Watches::default(),
             delegation: delegation::changes::Delegation::default(),
             unstable: session::unstable::Unstable::default(),
@@ -268,9 +268,9 @@ impl Client {
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Output>) {
         let step = &mut Step { now, out };
         match input {
-            Input::Connected | Input::Gone if self.state == State::Left => {}
+            Input::Connected | Input::Gone if self.state == LinkState::Left => {}
             Input::Connected => self.on_connected(step),
-            Input::Gone => self.state = State::Down,
+            Input::Gone => self.state = LinkState::Down,
             Input::Message { message, bulk_len } => self.on_message(step, message, bulk_len),
             Input::Call {
                 ticket,
@@ -279,12 +279,12 @@ impl Client {
                 waits,
                 call,
             } => {
-                self.loose.proved(thread, &call);
-                self.threads.note(thread, &call);
+                self.uncovered_sizes.proved(thread, &call);
+                self.last_calls.note(thread, &call);
                 self.throw_proved(step, thread);
                 self.note_use(&call);
                 self.on_next_call(step, thread, &call);
-                let repeated = self.put_back.repeats(now, thread, &call);
+                let repeated = self.retrying.repeats(now, thread, &call);
                 let locked_too = self.locked_too(&call);
                 let caller = self.rights.squash(caller);
                 let running = Running {
@@ -341,7 +341,7 @@ impl Client {
 
     /// Has it said goodbye? The server ends the connection then.
     pub fn has_left(&self) -> bool {
-        self.state == State::Left
+        self.state == LinkState::Left
     }
 
     /// May it use what it holds? Not before it knows a server, nor near the end of its lease.
@@ -450,9 +450,9 @@ impl Client {
     }
 }
 
-fn is_dirty(state: data::cache::State) -> bool {
+fn is_dirty(state: data::cache::BlockState) -> bool {
     matches!(
         state,
-        data::cache::State::Dirty(_) | data::cache::State::Sending(_)
+        data::cache::BlockState::Dirty(_) | data::cache::BlockState::Sending(_)
     )
 }

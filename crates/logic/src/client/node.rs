@@ -9,10 +9,10 @@
 
 use super::api::Listed;
 use super::data::file_capabilities::Privileges;
-use super::kernel::dentries::Handed;
+use super::kernel::dentries::Dentries;
 use super::kernel::page_sizes::{Reading, Sizes};
-use super::kernel::stale_replies::Asker;
-use super::names::dir_cookies::{Named, Order};
+use super::kernel::stale_replies::LastAsker;
+use super::names::dir_cookies::{CookieOrder, Named};
 use super::names::xattrs::Xattrs;
 use crate::Ticket;
 use alloc::boxed::Box;
@@ -27,7 +27,7 @@ pub(crate) type Range = (u64, u64);
 pub(crate) const GENERATION_SHIFT: u32 = 40;
 const GENERATIONS: u64 = 1 << 22;
 /// Of how many listings it is remembered where they end: more at a time end when they find nothing.
-const LISTINGS: usize = 64;
+const LISTING_ENDS_MAX: usize = 64;
 
 /// A recall being answered.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ pub(crate) struct Node {
     /// When the kernel was last told of it.
     pub(crate) told: Time,
     /// Which thread was told its attributes.
-    pub(crate) asker: Asker,
+    pub(crate) asker: LastAsker,
     /// The kernel may have pages of it.
     pub(crate) pages: bool,
     /// How often it was given some, and when last while the file was open for writing.
@@ -190,11 +190,11 @@ pub(crate) struct Node {
     /// Of a directory: names known, present and absent.
     pub(crate) names: BTreeMap<Name, Option<Named>>,
     /// Those that the kernel may know.
-    pub(crate) handed: Handed,
+    pub(crate) dentries: Dentries,
     /// The position behind which this client makes the next name of it, where it knows that.
     pub(crate) last: Option<u64>,
     /// Its names in order, from one part of a listing to the next.
-    pub(crate) order: Option<Order>,
+    pub(crate) order: Option<CookieOrder>,
     /// Generation of its listing.
     pub(crate) generation: u64,
     /// Generations of listings begun, oldest first, and the last position that belongs to each.
@@ -331,7 +331,7 @@ impl Node {
     /// A listing begins: what is added behind this position is not part of it.
     pub(crate) fn begin_listing(&mut self, generation: u64, last: u64) {
         self.begun.retain(|(known, _)| *known != generation);
-        if self.begun.len() == LISTINGS {
+        if self.begun.len() == LISTING_ENDS_MAX {
             self.begun.pop_front();
         }
         self.begun.push_back((generation, last));

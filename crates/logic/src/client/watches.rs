@@ -6,7 +6,7 @@
 //! when the server says so.
 
 use super::api::Output;
-use super::session::requests::State;
+use super::session::requests::LinkState;
 use super::{Client, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -80,13 +80,13 @@ impl Client {
         let question = watch.question(id);
         self.watches.0.insert(id, watch);
         self.await_word(step.now);
-        if self.state == State::Up {
+        if self.state == LinkState::Up {
             self.say(step, question);
         }
     }
 
     pub(crate) fn on_unwatch(&mut self, step: &mut Step<'_>, watch: WatchId) {
-        if self.watches.0.remove(&watch).is_some() && self.state == State::Up {
+        if self.watches.0.remove(&watch).is_some() && self.state == LinkState::Up {
             self.say(step, ToServer::Unwatch { watch });
         }
     }

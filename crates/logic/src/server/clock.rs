@@ -17,14 +17,14 @@ use wire::Time;
 
 /// A client's clock may have run ahead of the server's by this much since it was last told: about
 /// twice what two clocks part in a lease, each of which is off by a twentieth.
-const AHEAD_NS: Time = 4_000_000_000;
+const CLIENT_AHEAD_NS: Time = 4_000_000_000;
 
 /// What a power failure has undone was not made longer than this after what is left.
-const AGAIN_NS: Time = 60_000_000_000;
+const REPLAY_LATER_NS: Time = 60_000_000_000;
 
 /// Times that are later than what the disk knows by more than this are noted there: with what
 /// clients have shown and not told they are still less ahead than is believed.
-const NOTED_NS: Time = 1_000_000_000;
+const NOTED_AHEAD_NS: Time = 1_000_000_000;
 
 /// The volume's clock.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ impl VolumeClock {
 
     /// What the disk, which knows this, is to be told of, before anybody is told of what is later.
     fn late(&self, known: Time) -> Option<Time> {
-        (self.latest > known.saturating_add(NOTED_NS)).then_some(self.latest)
+        (self.latest > known.saturating_add(NOTED_AHEAD_NS)).then_some(self.latest)
     }
 
     /// What it shows to whom it is told: nothing has a later time.
@@ -74,7 +74,7 @@ impl VolumeClock {
     pub(crate) fn goes(&mut self, now: Time, wall: Time) -> Time {
         let passed = now.saturating_sub(self.at);
         let own = self.shown.saturating_add(passed - passed / 16);
-        if wall > self.shown.saturating_add(passed + NOTED_NS) {
+        if wall > self.shown.saturating_add(passed + NOTED_AHEAD_NS) {
             self.latest = self.latest.max(wall); // it was set forward
         }
         (self.shown, self.at) = (own.max(wall), self.at.max(now));
@@ -84,12 +84,12 @@ impl VolumeClock {
     /// A client has shown this time: from now on it shows a later one. What cannot be true is not
     /// believed at all, or who lies would put the clock as far ahead as is believed.
     pub(crate) fn hear(&mut self, now: Time, wall: Time, shown: Time) {
-        self.hear_within(now, wall, (shown, AHEAD_NS));
+        self.hear_within(now, wall, (shown, CLIENT_AHEAD_NS));
     }
 
     /// A change was made at this time, and is made again.
     pub(crate) fn hear_again(&mut self, now: Time, wall: Time, at: Time) {
-        self.hear_within(now, wall, (at, AGAIN_NS));
+        self.hear_within(now, wall, (at, REPLAY_LATER_NS));
     }
 
     fn hear_within(&mut self, now: Time, wall: Time, (shown, ahead_ns): (Time, Time)) {
@@ -177,12 +177,12 @@ mod tests {
         let mut clock = VolumeClock::new(0, 0);
         clock.hear(1, HOUR, HOUR + 7);
         assert_eq!(clock.shows(2, HOUR + 1), HOUR + 7);
-        for lie in [u64::MAX, 2 * HOUR, HOUR + 3 + AHEAD_NS] {
+        for lie in [u64::MAX, 2 * HOUR, HOUR + 3 + CLIENT_AHEAD_NS] {
             clock.hear(3, HOUR + 2, lie);
             assert_eq!(clock.shows(3, HOUR + 2), HOUR + 7);
         }
-        clock.hear(3, HOUR + 2, HOUR + 2 + AHEAD_NS);
-        assert_eq!(clock.stamps(3, HOUR + 2), HOUR + 3 + AHEAD_NS);
+        clock.hear(3, HOUR + 2, HOUR + 2 + CLIENT_AHEAD_NS);
+        assert_eq!(clock.stamps(3, HOUR + 2), HOUR + 3 + CLIENT_AHEAD_NS);
     }
 
     #[test]

@@ -7,12 +7,12 @@ use core::fmt;
 /// The counters. They are no part of the machine's state: two machines that differ in nothing else
 /// are shown alike.
 #[derive(Clone, Default)]
-pub(crate) struct Effort {
+pub(crate) struct Cost {
     judged: Cell<u64>,
     looked: Cell<u64>,
 }
 
-impl Effort {
+impl Cost {
     /// A request is compared with all that is known where it is about something.
     pub(crate) fn judge(&self) {
         self.judged.set(self.judged.get() + 1);
@@ -29,8 +29,8 @@ impl Effort {
     }
 }
 
-impl fmt::Debug for Effort {
+impl fmt::Debug for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Effort")
+        f.write_str("Cost")
     }
 }

@@ -30,7 +30,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use clock::VolumeClock;
 use table::{File, Seq, Session, Waiting};
-use tokens::sizes_told::Shown;
+use tokens::sizes_told::SizesTold;
 use wire::{Epoch, Fid, Place, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
 
 /// The server's machine.
@@ -45,7 +45,7 @@ pub struct Server {
     conns: BTreeMap<Conn, SessionId>,
     files: BTreeMap<Fid, File>,
     waiting: BTreeMap<Seq, Waiting>,
-    ripple: requests::awaited::Ripple,
+    recheck: requests::awaited::Recheck,
     last_seq: Seq,
     syncs: BTreeMap<u64, (SessionId, RequestId)>,
     last_sync: u64,
@@ -64,23 +64,23 @@ pub struct Server {
     next_tick: Option<Time>,
     /// Who was asked for something at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
-    gathering: tokens::recall_batch::Gathering,
+    recall_batches: tokens::recall_batch::RecallBatches,
     /// Sessions without a connection, and when it is looked whether they are to end.
     silent: BTreeSet<(Time, SessionId)>,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
     /// Who was told a size that it may not keep.
-    shown: Shown,
+    sizes_told: SizesTold,
     /// Requests that are put off, and until when at most.
     patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
-    effort: cost::Effort,
+    cost: cost::Cost,
     locks: crate::locks::Table,
-    lock_delegations: locks::delegation::Delegations,
+    lock_delegations: locks::delegation::LockDelegations,
     watches: watch::queues::Watches,
-    looks: watch::poll::Looks,
+    polls: watch::poll::Polls,
     clock: VolumeClock,
-    alone: delegation::policy::Alone,
+    delegation_policy: delegation::policy::DelegationPolicy,
     peers: session::machines::Peers,
 }
 
@@ -101,7 +101,7 @@ impl Server {
         (boot, root): (Epoch, Fid),
         (known, newest): (Vec<SessionId>, Time),
     ) -> Self {
-        let lock_delegations = locks::delegation::Delegations::new(options.lock_run);
+        let lock_delegations = locks::delegation::LockDelegations::new(options.lock_run);
         let grace = session::grace::Grace::new(now, options.grace_ns, &known);
         let session = Session {
             heard: now,
@@ -118,7 +118,7 @@ impl Server {
             conns: BTreeMap::new(),
             files: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            ripple: requests::awaited::Ripple::default(),
+            recheck: requests::awaited::Recheck::default(),
             last_seq: 0,
             syncs: BTreeMap::new(),
             last_sync: 0,
@@ -128,19 +128,19 @@ impl Server {
             held: Vec::new(),
             done: VecDeque::new(),
             asked: BTreeSet::new(),
-            gathering: BTreeSet::new(),
+            recall_batches: BTreeSet::new(),
             silent: BTreeSet::new(),
             lingering: BTreeSet::new(),
-            shown: Shown::default(),
+            sizes_told: SizesTold::default(),
             patient: BTreeSet::new(),
             recalls: 0,
-            effort: cost::Effort::default(),
+            cost: cost::Cost::default(),
             locks: crate::locks::Table::default(),
             lock_delegations,
             watches: watch::queues::Watches::default(),
-            looks: watch::poll::Looks::default(),
+            polls: watch::poll::Polls::default(),
             clock: VolumeClock::new(now, newest),
-            alone: delegation::policy::Alone::default(),
+            delegation_policy: delegation::policy::DelegationPolicy::default(),
             peers: session::machines::Peers::default(),
         }
     }
@@ -191,11 +191,11 @@ impl Server {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         let patient = self.patient.first().map(|(until, _)| *until);
         let due = self.next_tick.into_iter().chain(lingering);
-        let gathered = self.gathering.first().map(|(until, ..)| *until);
+        let gathered = self.recall_batches.first().map(|(until, ..)| *until);
         let silent = self.silent.first().map(|(until, _)| *until);
         let due = due.chain(patient).chain(gathered).chain(silent);
         let redo = self.redo.is_due().then_some(0);
-        let due = due.chain(self.looks.due()).chain(redo);
+        let due = due.chain(self.polls.due()).chain(redo);
         due.chain(self.grace.due()).min()
     }
 
@@ -218,7 +218,7 @@ impl Server {
 
     /// Figures.
     pub fn figures(&self) -> Figures {
-        let (judged, looked) = self.effort.figures();
+        let (judged, looked) = self.cost.figures();
         let (locks, lock_waits) = self.lock_figures();
         let mut figures = Figures {
             sessions: self.sessions.len() as u64,

@@ -11,7 +11,7 @@
 use super::api::{Bulk, Conn};
 use super::holders::Holders;
 use super::locks::requests::Waited;
-use super::requests::awaited::Debt;
+use super::requests::awaited::Awaited;
 use super::requests::conflicts::Plan;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -179,7 +179,7 @@ pub(crate) struct Waiting {
     /// What it looks at and changes, as things were when it was judged last.
     pub(crate) plan: Plan,
     /// What it is owed since then.
-    pub(crate) owed: BTreeSet<Debt>,
+    pub(crate) owed: BTreeSet<Awaited>,
     /// Names that a holder has dropped for it, and when; and that it was told of again by a
     /// look-up, and when that was sent: by the stamps of the holder.
     pub(crate) dropped: Marks,
@@ -247,7 +247,7 @@ impl Waiting {
 
     /// Does it wait for the answer to this question?
     pub(crate) fn is_owed(&self, question: Epoch) -> bool {
-        self.owed.contains(&Debt::Answer(question))
+        self.owed.contains(&Awaited::Answer(question))
     }
 
     /// Has this holder dropped the name for it, and not been told of it since?

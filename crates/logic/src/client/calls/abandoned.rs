@@ -25,10 +25,10 @@ use wire::{Access, Fid, LockOwner, Op, Outcome, Refusal, RequestId, Time};
 
 /// Callers are looked at when they have waited for so long, and after as long again. Whoever is
 /// killed is gone within a second, also where it takes two looks and the machine is busy.
-pub(crate) const LOOK_NS: Time = 250_000_000;
+pub(crate) const CALLER_CHECK_NS: Time = 250_000_000;
 
 /// A server that is there answers a question within this time.
-pub(crate) const SLACK_NS: Time = 2_000_000_000;
+pub(crate) const SERVER_REPLY_NS: Time = 2_000_000_000;
 
 impl Client {
     /// The caller waits no longer, whatever its call is.
@@ -354,7 +354,7 @@ impl Client {
     /// A call waits: it is looked at later.
     pub(crate) fn look_later(&mut self, now: Time) {
         if self.next_look <= now {
-            self.next_look = now + LOOK_NS;
+            self.next_look = now + CALLER_CHECK_NS;
         }
     }
 
@@ -364,7 +364,7 @@ impl Client {
         if now < self.next_look || self.calls.is_empty() {
             return;
         }
-        self.next_look = now + LOOK_NS;
+        self.next_look = now + CALLER_CHECK_NS;
         if let Some(timeout_ns) = self.options.timeout_ns {
             let silent = |running: &Running| now >= running.since.max(self.heard_at) + timeout_ns;
             let late = self.calls.iter().filter(|(_, running)| silent(running));
@@ -377,7 +377,7 @@ impl Client {
                 self.abandon(step, ticket, Refusal::NoAnswer);
             }
         }
-        let long = |running: &Running| now >= running.since + LOOK_NS / 2;
+        let long = |running: &Running| now >= running.since + CALLER_CHECK_NS / 2;
         let seen = |running: &Running| running.waits.thread != 0 || running.signalled;
         let calls = self.calls.iter();
         let calls = calls.filter(|(_, running)| long(running) && seen(running));

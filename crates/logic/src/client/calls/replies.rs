@@ -7,7 +7,7 @@
 use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime, Piece};
 use crate::client::mutant::Mutant;
-use crate::client::names::listing::Part;
+use crate::client::names::listing::ListingPart;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Step};
 use alloc::collections::BTreeSet;
@@ -81,7 +81,7 @@ impl Client {
                 }
             }
         }
-        if !self.taking.holds(id) {
+        if !self.reply_acks.holds(id) {
             self.confirm(step, id);
         }
     }
@@ -186,7 +186,7 @@ impl Client {
                         self.learn(entry.fid, attr, true);
                     }
                 }
-                let part = Part {
+                let part = ListingPart {
                     entries,
                     end,
                     last,

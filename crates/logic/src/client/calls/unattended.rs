@@ -14,7 +14,7 @@ use crate::Ticket;
 use crate::client::api::Call;
 use crate::client::kernel::reply_ack::locked;
 use crate::client::notices::Invalidate;
-use crate::client::session::requests::{Sent, State, Why};
+use crate::client::session::requests::{LinkState, Sent, Why};
 use crate::client::{After, Client, Running, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use wire::{Fid, Name, Op, RequestId};
 
 /// A change of names whose caller is gone.
 #[derive(Clone, Debug)]
-struct Doubt {
+struct UnattendedChange {
     dirs: Vec<Fid>,
     /// Names that the kernel has not dropped yet.
     left: u32,
@@ -32,13 +32,13 @@ struct Doubt {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Doubts {
-    changes: BTreeMap<Ticket, Doubt>,
+pub(crate) struct UnattendedChanges {
+    changes: BTreeMap<Ticket, UnattendedChange>,
     /// Requests whose answers came too early.
     early: Vec<RequestId>,
 }
 
-impl Doubts {
+impl UnattendedChanges {
     /// Is such a change under way?
     pub(crate) fn any(&self) -> bool {
         !self.changes.is_empty()
@@ -53,12 +53,12 @@ impl Client {
         for dir in &dirs {
             self.node(*dir).doubtful += 1;
         }
-        let doubt = Doubt {
+        let doubt = UnattendedChange {
             dirs,
             left: names.len() as u32,
             raised: false,
         };
-        self.doubts.changes.insert(ticket, doubt);
+        self.unattended.changes.insert(ticket, doubt);
         for (dir, name) in names {
             let node = self.node(dir);
             node.names.remove(&name);
@@ -71,7 +71,7 @@ impl Client {
 
     /// The kernel has dropped one of them.
     pub(crate) fn on_doubt(&mut self, step: &mut Step<'_>, ticket: Ticket, all: bool) {
-        if let Some(doubt) = self.doubts.changes.get_mut(&ticket) {
+        if let Some(doubt) = self.unattended.changes.get_mut(&ticket) {
             doubt.left = if all { 0 } else { doubt.left.saturating_sub(1) };
             if doubt.left == 0 {
                 self.ask_early_again(step);
@@ -81,7 +81,7 @@ impl Client {
 
     /// The change is answered.
     pub(crate) fn end_doubt(&mut self, step: &mut Step<'_>, ticket: Ticket) -> bool {
-        let Some(doubt) = self.doubts.changes.remove(&ticket) else {
+        let Some(doubt) = self.unattended.changes.remove(&ticket) else {
             return false;
         };
         for dir in doubt.dirs {
@@ -94,9 +94,9 @@ impl Client {
     }
 
     fn ask_early_again(&mut self, step: &mut Step<'_>) {
-        for id in core::mem::take(&mut self.doubts.early) {
+        for id in core::mem::take(&mut self.unattended.early) {
             // Without a connection it is sent on the next one.
-            if self.state == State::Up && self.requests.contains_key(&id) {
+            if self.state == LinkState::Up && self.requests.contains_key(&id) {
                 self.send_request(step, id);
             }
         }
@@ -105,7 +105,7 @@ impl Client {
     /// Does this answer come before the kernel has dropped what it may make wrong? Then it counts
     /// as lost.
     pub(crate) fn is_early(&mut self, step: &mut Step<'_>, id: RequestId) -> bool {
-        if self.doubts.changes.is_empty() {
+        if self.unattended.changes.is_empty() {
             return false;
         }
         let Some(Sent { request, why, .. }) = self.requests.get(&id) else {
@@ -115,15 +115,15 @@ impl Client {
             return false;
         }
         let dirs = super::start::dirs(&request.op);
-        let about = |doubt: &Doubt| {
+        let about = |doubt: &UnattendedChange| {
             let mut dirs = dirs.iter().flatten();
             doubt.left > 0 && dirs.any(|dir| doubt.dirs.contains(dir))
         };
-        if !self.doubts.changes.values().any(about) {
+        if !self.unattended.changes.values().any(about) {
             return false;
         }
-        if !self.doubts.early.contains(&id) {
-            self.doubts.early.push(id);
+        if !self.unattended.early.contains(&id) {
+            self.unattended.early.push(id);
         }
         self.raise_doubts(step);
         true
@@ -131,7 +131,7 @@ impl Client {
 
     /// A call has come: it may hold a lock that is waited for.
     pub(crate) fn on_doubtful_call(&mut self, step: &mut Step<'_>) {
-        if !self.doubts.early.is_empty() {
+        if !self.unattended.early.is_empty() {
             self.raise_doubts(step);
         }
     }
@@ -145,13 +145,13 @@ impl Client {
                 locked(call, *dir) || looks_up(call, *dir) || running.may_remove(*dir)
             })
         };
-        let stuck = self.doubts.changes.iter();
+        let stuck = self.unattended.changes.iter();
         let stuck = stuck.filter(|(_, doubt)| doubt.left > 0 && !doubt.raised);
         let stuck: Vec<(Ticket, Fid)> = stuck
             .filter_map(|(ticket, doubt)| Some((*ticket, *doubt.dirs.iter().find(|d| held(d))?)))
             .collect();
         for (ticket, dir) in stuck {
-            if let Some(doubt) = self.doubts.changes.get_mut(&ticket) {
+            if let Some(doubt) = self.unattended.changes.get_mut(&ticket) {
                 doubt.raised = true;
             }
             let what = Invalidate::Names { dir };

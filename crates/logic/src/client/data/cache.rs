@@ -17,7 +17,7 @@ const NONE: Slot = Slot::MAX;
 
 /// What a slot holds, and in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     /// Waits for its bytes.
     Filling,
     /// As at the server.
@@ -42,7 +42,7 @@ pub(crate) enum There {
 #[derive(Clone, Debug)]
 struct Entry {
     key: (Fid, u64),
-    state: State,
+    state: BlockState,
     there: There,
     older: Slot,
     newer: Slot,
@@ -92,7 +92,7 @@ impl Cache {
     pub(crate) fn new(slots: u32) -> Self {
         let entry = Entry {
             key: (Fid::root(0), 0),
-            state: State::Clean,
+            state: BlockState::Clean,
             there: There::Unknown,
             older: NONE,
             newer: NONE,
@@ -126,13 +126,13 @@ impl Cache {
     }
 
     /// The slot of a block and its state.
-    pub(crate) fn find(&self, fid: Fid, block: u64) -> Option<(Slot, State)> {
+    pub(crate) fn find(&self, fid: Fid, block: u64) -> Option<(Slot, BlockState)> {
         let slot = *self.index.get(&(fid, block))?;
         Some((slot, self.entries[slot as usize].state))
     }
 
     /// Gives a block a slot, if need be that of the block not used for longest.
-    pub(crate) fn take(&mut self, fid: Fid, block: u64, state: State) -> Option<Slot> {
+    pub(crate) fn take(&mut self, fid: Fid, block: u64, state: BlockState) -> Option<Slot> {
         debug_assert!(!self.index.contains_key(&(fid, block)));
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -154,7 +154,7 @@ impl Cache {
     pub(crate) fn set_there(&mut self, slot: Slot, there: There) {
         let entry = &mut self.entries[slot as usize];
         let old = core::mem::replace(&mut entry.there, there);
-        if let (State::Dirty(_) | State::Sending(_), (fid, _)) = (entry.state, entry.key)
+        if let (BlockState::Dirty(_) | BlockState::Sending(_), (fid, _)) = (entry.state, entry.key)
             && let Some(changed) = self.changed.get_mut(&fid)
         {
             changed.count(old, false);
@@ -185,7 +185,7 @@ impl Cache {
     /// could be given up for the others.
     pub(crate) fn fits(&self, fid: Fid, blocks: Range<u64>) -> bool {
         let all = (blocks.end - blocks.start) as usize;
-        let stays = |state: State| state != State::Clean;
+        let stays = |state: BlockState| state != BlockState::Clean;
         self.available(all) || {
             let here = self.span(fid, blocks).flatten();
             self.available(all - here.filter(|(_, state)| stays(*state)).count())
@@ -197,7 +197,7 @@ impl Cache {
         &self,
         fid: Fid,
         blocks: Range<u64>,
-    ) -> impl Iterator<Item = Option<(Slot, State)>> + '_ {
+    ) -> impl Iterator<Item = Option<(Slot, BlockState)>> + '_ {
         let range = (fid, blocks.start)..(fid, blocks.end.max(blocks.start));
         let mut here = self.index.range(range).peekable();
         blocks.map(move |block| {
@@ -206,7 +206,7 @@ impl Cache {
         })
     }
 
-    pub(crate) fn set(&mut self, slot: Slot, state: State) {
+    pub(crate) fn set(&mut self, slot: Slot, state: BlockState) {
         self.leave(slot);
         self.entries[slot as usize].state = state;
         self.enter(slot, state);
@@ -220,7 +220,7 @@ impl Cache {
 
     /// The kernel has all of it: it is given up first (Nelson, section 6.2: infinite age).
     pub(crate) fn age(&mut self, slot: Slot) {
-        if self.entries[slot as usize].state != State::Clean {
+        if self.entries[slot as usize].state != BlockState::Clean {
             return;
         }
         self.unlist(slot);
@@ -248,14 +248,14 @@ impl Cache {
         &self,
         fid: Fid,
         from: u64,
-    ) -> impl Iterator<Item = (u64, Slot, State)> + '_ {
+    ) -> impl Iterator<Item = (u64, Slot, BlockState)> + '_ {
         let range = self.index.range((fid, from)..=(fid, u64::MAX));
         range.map(|(key, slot)| (key.1, *slot, self.entries[*slot as usize].state))
     }
 
     /// Gives up the clean blocks of a file from one on.
     pub(crate) fn drop_clean(&mut self, fid: Fid, from: u64) {
-        let clean = |(block, _, state)| (state == State::Clean).then_some(block);
+        let clean = |(block, _, state)| (state == BlockState::Clean).then_some(block);
         let blocks: Vec<u64> = self.blocks(fid, from).filter_map(clean).collect();
         for block in blocks {
             self.drop_block(fid, block);
@@ -264,7 +264,7 @@ impl Cache {
 
     /// Gives up the blocks of a file that wait for their bytes.
     pub(crate) fn drop_filling(&mut self, fid: Fid) {
-        let filling = |(block, _, state)| (state == State::Filling).then_some(block);
+        let filling = |(block, _, state)| (state == BlockState::Filling).then_some(block);
         let blocks: Vec<u64> = self.blocks(fid, 0).filter_map(filling).collect();
         for block in blocks {
             self.drop_block(fid, block);
@@ -274,7 +274,7 @@ impl Cache {
     /// Files with dirty blocks, and since when the oldest of them is.
     pub(crate) fn dirty_files(&self) -> BTreeMap<Fid, Time> {
         let since = |(_, _, state)| match state {
-            State::Dirty(since) | State::Sending(Some(since)) => Some(since),
+            BlockState::Dirty(since) | BlockState::Sending(Some(since)) => Some(since),
             _ => None,
         };
         let oldest = |fid: &Fid| self.changed_blocks(*fid).filter_map(since).min();
@@ -286,13 +286,18 @@ impl Cache {
     pub(crate) fn files_to_clean(&self) -> Vec<Fid> {
         let waits = |fid: &Fid| {
             let mut blocks = self.changed_blocks(*fid);
-            blocks.any(|(_, _, state)| matches!(state, State::Dirty(_) | State::Sending(Some(_))))
+            blocks.any(|(_, _, state)| {
+                matches!(state, BlockState::Dirty(_) | BlockState::Sending(Some(_)))
+            })
         };
         self.changed.keys().copied().filter(waits).collect()
     }
 
     /// The blocks of a file from the first one on that is dirty or on its way to the server.
-    pub(crate) fn changed_blocks(&self, fid: Fid) -> impl Iterator<Item = (u64, Slot, State)> + '_ {
+    pub(crate) fn changed_blocks(
+        &self,
+        fid: Fid,
+    ) -> impl Iterator<Item = (u64, Slot, BlockState)> + '_ {
         let from = self.changed.get(&fid).map(|changed| changed.from);
         from.into_iter()
             .flat_map(move |from| self.blocks(fid, from))
@@ -303,17 +308,17 @@ impl Cache {
         debug_assert!(
             self.changed_blocks(fid)
                 .take_while(|(at, _, _)| *at < block)
-                .all(|(_, _, state)| matches!(state, State::Clean | State::Filling))
+                .all(|(_, _, state)| matches!(state, BlockState::Clean | BlockState::Filling))
         );
         if let Some(changed) = self.changed.get_mut(&fid) {
             changed.from = changed.from.max(block);
         }
     }
 
-    fn enter(&mut self, slot: Slot, state: State) {
+    fn enter(&mut self, slot: Slot, state: BlockState) {
         match state {
-            State::Clean => self.list(slot),
-            State::Dirty(_) | State::Sending(_) => {
+            BlockState::Clean => self.list(slot),
+            BlockState::Dirty(_) | BlockState::Sending(_) => {
                 let Entry {
                     key: (fid, block),
                     there,
@@ -328,14 +333,14 @@ impl Cache {
                 changed.from = changed.from.min(block);
                 self.dirty += 1;
             }
-            State::Filling => {}
+            BlockState::Filling => {}
         }
     }
 
     fn leave(&mut self, slot: Slot) {
         match self.entries[slot as usize].state {
-            State::Clean => self.unlist(slot),
-            State::Dirty(_) | State::Sending(_) => {
+            BlockState::Clean => self.unlist(slot),
+            BlockState::Dirty(_) | BlockState::Sending(_) => {
                 let Entry { key, there, .. } = self.entries[slot as usize];
                 let (fid, _) = key;
                 if let Some(changed) = self.changed.get_mut(&fid) {
@@ -346,7 +351,7 @@ impl Cache {
                 }
                 self.dirty -= 1;
             }
-            State::Filling => {}
+            BlockState::Filling => {}
         }
     }
 
@@ -385,18 +390,18 @@ mod tests {
         let fid = Fid::root(1);
         let mut cache = Cache::new(3);
         let slots: Vec<Slot> = (0..3)
-            .map(|b| cache.take(fid, b, State::Clean).expect("three slots"))
+            .map(|b| cache.take(fid, b, BlockState::Clean).expect("three slots"))
             .collect();
         cache.touch(slots[0]);
         cache.age(slots[2]);
-        assert_eq!(cache.take(fid, 10, State::Clean), Some(slots[2]));
-        assert_eq!(cache.take(fid, 11, State::Clean), Some(slots[1]));
-        assert_eq!(cache.take(fid, 12, State::Dirty(1)), Some(slots[0]));
-        cache.set(slots[1], State::Dirty(2));
-        assert_eq!(cache.take(fid, 13, State::Clean), Some(slots[2]));
+        assert_eq!(cache.take(fid, 10, BlockState::Clean), Some(slots[2]));
+        assert_eq!(cache.take(fid, 11, BlockState::Clean), Some(slots[1]));
+        assert_eq!(cache.take(fid, 12, BlockState::Dirty(1)), Some(slots[0]));
+        cache.set(slots[1], BlockState::Dirty(2));
+        assert_eq!(cache.take(fid, 13, BlockState::Clean), Some(slots[2]));
         assert!(cache.available(1) && !cache.available(2));
-        cache.set(slots[2], State::Filling);
-        assert_eq!(cache.take(fid, 14, State::Clean), None);
+        cache.set(slots[2], BlockState::Filling);
+        assert_eq!(cache.take(fid, 14, BlockState::Clean), None);
         assert_eq!((cache.dirty(), cache.used()), (2, 3));
         assert!(cache.fits(fid, 11..14) && !cache.fits(fid, 10..12));
     }
@@ -406,33 +411,33 @@ mod tests {
         let (fid, other) = (Fid::root(1), Fid::root(2));
         let mut cache = Cache::new(8);
         for block in 0..4 {
-            cache.take(fid, block, State::Dirty(block));
+            cache.take(fid, block, BlockState::Dirty(block));
         }
-        let clean = cache.take(other, 0, State::Clean).expect("a slot");
+        let clean = cache.take(other, 0, BlockState::Clean).expect("a slot");
         assert_eq!(cache.files_to_clean(), [fid]);
         let slot = |cache: &Cache, block| cache.find(fid, block).expect("it is here").0;
         for block in 0..2 {
-            cache.set(slot(&cache, block), State::Sending(None));
-            cache.set(slot(&cache, block), State::Clean);
+            cache.set(slot(&cache, block), BlockState::Sending(None));
+            cache.set(slot(&cache, block), BlockState::Clean);
         }
         cache.changed_from(fid, 2);
         let changed = |cache: &Cache| cache.changed_blocks(fid).map(|(b, _, _)| b).next();
         assert_eq!(changed(&cache), Some(2));
-        cache.set(slot(&cache, 1), State::Dirty(9));
+        cache.set(slot(&cache, 1), BlockState::Dirty(9));
         assert_eq!(
             changed(&cache),
             Some(1),
             "it is looked for from there again"
         );
-        cache.set(clean, State::Sending(None));
+        cache.set(clean, BlockState::Sending(None));
         assert_eq!(cache.files_to_clean(), [fid], "on its way already");
         let span: Vec<_> = cache
             .span(fid, 3..6)
             .map(|found| found.map(|f| f.1))
             .collect();
-        assert_eq!(span, [Some(State::Dirty(3)), None, None]);
+        assert_eq!(span, [Some(BlockState::Dirty(3)), None, None]);
         (0..4).for_each(|block| cache.drop_block(fid, block));
-        cache.set(clean, State::Clean);
+        cache.set(clean, BlockState::Clean);
         assert!(cache.changed.is_empty() && cache.dirty() == 0);
     }
 }

@@ -16,7 +16,7 @@
 //! Nothing waits in a circle: a write-back waits for nobody, and what it is behind are delegated
 //! changes, which do not either.
 
-use super::cache::State;
+use super::cache::BlockState;
 use crate::Ticket;
 use crate::client::api::Call;
 use crate::client::mutant::Mutant;
@@ -187,7 +187,8 @@ impl Client {
             self.ship(step);
         }
         self.flush(step, fid);
-        let sent = |(_, _, state)| !matches!(state, State::Dirty(_) | State::Sending(Some(_)));
+        let sent =
+            |(_, _, state)| !matches!(state, BlockState::Dirty(_) | BlockState::Sending(Some(_)));
         if !self.cache.changed_blocks(fid).all(sent) {
             return false;
         }

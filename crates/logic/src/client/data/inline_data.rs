@@ -6,7 +6,7 @@
 //! asked for. The bytes count as fetched blocks: under the grant that came with them, and only
 //! where nothing of the file is here.
 
-use super::cache::State;
+use super::cache::BlockState;
 use crate::client::api::Output;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
@@ -14,14 +14,14 @@ use wire::limits::BLOCK_BYTES;
 use wire::{DirEntry, Fid, Op, Outcome, Right};
 
 /// So many blocks may come in vain, and no more than this part of the cache.
-const MOST: u32 = 2048;
-const PART: u32 = 4;
+const UNREAD_MAX: u32 = 2048;
+const UNREAD_CACHE_PART: u32 = 4;
 /// Blocks that may come in vain for each that is read.
-const FOR_EACH: u32 = 2;
+const UNREAD_PER_READ: u32 = 2;
 
 /// Are look-ups mostly followed by reads?
 #[derive(Clone, Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Budget {
     credit: u32,
     most: u32,
 }
@@ -34,9 +34,9 @@ pub(crate) struct Brought {
     bytes: u32,
 }
 
-impl Ahead {
+impl Budget {
     pub(crate) fn new(slots: u32) -> Self {
-        let most = MOST.min(slots / PART);
+        let most = UNREAD_MAX.min(slots / UNREAD_CACHE_PART);
         Self { credit: most, most }
     }
 
@@ -52,9 +52,10 @@ impl Ahead {
     }
 
     fn earn(&mut self, blocks: u32) {
-        self.credit = self
-            .most
-            .min(self.credit.saturating_add(blocks.saturating_mul(FOR_EACH)));
+        self.credit = self.most.min(
+            self.credit
+                .saturating_add(blocks.saturating_mul(UNREAD_PER_READ)),
+        );
     }
 }
 
@@ -94,7 +95,7 @@ impl Client {
     pub(crate) fn bytes_came(&mut self, step: &mut Step<'_>, brought: Brought) -> bool {
         let Brought { fid, from, bytes } = brought;
         let blocks = bytes.div_ceil(BLOCK_BYTES);
-        self.ahead.credit = self.ahead.credit.saturating_sub(blocks);
+        self.inline_budget.credit = self.inline_budget.credit.saturating_sub(blocks);
         let Some(node) = self.nodes.get_mut(&fid) else {
             return false;
         };
@@ -113,7 +114,7 @@ impl Client {
         for block in all {
             let at = block as u32 * BLOCK_BYTES;
             let len = (bytes - at).min(BLOCK_BYTES);
-            let taken = self.cache.take(fid, block, State::Clean);
+            let taken = self.cache.take(fid, block, BlockState::Clean);
             let slot = taken.expect("slots were counted");
             let from = from + at;
             step.out.push(Output::Fill { slot, from, len });
@@ -125,7 +126,7 @@ impl Client {
     pub(crate) fn read_ahead_pays(&mut self, fid: Fid) {
         if let Some(node) = self.nodes.get_mut(&fid) {
             let blocks = core::mem::take(&mut node.ahead);
-            self.ahead.earn(blocks);
+            self.inline_budget.earn(blocks);
         }
     }
 
@@ -134,7 +135,7 @@ impl Client {
         let size = self.node(fid).attr.as_ref().map_or(0, |attr| attr.size);
         let pays = from == 0 && size <= u64::from(self.options.ahead_bytes);
         if pays {
-            self.ahead
+            self.inline_budget
                 .earn(size.div_ceil(u64::from(BLOCK_BYTES)) as u32);
         }
         pays
@@ -152,7 +153,7 @@ mod tests {
             dir: Fid::root(1),
             name: Name::new(b"x").expect("a name"),
         };
-        let mut ahead = Ahead::new(400);
+        let mut ahead = Budget::new(400);
         let came = (0..1000).filter(|_| {
             let wanted = ahead.wanted(&look, 4096, false) == 4096;
             ahead.credit = ahead.credit.saturating_sub(u32::from(wanted));
@@ -163,7 +164,7 @@ mod tests {
         ahead.earn(1);
         assert_eq!(ahead.wanted(&look, 4096, false), 4096);
         let stat = Op::GetAttr { fid: Fid::root(1) };
-        assert_eq!(Ahead::new(400).wanted(&stat, 4096, true), 0);
+        assert_eq!(Budget::new(400).wanted(&stat, 4096, true), 0);
         let (dir, after, max) = (Fid::root(1), 0, 9);
         let list = Op::ReadDir { dir, after, max };
         assert_eq!(ahead.wanted(&list, 4096, false), 0);

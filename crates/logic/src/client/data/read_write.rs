@@ -6,7 +6,7 @@
 //! kernel's page cache is there under a transient right. While an own write is at the server, the
 //! cache is not used.
 
-use super::cache::State;
+use super::cache::BlockState;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Piece, Slot};
 use crate::client::mutant::Mutant;
@@ -97,8 +97,8 @@ impl Client {
         pages: bool,
     ) -> Option<Vec<Piece>> {
         let blocks = from / BLOCK..to.div_ceil(BLOCK);
-        let here = |found: Option<(Slot, State)>| {
-            found.and_then(|(slot, state)| (state != State::Filling).then_some(slot))
+        let here = |found: Option<(Slot, BlockState)>| {
+            found.and_then(|(slot, state)| (state != BlockState::Filling).then_some(slot))
         };
         let span = self.cache.span(fid, blocks.clone());
         let found: Vec<Slot> = span.map(here).collect::<Option<_>>()?;
@@ -176,7 +176,7 @@ impl Client {
         self.node(fid).parked.push(ticket);
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for block in missing {
-            self.cache.take(fid, block, State::Filling);
+            self.cache.take(fid, block, BlockState::Filling);
             match runs.last_mut() {
                 Some((first, count)) if *first + *count == block && *count < FILL_BLOCKS => {
                     *count += 1;
@@ -213,7 +213,7 @@ impl Client {
         let valid = node.fills == fills && node.right >= Right::Shared;
         let bytes = bytes.filter(|_| valid);
         for at in 0..u64::from(count) {
-            let Some((slot, State::Filling)) = self.cache.find(fid, first + at) else {
+            let Some((slot, BlockState::Filling)) = self.cache.find(fid, first + at) else {
                 continue;
             };
             match bytes {
@@ -226,7 +226,7 @@ impl Client {
                     } else {
                         step.out.push(Output::Fill { slot, from, len });
                     }
-                    self.cache.set(slot, State::Clean);
+                    self.cache.set(slot, BlockState::Clean);
                 }
                 None => self.cache.drop_block(fid, first + at),
             }
@@ -344,7 +344,7 @@ impl Client {
         };
         for block in [blocks.start, blocks.end.saturating_sub(1)] {
             let here = || match self.cache.find(fid, block) {
-                Some((_, State::Filling)) | None => false,
+                Some((_, BlockState::Filling)) | None => false,
                 Some(_) => true,
             };
             if blocks.contains(&block) && partial(block) && !here() {
@@ -365,12 +365,12 @@ impl Client {
     }
 
     fn copy_in(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid, (offset, end): Range) {
-        let dirty = State::Dirty(step.now);
+        let dirty = BlockState::Dirty(step.now);
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let found: Vec<_> = self.cache.span(fid, blocks.clone()).collect();
         // First those that are here: they are not given up for the others then.
         for (block, found) in blocks.clone().zip(&found) {
-            if let Some((slot, State::Clean)) = *found {
+            if let Some((slot, BlockState::Clean)) = *found {
                 self.place(fid, (block, slot));
                 self.cache.set(slot, dirty);
             }
@@ -384,22 +384,22 @@ impl Client {
             };
             // Of a block that is on its way here nothing counts any more: it would not be written
             // unless nothing of it was left at the server.
-            let fresh = matches!(found, None | Some((_, State::Filling)));
+            let fresh = matches!(found, None | Some((_, BlockState::Filling)));
             if fresh && last - first < BLOCK {
                 let len = BLOCK_BYTES;
                 step.out.push(Output::Zero { slot, at: 0, len });
             }
             match found {
-                Some((_, State::Sending(since))) => {
+                Some((_, BlockState::Sending(since))) => {
                     let since = since.or(Some(step.now));
-                    self.cache.set(slot, State::Sending(since));
+                    self.cache.set(slot, BlockState::Sending(since));
                 }
-                Some((_, State::Filling)) => {
+                Some((_, BlockState::Filling)) => {
                     self.place(fid, (block, slot));
                     self.cache.set(slot, dirty);
                 }
                 None => self.place(fid, (block, slot)),
-                Some((_, State::Dirty(_) | State::Clean)) => {}
+                Some((_, BlockState::Dirty(_) | BlockState::Clean)) => {}
             }
             step.out.push(Output::CopyIn {
                 ticket,
@@ -495,6 +495,6 @@ impl Client {
 
 /// The kernel may not have taken in yet what it was told so shortly ago.
 pub(crate) fn young(told: u64, now: u64) -> bool {
-    const YOUNG_NS: u64 = 50_000_000;
-    now < told + YOUNG_NS
+    const UNDIGESTED_REPLY_NS: u64 = 50_000_000;
+    now < told + UNDIGESTED_REPLY_NS
 }

@@ -26,10 +26,10 @@ use wire::{Attr, Caller, Fid, Op, Refusal, RequestId, Right, Time, WriteMode};
 
 /// So long a page stays at least that a program has asked for, so that it can store into it before
 /// another machine has it: two that want it at once would else hand it on and never use it.
-const STORE_NS: Time = 500_000;
+const PAGE_HOLD_NS: Time = 500_000;
 
 /// So often a write waits for what is stored into its pages. After that it goes first.
-const CLEARS: u32 = 8;
+const CLEARS_MAX: u32 = 8;
 
 /// Has the kernel dropped pages for this call, and been given none since?
 fn clears(running: &Running, paged: u64) -> bool {
@@ -46,7 +46,7 @@ impl Node {
     pub(crate) fn stores_until(&self) -> Time {
         match self.mapped {
             0 => 0,
-            at => at + STORE_NS,
+            at => at + PAGE_HOLD_NS,
         }
     }
 
@@ -222,7 +222,7 @@ impl Client {
             return false;
         };
         let times = running.cleared.map_or(0, |(_, times)| times);
-        if !mapped || clears(running, paged) || times == CLEARS {
+        if !mapped || clears(running, paged) || times == CLEARS_MAX {
             return false;
         }
         running.cleared = Some((paged, times + 1));

@@ -6,7 +6,7 @@
 //! they are written back, and the kernel does not keep such an answer. It is never more than the
 //! size, and never 0 for a file with dirty bytes: programs that copy sparsely believe it.
 
-use super::cache::{State, There};
+use super::cache::{BlockState, There};
 use crate::client::Client;
 use crate::client::api::Slot;
 use crate::client::mutant::Mutant;
@@ -46,7 +46,7 @@ impl Client {
         let here = self.cache.changed(fid);
         node.unsure = here.unknown > 0;
         let changed = |block: u64| match self.cache.find(fid, block)? {
-            (slot, State::Dirty(_) | State::Sending(_)) => Some(self.cache.there(slot)),
+            (slot, BlockState::Dirty(_) | BlockState::Sending(_)) => Some(self.cache.there(slot)),
             _ => None,
         };
         let mut all = used + u64::from(here.new) * BLOCK;

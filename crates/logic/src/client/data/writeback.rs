@@ -1,12 +1,12 @@
 //! When dirty blocks leave: by age (every 5 s what is older than 30 s; Nelson, section 3.5), when
 //! the token is asked back, when a program syncs, when the cache is full.
 //!
-//! Never two batches of one file are on their way, and never more than [`CLEANERS`] in all; over a
-//! slow network fewer, so that what is asked back does not stand behind much. A block that is
-//! changed while it is on its way stays dirty. What was refused is tried again: by the next sync,
-//! recall or scan, and after a pause that grows for calls that wait for a slot.
+//! Never two batches of one file are on their way, and never more than [`CLEANERS_MAX`] in all;
+//! over a slow network fewer, so that what is asked back does not stand behind much. A block that
+//! is changed while it is on its way stays dirty. What was refused is tried again: by the next
+//! sync, recall or scan, and after a pause that grows for calls that wait for a slot.
 
-use super::cache::{State, There};
+use super::cache::{BlockState, There};
 use crate::Ticket;
 use crate::client::api::{Call, Done, Piece};
 use crate::client::notices::Event;
@@ -19,12 +19,12 @@ use wire::{Attr, Caller, Fid, Hold, Op, Refusal, Time, WriteMode};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Most batches on their way.
-const CLEANERS: u32 = 32;
+const CLEANERS_MAX: u32 = 32;
 /// How many are, before it is known how long they take, and where they take long.
 const FIRST_CLEANERS: u32 = 8;
 const LEAST_CLEANERS: u32 = 2;
 /// A batch that is not answered within this time has waited for others.
-const LONG_NS: Time = 1_000_000_000;
+const SLOW_BATCH_NS: Time = 1_000_000_000;
 
 /// How many batches may be on their way: as many as are answered soon.
 #[derive(Clone, Copy, Debug)]
@@ -37,10 +37,10 @@ impl Window {
 
     /// A batch has been answered after so long.
     pub(crate) fn answered(&mut self, took: Time) {
-        self.0 = if took > LONG_NS {
+        self.0 = if took > SLOW_BATCH_NS {
             (self.0 / 2).max(LEAST_CLEANERS)
         } else {
-            (self.0 + 1).min(CLEANERS)
+            (self.0 + 1).min(CLEANERS_MAX)
         };
     }
 }
@@ -121,7 +121,7 @@ impl Client {
         let count = slots.len() as u32;
         let mut bulk = Vec::with_capacity(slots.len());
         for (at, slot) in slots.into_iter().enumerate() {
-            self.cache.set(slot, State::Sending(None));
+            self.cache.set(slot, BlockState::Sending(None));
             let left = len.saturating_sub(at as u32 * BLOCK_BYTES).min(BLOCK_BYTES);
             bulk.push(Piece::Slot {
                 slot,
@@ -148,7 +148,7 @@ impl Client {
     fn batch(&self, fid: Fid) -> Option<(u64, Vec<u32>)> {
         let mut batch: Option<(u64, Vec<u32>)> = None;
         for (block, slot, state) in self.cache.changed_blocks(fid) {
-            if !matches!(state, State::Dirty(_)) {
+            if !matches!(state, BlockState::Dirty(_)) {
                 if batch.is_some() {
                     break;
                 }
@@ -180,18 +180,18 @@ impl Client {
         // What can never be written is dropped; what may succeed later is tried again.
         let lost = refused.filter(|why| !matches!(why, Refusal::NoSpace | Refusal::Disk));
         for block in first..first + u64::from(count) {
-            let Some((slot, State::Sending(again))) = self.cache.find(fid, block) else {
+            let Some((slot, BlockState::Sending(again))) = self.cache.find(fid, block) else {
                 continue;
             };
             match (refused, lost) {
                 (_, Some(_)) => self.cache.drop_block(fid, block),
                 (Some(_), None) => self
                     .cache
-                    .set(slot, State::Dirty(again.unwrap_or(step.now))),
+                    .set(slot, BlockState::Dirty(again.unwrap_or(step.now))),
                 (None, _) => {
                     self.cache.set_there(slot, There::Yes);
                     self.cache
-                        .set(slot, again.map_or(State::Clean, State::Dirty));
+                        .set(slot, again.map_or(BlockState::Clean, BlockState::Dirty));
                 }
             }
         }
@@ -344,8 +344,8 @@ impl Client {
             .cache
             .blocks(fid, 0)
             .filter_map(|(_, _, state)| match state {
-                State::Dirty(since) => Some(since),
-                State::Sending(_) => Some(0),
+                BlockState::Dirty(since) => Some(since),
+                BlockState::Sending(_) => Some(0),
                 _ => None,
             })
             .min();
@@ -396,14 +396,14 @@ mod tests {
     fn a_slow_network_has_few_batches_on_their_way_and_a_fast_one_many() {
         let mut window = Window::new();
         for _ in 0..100 {
-            window.answered(LONG_NS / 10);
+            window.answered(SLOW_BATCH_NS / 10);
         }
-        assert_eq!(window.0, CLEANERS);
+        assert_eq!(window.0, CLEANERS_MAX);
         for _ in 0..5 {
-            window.answered(8 * LONG_NS);
+            window.answered(8 * SLOW_BATCH_NS);
         }
         assert_eq!(window.0, LEAST_CLEANERS);
-        window.answered(LONG_NS / 10);
+        window.answered(SLOW_BATCH_NS / 10);
         assert_eq!(window.0, LEAST_CLEANERS + 1);
     }
 }

@@ -24,9 +24,9 @@ use wire::{
 };
 
 /// So many at most are kept.
-const KEPT: usize = 16_384;
+const LOG_MAX: usize = 16_384;
 /// More are not answered before the server has said what became of those before.
-const UNANSWERED: usize = 32_768;
+const UNANSWERED_MAX: usize = 32_768;
 /// Numbers for what is made: how many are asked for, the first time and later.
 const FIRST_NUMBERS: u32 = 4096;
 const MORE_NUMBERS: u32 = wire::limits::NUMBERS;
@@ -59,13 +59,13 @@ pub(crate) struct Delegation {
 
 /// The objects that a change is about.
 #[derive(Clone, Debug)]
-pub(crate) struct About {
+pub(crate) struct LoggedObjects {
     pub(crate) fids: Vec<Fid>,
     /// Other directories that must be where they are when the server hears of it.
     pub(crate) relies_on: Vec<Fid>,
 }
 
-impl About {
+impl LoggedObjects {
     pub(crate) fn all(&self) -> impl Iterator<Item = Fid> {
         self.fids.iter().chain(&self.relies_on).copied()
     }
@@ -74,11 +74,11 @@ impl About {
 impl Client {
     /// Answers a change by itself, if it can.
     pub(crate) fn done_here(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
-        let busy = self.delegation.unanswered >= UNANSWERED;
+        let busy = self.delegation.unanswered >= UNANSWERED_MAX;
         if self.options.keep_ns.is_none() || busy || !op.may_be_delegated() {
             return false;
         }
-        if self.doubts.any() {
+        if self.unattended.any() {
             // It may be about what such a change removes: no lock keeps it from that any more.
             return false;
         }
@@ -109,7 +109,7 @@ impl Client {
         let unseen = self.outdates(id, ticket);
         self.unfinished.insert(ticket, (id, unseen));
         self.answer_here(step, (ticket, id), op, prediction);
-        if self.delegation.kept.len() >= KEPT {
+        if self.delegation.kept.len() >= LOG_MAX {
             self.ship(step);
         }
         self.reserve_if_low(step);
@@ -184,7 +184,7 @@ impl Client {
         let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
         fids.dedup();
         let relies_on = prediction.relies_on.clone();
-        let about = About { fids, relies_on };
+        let about = LoggedObjects { fids, relies_on };
         let in_them = crate::client::calls::start::dirs(op);
         for fid in about.all() {
             let node = self.node(fid);
@@ -354,7 +354,7 @@ impl Client {
     pub(crate) fn on_shipped(
         &mut self,
         step: &mut Step<'_>,
-        about: &About,
+        about: &LoggedObjects,
         (refused, grants): (bool, &[Grant]),
     ) {
         if refused {

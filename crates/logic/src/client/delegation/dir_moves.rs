@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use wire::{Attr, Caller, Fid};
 
 /// So far up it is looked.
-const DEEPEST: usize = 64;
+const ANCESTORS_MAX: usize = 64;
 /// So many names of a directory at most: to ask the server takes no longer.
-const NAMES: usize = 4096;
+const NAMES_MAX: usize = 4096;
 
 impl Client {
     /// A directory may be moved from this one to that one: the others on the way from one to the
@@ -22,7 +22,7 @@ impl Client {
     /// be asked.
     pub(crate) fn way(&self, moved: Fid, (from, to): (Fid, Fid)) -> Option<Vec<Fid>> {
         let mut left = vec![from];
-        while left.len() < DEEPEST
+        while left.len() < ANCESTORS_MAX
             && let Some(above) = self.own_above(left[left.len() - 1])
         {
             left.push(above);
@@ -34,7 +34,7 @@ impl Client {
                 left.truncate(common + 1);
                 break;
             }
-            if last == moved || right.len() == DEEPEST {
+            if last == moved || right.len() == ANCESTORS_MAX {
                 return None; // it would come to be in itself
             }
             right.push(self.own_above(last)?);
@@ -52,7 +52,7 @@ impl Client {
         let node: &Node = self.nodes.get(&above)?;
         let usable = node.sole().is_some() && node.quiet();
         // Where it was seen last it may not be any more.
-        let mut names = node.names.values().take(NAMES).flatten();
+        let mut names = node.names.values().take(NAMES_MAX).flatten();
         (usable && names.any(|named| named.fid == dir)).then_some(above)
     }
 }

@@ -3,7 +3,7 @@
 use super::local_apply::Prediction;
 use crate::client::calls::start::dirs;
 use crate::client::mutant::Mutant;
-use crate::client::session::requests::State;
+use crate::client::session::requests::LinkState;
 use crate::client::{Client, Step};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ impl Client {
         if !ids.is_empty() {
             self.await_word(step.now);
         }
-        if self.state == State::Up {
+        if self.state == LinkState::Up {
             self.send_together(step, &ids);
         }
     }

@@ -26,14 +26,14 @@ use alloc::vec::Vec;
 use wire::{Fid, Name, Op, Time};
 
 /// Names that are noted of one directory: of more it is taken that any name may be known.
-const NOTED: usize = 16_384;
+const DENTRIES_MAX: usize = 16_384;
 
 /// For how long after a fight names are told for once only.
-const WARY_NS: Time = 10_000_000_000;
+const ONE_USE_NAMES_NS: Time = 10_000_000_000;
 
 /// A name that the kernel was handed.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Dentry {
     /// The stamp of the last time.
     stamp: u64,
     /// What it names; `None`: nothing, or that is not noted.
@@ -44,8 +44,8 @@ struct Known {
 
 /// What the kernel was handed of one directory.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Handed {
-    names: BTreeMap<Name, Known>,
+pub(crate) struct Dentries {
+    names: BTreeMap<Name, Dentry>,
     /// There were too many to note.
     any: bool,
     /// Until then names are told for once only.
@@ -54,9 +54,9 @@ pub(crate) struct Handed {
     told: Time,
 }
 
-impl Handed {
+impl Dentries {
     /// Is there one more to remember?
-    fn note(&mut self, name: &Name, known: Known) -> bool {
+    fn note(&mut self, name: &Name, known: Dentry) -> bool {
         if self.any {
             return false;
         }
@@ -65,7 +65,7 @@ impl Handed {
             last.lasting |= known.lasting;
             return false;
         }
-        if self.names.len() == NOTED {
+        if self.names.len() == DENTRIES_MAX {
             self.overflow();
             return false;
         }
@@ -118,7 +118,7 @@ impl Handed {
 
     /// Two machines want the same names.
     pub(crate) fn be_wary(&mut self, now: Time) {
-        self.wary = now + WARY_NS;
+        self.wary = now + ONE_USE_NAMES_NS;
     }
 }
 
@@ -192,7 +192,7 @@ impl Client {
             return;
         };
         let node = self.nodes.get(dir);
-        if node.is_some_and(|node| now < node.handed.wary) {
+        if node.is_some_and(|node| now < node.dentries.wary) {
             *lifetime = Lifetime::None;
         }
     }
@@ -200,13 +200,13 @@ impl Client {
     fn hand(&mut self, now: Time, (dir, name): (Fid, &Name), (fid, lasting): (Option<Fid>, bool)) {
         let stamp = self.last_stamp;
         if let Some(node) = self.nodes.get_mut(&dir) {
-            node.handed.told = now;
-            let known = Known {
+            node.dentries.told = now;
+            let known = Dentry {
                 stamp,
                 fid,
                 lasting,
             };
-            let more = node.handed.note(name, known);
+            let more = node.dentries.note(name, known);
             if more {
                 self.count_handed();
             }
@@ -215,7 +215,7 @@ impl Client {
 
     /// What the kernel was told last that this name means.
     fn handed(&self, dir: Fid, name: &Name) -> Option<Fid> {
-        self.nodes.get(&dir)?.handed.names.get(name)?.fid
+        self.nodes.get(&dir)?.dentries.names.get(name)?.fid
     }
 
     /// What else than the directories that it names the kernel has locked, alone, during this call,
@@ -242,12 +242,12 @@ impl Client {
     /// May the kernel believe this name until it is told otherwise?
     pub(crate) fn lasts(&self, dir: Fid, name: &Name) -> bool {
         let node = self.nodes.get(&dir);
-        node.is_some_and(|node| node.handed.lasts(name))
+        node.is_some_and(|node| node.dentries.lasts(name))
     }
 
     fn take_away(&mut self, dir: Fid, name: &Name) {
         if let Some(node) = self.nodes.get_mut(&dir) {
-            node.handed.names.remove(name);
+            node.dentries.names.remove(name);
         }
     }
 
@@ -256,7 +256,7 @@ impl Client {
         let Some(node) = self.nodes.get(&dir) else {
             return false;
         };
-        if node.handed.any || node.handed.names.contains_key(name) {
+        if node.dentries.any || node.dentries.names.contains_key(name) {
             return true;
         }
         if self.options.mutant == Some(Mutant::ForgetsLookups) {

@@ -24,16 +24,16 @@ use wire::{Fid, Name, Op, Refusal, Time};
 /// How long a look-up in a barred directory waits, each of them: on a machine that is kept from
 /// running the kernel may take that long to get at the lock, and who is refused twice tells his
 /// program.
-const PATIENCE_NS: Time = 100_000_000;
+const BARRIER_WAIT_NS: Time = 100_000_000;
 
 /// The directories that are barred.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bars {
+pub(crate) struct LookupBarriers {
     /// Each with its notification, and the look-ups that wait: until when.
     dirs: BTreeMap<Fid, (u64, VecDeque<(Time, Ticket)>)>,
 }
 
-impl Bars {
+impl LookupBarriers {
     /// Is this directory barred?
     pub(crate) fn holds(&self, dir: Fid) -> bool {
         self.dirs.contains_key(&dir)
@@ -54,7 +54,7 @@ impl Client {
         // Whichever name: the kernel looks for it under the directory's lock.
         let name = Name::new(b"-").expect("it is a name");
         let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));
-        self.bars.dirs.entry(dir).or_default().0 = id;
+        self.lookup_barriers.dirs.entry(dir).or_default().0 = id;
     }
 
     /// Does a change that waits for us hold this directory's lock?
@@ -68,7 +68,7 @@ impl Client {
         let Call::Op(Op::Lookup { dir, .. }) = call else {
             return done;
         };
-        if !self.bars.holds(*dir) || self.is_held(*dir) {
+        if !self.lookup_barriers.holds(*dir) || self.is_held(*dir) {
             return done;
         }
         if let Done::Entry { fid, .. } = done {
@@ -79,22 +79,27 @@ impl Client {
 
     /// A look-up begins: is it held back, or refused?
     pub(crate) fn is_barred(&mut self, step: &mut Step<'_>, ticket: Ticket, dir: Fid) -> bool {
-        if !self.bars.holds(dir) || self.is_held(dir) {
+        if !self.lookup_barriers.holds(dir) || self.is_held(dir) {
             return false;
         }
-        let Some((_, waiting)) = self.bars.dirs.get_mut(&dir) else {
+        let Some((_, waiting)) = self.lookup_barriers.dirs.get_mut(&dir) else {
             return false;
         };
-        waiting.push_back((step.now + PATIENCE_NS, ticket));
+        waiting.push_back((step.now + BARRIER_WAIT_NS, ticket));
         true
     }
 
     /// The kernel has had the lock.
     pub(crate) fn on_lock_seen(&mut self, step: &mut Step<'_>, dir: Fid, id: u64) {
-        if self.bars.dirs.get(&dir).is_none_or(|bar| bar.0 != id) {
+        if self
+            .lookup_barriers
+            .dirs
+            .get(&dir)
+            .is_none_or(|bar| bar.0 != id)
+        {
             return; // barred again since
         }
-        let bar = self.bars.dirs.remove(&dir);
+        let bar = self.lookup_barriers.dirs.remove(&dir);
         for (_, ticket) in bar.into_iter().flat_map(|bar| bar.1) {
             self.start(step, ticket);
         }
@@ -102,7 +107,7 @@ impl Client {
 
     pub(crate) fn tick_bars(&mut self, step: &mut Step<'_>) {
         let mut late = Vec::new();
-        for (dir, (_, waiting)) in &mut self.bars.dirs {
+        for (dir, (_, waiting)) in &mut self.lookup_barriers.dirs {
             while let Some((until, ticket)) = waiting.front()
                 && *until <= step.now
             {
@@ -120,7 +125,11 @@ impl Client {
     }
 
     pub(crate) fn bars_due(&self) -> Option<Time> {
-        let waiting = self.bars.dirs.values().filter_map(|bar| bar.1.front());
+        let waiting = self
+            .lookup_barriers
+            .dirs
+            .values()
+            .filter_map(|bar| bar.1.front());
         waiting.map(|(until, _)| *until).min()
     }
 }

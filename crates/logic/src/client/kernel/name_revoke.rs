@@ -36,20 +36,20 @@ use alloc::vec::Vec;
 use wire::{Epoch, Fid, Name, Op, Right, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
-const PATIENCE_NS: Time = 400_000_000;
+const UNKNOWN_HOLDER_WAIT_NS: Time = 400_000_000;
 /// How long a call that holds it is waited for which the server was asked to put back.
-const PUT_BACK_NS: Time = 200_000_000;
+const RETRY_WAIT_NS: Time = 200_000_000;
 /// How long it is waited for, when that is done, to be told that the name is dropped. Whoever else
 /// waits for this machine is not to lose its patience meanwhile.
-const TOLD_NS: Time = 100_000_000;
+const NOTIFY_DONE_WAIT_NS: Time = 100_000_000;
 /// How long at most, whatever is looked up meanwhile, and no longer than a quarter of a lease: a
 /// look-up may itself wait for a machine that does not answer, and whoever waits for it would be
 /// fenced too.
-const LONGEST_NS: Time = 30_000_000_000;
+const NAME_REVOKE_MAX_NS: Time = 30_000_000_000;
 
 /// A recall of names that is being answered.
 #[derive(Clone, Debug)]
-pub(crate) struct Dropping {
+pub(crate) struct NameRevoke {
     /// From before the kernel was told. What a program has looked up since may have been looked up
     /// after the kernel dropped it, although the look-up came here before the kernel's report.
     stamp: u64,
@@ -86,7 +86,7 @@ impl Client {
         node.renew_listing();
         // An answer about it may be on its way to a kernel that does not know it yet.
         let young = young(node.told, step.now);
-        if self.dropping_names.contains_key(&(dir, epoch)) {
+        if self.name_revokes.contains_key(&(dir, epoch)) {
             return; // repeated
         }
         if keeps {
@@ -112,27 +112,27 @@ impl Client {
             };
             left.insert(self.invalidate(step, what, After::Names(dir, epoch)), name);
         }
-        let dropping = Dropping {
+        let dropping = NameRevoke {
             stamp,
             left,
             raising: None,
             put_back: None,
             since: step.now,
         };
-        self.dropping_names.insert((dir, epoch), dropping);
+        self.name_revokes.insert((dir, epoch), dropping);
         self.raise_epoch(step, (dir, epoch));
     }
 
     /// Raises the epoch if a change is known that holds the directory's lock.
     fn raise_epoch(&mut self, step: &mut Step<'_>, at: (Fid, Epoch)) {
-        let Some(dropping) = self.dropping_names.get(&at) else {
+        let Some(dropping) = self.name_revokes.get(&at) else {
             return;
         };
         let locking = |(_, running): &(&Ticket, &Running)| running.has_locked(at.0);
         let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
         // Nobody is told a name of a barred directory: what is in hand there is so in vain.
         let due = self.suspended
-            || self.bars.holds(at.0)
+            || self.lookup_barriers.holds(at.0)
             || step.now >= self.patience_ends(dropping.since);
         let waits = dropping.left.values().any(Option::is_some);
         if !waits || dropping.raising.is_some() || (witness.is_none() && !due) {
@@ -150,7 +150,7 @@ impl Client {
             false => (Invalidate::Names { dir }, Some(stamp)),
         };
         let id = self.invalidate(step, what, After::Names(at.0, at.1));
-        if let Some(dropping) = self.dropping_names.get_mut(&at) {
+        if let Some(dropping) = self.name_revokes.get_mut(&at) {
             dropping.raising = Some((id, stamp, witness));
         }
     }
@@ -160,15 +160,15 @@ impl Client {
     /// already, which is only not said yet? It may have been if another call was put back before
     /// this one: who drops names was waiting for its lock.
     fn is_put_back(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), ticket: Ticket) -> bool {
-        let asked = (self.dropping_names.get(&at)).and_then(|dropping| dropping.put_back);
+        let asked = (self.name_revokes.get(&at)).and_then(|dropping| dropping.put_back);
         if let Some((_, until)) = asked.filter(|(asked, _)| *asked == ticket) {
             return step.now < until;
         }
         let waits_ns = match self.put_back(step, ticket) {
-            true => Some(PUT_BACK_NS),
-            false => asked.map(|_| TOLD_NS),
+            true => Some(RETRY_WAIT_NS),
+            false => asked.map(|_| NOTIFY_DONE_WAIT_NS),
         };
-        if let Some(dropping) = self.dropping_names.get_mut(&at) {
+        if let Some(dropping) = self.name_revokes.get_mut(&at) {
             dropping.put_back = waits_ns.map(|waits_ns| (ticket, step.now + waits_ns));
         }
         waits_ns.is_some()
@@ -181,7 +181,7 @@ impl Client {
             return;
         };
         let at: Vec<(Fid, Epoch)> = self
-            .dropping_names
+            .name_revokes
             .keys()
             .filter(|(dir, _)| running.has_locked(*dir))
             .copied()
@@ -192,7 +192,7 @@ impl Client {
     }
 
     pub(crate) fn on_names_dropped(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), id: u64) {
-        let Some(dropping) = self.dropping_names.get_mut(&at) else {
+        let Some(dropping) = self.name_revokes.get_mut(&at) else {
             return; // answered already
         };
         let dropped = dropping.left.remove(&id).flatten();
@@ -203,22 +203,22 @@ impl Client {
             && !over
         {
             if let (Some(raised), Some(node)) = (raised, self.nodes.get_mut(&at.0)) {
-                node.handed.expired(raised);
+                node.dentries.expired(raised);
             }
             // Unanswered until now: the lock was held by this call when the epoch was raised.
             over = during.is_none_or(|ticket| self.calls.contains_key(&ticket));
-            if during.is_none() && !self.bars.holds(at.0) {
+            if during.is_none() && !self.lookup_barriers.holds(at.0) {
                 // A rename holds the locks of two directories, and may look up its other name next.
                 self.bar_directories(step);
             }
         }
         if let (Some(name), Some(node)) = (dropped, self.nodes.get_mut(&at.0)) {
-            node.handed.dropped(&name, stamp);
+            node.dentries.dropped(&name, stamp);
         }
         if !over {
             return self.raise_epoch(step, at);
         }
-        self.dropping_names.remove(&at);
+        self.name_revokes.remove(&at);
         let (dir, epoch) = at;
         if let Some(node) = self.nodes.get(&dir) {
             // Without the lock it is not known what else is in hand.
@@ -242,25 +242,25 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&dir) else {
             return false;
         };
-        node.handed.be_wary(now);
-        let left = self.dropping_names.get(&(dir, epoch));
+        node.dentries.be_wary(now);
+        let left = self.name_revokes.get(&(dir, epoch));
         let mut names = left
             .into_iter()
             .flat_map(|left| left.left.values().flatten());
-        !names.any(|name| node.handed.lasts(name))
+        !names.any(|name| node.dentries.lasts(name))
     }
 
     pub(crate) fn tick_names(&mut self, step: &mut Step<'_>) {
-        let all: Vec<(Fid, Epoch)> = self.dropping_names.keys().copied().collect();
+        let all: Vec<(Fid, Epoch)> = self.name_revokes.keys().copied().collect();
         for at in all {
             self.raise_epoch(step, at);
         }
     }
 
     pub(crate) fn names_due(&self) -> Option<Time> {
-        let locked = |dropping: &Dropping| dropping.left.values().any(Option::is_some);
-        let waits = |dropping: &&Dropping| dropping.raising.is_none() && locked(dropping);
-        let waiting = || self.dropping_names.values().filter(waits);
+        let locked = |dropping: &NameRevoke| dropping.left.values().any(Option::is_some);
+        let waits = |dropping: &&NameRevoke| dropping.raising.is_none() && locked(dropping);
+        let waiting = || self.name_revokes.values().filter(waits);
         let since = waiting().map(|dropping| dropping.since).min()?;
         let asked = waiting().filter_map(|dropping| dropping.put_back);
         let asked = asked.filter(|(ticket, _)| self.calls.contains_key(ticket));
@@ -271,17 +271,17 @@ impl Client {
 
     /// When the lock has been waited for too long: nobody has looked anything up for a while.
     fn patience_ends(&self, since: Time) -> Time {
-        let latest = since + PATIENCE_NS.max(LONGEST_NS.min(self.lease_ns / 4));
+        let latest = since + UNKNOWN_HOLDER_WAIT_NS.max(NAME_REVOKE_MAX_NS.min(self.lease_ns / 4));
         if self.calls.values().any(|running| looks(&running.call)) {
             return latest;
         }
-        (since.max(self.looked) + PATIENCE_NS).min(latest)
+        (since.max(self.last_lookup) + UNKNOWN_HOLDER_WAIT_NS).min(latest)
     }
 
     /// A call is answered: a rename that has looked up one name may look up the other one now.
     pub(crate) fn note_looked(&mut self, now: Time, call: &Call) {
-        if looks(call) && !self.dropping_names.is_empty() {
-            self.looked = now;
+        if looks(call) && !self.name_revokes.is_empty() {
+            self.last_lookup = now;
         }
     }
 }

@@ -428,7 +428,7 @@ impl Client {
             return;
         }
         if let Some((slot, state)) = self.cache.find(fid, size / block_bytes)
-            && state != crate::client::data::cache::State::Filling
+            && state != crate::client::data::cache::BlockState::Filling
         {
             step.out.push(Output::Zero {
                 slot,

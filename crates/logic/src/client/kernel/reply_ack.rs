@@ -34,16 +34,16 @@ use wire::{Fid, Name, Op, RequestId, Right, Time, Unseen};
 
 /// How long the server is kept waiting for the turn at the lock while a look-up may have it that
 /// waits for the server...
-const PATIENCE_NS: Time = 1_000_000;
+const LOOKUP_HOLDS_LOCK_WAIT_NS: Time = 1_000_000;
 /// ...and else, so that it is only waited for who needs to run. On a machine where all processors
 /// are wanted, or whose share of them is used up, that takes tens of milliseconds.
-const CALM_PATIENCE_NS: Time = 200_000_000;
+const ACK_WAIT_NS: Time = 200_000_000;
 /// After this time an answer has been taken in.
-pub(crate) const LONGEST_NS: Time = 1_000_000_000;
+pub(crate) const DIGESTED_AFTER_NS: Time = 1_000_000_000;
 
 /// An own change that is answered.
 #[derive(Clone, Debug)]
-struct Untaken {
+struct UnackedChange {
     /// What it touched.
     unseen: Unseen,
     /// Who asked.
@@ -60,8 +60,8 @@ struct Untaken {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Taking {
-    changes: BTreeMap<RequestId, Untaken>,
+pub(crate) struct ReplyAcks {
+    changes: BTreeMap<RequestId, UnackedChange>,
     /// By who asked.
     threads: BTreeMap<u32, Vec<RequestId>>,
     /// Those that the server asks about.
@@ -72,8 +72,8 @@ pub(crate) struct Taking {
     pub(crate) uncovered: Vec<(Fid, Name)>,
 }
 
-impl Taking {
-    fn insert(&mut self, now: Time, id: RequestId, untaken: Untaken) {
+impl ReplyAcks {
+    fn insert(&mut self, now: Time, id: RequestId, untaken: UnackedChange) {
         self.threads.entry(untaken.thread).or_default().push(id);
         self.order.push_back((now, id));
         self.changes.insert(id, untaken);
@@ -147,7 +147,7 @@ impl Client {
             } => Some((fid, offset + u64::from(len))),
             _ => None,
         };
-        let untaken = Untaken {
+        let untaken = UnackedChange {
             unseen,
             thread: running.thread,
             wrote,
@@ -155,8 +155,8 @@ impl Client {
             looks: None,
             moved: Vec::new(),
         };
-        self.taking.insert(step.now, id, untaken);
-        for (dir, name) in core::mem::take(&mut self.taking.uncovered) {
+        self.reply_acks.insert(step.now, id, untaken);
+        for (dir, name) in core::mem::take(&mut self.reply_acks.uncovered) {
             self.drop_moved(step, id, dir, name);
         }
         if self.confirms.contains(&id) && !self.prove(step, id) {
@@ -182,7 +182,7 @@ impl Client {
             .copied()
             .collect();
         let names = unseen.names.clone();
-        let untaken = Untaken {
+        let untaken = UnackedChange {
             unseen,
             thread: 0,
             wrote: None,
@@ -190,7 +190,7 @@ impl Client {
             looks: None,
             moved: Vec::new(),
         };
-        self.taking.insert(step.now, id, untaken);
+        self.reply_acks.insert(step.now, id, untaken);
         // Else the kernel has dropped them already, and kept none since.
         for (dir, name) in names.into_iter().filter(|_| !doubted) {
             self.drop_moved(step, id, dir, name);
@@ -210,26 +210,26 @@ impl Client {
                 young: false,
             };
             self.invalidate(step, what, After::Moved(id, fid));
-            if let Some(untaken) = self.taking.changes.get_mut(&id) {
+            if let Some(untaken) = self.reply_acks.changes.get_mut(&id) {
                 untaken.moved.push(fid);
             }
         }
         self.on_taken(step, id);
-        if self.taking.holds(id) && self.confirms.contains(&id) && !self.prove(step, id) {
+        if self.reply_acks.holds(id) && self.confirms.contains(&id) && !self.prove(step, id) {
             self.confirm(step, id);
         }
     }
 
     /// The server wants to know whether this one has been seen; false if there is nothing to prove.
     pub(crate) fn prove(&mut self, step: &mut Step<'_>, id: RequestId) -> bool {
-        let Some(untaken) = self.taking.changes.get_mut(&id) else {
+        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
             return false;
         };
         if untaken.asked.is_some() {
             return true;
         }
         untaken.asked = Some(step.now);
-        self.taking.asked.insert(id);
+        self.reply_acks.asked.insert(id);
         let Some((dir, _)) = untaken.unseen.names.first() else {
             self.look_again(step, id);
             return true;
@@ -240,7 +240,7 @@ impl Client {
             return true;
         }
         if self.is_asked_for(dir) {
-            self.taking.remove(id);
+            self.reply_acks.remove(id);
             return false;
         }
         self.invalidate(step, Invalidate::Turn { fid: dir }, After::Turn(id));
@@ -251,14 +251,14 @@ impl Client {
     fn drop_moved(&mut self, step: &mut Step<'_>, id: RequestId, dir: Fid, name: Name) {
         let what = Invalidate::Name { dir, name };
         self.invalidate(step, what, After::Moved(id, dir));
-        if let Some(untaken) = self.taking.changes.get_mut(&id) {
+        if let Some(untaken) = self.reply_acks.changes.get_mut(&id) {
             untaken.moved.push(dir);
         }
     }
 
     /// The kernel has dropped what this change has moved: for that it needed the lock.
     pub(crate) fn on_moved(&mut self, step: &mut Step<'_>, (id, dir): (RequestId, Fid)) {
-        let Some(untaken) = self.taking.changes.get_mut(&id) else {
+        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
             return;
         };
         if let Some(at) = untaken.moved.iter().position(|moved| *moved == dir) {
@@ -275,7 +275,7 @@ impl Client {
 
     /// Has the kernel ask again for all that this change has touched.
     fn look_again(&mut self, step: &mut Step<'_>, id: RequestId) {
-        let Some(untaken) = self.taking.changes.get_mut(&id) else {
+        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
             return;
         };
         if untaken.looks.is_some() {
@@ -299,7 +299,7 @@ impl Client {
 
     /// The kernel has been told one of the things that it is to ask for again.
     pub(crate) fn on_look(&mut self, step: &mut Step<'_>, id: RequestId) {
-        let Some(untaken) = self.taking.changes.get_mut(&id) else {
+        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
             return;
         };
         let left = untaken.looks.map_or(0, |left| left.saturating_sub(1));
@@ -312,7 +312,7 @@ impl Client {
 
     /// This answer has been taken in.
     pub(crate) fn on_taken(&mut self, step: &mut Step<'_>, id: RequestId) {
-        let untaken = self.taking.changes.get(&id);
+        let untaken = self.reply_acks.changes.get(&id);
         if let Some(untaken) = untaken.filter(|untaken| !untaken.moved.is_empty()) {
             // Who has the lock now may wait for the server, and the server for this.
             let stuck = untaken.moved.iter().any(|dir| self.is_asked_for(*dir));
@@ -321,24 +321,24 @@ impl Client {
             }
             return;
         }
-        if self.taking.remove(id) {
+        if self.reply_acks.remove(id) {
             self.confirm(step, id);
         }
     }
 
     /// A call has come: what does it prove?
     pub(crate) fn on_next_call(&mut self, step: &mut Step<'_>, thread: u32, call: &Call) {
-        if self.taking.changes.is_empty() {
+        if self.reply_acks.changes.is_empty() {
             return;
         }
         let own = match thread {
             0 => None,
-            thread => self.taking.threads.get(&thread),
+            thread => self.reply_acks.threads.get(&thread),
         };
-        let changes = &self.taking.changes;
+        let changes = &self.reply_acks.changes;
         let own = own.into_iter().flatten();
         let own = own.filter(|id| changes.get(id).is_some_and(|untaken| untaken.is_over(call)));
-        let asked = self.taking.asked.iter();
+        let asked = self.reply_acks.asked.iter();
         let asked = asked.filter(|id| {
             changes
                 .get(id)
@@ -352,22 +352,22 @@ impl Client {
 
     /// Answers that were written long ago have been taken in.
     pub(crate) fn settle_taken(&mut self, step: &mut Step<'_>) {
-        while let Some(&(at, id)) = self.taking.order.front()
-            && step.now >= at + LONGEST_NS
+        while let Some(&(at, id)) = self.reply_acks.order.front()
+            && step.now >= at + DIGESTED_AFTER_NS
         {
-            self.taking.order.pop_front();
+            self.reply_acks.order.pop_front();
             self.on_taken(step, id);
             // Acknowledgements must go on, whoever has the lock that the name is dropped under.
-            if self.taking.holds(id) {
+            if self.reply_acks.holds(id) {
                 self.look_again(step, id);
             }
         }
     }
 
     pub(crate) fn tick_taken(&mut self, step: &mut Step<'_>) {
-        let asked: Vec<RequestId> = self.taking.asked.iter().copied().collect();
+        let asked: Vec<RequestId> = self.reply_acks.asked.iter().copied().collect();
         for id in asked {
-            let untaken = self.taking.changes.get(&id);
+            let untaken = self.reply_acks.changes.get(&id);
             let due = untaken.and_then(|untaken| self.look_due(untaken));
             if due.is_some_and(|due| step.now >= due) {
                 self.look_again(step, id);
@@ -376,13 +376,13 @@ impl Client {
     }
 
     pub(crate) fn taken_due(&self) -> Option<Time> {
-        let asked = self.taking.asked.iter();
-        let asked = asked.filter_map(|id| self.taking.changes.get(id));
+        let asked = self.reply_acks.asked.iter();
+        let asked = asked.filter_map(|id| self.reply_acks.changes.get(id));
         asked.filter_map(|untaken| self.look_due(untaken)).min()
     }
 
     /// When the turn at the lock is waited for no longer.
-    fn look_due(&self, untaken: &Untaken) -> Option<Time> {
+    fn look_due(&self, untaken: &UnackedChange) -> Option<Time> {
         let asked = untaken.asked.filter(|_| untaken.looks.is_none())?;
         let looks = |running: &Running| {
             let Call::Op(Op::Lookup { dir, .. }) = &running.call else {
@@ -391,15 +391,15 @@ impl Client {
             untaken.unseen.names.iter().any(|(at, _)| at == dir)
         };
         let patience = if self.calls.values().any(looks) {
-            PATIENCE_NS
+            LOOKUP_HOLDS_LOCK_WAIT_NS
         } else {
-            CALM_PATIENCE_NS
+            ACK_WAIT_NS
         };
         Some(asked + patience)
     }
 }
 
-impl Untaken {
+impl UnackedChange {
     /// The thread that asked asks for something: is that something else? A large write is several,
     /// each at the end of the one before, and the kernel takes the size in behind the last one.
     fn is_over(&self, call: &Call) -> bool {

@@ -17,7 +17,7 @@
 //! something else, or since it was long ago; until then programs may see old times.
 
 use super::notify_done::After;
-use super::reply_ack::LONGEST_NS;
+use super::reply_ack::DIGESTED_AFTER_NS;
 use crate::client::api::{Call, How, Lifetime, Output};
 use crate::client::notices::Invalidate;
 use crate::client::{Client, Running, Step};
@@ -27,14 +27,14 @@ use alloc::vec::Vec;
 use wire::{Attr, Fid, Kind, Op, Time};
 
 /// Of so many threads it is known when they asked last; of two that share a place, of the later.
-const THREADS: usize = 64;
+const THREAD_BUCKETS: usize = 64;
 
 /// Mode, owner, group and size: what the kernel goes by.
 type Basis = (u16, u32, u32, u64);
 
 /// Who was told attributes that the kernel may keep, and may not have taken them in.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asker {
+pub(crate) struct LastAsker {
     /// Somebody was, since the last change that made them wrong.
     any: bool,
     /// 0: not known.
@@ -51,7 +51,7 @@ pub(crate) struct Asker {
 
 /// Which threads have asked for something when, and what is thrown away later.
 #[derive(Clone, Debug)]
-pub(crate) struct Threads {
+pub(crate) struct LastCalls {
     /// How many calls have come.
     calls: u64,
     /// By number, modulo their count: which one, and its last call.
@@ -59,27 +59,27 @@ pub(crate) struct Threads {
     /// What the rename that is being answered has moved.
     moved: [Option<Fid>; 2],
     /// What is not thrown away before these times, or before who was told it has taken it in.
-    later: VecDeque<(Time, Fid, Asker)>,
+    later: VecDeque<(Time, Fid, LastAsker)>,
 }
 
-impl Default for Threads {
+impl Default for LastCalls {
     fn default() -> Self {
         Self {
             calls: 0,
-            last: vec![(0, 0); THREADS],
+            last: vec![(0, 0); THREAD_BUCKETS],
             moved: [None; 2],
             later: VecDeque::new(),
         }
     }
 }
 
-impl Threads {
+impl LastCalls {
     /// A thread asks for something: it has taken in what it was told before. What the kernel asks
     /// for in the background, though, a thread may have caused before that.
     pub(crate) fn note(&mut self, thread: u32, call: &Call) {
         self.calls += 1;
         if thread != 0 && !is_background(call) {
-            self.last[thread as usize % THREADS] = (thread, self.calls);
+            self.last[thread as usize % THREAD_BUCKETS] = (thread, self.calls);
         }
     }
 
@@ -95,8 +95,8 @@ impl Threads {
         self.later.remove(at).map(|(_, fid, _)| fid)
     }
 
-    fn may_have(&self, asker: &Asker) -> bool {
-        let (thread, call) = self.last[asker.thread as usize % THREADS];
+    fn may_have(&self, asker: &LastAsker) -> bool {
+        let (thread, call) = self.last[asker.thread as usize % THREAD_BUCKETS];
         let taken = thread == asker.thread && thread != 0 && call > asker.call;
         asker.any && (asker.others || !taken)
     }
@@ -115,13 +115,13 @@ impl Client {
         };
         let basis = Some(basis(attr));
         let before = node.asker;
-        let pending = self.threads.may_have(&before);
+        let pending = self.last_calls.may_have(&before);
         let news = before.basis.is_some_and(|old| Some(old) != basis);
         let keeps = lifetime == Lifetime::Forever; // else it asks again
-        node.asker = Asker {
+        node.asker = LastAsker {
             any: keeps || pending,
             thread: running.thread,
-            call: self.threads.calls,
+            call: self.last_calls.calls,
             others: pending && (before.others || before.thread != running.thread),
             news: news || (pending && before.news),
             basis,
@@ -131,9 +131,9 @@ impl Client {
     /// The kernel takes in such an answer whatever comes, and none that it asked for before.
     pub(crate) fn note_set(&mut self, fid: Fid, attr: &Attr) {
         if let Some(node) = self.nodes.get_mut(&fid) {
-            node.asker = Asker {
+            node.asker = LastAsker {
                 basis: Some(basis(attr)),
-                ..Asker::default()
+                ..LastAsker::default()
             };
         }
     }
@@ -146,7 +146,7 @@ impl Client {
         };
         let [one, other] = outdated(op);
         let [moved, exchanged] = match op {
-            Op::Rename { .. } => core::mem::take(&mut self.threads.moved),
+            Op::Rename { .. } => core::mem::take(&mut self.last_calls.moved),
             _ => [None; 2],
         };
         for fid in [one, other, moved, exchanged].into_iter().flatten() {
@@ -161,12 +161,12 @@ impl Client {
         let asker = core::mem::take(&mut node.asker);
         node.asker.basis = asker.basis;
         let own = asker.thread == thread && thread != 0 && !asker.others;
-        if own || !self.threads.may_have(&asker) {
+        if own || !self.last_calls.may_have(&asker) {
             return;
         }
         if asker.news {
-            let due = step.now + LONGEST_NS;
-            self.threads.later.push_back((due, fid, asker));
+            let due = step.now + DIGESTED_AFTER_NS;
+            self.last_calls.later.push_back((due, fid, asker));
         } else {
             step.out.push(Output::Outdated { fid });
         }
@@ -176,17 +176,17 @@ impl Client {
     /// in use any more, so this is told like all else: the kernel may be writing it out and waiting
     /// for us, and who told it at once would wait for the kernel.
     pub(crate) fn tick_late(&mut self, step: &mut Step<'_>) {
-        while let Some(&(due, fid, _)) = self.threads.later.front()
+        while let Some(&(due, fid, _)) = self.last_calls.later.front()
             && step.now >= due
         {
-            self.threads.later.pop_front();
+            self.last_calls.later.pop_front();
             self.throw_now(step, fid);
         }
     }
 
     /// A thread asks for something: what only that one was told need not wait any longer.
     pub(crate) fn throw_proved(&mut self, step: &mut Step<'_>, thread: u32) {
-        while let Some(fid) = self.threads.proved(thread) {
+        while let Some(fid) = self.last_calls.proved(thread) {
             self.throw_now(step, fid);
         }
     }
@@ -201,7 +201,7 @@ impl Client {
     }
 
     pub(crate) fn late_due(&self) -> Option<Time> {
-        self.threads.later.front().map(|(due, ..)| *due)
+        self.last_calls.later.front().map(|(due, ..)| *due)
     }
 }
 

@@ -13,20 +13,20 @@
 //! already may wait for the very machine that waits for this: then nobody waits for the lock.
 
 use super::name_revoke::locks;
-use super::reply_ack::LONGEST_NS;
+use super::reply_ack::DIGESTED_AFTER_NS;
 use super::stale_replies::is_background;
 use crate::Ticket;
 use crate::client::api::{Call, Lifetime};
 use crate::client::node::Phase;
 use crate::client::notices::Invalidate;
-use crate::client::tokens::recall::FREE_NS;
+use crate::client::tokens::recall::BLOCKED_READS_WAIT_NS;
 use crate::client::{After, Client, Running, Step};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use wire::{Attr, Fid, Kind, Name, Op, Time};
 
 /// How long the lock is waited for: who has it need only run.
-pub(crate) const LOOSE_MAX_NS: Time = 100_000_000;
+pub(crate) const UNCOVERED_LOCK_WAIT_NS: Time = 100_000_000;
 
 /// The first of all fids.
 const FIRST: Fid = Fid {
@@ -37,7 +37,7 @@ const FIRST: Fid = Fid {
 
 /// An answer about attributes.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct AttrReply {
     at: Time,
     /// Who asked then goes by what the kernel knows.
     seeks: bool,
@@ -47,17 +47,17 @@ struct Told {
 
 /// The answers that may not have been taken in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Loose {
+pub(crate) struct UncoveredSizes {
     /// By the thread that asked; 0: not known.
-    told: BTreeMap<(u32, Fid), Told>,
+    told: BTreeMap<(u32, Fid), AttrReply>,
     /// In the order of time; some are proved by now.
     order: VecDeque<(Time, (u32, Fid))>,
 }
 
-impl Loose {
-    fn insert(&mut self, key: (u32, Fid), told: Told) {
+impl UncoveredSizes {
+    fn insert(&mut self, key: (u32, Fid), told: AttrReply) {
         while let Some(&(at, old)) = self.order.front()
-            && at + LONGEST_NS <= told.at
+            && at + DIGESTED_AFTER_NS <= told.at
         {
             self.order.pop_front();
             if self.told.get(&old).is_some_and(|told| told.at == at) {
@@ -80,10 +80,10 @@ impl Loose {
         }
     }
 
-    fn of(&self, now: Time, fid: Fid) -> impl Iterator<Item = &Told> {
+    fn of(&self, now: Time, fid: Fid) -> impl Iterator<Item = &AttrReply> {
         let told = self.told.iter().filter(move |(key, _)| key.1 == fid);
         told.map(|(_, told)| told)
-            .filter(move |told| now < told.at + LONGEST_NS)
+            .filter(move |told| now < told.at + DIGESTED_AFTER_NS)
     }
 
     /// May the kernel have an answer about this one to take in that no right covers?
@@ -113,12 +113,12 @@ impl Client {
         let seeks = matches!(running.call, Call::Seek { .. });
         let loose = lifetime == Lifetime::None;
         if attr.kind == Kind::File && (seeks || loose) {
-            let told = Told {
+            let told = AttrReply {
                 at: now,
                 seeks,
                 loose,
             };
-            self.loose.insert((running.thread, fid), told);
+            self.uncovered_sizes.insert((running.thread, fid), told);
         }
     }
 
@@ -127,9 +127,12 @@ impl Client {
     pub(crate) fn is_sought(&mut self, step: &mut Step<'_>, fid: Fid, turn: Option<u64>) -> bool {
         let locked = self.is_locked(fid);
         if locked {
-            self.loose.found(fid);
+            self.uncovered_sizes.found(fid);
         }
-        let seeking = self.loose.of(step.now, fid).any(|told| told.seeks);
+        let seeking = self
+            .uncovered_sizes
+            .of(step.now, fid)
+            .any(|told| told.seeks);
         let node = self.node(fid);
         if locked
             && let Some(drain) = node.drain.as_mut()
@@ -163,7 +166,7 @@ impl Client {
             drain.phase = Phase::Settling(until, None);
             // Somebody who came behind it may be asking again.
             if node.asking == 0 {
-                self.loose.found(fid);
+                self.uncovered_sizes.found(fid);
             }
             self.go_on_draining(step, fid);
         }
@@ -215,7 +218,7 @@ impl Client {
         }
         let id = self.invalidate(step, Invalidate::Sizes { fid }, After::Drain(fid));
         if let Some(drain) = self.node(fid).drain.as_mut() {
-            drain.phase = Phase::Dropping(id, step.now + FREE_NS);
+            drain.phase = Phase::Dropping(id, step.now + BLOCKED_READS_WAIT_NS);
         }
     }
 

@@ -17,21 +17,21 @@ use wire::{Fid, Kind, Make, Name, Op, Refusal, Time, ToServer};
 
 /// So many threads that may have begun again are known. If there are more, nobody is put back until
 /// those that are not known have come back.
-const THREADS: usize = 1024;
+const RETRYING_THREADS_MAX: usize = 1024;
 /// A thread that has asked for nothing for so long has nothing to begin again. Between two of its
 /// questions there is only the kernel's walk.
-const COMES_NS: Time = 60_000_000_000;
+const RETRY_WITHIN_NS: Time = 60_000_000_000;
 
 /// Threads that may have begun again: since when they have been on their way, and with what, if
 /// that is known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Threads {
+pub(crate) struct RetryingThreads {
     again: BTreeMap<u32, (Time, Option<Op>)>,
     /// Until then there may be others.
     others: Time,
 }
 
-impl Threads {
+impl RetryingThreads {
     /// A thread asks for something: may it be what it has begun again? It may also have found that
     /// there is nothing to be done any more, and ask for something else.
     pub(crate) fn repeats(&mut self, now: Time, thread: u32, call: &Call) -> bool {
@@ -41,27 +41,28 @@ impl Threads {
         };
         let began = self.again.remove(&thread);
         began.is_some_and(|(since, began)| {
-            now < since + COMES_NS && began.is_none_or(|began| may_be_one(&began, op))
+            now < since + RETRY_WITHIN_NS && began.is_none_or(|began| may_be_one(&began, op))
         })
     }
 
     /// It is still on its way, however long a look-up has taken.
     fn goes_on(&mut self, now: Time, thread: u32) {
         if let Some((since, _)) = self.again.get_mut(&thread)
-            && now < *since + COMES_NS
+            && now < *since + RETRY_WITHIN_NS
         {
             *since = now;
         }
     }
 
     fn note(&mut self, now: Time, thread: u32, op: Option<Op>) {
-        if self.again.len() >= THREADS {
-            self.again.retain(|_, (since, _)| now < *since + COMES_NS);
+        if self.again.len() >= RETRYING_THREADS_MAX {
+            self.again
+                .retain(|_, (since, _)| now < *since + RETRY_WITHIN_NS);
         }
-        if self.again.len() < THREADS {
+        if self.again.len() < RETRYING_THREADS_MAX {
             self.again.insert(thread, (now, op));
         } else {
-            self.others = now + COMES_NS;
+            self.others = now + RETRY_WITHIN_NS;
         }
     }
 }
@@ -75,7 +76,7 @@ impl Client {
         // Of thread 0 it is not known which it is.
         let knows = change_of_names(&running.call).is_some() && running.thread != 0;
         let drops = self.drops_at_once;
-        if !knows || drops || running.repeated || step.now < self.put_back.others {
+        if !knows || drops || running.repeated || step.now < self.retrying.others {
             return false;
         }
         let of = |sent: &Sent| matches!(sent.why, Why::Call(of) if of == ticket) && !sent.kept;
@@ -100,10 +101,10 @@ impl Client {
             {
                 None
             }
-            _ => return self.put_back.goes_on(now, running.thread),
+            _ => return self.retrying.goes_on(now, running.thread),
         };
         if running.thread != 0 && self.options.mutant != Some(Mutant::PutsBackTwice) {
-            self.put_back.note(now, running.thread, op);
+            self.retrying.note(now, running.thread, op);
         }
     }
 

@@ -19,7 +19,7 @@ use wire::{Epoch, Fid, Lock, LockOwner, LockWait, Op, Outcome, RequestId, Sessio
 /// The client's own name in its table of locks.
 pub(crate) const OWN: SessionId = 0;
 /// Files about whose locks it decides though nothing is locked of them, at most.
-const MOST_FILES: usize = 1024;
+const IDLE_FILES_MAX: usize = 1024;
 
 /// The side that decides about the locks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ struct File {
 
 /// All files of which that is known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Files {
+pub(crate) struct DelegatedLocks {
     files: BTreeMap<Fid, File>,
     /// The locks of the files about which this client decides, and how many files these are.
     pub(crate) table: Table,
@@ -75,7 +75,7 @@ impl File {
     }
 }
 
-impl Files {
+impl DelegatedLocks {
     pub(crate) fn decides(&self, fid: Fid) -> Decides {
         match self.files.get(&fid) {
             Some(file) if file.own => Decides::Client,
@@ -174,7 +174,7 @@ impl Client {
             files.next_look = step.now + self.options.scan_ns;
         }
         self.note_decided(step, fid, 0);
-        if self.lock_delegation.own > MOST_FILES {
+        if self.lock_delegation.own > IDLE_FILES_MAX {
             self.give_oldest(step);
         }
     }
@@ -303,7 +303,7 @@ impl Client {
     fn give_oldest(&mut self, step: &mut Step<'_>) {
         let mut idle = self.idle();
         idle.sort_unstable_by_key(|(_, used)| *used);
-        for (fid, _) in idle.into_iter().take(MOST_FILES / 4) {
+        for (fid, _) in idle.into_iter().take(IDLE_FILES_MAX / 4) {
             self.give_locks(step, fid);
         }
     }

@@ -17,7 +17,7 @@ use wire::limits::DELEGATED_LOCKS;
 use wire::{Fid, Lock, LockOwner, LockWait, Op, Refusal};
 
 /// Parts that are locked of all its files, and calls that wait: the server bounds what is more.
-const MOST_PARTS: usize = 16_384;
+const PARTS_MAX: usize = 16_384;
 
 impl Client {
     /// Gives the lock, or lets the call wait for it.
@@ -42,7 +42,7 @@ impl Client {
             self.hold_here((fid, lock.owner), EVERYTHING, None);
         }
         let table = &self.lock_delegation.table;
-        let full = table.parts(fid) + 2 > DELEGATED_LOCKS || table.of(OWN) >= MOST_PARTS;
+        let full = table.parts(fid) + 2 > DELEGATED_LOCKS || table.of(OWN) >= PARTS_MAX;
         if !changes && full {
             return self.ask_instead(step, ticket, fid);
         }

@@ -13,7 +13,7 @@
 //! than the listing. Long directories are not asked for, and one that is not left alone each time
 //! after twice as many questions in vain.
 
-use super::listing::Part;
+use super::listing::ListingPart;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
@@ -21,12 +21,12 @@ use wire::{Caller, Fid, Hold, Op, Outcome, Reply, Request, Right};
 
 /// Names that did not exist, before all are asked for: of a directory that is this client's own,
 /// and of others.
-const OF_OWN: u32 = 2;
-const OF_OTHERS: u32 = 8;
+const MISSES_OWN_DIR: u32 = 2;
+const MISSES_OTHER_DIR: u32 = 8;
 /// So often at most the number is doubled.
-const DOUBLED: u32 = 10;
+const DOUBLINGS_MAX: u32 = 10;
 /// Directories whose names take more bytes are not asked for.
-const LONGEST_BYTES: u64 = 512 << 10;
+const DIR_BYTES_MAX: u64 = 512 << 10;
 
 impl Client {
     /// The server had to be asked for a name, and there is none.
@@ -36,11 +36,15 @@ impl Client {
         };
         let own = node.right == Right::Exclusive;
         node.missed += 1;
-        let patience = if own { OF_OWN } else { OF_OTHERS } << node.gathers.min(DOUBLED);
+        let patience = if own {
+            MISSES_OWN_DIR
+        } else {
+            MISSES_OTHER_DIR
+        } << node.gathers.min(DOUBLINGS_MAX);
         let short = node
             .attr
             .as_ref()
-            .is_some_and(|attr| attr.size <= LONGEST_BYTES);
+            .is_some_and(|attr| attr.size <= DIR_BYTES_MAX);
         let free = (!node.whole || node.last.is_none()) && node.gathering == 0;
         if node.missed < patience || !short || !free || !node.lasting() {
             return;
@@ -83,7 +87,7 @@ impl Client {
             && undisturbed
         {
             self.learn(dir, attr, true);
-            let part = Part {
+            let part = ListingPart {
                 entries,
                 end,
                 last,
@@ -94,7 +98,12 @@ impl Client {
         self.retire(step, dir);
     }
 
-    fn take_names(&mut self, step: &mut Step<'_>, (dir, request): (Fid, &Request), part: Part) {
+    fn take_names(
+        &mut self,
+        step: &mut Step<'_>,
+        (dir, request): (Fid, &Request),
+        part: ListingPart,
+    ) {
         for entry in &part.entries {
             let node = self.node(dir);
             if !node.names.contains_key(&entry.name) {

@@ -11,7 +11,7 @@
 //! without doubt. What is asked for with attributes of which some are not known here is the
 //! server's to answer: it has them all at once.
 
-use super::listing::{POSITION, Part};
+use super::listing::{ListingPart, POSITION};
 use crate::Ticket;
 use crate::client::api::Call;
 use crate::client::mutant::Mutant;
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 use wire::{Attr, Caller, DirEntry, Fid, Kind, Name, Op, RequestId, limits};
 
 /// Longer listings are the server's to answer: to bring them in order takes a moment each time.
-const LONGEST: usize = 16_384;
+const LISTING_MAX: usize = 16_384;
 
 /// What a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct Named {
 
 /// The names of a directory in the order of their positions.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub(crate) struct CookieOrder {
     /// It is so in this generation of the listing.
     generation: u64,
     names: Vec<(u64, Name)>,
@@ -102,7 +102,7 @@ impl Node {
         let place = |(name, named): (&Name, Named)| (named.position, name.clone());
         let mut names: Vec<(u64, Name)> = present().map(place).collect();
         names.sort_unstable_by_key(|(position, _)| *position);
-        self.order = Some(Order { generation, names });
+        self.order = Some(CookieOrder { generation, names });
         true
     }
 
@@ -138,7 +138,7 @@ fn may_list(node: &Node, attr: &Attr, caller: &Caller) -> bool {
 
 impl Client {
     /// A part of a listing has come from the server.
-    pub(crate) fn learn_positions(&mut self, (dir, id): (Fid, RequestId), part: &Part) {
+    pub(crate) fn learn_positions(&mut self, (dir, id): (Fid, RequestId), part: &ListingPart) {
         let Some(node) = self.nodes.get_mut(&dir) else {
             return;
         };
@@ -180,7 +180,7 @@ impl Client {
         let allowed = node
             .held()
             .is_some_and(|attr| may_list(node, attr, &running.caller));
-        let short = node.names.len() <= LONGEST;
+        let short = node.names.len() <= LISTING_MAX;
         let whole = node.whole || self.options.mutant == Some(Mutant::ListsKnownNames);
         if !allowed || !short || !whole || !node.lasting() || !node.bring_in_order() {
             return false;
@@ -202,7 +202,7 @@ impl Client {
         if !answers {
             return false;
         }
-        let part = Part {
+        let part = ListingPart {
             entries,
             end,
             last,

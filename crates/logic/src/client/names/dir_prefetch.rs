@@ -22,17 +22,17 @@ use wire::{Caller, DirEntry, Fid, Hold, Op, Outcome, Reply, Request, RequestId, 
 
 /// Entries that may come in vain: of all directories; and of one, beside those for each that is
 /// used.
-const MOST: u32 = 2048;
-const OF_EACH: u32 = 256;
+const UNUSED_MAX: u32 = 2048;
+const UNUSED_MAX_PER_DIR: u32 = 256;
 /// Entries that may come in vain for each that is used.
-const FOR_EACH: u32 = 2;
+const UNUSED_PER_USED: u32 = 2;
 /// For so many entries counts an answer without any that was not known.
-const NOTHING_NEW: u32 = 8;
+const EMPTY_REPLY_COST: u32 = 8;
 /// Most objects that are kept without the kernel knowing them, and how long.
-const KEPT: usize = 4096;
-const KEPT_NS: Time = 30_000_000_000;
+const PREFETCHED_MAX: usize = 4096;
+const PREFETCHED_NS: Time = 30_000_000_000;
 /// Most directories that are walked through at a time.
-const WALKS: usize = 256;
+const WALKS_MAX: usize = 256;
 
 /// A walk through one directory.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +70,7 @@ impl Default for Walks {
         Self {
             dirs: BTreeMap::new(),
             kept: VecDeque::new(),
-            credit: MOST,
+            credit: UNUSED_MAX,
             paid: None,
         }
     }
@@ -83,15 +83,15 @@ impl Walks {
     }
 
     fn earn(&mut self, entries: u32) {
-        self.credit = MOST.min(self.credit + entries);
+        self.credit = UNUSED_MAX.min(self.credit + entries);
     }
 
     /// The walk through this directory, which makes a step.
     fn step(&mut self, (now, pause_ns): (Time, Time), dir: Fid) -> &mut Walk {
-        if self.dirs.len() >= WALKS && !self.dirs.contains_key(&dir) {
+        if self.dirs.len() >= WALKS_MAX && !self.dirs.contains_key(&dir) {
             let goes_on = |walk: &Walk| walk.asked || now < walk.last + pause_ns;
             self.dirs.retain(|_, walk| goes_on(walk));
-            if self.dirs.len() >= WALKS {
+            if self.dirs.len() >= WALKS_MAX {
                 self.dirs.retain(|_, walk| walk.asked);
             }
         }
@@ -147,7 +147,7 @@ impl Client {
         };
         // Every path leads through directories: what is in the next one is not wanted for that.
         let passed = node.directory;
-        self.walks.earn(FOR_EACH);
+        self.walks.earn(UNUSED_PER_USED);
         if !passed {
             self.walks.paid = Some(step.now);
         }
@@ -167,7 +167,11 @@ impl Client {
         let Some(walk) = self.walks.dirs.get_mut(&dir) else {
             return;
         };
-        let pays = walk.came <= walk.used.saturating_mul(FOR_EACH).saturating_add(OF_EACH);
+        let pays = walk.came
+            <= walk
+                .used
+                .saturating_mul(UNUSED_PER_USED)
+                .saturating_add(UNUSED_MAX_PER_DIR);
         let free = !walk.asked && !walk.over && step.now >= walk.barred;
         if !room || !lasting || !pays || !free || self.walks.credit < max {
             return;
@@ -256,8 +260,8 @@ impl Client {
         self.give_back_unused(step);
         if !news {
             // All of it is here already: who walks is further on. It is not looked for for ever.
-            self.walks.credit = self.walks.credit.saturating_sub(NOTHING_NEW);
-            self.walks.dirs.entry(dir).or_default().came += NOTHING_NEW;
+            self.walks.credit = self.walks.credit.saturating_sub(EMPTY_REPLY_COST);
+            self.walks.dirs.entry(dir).or_default().came += EMPTY_REPLY_COST;
             self.prefetch(step, dir, caller);
         }
     }
@@ -333,10 +337,10 @@ impl Client {
 
     /// What was not used for long, or is too much, is given back.
     pub(crate) fn give_back_unused(&mut self, step: &mut Step<'_>) {
-        let most = KEPT.min(self.options.objects / 4);
+        let most = PREFETCHED_MAX.min(self.options.objects / 4);
         while let Some(&(fid, since)) = self.walks.kept.front() {
             let unused = self.nodes.get(&fid).is_some_and(|node| node.foreseen);
-            let old = step.now >= since + KEPT_NS;
+            let old = step.now >= since + PREFETCHED_NS;
             if unused && !old && self.walks.kept.len() <= most {
                 break;
             }

@@ -301,7 +301,7 @@ impl Client {
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
         self.changed(fid, attr, granted.contains(&fid));
-        self.threads
+        self.last_calls
             .note_moved([Some(fid), victim_fid.filter(|_| exchange)]);
         if let Some((victim, attr)) = victim {
             if exchange {
@@ -314,7 +314,7 @@ impl Client {
             self.uncover(op, exchange);
         }
         self.finish(step, ticket, Done::Nothing);
-        self.taking.uncovered.clear();
+        self.reply_acks.uncovered.clear();
     }
 
     /// The kernel moves a name with its old lifetime to a place where nothing covers it.
@@ -333,6 +333,6 @@ impl Client {
         let moved = moved.into_iter().take(if exchange { 2 } else { 1 });
         let moved = moved.filter(|(dir, name, ..)| self.lasts(*dir, name));
         let moved = moved.map(|(_, _, dir, name)| (dir, name.clone()));
-        self.taking.uncovered = moved.collect();
+        self.reply_acks.uncovered = moved.collect();
     }
 }

@@ -24,7 +24,7 @@ use wire::{DirEntry, Fid, Hold, Op, Right};
 pub(crate) const POSITION: u64 = (1 << GENERATION_SHIFT) - 1;
 
 /// A part of a listing.
-pub(crate) struct Part {
+pub(crate) struct ListingPart {
     pub(crate) entries: Vec<DirEntry>,
     /// Nothing follows.
     pub(crate) end: bool,
@@ -93,7 +93,7 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         ticket: Ticket,
-        part: Part,
+        part: ListingPart,
         (granted, bytes): (&BTreeSet<Fid>, u32),
     ) {
         let Some(Call::List { dir, after, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
@@ -116,10 +116,10 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         ticket: Ticket,
-        part: Part,
+        part: ListingPart,
         known: &dyn Fn(Fid) -> bool,
     ) -> bool {
-        let Part {
+        let ListingPart {
             mut entries,
             end,
             last,

@@ -6,7 +6,7 @@
 //! session is over, everything cached is void: changes that were not written back are lost, which
 //! is reported, and the same calls go on in a new session.
 
-use super::requests::{State, Why};
+use super::requests::{LinkState, Why};
 use crate::client::api::Output;
 use crate::client::data::file_capabilities::Privileges;
 use crate::client::mutant::Mutant;
@@ -113,14 +113,14 @@ impl Client {
             self.forget_session(step, fid);
         }
         self.lose_walks(step);
-        self.giving_up.clear();
+        self.idle_releases.clear();
         self.session = renew(self.session);
         self.begun = false;
         self.statements.clear();
         self.liveness.lose();
         self.reasserting.clear();
         self.confirms.clear();
-        self.taking.clear();
+        self.reply_acks.clear();
         self.draining.clear();
         self.root = None;
         self.lose_locks();
@@ -135,10 +135,10 @@ impl Client {
         }
         self.bar_directories(step);
         self.fail_requests(step);
-        if self.state != State::Down {
+        if self.state != LinkState::Down {
             step.out.push(Output::Hangup);
         }
-        self.state = State::Down;
+        self.state = LinkState::Down;
     }
 
     fn forget_session(&mut self, step: &mut Step<'_>, fid: Fid) {

@@ -1,7 +1,7 @@
 //! The end of a session in order: everything is written back and told, the server has made stable
 //! what it had answered, and is told goodbye.
 
-use super::requests::State;
+use super::requests::LinkState;
 use crate::Ticket;
 use crate::client::{Client, Done, Step};
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ impl Client {
         {
             self.leaving = None;
             self.say(step, ToServer::Goodbye);
-            self.state = State::Left;
+            self.state = LinkState::Left;
             self.finish(step, ticket, Done::Nothing);
         }
     }

@@ -7,7 +7,7 @@
 //! for three sixteenths more, the connection is given up and another one is made. On a connection
 //! that lives nothing is said twice: TCP loses nothing of it.
 
-use super::requests::State;
+use super::requests::LinkState;
 use crate::client::api::Output;
 use crate::client::{Client, Step};
 use alloc::collections::BTreeMap;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use wire::{RequestId, Time, ToServer};
 
 /// How long a server is waited for of which nothing is known, not even the lease.
-const UNKNOWN_NS: Time = 4_000_000_000;
+const UNKNOWN_SERVER_WAIT_NS: Time = 4_000_000_000;
 
 /// The signs that the server is there, and when the client looks for the next one.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ impl Client {
 
     /// A message has come.
     pub(crate) fn hear(&mut self, now: Time) {
-        let unwelcome = self.state == State::Greeting;
+        let unwelcome = self.state == LinkState::Greeting;
         self.liveness.unheard = unwelcome.then_some(now);
         self.liveness.probe = None;
         if self.requests.len() > self.delegation.kept.len() {
@@ -83,9 +83,9 @@ impl Client {
     pub(crate) fn tick_liveness(&mut self, step: &mut Step<'_>) {
         if self.gives_up_at().is_some_and(|due| step.now >= due) {
             step.out.push(Output::Redial);
-            self.state = State::Down;
+            self.state = LinkState::Down;
         }
-        if self.state != State::Up {
+        if self.state != LinkState::Up {
             return;
         }
         if step.now >= self.speaks_at() {
@@ -113,7 +113,7 @@ impl Client {
     /// When the connection is given up.
     fn gives_up_at(&self) -> Option<Time> {
         let patience = match self.lease_ns {
-            0 => UNKNOWN_NS,
+            0 => UNKNOWN_SERVER_WAIT_NS,
             lease_ns => lease_ns / 16 * 3,
         };
         let unheard = self.liveness.unheard.filter(|_| self.state.talks());
@@ -122,9 +122,9 @@ impl Client {
 
     /// When it wants to be called.
     pub(crate) fn liveness_due(&self) -> Option<Time> {
-        let speaks = (self.state == State::Up).then(|| self.speaks_at());
+        let speaks = (self.state == LinkState::Up).then(|| self.speaks_at());
         let later = self.liveness.later.values().copied().min();
-        let later = later.filter(|_| self.state == State::Up);
+        let later = later.filter(|_| self.state == LinkState::Up);
         let dues = [speaks, self.gives_up_at(), later];
         dues.into_iter().flatten().min()
     }

@@ -94,7 +94,7 @@ impl Client {
         asked
             .chain(answered)
             .filter_map(|(ticket, id)| self.touches(id, &self.calls.get(&ticket)?.call))
-            .chain(self.taking.unseen())
+            .chain(self.reply_acks.unseen())
             .collect()
     }
 

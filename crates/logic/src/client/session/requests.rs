@@ -15,7 +15,7 @@ use wire::{
 
 /// Is there a connection, and does the server know us on it?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum LinkState {
     Down,
     Greeting,
     Up,
@@ -23,7 +23,7 @@ pub(crate) enum State {
     Left,
 }
 
-impl State {
+impl LinkState {
     /// Is the server to answer?
     pub(crate) fn talks(self) -> bool {
         matches!(self, Self::Greeting | Self::Up)
@@ -58,7 +58,7 @@ pub(crate) enum Why {
     /// To have the server make stable what it has.
     Stable,
     /// To tell of a change that is answered.
-    Delegated(crate::client::delegation::changes::About),
+    Delegated(crate::client::delegation::changes::LoggedObjects),
 }
 
 /// A request on its way.
@@ -98,7 +98,7 @@ pub(crate) struct Statement {
 
 impl Client {
     pub(crate) fn on_connected(&mut self, step: &mut Step<'_>) {
-        self.state = State::Greeting;
+        self.state = LinkState::Greeting;
         self.greeted = step.now;
         self.await_welcome(step.now);
         let (session, name) = (self.session, self.name.clone());
@@ -138,7 +138,9 @@ impl Client {
         let walked = plus && self.walks.pay(step.now, self.options.walk_pause_ns);
         let delegable = self.options.keep_ns.is_some() && op.may_be_delegated();
         let keeps = keeps || plus || delegable;
-        let ahead = self.ahead.wanted(&op, self.options.ahead_bytes, walked);
+        let ahead = self
+            .inline_budget
+            .wanted(&op, self.options.ahead_bytes, walked);
         // Others wait for the answer to a callback, so it waits for nothing.
         let after = match op {
             Op::GiveLocks { .. } => 0,
@@ -170,7 +172,7 @@ impl Client {
             },
         );
         self.await_word(step.now);
-        if self.state == State::Up {
+        if self.state == LinkState::Up {
             self.send_request(step, id);
         }
         id
@@ -210,7 +212,7 @@ impl Client {
         sent.request.clock = self.clock.last_shown();
         if let Some(delegated) = &mut sent.request.delegated {
             let unfinished = self.unfinished.values().any(|(other, _)| *other == id);
-            delegated.unseen = unfinished || self.taking.holds(id);
+            delegated.unseen = unfinished || self.reply_acks.holds(id);
         }
         Some((sent.request.clone(), sent.bulk.clone()))
     }
@@ -219,7 +221,7 @@ impl Client {
     pub(crate) fn acked(&self) -> RequestId {
         let unanswered = self.requests.keys().next().copied();
         let unfinished = self.unfinished.values().map(|(id, _)| *id).min();
-        let untaken = self.taking.first();
+        let untaken = self.reply_acks.first();
         let owed = self.unstable.first_owed();
         let oldest = [unanswered, unfinished, untaken, owed]
             .into_iter()
@@ -229,7 +231,7 @@ impl Client {
     }
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_>, message: ToClient, bulk_len: u32) {
-        if self.state == State::Left {
+        if self.state == LinkState::Left {
             return;
         }
         self.begun |= !matches!(message, ToClient::Welcome(_));
@@ -296,7 +298,7 @@ impl Client {
     }
 
     fn on_welcome(&mut self, step: &mut Step<'_>, welcome: &Welcome) {
-        if self.state != State::Greeting {
+        if self.state != LinkState::Greeting {
             return; // repeated
         }
         if welcome.boot != self.boot {
@@ -317,7 +319,7 @@ impl Client {
             self.lose_unstable(step, Some(welcome));
             return self.lose(step);
         }
-        self.state = State::Up;
+        self.state = LinkState::Up;
         self.hear(step.now);
         self.heard_at = step.now;
         let restarted = welcome.resumed && welcome.boot != self.boot;
@@ -385,7 +387,7 @@ impl Client {
                 message: message.clone(),
             },
         );
-        if self.state == State::Up {
+        if self.state == LinkState::Up {
             self.say(step, message);
         }
     }

@@ -7,7 +7,7 @@
 //! is so. Memory is bounded by a part of the cache: of more the server is asked to make it stable,
 //! and no more is written back before it has.
 
-use super::requests::{State, Why};
+use super::requests::{LinkState, Why};
 use crate::client::api::{Output, Piece};
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
@@ -22,15 +22,15 @@ use wire::{
 };
 
 /// Of more changes than these the server is asked to make them stable.
-const CHANGES: usize = 16_384;
+const UNSTABLE_CHANGES_MAX: usize = 16_384;
 /// The same of bytes, as a part of the cache; of twice as many no more are written back.
-const PART: u64 = 4;
+const UNSTABLE_CACHE_PART: u64 = 4;
 /// Most bytes under way of what is asked for again, if it is more than one change.
-const UNDER_WAY: u64 = 256 << 10;
+const REPLAY_BYTES_MAX: u64 = 256 << 10;
 
 /// A change that the server may lose.
 #[derive(Clone, Debug)]
-struct Kept {
+struct UnstableChange {
     request: Request,
     /// When it was made, and which numbers what it made has.
     at: Time,
@@ -45,7 +45,7 @@ struct Kept {
 
 /// The changes that are being asked for again.
 #[derive(Clone, Debug, Default)]
-struct Asking {
+struct ReplayUnderWay {
     /// Places of the changes that have not left yet, in their order.
     queue: VecDeque<Place>,
     /// How many have left so far, or will have to.
@@ -61,7 +61,7 @@ struct Asking {
 /// All of them, by where each was in the server's log at first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unstable {
-    changes: BTreeMap<Place, Kept>,
+    changes: BTreeMap<Place, UnstableChange>,
     bytes: u64,
     /// Up to where the log is known to be stable.
     stable: Place,
@@ -69,7 +69,7 @@ pub(crate) struct Unstable {
     pressed: bool,
     /// It has refused to.
     refused: bool,
-    asking: Asking,
+    asking: ReplayUnderWay,
 }
 
 impl Unstable {
@@ -181,7 +181,7 @@ impl Client {
         (request.after, request.keeps, request.ahead) = (0, false, 0);
         let bytes = bytes(&request.op);
         self.unstable.bytes += bytes;
-        let kept = Kept {
+        let kept = UnstableChange {
             request,
             at,
             chosen,
@@ -195,7 +195,7 @@ impl Client {
 
     /// The most bytes that are kept before the server is asked to make them stable.
     fn bearable(&self) -> u64 {
-        self.cache.slots() * u64::from(BLOCK_BYTES) / PART
+        self.cache.slots() * u64::from(BLOCK_BYTES) / UNSTABLE_CACHE_PART
     }
 
     /// Is so much kept that no more is to be written back?
@@ -205,7 +205,7 @@ impl Client {
 
     /// Has the server make stable what there is, if it is too much.
     pub(crate) fn press(&mut self, step: &mut Step<'_>) {
-        let many = self.unstable.changes.len() > CHANGES;
+        let many = self.unstable.changes.len() > UNSTABLE_CHANGES_MAX;
         if many || self.unstable.bytes > self.bearable() {
             self.ask_for_stability(step);
         }
@@ -274,20 +274,22 @@ impl Client {
     /// Another run of the server begins: what is left is stable, the rest is asked for again.
     pub(crate) fn look_what_is_left(&mut self, step: &mut Step<'_>, welcome: &Welcome) {
         let unstable = &mut self.unstable;
-        let (left, lost): (BTreeMap<Place, Kept>, BTreeMap<Place, Kept>) =
-            core::mem::take(&mut unstable.changes)
-                .into_iter()
-                .partition(|(_, kept)| is_left(welcome, kept.now));
+        let (left, lost): (
+            BTreeMap<Place, UnstableChange>,
+            BTreeMap<Place, UnstableChange>,
+        ) = core::mem::take(&mut unstable.changes)
+            .into_iter()
+            .partition(|(_, kept)| is_left(welcome, kept.now));
         for kept in left.values() {
             unstable.bytes -= kept.bytes;
             let_go(step, &kept.request);
         }
-        unstable.asking = Asking {
+        unstable.asking = ReplayUnderWay {
             queue: lost.keys().copied().collect(),
             index: lost.keys().copied().zip(0..).collect(),
             count: lost.len() as u32,
             owed: lost.values().map(|kept| kept.request.id).collect(),
-            ..Asking::default()
+            ..ReplayUnderWay::default()
         };
         unstable.changes = lost;
     }
@@ -302,7 +304,7 @@ impl Client {
     }
 
     fn ask_more(&mut self, step: &mut Step<'_>) {
-        while self.state == State::Up {
+        while self.state == LinkState::Up {
             let asking = &mut self.unstable.asking;
             let Some(place) = asking.queue.front().copied() else {
                 return;
@@ -312,7 +314,7 @@ impl Client {
                 continue;
             };
             let few = asking.under_way.len() < AGAIN as usize;
-            let fits = asking.bytes + kept.bytes <= UNDER_WAY || asking.under_way.is_empty();
+            let fits = asking.bytes + kept.bytes <= REPLAY_BYTES_MAX || asking.under_way.is_empty();
             if !few || !fits {
                 return;
             }
@@ -389,7 +391,8 @@ impl Client {
     /// more; what it has lost meanwhile nobody can ask for again.
     pub(crate) fn lose_unstable(&mut self, step: &mut Step<'_>, welcome: Option<&Welcome>) {
         let all = core::mem::take(&mut self.unstable);
-        let lost = |kept: &&Kept| welcome.is_some_and(|welcome| !is_left(welcome, kept.now));
+        let lost =
+            |kept: &&UnstableChange| welcome.is_some_and(|welcome| !is_left(welcome, kept.now));
         let lost: Vec<&Request> = all
             .changes
             .values()

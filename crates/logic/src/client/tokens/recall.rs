@@ -8,7 +8,7 @@
 //! Then dirty blocks are written back, then the answer leaves, then everybody goes on.
 
 use crate::client::data::read_write::young;
-use crate::client::kernel::uncovered_sizes::LOOSE_MAX_NS;
+use crate::client::kernel::uncovered_sizes::UNCOVERED_LOCK_WAIT_NS;
 use crate::client::mutant::Mutant;
 use crate::client::node::{Drain, Phase, Range};
 use crate::client::notices::Invalidate;
@@ -24,7 +24,7 @@ const SETTLE_NS: Time = 200_000;
 /// How long a drain waits for that at most.
 const SETTLE_MAX_NS: Time = 5_000_000;
 /// How long the kernel may take to drop pages before waiting reads are freed.
-pub(crate) const FREE_NS: Time = 1_000_000;
+pub(crate) const BLOCKED_READS_WAIT_NS: Time = 1_000_000;
 
 impl Client {
     pub(crate) fn on_recall(&mut self, step: &mut Step<'_>, recall: Recall) {
@@ -183,7 +183,7 @@ impl Client {
     }
 
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {
-        let (last, loose) = (self.last_request, self.loose.holds(step.now, fid));
+        let (last, loose) = (self.last_request, self.uncovered_sizes.holds(step.now, fid));
         let node = self.node(fid);
         let epoch = epoch.max(node.tell.take().unwrap_or(0));
         // Open for writing here and wanted elsewhere: the file is write-shared from now on.
@@ -210,7 +210,7 @@ impl Client {
             return self.answer_kept(step, (fid, epoch), keep);
         }
         let most = match node.right {
-            Right::None => LOOSE_MAX_NS,
+            Right::None => UNCOVERED_LOCK_WAIT_NS,
             _ => SETTLE_MAX_NS,
         };
         let until = step.now + most;
@@ -339,7 +339,7 @@ impl Client {
         }
         let id = self.invalidate(step, what, After::Drain(fid));
         if let Some(drain) = self.node(fid).drain.as_mut() {
-            drain.phase = Phase::Dropping(id, now + FREE_NS);
+            drain.phase = Phase::Dropping(id, now + BLOCKED_READS_WAIT_NS);
             self.draining.insert(fid);
         }
     }
@@ -376,7 +376,7 @@ impl Client {
 
     /// Nothing that is known of it is right for longer.
     pub(crate) fn void(&mut self, fid: Fid) {
-        self.loose.forget(fid);
+        self.uncovered_sizes.forget(fid);
         let last = self.last_request;
         let node = self.node(fid);
         node.attr = None;
@@ -415,7 +415,7 @@ impl Client {
             };
             match drain.phase {
                 Phase::Dropping(id, due) if step.now >= due => {
-                    drain.phase = Phase::Dropping(id, step.now + FREE_NS);
+                    drain.phase = Phase::Dropping(id, step.now + BLOCKED_READS_WAIT_NS);
                     self.free_reads(step, fid);
                     self.wait_no_more(step, fid);
                 }

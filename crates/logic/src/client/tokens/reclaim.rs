@@ -19,10 +19,10 @@ use core::ops::Bound;
 use wire::{Fid, Time};
 
 /// How many nodes are looked at before the kernel is asked, and how many it is asked for.
-const LOOKED_AT: usize = 2048;
-const ASKED_FOR: usize = 512;
+const SCANNED_MAX: usize = 2048;
+const FORGET_MAX: usize = 512;
 /// What it was told of less than this ago is left alone.
-const YOUNG_NS: Time = 100_000_000;
+const RECENT_REPLY_NS: Time = 100_000_000;
 /// It is not asked for so long when there was nothing to ask for; when it was asked in vain twice
 /// as long each time, up to the longest: some kernels do not know the question.
 const LEAST_PAUSE_NS: Time = 1_000_000;
@@ -30,7 +30,7 @@ const LONGEST_PAUSE_NS: Time = 1_000_000_000;
 
 /// Where the round stands.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bounds {
+pub(crate) struct Reclaim {
     /// The last one looked at.
     last: Option<Fid>,
     /// The kernel has been asked, when there were so many nodes; it has not answered.
@@ -50,36 +50,40 @@ impl Client {
     /// After each call and message: are there too many nodes or names?
     pub(crate) fn keep_bounds(&mut self, step: &mut Step<'_>) {
         let most = self.options.objects;
-        if self.nodes.len() > most && self.bounds.asked.is_none() && step.now >= self.bounds.next {
+        if self.nodes.len() > most && self.reclaim.asked.is_none() && step.now >= self.reclaim.next
+        {
             self.ask_to_let_go(step);
         }
-        if self.bounds.names > most.saturating_mul(2) {
+        if self.reclaim.names > most.saturating_mul(2) {
             self.forget_names();
         }
-        if self.bounds.handed > most.saturating_mul(2) {
+        if self.reclaim.handed > most.saturating_mul(2) {
             self.forget_handed();
         }
     }
 
     /// A name was learned.
     pub(crate) fn count_name(&mut self) {
-        self.bounds.names += 1;
+        self.reclaim.names += 1;
     }
 
     /// The kernel was handed a name.
     pub(crate) fn count_handed(&mut self) {
-        self.bounds.handed += 1;
+        self.reclaim.handed += 1;
     }
 
     fn ask_to_let_go(&mut self, step: &mut Step<'_>) {
-        let after = self.bounds.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let young = step.now.saturating_sub(YOUNG_NS);
+        let after = self.reclaim.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let young = step.now.saturating_sub(RECENT_REPLY_NS);
         let root = self.root;
         let unused = |(fid, node): &(&Fid, &Node)| {
             Some(**fid) != root && node.lookups > 0 && node.told <= young && !node.hold(0).open
         };
         let mut last = None;
-        let nodes = self.nodes.range((after, Bound::Unbounded)).take(LOOKED_AT);
+        let nodes = self
+            .nodes
+            .range((after, Bound::Unbounded))
+            .take(SCANNED_MAX);
         let seen = nodes.map(|(fid, node)| {
             last = Some(*fid);
             (fid, &**node)
@@ -87,33 +91,33 @@ impl Client {
         let fids: Vec<Fid> = seen
             .filter(unused)
             .map(|(fid, _)| *fid)
-            .take(ASKED_FOR)
+            .take(FORGET_MAX)
             .collect();
         // At the end the round begins again.
-        self.bounds.last = last;
+        self.reclaim.last = last;
         if fids.is_empty() {
-            self.bounds.next = step.now + LEAST_PAUSE_NS;
+            self.reclaim.next = step.now + LEAST_PAUSE_NS;
             return;
         }
-        self.bounds.asked = Some(self.nodes.len());
+        self.reclaim.asked = Some(self.nodes.len());
         self.invalidate(step, Invalidate::Unused { fids }, After::LetGo);
     }
 
     /// The kernel has let go of what it does not use; the last news of that may be on its way.
     pub(crate) fn on_let_go(&mut self, step: &mut Step<'_>) {
-        let before = self.bounds.asked.take().unwrap_or(0);
-        self.bounds.pause = if self.nodes.len() >= before {
-            (self.bounds.pause * 2).clamp(LEAST_PAUSE_NS, LONGEST_PAUSE_NS)
+        let before = self.reclaim.asked.take().unwrap_or(0);
+        self.reclaim.pause = if self.nodes.len() >= before {
+            (self.reclaim.pause * 2).clamp(LEAST_PAUSE_NS, LONGEST_PAUSE_NS)
         } else {
             0
         };
-        self.bounds.next = step.now + self.bounds.pause;
+        self.reclaim.next = step.now + self.reclaim.pause;
     }
 
     /// When the kernel is to be asked again.
     pub(crate) fn bounds_due(&self) -> Option<Time> {
-        let over = self.nodes.len() > self.options.objects && self.bounds.asked.is_none();
-        over.then_some(self.bounds.next)
+        let over = self.nodes.len() > self.options.objects && self.reclaim.asked.is_none();
+        over.then_some(self.reclaim.next)
     }
 
     fn forget_names(&mut self) {
@@ -141,7 +145,7 @@ impl Client {
             }
             left = 0;
         }
-        self.bounds.names = left;
+        self.reclaim.names = left;
     }
 
     /// If there are too many indeed, those of the largest directories go: of these the kernel may
@@ -150,7 +154,7 @@ impl Client {
         let counts = self
             .nodes
             .iter()
-            .map(|(fid, node)| (node.handed.len(), *fid));
+            .map(|(fid, node)| (node.dentries.len(), *fid));
         let mut counts: Vec<(usize, Fid)> = counts.filter(|(len, _)| *len > 0).collect();
         let mut left: usize = counts.iter().map(|(len, _)| len).sum();
         if left > self.options.objects {
@@ -158,10 +162,10 @@ impl Client {
             while left > self.options.objects / 2
                 && let Some((len, dir)) = counts.pop()
             {
-                self.node(dir).handed.overflow();
+                self.node(dir).dentries.overflow();
                 left -= len;
             }
         }
-        self.bounds.handed = left;
+        self.reclaim.handed = left;
     }
 }

@@ -24,7 +24,7 @@ use wire::{Epoch, Fid, Right, Time};
 
 /// A directory that is being given up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GivingUp {
+pub(crate) struct IdleRelease {
     since: Time,
     /// What the kernel is doing.
     id: u64,
@@ -52,7 +52,7 @@ impl Client {
         // go on to tell of their changes.
         let right = node.right.max(Right::Transient);
         self.say_returned(step, (dir, epoch), stamp, (right, None));
-        if self.giving_up.contains_key(&dir) || !self.is_unused(step.now, dir) {
+        if self.idle_releases.contains_key(&dir) || !self.is_unused(step.now, dir) {
             return;
         }
         let lookups = self.nodes.get(&dir).map_or(0, |node| node.lookups);
@@ -62,7 +62,8 @@ impl Client {
         }
         let (since, stage) = (step.now, Stage::TakingIn);
         let id = self.invalidate(step, Invalidate::Turn { fid: dir }, After::Unused(dir));
-        self.giving_up.insert(dir, GivingUp { since, id, stage });
+        self.idle_releases
+            .insert(dir, IdleRelease { since, id, stage });
     }
 
     /// Is nothing of this directory under way here? What was told of it a moment ago the kernel may
@@ -74,24 +75,24 @@ impl Client {
         let calls = || self.calls.values().any(|running| uses(&running.call, dir));
         let still = node.quiet() && node.drain.is_none() && node.delegated == 0;
         let young = now < told(node) + self.options.still_ns;
-        let listed = node.handed.is_complete();
+        let listed = node.dentries.is_complete();
         node.directory && node.right < Right::Exclusive && still && listed && !young && !calls()
     }
 
     /// A call has come: what it uses is used.
     pub(crate) fn note_use(&mut self, call: &Call) {
-        self.giving_up.retain(|dir, _| !uses(call, *dir));
+        self.idle_releases.retain(|dir, _| !uses(call, *dir));
     }
 
     /// The kernel has done what it was told for this.
     pub(crate) fn on_unused_step(&mut self, step: &mut Step<'_>, dir: Fid, id: u64) {
-        let Some(mut giving) = self.giving_up.get(&dir).copied() else {
+        let Some(mut giving) = self.idle_releases.get(&dir).copied() else {
             return;
         };
         if giving.id != id {
             return; // begun anew since
         }
-        self.giving_up.remove(&dir);
+        self.idle_releases.remove(&dir);
         let told_since = |node: &Node| told(node) >= giving.since;
         if self.nodes.get(&dir).is_none_or(|node| told_since(node))
             || !self.is_unused(step.now, dir)
@@ -100,18 +101,18 @@ impl Client {
         }
         let (what, stage) = match giving.stage {
             Stage::TakingIn => {
-                let names = self.node(dir).handed.names();
+                let names = self.node(dir).dentries.names();
                 (Invalidate::Expire { dir, names }, Stage::Expiring)
             }
             Stage::Expiring => (Invalidate::Turn { fid: dir }, Stage::LettingGo),
             Stage::LettingGo => {
-                self.node(dir).handed = crate::client::kernel::dentries::Handed::default();
+                self.node(dir).dentries = crate::client::kernel::dentries::Dentries::default();
                 return self.give_up(step, dir);
             }
         };
         giving.id = self.invalidate(step, what, After::Unused(dir));
         giving.stage = stage;
-        self.giving_up.insert(dir, giving);
+        self.idle_releases.insert(dir, giving);
     }
 
     fn give_up(&mut self, step: &mut Step<'_>, dir: Fid) {
@@ -126,7 +127,7 @@ impl Client {
 
 /// When the kernel was told anything of it last.
 fn told(node: &Node) -> Time {
-    node.told.max(node.asked).max(node.handed.told())
+    node.told.max(node.asked).max(node.dentries.told())
 }
 
 /// Is the call about this directory, or about names in it?

@@ -17,9 +17,9 @@ use wire::{
 };
 
 /// Most requests of a client that are kept because they have overtaken others.
-const OVERTAKEN: usize = 1024;
+const OVERTAKEN_MAX: usize = 1024;
 /// Of those with bytes beside them, which may be a MiB each.
-const OVERTAKEN_BULKS: usize = 64;
+const OVERTAKEN_BULKS_MAX: usize = 64;
 
 impl Server {
     /// Delegated changes that came together.
@@ -96,7 +96,7 @@ impl Server {
         let key = (request.after, request.id);
         let room = |kept: &BTreeMap<_, (Request, Bulk)>| {
             let bulks = kept.values().filter(|(_, bulk)| *bulk != 0).count();
-            kept.len() < OVERTAKEN && (bulk == 0 || bulks < OVERTAKEN_BULKS)
+            kept.len() < OVERTAKEN_MAX && (bulk == 0 || bulks < OVERTAKEN_BULKS_MAX)
         };
         let kept = self.sessions.get_mut(&id).map(|s| &mut s.overtaken);
         match kept {
@@ -167,13 +167,16 @@ impl Server {
     ) -> Vec<Fid> {
         let (session, request) = (waiting.session, &waiting.request);
         for dir in plan.looks.iter().filter(|dir| !plan.names_in(**dir)) {
-            self.alone.looked(*dir, session);
+            self.delegation_policy.looked(*dir, session);
         }
         let mut alone = Vec::new();
         for (dir, _) in &plan.names {
             if request.delegated.is_some() {
-                self.alone.changed_there(*dir);
-            } else if self.alone.changed(*dir, session) && request.keeps && disk.bare(*dir) {
+                self.delegation_policy.changed_there(*dir);
+            } else if self.delegation_policy.changed(*dir, session)
+                && request.keeps
+                && disk.bare(*dir)
+            {
                 alone.push(*dir);
             }
         }
@@ -195,7 +198,7 @@ impl Server {
             let others = holders.filter(|(id, holder)| **id != session && idle(holder));
             let others: Vec<(SessionId, Epoch)> =
                 others.map(|(id, holder)| (*id, holder.epoch)).collect();
-            if others.is_empty() || !self.alone.asks(fid) {
+            if others.is_empty() || !self.delegation_policy.asks(fid) {
                 continue;
             }
             for (session, granted) in others {
@@ -210,7 +213,7 @@ impl Server {
     pub(crate) fn note_delegated(&mut self, alone: &[Fid], grants: &[Grant]) {
         for grant in grants {
             if grant.right == Right::Exclusive && alone.contains(&grant.fid) {
-                self.alone.delegated(grant.fid);
+                self.delegation_policy.delegated(grant.fid);
             }
         }
     }

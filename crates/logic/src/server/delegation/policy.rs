@@ -4,16 +4,16 @@
 //! Guarantees: a directory that was there before is delegated only to who has changed it several
 //! times in a row, with nobody else looking at it or changing it in between; and where that does
 //! not pay, because somebody else looks before the holder has made as many changes by itself, it
-//! takes twice as many in a row the next time, up to [`MOST`]. So clients that use a directory in
-//! turn come to plain operation after a few exchanges, and to delegation again once one is alone.
-//! What is remembered is a hint, and bounded: of too many directories all is forgotten.
+//! takes twice as many in a row the next time, up to [`RUN_MOST`]. So clients that use a directory
+//! in turn come to plain operation after a few exchanges, and to delegation again once one is
+//! alone. What is remembered is a hint, and bounded: of too many directories all is forgotten.
 
 use alloc::collections::BTreeMap;
 use wire::{Fid, SessionId};
 
 /// Changes in a row that it takes at first, and at most.
-const LEAST: u32 = 2;
-const MOST: u32 = 256;
+const RUN_LEAST: u32 = 2;
+const RUN_MOST: u32 = 256;
 /// Of most so many directories it is remembered who has changed them.
 const REMEMBERED: usize = 4096;
 
@@ -33,19 +33,19 @@ struct Run {
 
 /// Who uses which directories alone.
 #[derive(Clone, Debug)]
-pub(crate) struct Alone {
+pub(crate) struct DelegationPolicy {
     runs: BTreeMap<Fid, Run>,
     /// Changes in a row that it takes at least.
     least: u32,
 }
 
-impl Default for Alone {
+impl Default for DelegationPolicy {
     fn default() -> Self {
-        Self::new(LEAST)
+        Self::new(RUN_LEAST)
     }
 }
 
-impl Alone {
+impl DelegationPolicy {
     /// It takes so many changes in a row at first.
     pub(crate) fn new(least: u32) -> Self {
         let runs = BTreeMap::new();
@@ -127,7 +127,7 @@ impl Run {
         }
         if self.delegated {
             self.needed = if self.own < self.needed {
-                (self.needed * 2).min(MOST)
+                (self.needed * 2).min(RUN_MOST)
             } else {
                 (self.needed / 2).max(least)
             };
@@ -150,7 +150,7 @@ mod tests {
     }
 
     /// Changes in a row until it is delegated.
-    fn until_delegated(alone: &mut Alone, session: SessionId) -> u32 {
+    fn until_delegated(alone: &mut DelegationPolicy, session: SessionId) -> u32 {
         let count = 1 + (1..).find(|_| alone.changed(dir(1), session)).unwrap_or(0);
         alone.delegated(dir(1));
         count - 1
@@ -158,28 +158,28 @@ mod tests {
 
     #[test]
     fn who_fights_over_a_directory_comes_to_plain_operation_and_who_is_alone_back() {
-        let (mut alone, ours, theirs) = (Alone::default(), 7, 9);
-        assert_eq!(until_delegated(&mut alone, ours), LEAST);
-        let mut last = LEAST;
+        let (mut alone, ours, theirs) = (DelegationPolicy::default(), 7, 9);
+        assert_eq!(until_delegated(&mut alone, ours), RUN_LEAST);
+        let mut last = RUN_LEAST;
         for round in 0..20 {
             let session = if round % 2 == 0 { theirs } else { ours };
             let needed = until_delegated(&mut alone, session);
-            assert_eq!(needed, (2 * last).min(MOST));
+            assert_eq!(needed, (2 * last).min(RUN_MOST));
             last = needed;
         }
         for round in 0..20 {
-            for _ in 0..MOST {
+            for _ in 0..RUN_MOST {
                 alone.changed_there(dir(1));
             }
             let session = if round % 2 == 0 { theirs } else { ours };
             last = until_delegated(&mut alone, session);
         }
-        assert_eq!(last, LEAST);
+        assert_eq!(last, RUN_LEAST);
     }
 
     #[test]
     fn a_look_of_another_ends_the_run_and_what_is_remembered_is_bounded() {
-        let (mut alone, ours, theirs) = (Alone::default(), 7, 9);
+        let (mut alone, ours, theirs) = (DelegationPolicy::default(), 7, 9);
         for _ in 0..10 {
             assert!(!alone.changed(dir(1), ours));
             alone.looked(dir(1), theirs);

@@ -12,7 +12,7 @@
 //! A restarted server has delegated nothing: clients say what they have locked, and ask again.
 
 use crate::server::api::{Disk, Mutant};
-use crate::server::delegation::policy::Alone;
+use crate::server::delegation::policy::DelegationPolicy;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ use wire::{
 };
 
 /// Files about whose locks one client may decide, at most.
-const MOST: usize = 4096;
+const DELEGATED_FILES_MAX: usize = 4096;
 
 /// The question for a delegation.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct LockRecall {
     epoch: Epoch,
     since: Time,
     sent: Time,
@@ -34,30 +34,30 @@ struct Asked {
 
 /// That a client decides about the locks of a file.
 #[derive(Clone, Debug)]
-struct Delegation {
+struct LockDelegation {
     session: SessionId,
     /// The latest answer that said so.
     at: Epoch,
-    asked: Option<Asked>,
+    asked: Option<LockRecall>,
     /// Requests of others about these locks.
     behind: Vec<(SessionId, Request)>,
 }
 
 /// All of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Delegations {
-    files: BTreeMap<Fid, Delegation>,
+pub(crate) struct LockDelegations {
+    files: BTreeMap<Fid, LockDelegation>,
     counts: BTreeMap<SessionId, usize>,
-    alone: Alone,
+    policy: DelegationPolicy,
 }
 
-impl Delegations {
+impl LockDelegations {
     /// It takes so many requests for locks in a row.
     pub(crate) fn new(run: u32) -> Self {
         Self {
             files: BTreeMap::new(),
             counts: BTreeMap::new(),
-            alone: Alone::new(run),
+            policy: DelegationPolicy::new(run),
         }
     }
 
@@ -87,7 +87,7 @@ impl Delegations {
         let counts = &mut self.counts;
         let file = self.files.entry(fid).or_insert_with(|| {
             *counts.entry(session).or_default() += 1;
-            Delegation {
+            LockDelegation {
                 session,
                 at,
                 asked: None,
@@ -97,7 +97,7 @@ impl Delegations {
         file.at = at;
     }
 
-    fn remove(&mut self, fid: Fid) -> Option<Delegation> {
+    fn remove(&mut self, fid: Fid) -> Option<LockDelegation> {
         let file = self.files.remove(&fid)?;
         if let Some(count) = self.counts.get_mut(&file.session) {
             *count -= 1;
@@ -145,7 +145,7 @@ impl Server {
         }
         self.epoch += 1;
         let (epoch, what) = (self.epoch, What::Locks);
-        file.asked = Some(Asked {
+        file.asked = Some(LockRecall {
             epoch,
             since: step.now,
             sent: step.now,
@@ -159,9 +159,9 @@ impl Server {
     /// This client asks for a lock, or which one is in the way of it.
     pub(crate) fn note_locking(&mut self, session: SessionId, fid: Fid, locks: bool) {
         if locks {
-            self.lock_delegations.alone.changed(fid, session);
+            self.lock_delegations.policy.changed(fid, session);
         } else {
-            self.lock_delegations.alone.looked(fid, session);
+            self.lock_delegations.policy.looked(fid, session);
         }
     }
 
@@ -174,13 +174,14 @@ impl Server {
         let careless = self.options.mutant == Some(Mutant::DelegatesLocked);
         let alone = careless || self.locks.is_alone(fid, session);
         let stalled = self.sessions.get(&session).is_none_or(|s| s.stalled);
-        let due = self.options.lock_run > 0 && delegations.alone.is_due(fid, session);
-        let room = delegations.of(session) < MOST && self.locks.parts(fid) < DELEGATED_LOCKS / 4;
+        let due = self.options.lock_run > 0 && delegations.policy.is_due(fid, session);
+        let room = delegations.of(session) < DELEGATED_FILES_MAX
+            && self.locks.parts(fid) < DELEGATED_LOCKS / 4;
         if !free || !alone || stalled || !due || !room {
             return false;
         }
         self.lock_delegations.enter(fid, session, at);
-        self.lock_delegations.alone.delegated(fid);
+        self.lock_delegations.policy.delegated(fid);
         true
     }
 
@@ -196,7 +197,7 @@ impl Server {
         if known.is_none_or(|file| file.session != session || file.at > upto) {
             return;
         }
-        self.lock_delegations.alone.changed_often(fid, decided);
+        self.lock_delegations.policy.changed_often(fid, decided);
         if let Some(held) = held {
             self.locks.free(fid, session);
             for lock in held {
@@ -216,7 +217,7 @@ impl Server {
         };
         let nobody = (file.session, LockOwner::Whole(0));
         for (session, _) in &file.behind {
-            self.lock_delegations.alone.looked(fid, *session);
+            self.lock_delegations.policy.looked(fid, *session);
         }
         self.go_on_locking(step, fid, nobody);
         for (session, request) in file.behind {

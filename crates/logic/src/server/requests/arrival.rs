@@ -4,7 +4,7 @@
 //! meanwhile; it only marks the files, so that no grant is given that would be in its way. So no
 //! two requests can wait for each other. Some may keep others waiting for a while: see `turns`.
 
-use super::awaited::Debt;
+use super::awaited::Awaited;
 use super::conflicts::{Need, Needs, Plan};
 use crate::server::api::{Bulk, Conn, Disk, Mutant, Output};
 use crate::server::table::{Seq, Session, Waiting};
@@ -258,11 +258,11 @@ impl Server {
         for need in needs {
             let since = asked[&(need.session, need.fid)];
             let question = self.ask(step, need, (arrived, since), Some(seq));
-            owed.insert(Debt::Answer(question));
+            owed.insert(Awaited::Answer(question));
         }
         for confirm in confirms {
             debug_assert!(session != confirm.session, "nobody waits for himself");
-            owed.insert(Debt::Confirmed(confirm.session, confirm.request));
+            owed.insert(Awaited::Confirmed(confirm.session, confirm.request));
             self.ask_confirm(step, confirm, seq);
         }
         if let Some(waiting) = self.waiting.get_mut(&seq) {

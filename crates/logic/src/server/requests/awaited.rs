@@ -17,7 +17,7 @@ use wire::{Attr, Epoch, Fid, Name, RequestId, Right, SessionId, What};
 
 /// Something that a waiting request is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Debt {
+pub(crate) enum Awaited {
     /// The answer to the question of this number.
     Answer(Epoch),
     /// That this change is confirmed.
@@ -26,7 +26,7 @@ pub(crate) enum Debt {
 
 /// What the end of a request may mean for others that wait where it was about something.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ripple {
+pub(crate) struct Recheck {
     /// Clients that have come to hold more of an object than before, or were told a name of it.
     grown: Vec<(SessionId, Fid)>,
     /// Requests to which somebody has said what is true no more.
@@ -37,13 +37,13 @@ impl Server {
     /// A client has come to hold more of this than before: who waits here may have to ask it.
     pub(crate) fn note_grown(&mut self, session: SessionId, fid: Fid) {
         if self.files.get(&fid).is_some_and(File::waits) {
-            self.ripple.grown.push((session, fid));
+            self.recheck.grown.push((session, fid));
         }
     }
 
     /// What was said to this request is true no more.
     pub(crate) fn note_outdated(&mut self, seq: Seq) {
-        self.ripple.outdated.insert(seq);
+        self.recheck.outdated.insert(seq);
     }
 
     /// Enters a request as waiting where its plan says, instead of where an earlier one said.
@@ -125,7 +125,7 @@ impl Server {
                 let Some(waiting) = self.waiting.get_mut(seq) else {
                     continue;
                 };
-                waiting.owed.remove(&Debt::Answer(ask.id));
+                waiting.owed.remove(&Awaited::Answer(ask.id));
                 paid.insert(*seq);
                 // Only what was asked while it waited says what was so then.
                 if ask.epoch > waiting.arrived {
@@ -141,7 +141,7 @@ impl Server {
         for ask in asks {
             for seq in &ask.waiters {
                 if let Some(waiting) = self.waiting.get_mut(seq) {
-                    waiting.owed.remove(&Debt::Answer(ask.id));
+                    waiting.owed.remove(&Awaited::Answer(ask.id));
                 }
             }
         }
@@ -164,7 +164,7 @@ impl Server {
                 continue;
             };
             for id in &open {
-                waiting.owed.remove(&Debt::Answer(*id));
+                waiting.owed.remove(&Awaited::Answer(*id));
             }
             let arrived = waiting.arrived;
             let Some(waiting) = self.waiting.get(&seq) else {
@@ -183,7 +183,7 @@ impl Server {
                 let id = self.ask(step, need, (arrived, since), Some(seq));
                 if let Some(waiting) = self.waiting.get_mut(&seq) {
                     waiting.asked.insert((session, fid), since);
-                    waiting.owed.insert(Debt::Answer(id));
+                    waiting.owed.insert(Awaited::Answer(id));
                 }
             }
             self.judge_if_free(step, seq);
@@ -197,7 +197,7 @@ impl Server {
             return;
         };
         for confirm in self.unconfirmed(waiting.session, &waiting.plan) {
-            let debt = Debt::Confirmed(confirm.session, confirm.request);
+            let debt = Awaited::Confirmed(confirm.session, confirm.request);
             if let Some(waiting) = self.waiting.get_mut(&seq) {
                 waiting.owed.insert(debt);
             }
@@ -229,7 +229,7 @@ impl Server {
 
     /// What was said to some requests is true no more: they ask again.
     pub(crate) fn judge_outdated(&mut self, step: &mut Step<'_, impl Disk>) {
-        for seq in core::mem::take(&mut self.ripple.outdated) {
+        for seq in core::mem::take(&mut self.recheck.outdated) {
             self.judge(step, seq);
         }
     }
@@ -261,7 +261,7 @@ impl Server {
         (done, plan): (&Waiting, &Plan),
         changed: bool,
     ) {
-        let Ripple { grown, outdated } = core::mem::take(&mut self.ripple);
+        let Recheck { grown, outdated } = core::mem::take(&mut self.recheck);
         let mut concerned = outdated;
         let mut shown = BTreeSet::new();
         if changed {

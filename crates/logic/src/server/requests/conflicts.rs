@@ -267,7 +267,7 @@ impl Server {
 
     /// Who must be asked for what, and whose changes must be confirmed, before the request is done.
     pub(crate) fn needs(&self, waiting: &Waiting, plan: &Plan) -> Needs {
-        self.effort.judge();
+        self.cost.judge();
         let mut needs = Vec::new();
         self.find_needs(waiting, plan, None, &mut needs);
         (needs, self.unconfirmed(waiting.session, plan))
@@ -333,7 +333,7 @@ impl Server {
             return;
         }
         for (session, holder) in self.holders(dir, only) {
-            self.effort.look();
+            self.cost.look();
             let at = (session, dir);
             let missing = |name: &&Name| !waiting.has_dropped(at, name);
             let attributes = names.is_empty()
@@ -366,7 +366,7 @@ impl Server {
         (only, needs): (Only, &mut Vec<Need>),
     ) {
         for (session, holder) in self.holders(fid, only) {
-            self.effort.look();
+            self.cost.look();
             let own = session == waiting.session;
             let spared = match self.options.mutant {
                 Some(Mutant::IgnoresExclusive) => keep == Right::Shared,

@@ -11,7 +11,7 @@ use crate::server::{Server, Step};
 use wire::{Fid, Name, Op, Right, Time, What};
 
 /// Of the lease, the part that a request is put off at most.
-const PART: Time = 8;
+const LEASE_PART: Time = 8;
 
 impl Server {
     /// Must it wait, though nothing is in its way?
@@ -29,7 +29,7 @@ impl Server {
 
     /// Notes until when.
     pub(crate) fn note_put_off(&mut self, now: Time, seq: Seq) {
-        let until = now + self.options.lease_ns / PART;
+        let until = now + self.options.lease_ns / LEASE_PART;
         if let Some(waiting) = self.waiting.get_mut(&seq)
             && waiting.patient_until.is_none()
         {

@@ -28,11 +28,11 @@ use wire::{
 };
 
 /// Most changes that are made again in one step.
-const REDONE: usize = 256;
+const REPLAYED_PER_STEP_MAX: usize = 256;
 
 /// What one client asks for again.
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct ReplayedChange {
     /// How many changes, when it has said so.
     count: Option<u32>,
     /// The next one's turn.
@@ -46,7 +46,7 @@ struct Asked {
 /// What all clients ask for again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redo {
-    asked: BTreeMap<SessionId, Asked>,
+    asked: BTreeMap<SessionId, ReplayedChange>,
     /// Some may have their turn now, and were left for another step.
     due: bool,
 }
@@ -63,14 +63,14 @@ impl Redo {
 
     /// Clients whose next change has not come, and since when nothing has.
     pub(crate) fn waited_for(&self) -> impl Iterator<Item = (SessionId, Time)> + '_ {
-        let lacks = |asked: &Asked| !asked.came.contains_key(&asked.next);
+        let lacks = |asked: &ReplayedChange| !asked.came.contains_key(&asked.next);
         let lacking = self.asked.iter().filter(move |(_, asked)| lacks(asked));
         lacking.map(|(id, asked)| (*id, asked.moved))
     }
 
     /// The party whose turn it is, if that is known.
     fn first(&self) -> Option<SessionId> {
-        let place = |(id, asked): (&SessionId, &Asked)| {
+        let place = |(id, asked): (&SessionId, &ReplayedChange)| {
             let (request, _) = asked.came.get(&asked.next)?;
             Some((request.again?.place, *id))
         };
@@ -80,7 +80,8 @@ impl Redo {
 
     /// Whoever has something to ask for, in no order.
     fn any(&self) -> Option<SessionId> {
-        let came = |(_, asked): &(&SessionId, &Asked)| asked.came.contains_key(&asked.next);
+        let came =
+            |(_, asked): &(&SessionId, &ReplayedChange)| asked.came.contains_key(&asked.next);
         self.asked.iter().find(came).map(|(id, _)| *id)
     }
 }
@@ -145,7 +146,7 @@ impl Server {
     pub(crate) fn redo(&mut self, step: &mut Step<'_, impl Disk>) {
         self.redo.due = false;
         let mut finished = false;
-        for _ in 0..REDONE {
+        for _ in 0..REPLAYED_PER_STEP_MAX {
             finished |= self.end_redone(step);
             if self.lacks_any() {
                 break;
@@ -185,7 +186,7 @@ impl Server {
 
     /// Those that have asked for all are not waited for any more. Is there one?
     fn end_redone(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
-        let all = |(id, asked): (&SessionId, &Asked)| {
+        let all = |(id, asked): (&SessionId, &ReplayedChange)| {
             (asked.count.is_some_and(|count| asked.next >= count)).then_some(*id)
         };
         let ended: Vec<SessionId> = self.redo.asked.iter().filter_map(all).collect();

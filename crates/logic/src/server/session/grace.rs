@@ -22,15 +22,15 @@ use wire::{
 };
 
 /// Most requests that wait for clients to come back, and most of those with bytes beside them.
-const HELD: usize = 65_536;
-const HELD_BULKS: usize = 256;
+const HELD_REQUESTS_MAX: usize = 65_536;
+const HELD_BULKS_MAX: usize = 256;
 /// Most requests that are begun in one step when they need not wait any more.
-const BEGUN: usize = 256;
+const BEGUN_PER_STEP_MAX: usize = 256;
 /// While its parts arrive a client is waited for so many times as long as another one.
-const TALKING: Time = 30;
+const ARRIVING_WAIT_FACTOR: Time = 30;
 
 /// A request that waits.
-type Held = (SessionId, Request, Bulk);
+type HeldRequest = (SessionId, Request, Bulk);
 
 /// What is waited for after a restart.
 #[derive(Clone, Debug, Default)]
@@ -45,12 +45,12 @@ pub(crate) struct Grace {
     /// Of which objects these are, by client.
     doubtful: BTreeMap<SessionId, Vec<Fid>>,
     /// Requests, each by one client that it waits for.
-    held: BTreeMap<SessionId, Vec<Held>>,
+    held: BTreeMap<SessionId, Vec<HeldRequest>>,
     /// How many these are, and how many of them have bytes beside them.
     count: usize,
     bulks: usize,
     /// Requests that need not wait any more.
-    ready: VecDeque<Held>,
+    ready: VecDeque<HeldRequest>,
     /// Clients of which requests found no room.
     forgotten: BTreeSet<SessionId>,
     /// It is over, but not all that it ends with has been done; and the nameless objects that are
@@ -95,7 +95,7 @@ impl Grace {
     /// A client wants to watch this, when all is there again.
     pub(crate) fn put_off_watch(&mut self, key: Key, what: (Fid, bool), next: u64) {
         self.watches.retain(|(of, ..)| *of != key);
-        if self.watches.len() < HELD {
+        if self.watches.len() < HELD_REQUESTS_MAX {
             self.watches.push((key, what, next));
         }
     }
@@ -196,10 +196,10 @@ impl Server {
         &mut self,
         step: &mut Step<'_, impl Disk>,
         missing: SessionId,
-        (session, request, bulk): Held,
+        (session, request, bulk): HeldRequest,
     ) {
         let grace = &mut self.grace;
-        let full = grace.count >= HELD || (bulk != 0 && grace.bulks >= HELD_BULKS);
+        let full = grace.count >= HELD_REQUESTS_MAX || (bulk != 0 && grace.bulks >= HELD_BULKS_MAX);
         if full {
             grace.forgotten.insert(session);
             if let Some(state) = self.sessions.get_mut(&session) {
@@ -215,7 +215,7 @@ impl Server {
 
     /// Somebody waits no more for this request, which waits. Did it?
     pub(crate) fn drop_held(&mut self, session: SessionId, request: RequestId) -> bool {
-        let is = |held: &Held| held.0 == session && held.1.id == request;
+        let is = |held: &HeldRequest| held.0 == session && held.1.id == request;
         let before = self.grace.waiting();
         for held in self.grace.held.values_mut() {
             let all = held.len();
@@ -253,7 +253,7 @@ impl Server {
                 }
             }
         }
-        for _ in 0..BEGUN {
+        for _ in 0..BEGUN_PER_STEP_MAX {
             let Some((session, request, bulk)) = self.grace.ready.pop_front() else {
                 break;
             };
@@ -409,7 +409,7 @@ impl Server {
 
     /// Its time is over: who has not come is fenced, unless it is still saying what it holds.
     pub(crate) fn on_grace_due(&mut self, step: &mut Step<'_, impl Disk>) {
-        let last = self.grace.began + TALKING * self.options.grace_ns;
+        let last = self.grace.began + ARRIVING_WAIT_FACTOR * self.options.grace_ns;
         let lease_ns = self.options.lease_ns;
         let until = |id: &SessionId| {
             let session = self.sessions.get(id)?;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use wire::{Fid, Op, Rights, SessionId, Time, ToClient, VERSION, Violation, Welcome};
 
 /// Looks at who is silent and what was lost in the time of one, at most.
-const LOOKS: Time = 8;
+const TICKS_PER_LEASE: Time = 8;
 
 impl Server {
     pub(crate) fn on_hello(
@@ -144,7 +144,7 @@ impl Server {
         // As soon as something is due again; not for each of many things by itself, since all are
         // looked through.
         let (soonest, latest) = (
-            step.now + self.every_ns() / LOOKS,
+            step.now + self.every_ns() / TICKS_PER_LEASE,
             step.now + self.every_ns(),
         );
         let again = self.oldest_sent().map(|sent| sent + self.options.resend_ns);
@@ -173,7 +173,7 @@ impl Server {
         for (_, bulk) in session.overtaken.into_values() {
             step.discard(bulk);
         }
-        self.shown.end(id);
+        self.sizes_told.end(id);
         self.watches.remove_session(id);
         self.look_no_more();
         let own: Vec<_> = self

@@ -92,7 +92,7 @@ impl Server {
             sent: now,
             waiters: waiter.into_iter().collect(),
         });
-        self.gathering.insert((now + GATHER_NS, session, fid));
+        self.recall_batches.insert((now + GATHER_NS, session, fid));
         Some(id)
     }
 
@@ -112,10 +112,10 @@ impl Server {
 
     /// Names that have been gathered for long enough.
     pub(crate) fn tick_gathered(&mut self, step: &mut Step<'_, impl Disk>) {
-        while let Some(&(due, session, fid)) = self.gathering.first()
+        while let Some(&(due, session, fid)) = self.recall_batches.first()
             && due <= step.now
         {
-            self.gathering.pop_first();
+            self.recall_batches.pop_first();
             self.send_gathered(step, session, fid);
         }
     }
@@ -159,4 +159,4 @@ impl Server {
 }
 
 /// What is being gathered, and when it leaves at the latest.
-pub(crate) type Gathering = BTreeSet<(Time, SessionId, Fid)>;
+pub(crate) type RecallBatches = BTreeSet<(Time, SessionId, Fid)>;

@@ -3,7 +3,7 @@
 
 use super::recall_batch::is_among;
 use crate::server::api::Disk;
-use crate::server::requests::awaited::Debt;
+use crate::server::requests::awaited::Awaited;
 use crate::server::requests::conflicts::{Confirm, Need};
 use crate::server::table::{Ask, Asked, Holder, Seq};
 use crate::server::{Server, Step};
@@ -338,7 +338,7 @@ impl Server {
     ) {
         for (seq, request) in &paid {
             if let Some(waiting) = self.waiting.get_mut(seq) {
-                waiting.owed.remove(&Debt::Confirmed(session, *request));
+                waiting.owed.remove(&Awaited::Confirmed(session, *request));
             }
         }
         let mut last = None;

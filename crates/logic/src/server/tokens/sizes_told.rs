@@ -19,7 +19,7 @@ use wire::{Epoch, Fid, Grant, Kind, Op, Outcome, Right, SessionId, Time, What};
 
 /// What was told to one client of one file.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct SizeTold {
     /// Of the request.
     stamp: u64,
     at: Time,
@@ -27,15 +27,15 @@ struct Told {
 
 /// Everybody who was told.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shown {
-    files: BTreeMap<Fid, BTreeMap<SessionId, Told>>,
+pub(crate) struct SizesTold {
+    files: BTreeMap<Fid, BTreeMap<SessionId, SizeTold>>,
     /// In the order of time.
     order: BTreeSet<(Time, Fid, SessionId)>,
 }
 
-impl Shown {
+impl SizesTold {
     /// True if there was something to forget.
-    fn forget(&mut self, fid: Fid, session: SessionId, over: impl Fn(Told) -> bool) -> bool {
+    fn forget(&mut self, fid: Fid, session: SessionId, over: impl Fn(SizeTold) -> bool) -> bool {
         let Some(sessions) = self.files.get_mut(&fid) else {
             return false;
         };
@@ -91,12 +91,14 @@ impl Server {
             return 0;
         }
         if let Some(time) = now.checked_sub(self.options.lease_ns) {
-            self.shown.forget_before(time);
+            self.sizes_told.forget_before(time);
         }
         let (session, stamp) = (waiting.session, waiting.request.hold.stamp);
-        let shown = &mut self.shown;
+        let shown = &mut self.sizes_told;
         let sessions = shown.files.entry(fid).or_default();
-        let told = sessions.entry(session).or_insert(Told { stamp, at: now });
+        let told = sessions
+            .entry(session)
+            .or_insert(SizeTold { stamp, at: now });
         shown.order.remove(&(told.at, fid, session));
         shown.order.insert((now, fid, session));
         (told.stamp, told.at) = (told.stamp.max(stamp), now);
@@ -140,7 +142,7 @@ impl Server {
 
     /// Was this client told the size of the file without a right to keep it?
     pub(crate) fn is_shown(&self, session: SessionId, fid: Fid) -> bool {
-        let told = self.shown.files.get(&fid);
+        let told = self.sizes_told.files.get(&fid);
         told.is_some_and(|told| told.contains_key(&session))
     }
 
@@ -153,7 +155,7 @@ impl Server {
         fid: Fid,
         (only, needs): (Only, &mut Vec<Need>),
     ) {
-        let told = self.shown.files.get(&fid).into_iter().flatten();
+        let told = self.sizes_told.files.get(&fid).into_iter().flatten();
         let others = told.filter(|(session, _)| **session != waiting.session);
         for (&session, _) in others {
             if only.is_some_and(|only| only != (session, fid)) {
@@ -178,7 +180,7 @@ impl Server {
         let late = asked.filter(|(_, since)| step.now >= **since + patience);
         let late: BTreeSet<(SessionId, Fid)> = late.map(|(of, _)| *of).collect();
         for (session, fid) in late {
-            if self.shown.forget(fid, session, |_| true) {
+            if self.sizes_told.forget(fid, session, |_| true) {
                 let waiters = self.waiters(session, fid);
                 self.look_again(step, (session, fid), waiters);
             }
@@ -187,7 +189,8 @@ impl Server {
 
     /// A client has nothing of this file any more, and asks again for what it had asked before.
     pub(crate) fn unshow(&mut self, session: SessionId, fid: Fid, stamp: u64) {
-        self.shown.forget(fid, session, |told| told.stamp < stamp);
+        self.sizes_told
+            .forget(fid, session, |told| told.stamp < stamp);
     }
 
     /// Its questions about the file that wait here count as asked now, since an answer will say so:

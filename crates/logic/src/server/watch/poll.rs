@@ -15,29 +15,29 @@ use alloc::vec::Vec;
 use wire::{Attr, Deed, Fid, Refusal, Right, SessionId, Time, What};
 
 /// Most files that are looked at in one step: others wait for the next.
-const LOOKS_MAX: usize = 256;
+const POLLS_PER_STEP_MAX: usize = 256;
 
 /// The files whose holders are asked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct Polls {
     due: BTreeSet<(Time, Fid)>,
     /// Held Exclusive since this step.
     fresh: Vec<Fid>,
-    files: BTreeMap<Fid, Look>,
+    files: BTreeMap<Fid, Poll>,
     /// When all that is held Exclusive is to be looked at. All tokens are looked through for that,
     /// so it is put off: however often it is wanted, it is done once in `look_ns`.
     all: Option<Time>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Look {
+struct Poll {
     /// When it is asked next; `None`: it has been asked.
     due: Option<Time>,
     /// The size and the time of modification that were said last.
     said: Option<(u64, Time)>,
 }
 
-impl Looks {
+impl Polls {
     fn at(&mut self, fid: Fid, due: Time) {
         let look = self.files.entry(fid).or_default();
         if let Some(old) = look.due.replace(due) {
@@ -78,13 +78,13 @@ impl Server {
     /// A file is held Exclusive from now on.
     pub(crate) fn look_at(&mut self, fid: Fid) {
         if !self.watches.is_empty() {
-            self.looks.fresh.push(fid);
+            self.polls.fresh.push(fid);
         }
     }
 
     /// The end of a step.
     pub(crate) fn look_at_fresh(&mut self, now: Time) {
-        while let Some(fid) = self.looks.fresh.pop() {
+        while let Some(fid) = self.polls.fresh.pop() {
             self.look_later(now, fid);
         }
     }
@@ -92,8 +92,8 @@ impl Server {
     /// Also if somebody was asked and has not answered: he was asked before, and may have it no
     /// more.
     fn look_later(&mut self, now: Time, fid: Fid) {
-        if !self.watches.is_empty() && !self.looks.waits(fid) {
-            self.looks.at(fid, now.saturating_add(self.options.look_ns));
+        if !self.watches.is_empty() && !self.polls.waits(fid) {
+            self.polls.at(fid, now.saturating_add(self.options.look_ns));
         }
     }
 
@@ -101,42 +101,42 @@ impl Server {
     pub(crate) fn forget_look(&mut self, fid: Fid) {
         let file = self.files.get(&fid);
         if !file.is_some_and(|file| file.holders.values().any(exclusive)) {
-            self.looks.remove(fid);
+            self.polls.remove(fid);
         }
     }
 
     /// Somebody watches what nobody has watched, perhaps: all that is held Exclusive is looked at.
     pub(crate) fn look_at_all(&mut self, now: Time) {
         let due = now.saturating_add(self.options.look_ns);
-        self.looks.all.get_or_insert(due);
+        self.polls.all.get_or_insert(due);
     }
 
     fn find_all(&mut self, now: Time) {
-        if self.looks.all.is_none_or(|due| now < due) {
+        if self.polls.all.is_none_or(|due| now < due) {
             return;
         }
-        self.looks.all = None;
+        self.polls.all = None;
         let files = self.files.iter();
         let held = files.filter(|(_, file)| file.holders.values().any(exclusive));
         let held = held.map(|(fid, _)| *fid);
-        let new = held.filter(|fid| !self.looks.files.contains_key(fid));
+        let new = held.filter(|fid| !self.polls.files.contains_key(fid));
         let new: Vec<Fid> = new.collect();
         for fid in new {
-            self.looks.at(fid, now);
+            self.polls.at(fid, now);
         }
     }
 
     /// If nobody watches any more, nothing is looked at.
     pub(crate) fn look_no_more(&mut self) {
         if self.watches.is_empty() {
-            self.looks = Looks::default();
+            self.polls = Polls::default();
         }
     }
 
     pub(crate) fn tick_looks(&mut self, step: &mut Step<'_, impl Disk>) {
         self.find_all(step.now);
-        for _ in 0..LOOKS_MAX {
-            let Some(fid) = self.looks.next(step.now) else {
+        for _ in 0..POLLS_PER_STEP_MAX {
+            let Some(fid) = self.polls.next(step.now) else {
                 return;
             };
             let file = self.files.get(&fid);
@@ -148,8 +148,8 @@ impl Server {
             match (holder, self.is_watched(step.disk, fid)) {
                 (Some(session), Ok(true)) => self.ask_holder(step, (session, fid), What::Attr),
                 // The disk may say another time.
-                (Some(_), Err(_)) => self.looks.at(fid, step.now + self.options.look_ns),
-                _ => self.looks.remove(fid),
+                (Some(_), Err(_)) => self.polls.at(fid, step.now + self.options.look_ns),
+                _ => self.polls.remove(fid),
             }
         }
     }
@@ -184,11 +184,11 @@ impl Server {
         (session, fid): (SessionId, Fid),
         attr: Option<&Attr>,
     ) {
-        if !self.looks.files.contains_key(&fid) {
+        if !self.polls.files.contains_key(&fid) {
             return;
         }
         let Some(holder) = self.holder(session, fid).filter(|held| exclusive(held)) else {
-            return self.looks.remove(fid);
+            return self.polls.remove(fid);
         };
         let (Some(attr), writes) = (attr, holder.hold.write) else {
             // It says nothing of it: it was asked for something else, or before it got the file.
@@ -196,7 +196,7 @@ impl Server {
         };
         if !writes {
             // It does not go on by itself: its next open is told.
-            self.looks.remove(fid);
+            self.polls.remove(fid);
             return self.ask_holder(step, (session, fid), What::Keep(Right::Shared));
         }
         if self.has_changed(step, fid, attr) != Ok(false) {
@@ -204,7 +204,7 @@ impl Server {
             // What the disk does not say now is told when the bytes come.
             let _ = self.tell_deed(step.disk, (fid, attr.kind), deed);
         }
-        self.looks
+        self.polls
             .at(fid, step.now.saturating_add(self.options.look_ns));
     }
 
@@ -216,7 +216,7 @@ impl Server {
         attr: &Attr,
     ) -> Result<bool, Refusal> {
         let says = (attr.size, attr.mtime);
-        let Some(look) = self.looks.files.get_mut(&fid) else {
+        let Some(look) = self.polls.files.get_mut(&fid) else {
             return Ok(false);
         };
         if let Some(said) = look.said.replace(says) {
