@@ -48,7 +48,11 @@ impl Events for Burial {
 ///
 /// # Errors
 /// The server did not take it within `timeout`: it will fence the session when its lease is over.
-pub fn bury(server: Server, session: SessionId, timeout: Duration) -> Result<(), ClientError> {
+pub fn close_session(
+    server: Server,
+    session: SessionId,
+    timeout: Duration,
+) -> Result<(), ClientError> {
     let Server { addresses, passage } = server;
     let (send, over) = mpsc::channel();
     let burial = Burial {

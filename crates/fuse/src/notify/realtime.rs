@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use tracing::debug;
 
-use crate::handover::{take_policy, take_policy_with};
+use crate::idle_policy::{take_policy, take_policy_with};
 
 /// The calling thread, but none that it starts, is of a real-time policy from now on: it runs as
 /// soon as it is woken, and when it waits for a lock of the kernel, that is handed over to it. (To

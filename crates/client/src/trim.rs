@@ -11,7 +11,7 @@ const WORTH: u32 = 256;
 
 /// How many blocks the cache has needed lately.
 #[derive(Debug, Default)]
-pub(crate) struct Ebb {
+pub(crate) struct Trim {
     /// At most in this period, and in the one before.
     most: u32,
     before: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Ebb {
     ends_ns: u64,
 }
 
-impl Ebb {
+impl Trim {
     /// The cache uses so many now.
     pub(crate) fn note(&mut self, used: u32) {
         self.most = self.most.max(used);
@@ -58,26 +58,26 @@ mod tests {
 
     #[test]
     fn what_was_not_needed_for_two_periods_goes_back() {
-        let mut ebb = Ebb::default();
-        ebb.note(3000);
-        assert_eq!(ebb.due(clock, (3000, 2900)), None, "it is in use");
-        let due = ebb.due(clock, (3000, 10)).unwrap();
-        assert_eq!(ebb.turn(due - 1, (3000, 10)), 0);
-        assert_eq!(ebb.turn(due, (3000, 10)), 0, "it was needed just now");
-        let due = ebb.due(clock, (3000, 10)).unwrap();
-        assert_eq!(ebb.turn(due, (3000, 10)), 0, "and in the period before");
-        let due = ebb.due(clock, (3000, 10)).unwrap();
-        assert_eq!(ebb.turn(due, (3000, 10)), 2990);
-        assert_eq!(ebb.due(clock, (10, 10)), None, "nobody is woken");
+        let mut trim = Trim::default();
+        trim.note(3000);
+        assert_eq!(trim.due(clock, (3000, 2900)), None, "it is in use");
+        let due = trim.due(clock, (3000, 10)).unwrap();
+        assert_eq!(trim.turn(due - 1, (3000, 10)), 0);
+        assert_eq!(trim.turn(due, (3000, 10)), 0, "it was needed just now");
+        let due = trim.due(clock, (3000, 10)).unwrap();
+        assert_eq!(trim.turn(due, (3000, 10)), 0, "and in the period before");
+        let due = trim.due(clock, (3000, 10)).unwrap();
+        assert_eq!(trim.turn(due, (3000, 10)), 2990);
+        assert_eq!(trim.due(clock, (10, 10)), None, "nobody is woken");
     }
 
     #[test]
     fn what_is_needed_again_stays() {
-        let mut ebb = Ebb::default();
+        let mut trim = Trim::default();
         for _ in 0..10 {
-            ebb.note(3000);
-            let due = ebb.due(clock, (3000, 10)).unwrap();
-            assert_eq!(ebb.turn(due, (3000, 10)), 0);
+            trim.note(3000);
+            let due = trim.due(clock, (3000, 10)).unwrap();
+            assert_eq!(trim.turn(due, (3000, 10)), 0);
         }
     }
 }
