@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod announced;
 pub mod clock;
 mod dial;
 mod door;
@@ -32,6 +33,7 @@ mod tls;
 mod worker;
 
 pub use addresses::{Addresses, NoAddress};
+pub use announced::Source;
 pub use dial::{DialError, Dialer, ask};
 pub use door::{Credentials, Door, Entrance, Passage};
 pub use frame::{
