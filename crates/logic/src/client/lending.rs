@@ -15,7 +15,7 @@
 mod borrowing;
 
 use super::api::{Output, Piece};
-use super::data::cache::State;
+use super::data::cache::BlockState;
 use super::session::requests::Why;
 use super::{Client, Lends, Step};
 use alloc::collections::BTreeMap;
@@ -207,7 +207,7 @@ impl Client {
 
     /// The server is told where this client lends; nowhere, while its machine is busy.
     fn say_lends(&mut self, step: &mut Step<'_>) {
-        let up = self.state == super::session::requests::State::Up;
+        let up = self.state == super::session::requests::LinkState::Up;
         if let Some((addr, key)) = self.lending.listens.clone().filter(|_| up) {
             let addr = if self.lending.busy { Vec::new() } else { addr };
             self.say(step, ToServer::Lends { addr, key });
@@ -266,7 +266,7 @@ impl Client {
     fn is_filling(&self, of: &Capability) -> bool {
         let blocks = of.first..of.first + u64::from(of.count);
         let mut found = self.cache.span(of.fid, blocks).flatten();
-        found.any(|(_, state)| state == State::Filling)
+        found.any(|(_, state)| state == BlockState::Filling)
     }
 
     /// Answers a question with what is here.
@@ -277,7 +277,7 @@ impl Client {
         }
         let blocks = of.first..of.first + u64::from(of.count);
         let clean = |(at, found): (usize, Option<_>)| match found {
-            Some((slot, State::Clean)) => Some((at as u16, slot)),
+            Some((slot, BlockState::Clean)) => Some((at as u16, slot)),
             _ => None,
         };
         let found = self.cache.span(of.fid, blocks).enumerate();

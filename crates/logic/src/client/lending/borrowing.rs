@@ -1,7 +1,7 @@
 //! The reader's side: blocks that a lender is asked for, and what is used of what it brings.
 
-use super::super::cache::{State, runs};
-use super::super::session::Why;
+use super::super::data::cache::{BlockState, runs};
+use super::super::session::requests::Why;
 use super::super::{Client, Step};
 use super::{Output, PeerOutput};
 use alloc::vec::Vec;
@@ -107,7 +107,8 @@ impl Client {
         let inside = borrowing.bytes.div_ceil(BLOCK_BYTES);
         let mut missing = Vec::new();
         for at in 0..count {
-            let Some((slot, State::Filling)) = self.cache.find(fid, first + u64::from(at)) else {
+            let Some((slot, BlockState::Filling)) = self.cache.find(fid, first + u64::from(at))
+            else {
                 continue;
             };
             let len = BLOCK_BYTES;
@@ -124,7 +125,7 @@ impl Client {
             match brought {
                 Some(output) => {
                     step.out.push(output);
-                    self.cache.set(slot, State::Clean);
+                    self.cache.set(slot, BlockState::Clean);
                 }
                 None => missing.push(first + u64::from(at)),
             }
