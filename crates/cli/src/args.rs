@@ -2,6 +2,7 @@
 
 mod bench;
 mod cell;
+mod cooperate;
 mod internal;
 mod look;
 mod reproduce;
@@ -19,6 +20,7 @@ pub(crate) use cell::{
     AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
     TrustArgs,
 };
+pub(crate) use cooperate::{CooperateArgs, Cooperation};
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use look::{ConfigArgs, FsckArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use reproduce::{Experiment, ReproduceArgs};
@@ -96,6 +98,8 @@ pub(crate) enum Command {
     Profile(ProfileArgs),
     /// List the tokens that a mount or a server holds
     Tokens(TokensArgs),
+    /// Say, or change, how the clients of a server lend cached blocks to each other
+    Cooperate(CooperateArgs),
     /// Print what changes below a path of a mount, whichever machine does it
     Watch(WatchArgs),
     /// List directories of a server's tree, without a mount
@@ -222,6 +226,10 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "N", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) cache_mib: u32,
+    /// Lend cached blocks to other mounts, if the server says that mounts do so: `idle`, while no
+    /// program here waits for memory and no battery is emptied; `never`: nor borrow any
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Lend::Idle)]
+    pub(crate) lend: Lend,
     /// Age at which changed blocks are written back
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) write_delay: u64,
@@ -277,6 +285,17 @@ impl Transport {
             Transport::Dev => "dev",
         }
     }
+}
+
+/// When are cached blocks lent to other mounts?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lend {
+    /// Never, and none are borrowed.
+    Never,
+    /// When the machine has nothing better to do.
+    Idle,
+    /// Always.
+    Always,
 }
 
 /// Does the kernel announce opens and closes?

@@ -214,6 +214,7 @@ fn request(id: u64, op: Op) -> ToServer {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     })
 }
 

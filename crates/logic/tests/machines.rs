@@ -113,6 +113,7 @@ fn request(id: u64, op: Op) -> Request {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     }
 }
 

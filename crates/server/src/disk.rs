@@ -5,7 +5,8 @@ use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
 use wire::{
-    Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time, VolumeInfo,
+    Attr, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time,
+    VolumeInfo,
 };
 
 /// The store, the bytes beside messages, and whether something was applied.
@@ -58,6 +59,19 @@ impl Disk for StoreDisk<'_> {
             _ => 0,
         };
         (outcome, bulk)
+    }
+
+    fn digests(&self, bulk: Bulk) -> Vec<Digest> {
+        const BLOCK: usize = wire::limits::BLOCK_BYTES as usize;
+        let digest = |block: &[u8]| {
+            if block.len() == BLOCK {
+                return Digest(net::digest_of(block));
+            }
+            let mut whole = [0; BLOCK];
+            whole[..block.len()].copy_from_slice(block);
+            Digest(net::digest_of(&whole))
+        };
+        self.bulks.get(bulk).chunks(BLOCK).map(digest).collect()
     }
 
     fn read_whole(&mut self, files: &[(Fid, u32)]) -> (Vec<u32>, Bulk) {

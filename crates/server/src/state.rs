@@ -13,6 +13,7 @@ use crate::disk::StoreDisk;
 use crate::held::HeldLog;
 use crate::profile::Profile;
 use crate::scrub::Checks;
+use crate::seals::Seals;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
 use net::{CloseReason, Link};
@@ -51,6 +52,8 @@ pub(crate) struct State {
     tend_at: Option<u64>,
     /// Why the server stopped serving.
     pub(crate) failure: Option<String>,
+    /// What seals the server's word to lenders.
+    seals: Seals,
     /// Reused, to spare an allocation for each input.
     outputs: Vec<Output>,
 }
@@ -86,6 +89,7 @@ impl State {
             // What the last run left may want doing.
             tend_at: Some(0),
             failure: None,
+            seals: Seals::new(),
             outputs: Vec::new(),
         }
     }
@@ -171,7 +175,12 @@ impl State {
 
     fn carry_out(&mut self, output: Output, now: u64, after: &mut After) {
         match output {
-            Output::Send { to, message, bulk } => {
+            Output::Send {
+                to,
+                mut message,
+                bulk,
+            } => {
+                self.seals.put_into(&mut message);
                 let bytes = self.send(to, &message, bulk, after);
                 self.profile.sent(now, to, &message, bytes);
             }

@@ -12,6 +12,7 @@ extern crate alloc;
 mod attr;
 mod codec;
 mod ids;
+mod lend;
 pub mod limits;
 mod lock;
 mod message;
@@ -27,6 +28,7 @@ mod watch;
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time, file_time};
+pub use lend::{Capability, Digest, Elsewhere, LenderId, Lenders, Secret, ToLender, ToReader};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
     Again, Chosen, Delegated, Hold, Holding, Origin, Place, Recall, Request, Returned, Right,

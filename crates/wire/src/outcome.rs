@@ -2,6 +2,7 @@
 
 use crate::attr::{Attr, Kind};
 use crate::ids::{Epoch, Fid, Time};
+use crate::lend::Elsewhere;
 use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
@@ -131,6 +132,8 @@ pub enum Outcome {
     Volume(VolumeInfo),
     /// Volumes, with those whose deletion can be undone, by their numbers.
     Volumes(Vec<VolumeInfo>),
+    /// The bytes of a read are to be had from another client.
+    Elsewhere(Elsewhere),
 }
 
 /// A right that comes with a reply.

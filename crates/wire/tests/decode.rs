@@ -233,6 +233,7 @@ fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     })
 }
 

@@ -1,5 +1,6 @@
 //! What goes into the client's machine and what comes out of it.
 
+use super::lending::{PeerInput, PeerOutput};
 use super::notices::{Event, Invalidate, Waiting, Waits};
 use crate::Ticket;
 use alloc::vec::Vec;
@@ -203,6 +204,8 @@ pub enum Input {
         /// Which.
         watch: WatchId,
     },
+    /// From another client.
+    Peer(PeerInput),
     /// The deadline has come.
     Tick,
 }
@@ -462,6 +465,8 @@ pub enum Output {
     Hangup,
     /// Nothing is heard on the connection: give it up with all that is under way; make another.
     Redial,
+    /// To another client.
+    Peer(PeerOutput),
     /// To be logged and counted.
     Event(Event),
 }

@@ -17,6 +17,7 @@ mod clock;
 mod cost;
 mod delegation;
 mod holders;
+mod lending;
 mod locks;
 mod requests;
 mod session;
@@ -26,6 +27,7 @@ mod volumes;
 mod watch;
 
 pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
+pub use lending::LendingFigures;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -84,6 +86,7 @@ pub struct Server {
     delegation_policy: delegation::policy::DelegationPolicy,
     peers: session::machines::Peers,
     volumes: volumes::Volumes,
+    lending: lending::Lending,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -145,6 +148,7 @@ impl Server {
             delegation_policy: delegation::policy::DelegationPolicy::default(),
             peers: session::machines::Peers::default(),
             volumes: volumes::Volumes::default(),
+            lending: lending::Lending::default(),
         }
     }
 
@@ -179,8 +183,10 @@ impl Server {
             Input::Expelled { machine } => self.on_expelled(step, machine),
             Input::Gone { conn } => {
                 self.forget_peer(conn);
+                self.lending.forget_conn(conn);
                 self.on_gone(now, conn);
             }
+            Input::Cooperate { policy } => self.on_cooperate(step, policy),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }
@@ -322,6 +328,7 @@ impl Server {
             } => self.watch_when_whole(step, (session, watch), (fid, recursive), next),
             ToServer::Took { watch, next } => self.on_took(step, (session, watch), next),
             ToServer::Unwatch { watch } => self.on_unwatch(session, watch),
+            ToServer::Lends { addr, key } => self.on_lends((from, session), (addr, key)),
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 // A client that is stalled is to know that the connection lives.

@@ -105,7 +105,7 @@ impl Server {
     pub(crate) fn need_gathered(&self, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
         for (fid, keep) in &plan.gathers {
             for (session, holder) in self.holders(*fid, only) {
-                self.effort.look();
+                self.cost.look();
                 if holder.right > *keep {
                     let (fid, what) = (*fid, What::Keep(*keep));
                     needs.push(Need { session, fid, what });

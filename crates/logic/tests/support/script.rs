@@ -2,6 +2,7 @@
 
 use super::world::{SERVER, World};
 use logic::client::{self, Call, How, Input};
+use logic::peers::Policy;
 use std::fmt::Write;
 use wire::{Access, Fid, Make, Name, Op, Set, SetTime, VolumeOp};
 
@@ -105,10 +106,35 @@ pub fn run(text: &str) -> String {
     out
 }
 
+/// What clients lend to each other.
+fn lending_step(world: &mut World, words: &[&str]) {
+    match words {
+        ["lend"] => world.cooperate(Policy::Greedy),
+        ["keep"] => world.cooperate(Policy::Off),
+        ["lose", on] => world.lose_between(link(on), 1),
+        [machine, "stalled", permille] => {
+            let machine = machine.chars().next().expect("a machine is one letter");
+            let input = client::PeerInput::Machine {
+                stalled_permille: number(permille),
+                on_battery: false,
+            };
+            world.client(machine, Input::Peer(input), &[]);
+        }
+        [machine, "lies"] => {
+            let machine = machine.chars().next().expect("a machine is one letter");
+            world.liars.insert(machine);
+        }
+        _ => panic!("{words:?} is no command"),
+    }
+}
+
 fn step(world: &mut World, words: &[&str]) {
     match words {
         ["lazy"] => world.disk.be_lazy(),
         ["power"] => world.power(),
+        ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
+            lending_step(world, words)
+        }
         ["quiet"] => world.quiet = true,
         ["trace"] => world.quiet = false,
         ["hold", on] => world.hold(link(on)),

@@ -188,6 +188,7 @@ impl Swarm {
             delegated: None,
             after: 0,
             again: None,
+            lenders: wire::Lenders::None,
         };
         self.flying.push_back((session, ToServer::Request(request)));
     }

@@ -151,6 +151,7 @@ impl State {
             delegated,
             after: *self.rng.pick(&[0, 0, 0, 1, id - 1]),
             again: None,
+            lenders: wire::Lenders::None,
         })
     }
 

@@ -362,6 +362,7 @@ fn range_outcomes() -> Vec<Outcome> {
         Outcome::Position(1 << 33),
         Outcome::Volume(volume_info()),
         Outcome::Volumes(vec![volume_info()]),
+        Outcome::Elsewhere(elsewhere()),
         Outcome::Numbers {
             first: 1 << 40,
             count: 4096,
@@ -458,6 +459,7 @@ fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
             delegated,
             after: at as u64,
             again: None,
+            lenders: Lenders::None,
         })
     };
     ops().into_iter().enumerate().map(request).collect()
@@ -521,9 +523,63 @@ pub fn to_server() -> Vec<ToServer> {
         ToServer::Goodbye,
         ToServer::Requests(delegated),
         asked_again(),
+        ToServer::Lends {
+            addr: b"192.0.2.1:7071".to_vec(),
+            key: [7; 32],
+        },
     ]);
+    let reads = [Lenders::Any, Lenders::Lacking(3), Lenders::Failing(1 << 20)];
+    all.extend(reads.map(read_from));
     all.extend(watching());
     all
+}
+
+/// A read that another client may bring, or might have.
+fn read_from(lenders: Lenders) -> ToServer {
+    ToServer::Request(Request {
+        id: 141,
+        acked: 139,
+        op: Op::Read {
+            fid: fid(9),
+            offset: 4096,
+            len: 8192,
+        },
+        caller: Caller::default(),
+        hold: hold(),
+        keeps: false,
+        ahead: 0,
+        clock: 0,
+        delegated: None,
+        after: 0,
+        again: None,
+        lenders,
+    })
+}
+
+/// Blocks that a reader may have.
+pub fn capability() -> Capability {
+    Capability {
+        fid: fid(9),
+        version: 1 << 33,
+        first: 1 << 20,
+        count: 2,
+        until: 1 << 60,
+        reader: [8; 32],
+        seal: [9; 32],
+    }
+}
+
+/// Bytes that another client has.
+pub fn elsewhere() -> Elsewhere {
+    Elsewhere {
+        len: 8000,
+        size: 1 << 33,
+        lender: 300,
+        addr: b"192.0.2.1:7071".to_vec(),
+        key: [7; 32],
+        digests: vec![Some(Digest([6; 16])), None],
+        capability: capability(),
+    }
 }
 
 /// A change that is asked for again.
@@ -552,6 +608,7 @@ fn asked_again() -> ToServer {
             },
             named: [Some(fid(9)), None],
         }),
+        lenders: Lenders::None,
     })
 }
 
@@ -595,6 +652,17 @@ fn bounded() -> Rights {
         uids: vec![(1000, 1999)],
         ..Rights::default()
     }
+}
+
+/// What a server says of lending.
+fn lending() -> [ToClient; 2] {
+    [
+        ToClient::Lend {
+            lender: 300,
+            secret: [9; 32],
+        },
+        ToClient::Keep,
+    ]
 }
 
 pub fn to_client() -> Vec<ToClient> {
@@ -663,6 +731,7 @@ pub fn to_client() -> Vec<ToClient> {
             end: Some(Refusal::TooManyWatches),
         },
     ]);
+    all.extend(lending());
     all
 }
 

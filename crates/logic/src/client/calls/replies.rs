@@ -43,14 +43,8 @@ impl Client {
                 count,
                 fills,
             } => {
-                let bytes = match reply.outcome {
-                    Outcome::Read { len, .. } => Some(len.min(bulk_len)),
-                    _ => None,
-                };
-                if let Outcome::Refused(refusal) = reply.outcome {
-                    self.fail_reads(step, fid, refusal);
-                }
-                self.on_filled(step, (fid, first, count), fills, bytes);
+                let fill = ((fid, first, count), fills);
+                self.on_fill_reply(step, fill, request.caller, (reply.outcome, bulk_len));
             }
             Why::Back { fid, first, count } => {
                 let result = match reply.outcome {

@@ -35,12 +35,23 @@ impl Server {
         let Op::Read { fid, offset, len } = waiting.request.op else {
             return;
         };
-        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        let (session, request) = (waiting.session, &waiting.request);
         let mut grants = Vec::new();
+        if let Some(elsewhere) = self.elsewhere(step, (session, request)) {
+            self.grant((session, fid), Right::Shared, &mut grants);
+            if !grants.is_empty() {
+                self.note_elsewhere(session, &elsewhere);
+                let mut reply = Reply::from(Outcome::Elsewhere(elsewhere));
+                reply.grants = grants;
+                return self.answer(step, (session, request), reply, 0);
+            }
+        }
+        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        self.note_sent(step, (session, request), (&outcome, bulk));
         if matches!(outcome, Outcome::Read { .. }) {
-            self.grant((waiting.session, fid), Right::Shared, &mut grants);
-            if grants.is_empty() && waiting.request.keeps {
-                self.grant_pages(waiting.session, fid, &mut grants);
+            self.grant((session, fid), Right::Shared, &mut grants);
+            if grants.is_empty() && request.keeps {
+                self.grant_pages(session, fid, &mut grants);
             }
         }
         let mut reply = Reply::from(outcome);

@@ -86,6 +86,7 @@ impl Server {
                 rights,
             }),
         );
+        self.say_lend(step, id);
     }
 
     /// A session begins with its first word that is no greeting, and is remembered from then on.
@@ -183,6 +184,7 @@ impl Server {
             step.discard(bulk);
         }
         self.sizes_told.end(id);
+        self.lending.forget_session(id);
         self.watches.remove_session(id);
         self.look_no_more();
         let own: Vec<_> = self
