@@ -17,6 +17,7 @@ mod core;
 mod effects;
 mod errno;
 pub mod front;
+mod peers;
 mod state;
 mod trim;
 
@@ -201,6 +202,8 @@ impl Client {
             Timer::new(Box::new(on_deadline)).map_err(ClientError::Thread)?
         };
         core.begin(timer);
+        let peers = peers::Peers::new(Arc::downgrade(&core), &passage);
+        core.state().peers = Some(Arc::new(peers));
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
         let how = (passage, speaks());
         let dialer = Dialer::new(addresses.clone(), how, events).map_err(ClientError::Thread)?;

@@ -378,6 +378,8 @@ fn client_options(options: &MountOptions) -> ClientOptions {
             timeout_ns: options.timeout_ns,
             keep_ns: Some(options.name_delay_ns).filter(|ns| *ns > 0),
             scan_ns: (options.write_delay_ns / 2).clamp(SCAN_LEAST_NS, SCAN_NS),
+            volume: options.volume.clone().unwrap_or_default().into(),
+            lends: options.lends,
             ..MachineOptions::default()
         },
         name: options.name.clone(),

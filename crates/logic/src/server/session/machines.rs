@@ -173,8 +173,10 @@ impl Server {
         if attr.nlink == 0 {
             return Ok(holds(fid));
         }
+        let session = self.sessions.get(&id).and_then(|session| session.root);
+        let (root, _) = session.unwrap_or((self.root, false));
         let mut at = fid;
-        while at != self.root && !holds(at) {
+        while at != root && !holds(at) {
             let Some((dir, _)) = disk.place(at)? else {
                 return Ok(false);
             };
