@@ -43,6 +43,15 @@ pub(crate) fn server_status(status: &Status) -> Value {
             "delegated_files": figures.lock_files,
         },
         "watches": figures.watches,
+        "cooperation": {
+            "policy": status.cooperation.0.word(),
+            "lenders": status.cooperation.1.lenders,
+            "hints": status.cooperation.1.hints,
+            "forwarded": status.cooperation.1.forwarded,
+            "sent": status.cooperation.1.sent,
+            "lacking": status.cooperation.1.lacking,
+            "failing": status.cooperation.1.failing,
+        },
         "held_bytes": status.held_bytes,
         "store": status.store.as_ref().map(store_status),
         "checks": {
@@ -172,6 +181,14 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         },
         "cache": cache(&figures),
         "memory": memory(&client.memory(), &figures),
+        "cooperation": {
+            "lends": figures.lending.lends,
+            "borrowed": figures.lending.borrowed,
+            "fetched": figures.lending.fetched,
+            "lent": figures.lending.lent,
+            "lacking": figures.lending.lacking,
+            "failing": figures.lending.failing,
+        },
     })
 }
 

@@ -157,9 +157,14 @@ impl Core {
 
     /// An input without an answer.
     pub(crate) fn tell(&self, input: Input) {
+        self.tell_with(input, Vec::new());
+    }
+
+    /// The same, with bytes beside it.
+    pub(crate) fn tell_with(&self, input: Input, beside: Vec<u8>) {
         self.enter(|state| {
             if !state.stopped {
-                state.handle(input, Vec::new());
+                state.handle(input, beside);
             }
         });
     }
@@ -199,6 +204,10 @@ impl Core {
             (std::mem::take(&mut state.replies), watchers)
         });
         drop(watchers);
+        let peers = self.state.lock().peers.take();
+        if let Some(peers) = peers {
+            peers.close();
+        }
         if !owed.is_empty() {
             tracing::warn!(calls = owed.len(), "calls were not answered before the end");
         }

@@ -44,6 +44,8 @@ pub type Waits = logic::client::Waits;
 pub type Waiting = logic::client::Waiting;
 /// The machine's limits and delays.
 pub type MachineOptions = logic::client::Options;
+/// When blocks are lent to other clients.
+pub type Lends = logic::client::Lends;
 /// The machine's figures.
 pub type Figures = logic::client::Figures;
 /// Between what the size of the cache varies.

@@ -18,6 +18,7 @@ mod effects;
 mod errno;
 pub mod front;
 mod memory;
+mod peers;
 mod state;
 mod trim;
 
@@ -218,6 +219,8 @@ impl Client {
         if let Some(bounds) = memory {
             core.watched(Watch::start(&core, bounds).map_err(ClientError::Thread)?);
         }
+        let peers = peers::Peers::new(Arc::downgrade(&core), &passage);
+        core.state().peers = Some(Arc::new(peers));
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
         let how = (passage, speaks());
         let dialer = Dialer::new(addresses.clone(), how, events).map_err(ClientError::Thread)?;

@@ -265,6 +265,7 @@ impl World {
             version: wire::VERSION,
             session,
             name: b"guard".to_vec(),
+            volume: Vec::new(),
         };
         self.net.says(self, [hello, ToServer::Goodbye]);
     }

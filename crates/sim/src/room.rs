@@ -325,6 +325,7 @@ impl Room {
                 let met = world.watchers.told(moment, whose, (missed, changes), end);
                 world.meet(met);
             }
+            Output::Peer(output) => self.to_peer(world, output, beside),
             Output::Hangup | Output::Redial => world.net.hangup(world, self.host),
             Output::Event(event) => self.event(world, &event),
         }
@@ -360,7 +361,7 @@ impl Room {
         });
     }
 
-    fn gather(&self, pieces: &[Piece], beside: &Units) -> Units {
+    pub(crate) fn gather(&self, pieces: &[Piece], beside: &Units) -> Units {
         let mut all = Units::new();
         for piece in pieces {
             match *piece {

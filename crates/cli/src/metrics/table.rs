@@ -43,7 +43,7 @@ const fn family(
 }
 
 /// Of a server.
-pub(super) const SERVER: [Metric; 30] = [
+pub(super) const SERVER: [Metric; 36] = [
     one(
         "ariel_server_clients",
         Gauge,
@@ -79,6 +79,42 @@ pub(super) const SERVER: [Metric; 30] = [
         Gauge,
         "/watches",
         "Watches of clients",
+    ),
+    one(
+        "ariel_server_lenders",
+        Gauge,
+        "/cooperation/lenders",
+        "Clients that lend cached blocks to others",
+    ),
+    one(
+        "ariel_server_hints",
+        Gauge,
+        "/cooperation/hints",
+        "Blocks of which it is known who lends them",
+    ),
+    one(
+        "ariel_server_forwarded_blocks",
+        Counter,
+        "/cooperation/forwarded",
+        "Blocks that readers were sent to other clients for",
+    ),
+    one(
+        "ariel_server_sent_blocks",
+        Counter,
+        "/cooperation/sent",
+        "Blocks sent to clients that lend",
+    ),
+    one(
+        "ariel_server_lacking_lenders",
+        Counter,
+        "/cooperation/lacking",
+        "Hints that were wrong",
+    ),
+    one(
+        "ariel_server_failing_lenders",
+        Counter,
+        "/cooperation/failing",
+        "Lenders that answered late or wrongly",
     ),
     one(
         "ariel_server_held_bytes",
@@ -222,7 +258,7 @@ pub(super) const SERVER: [Metric; 30] = [
 ];
 
 /// Of a mount.
-pub(super) const MOUNT: [Metric; 30] = [
+pub(super) const MOUNT: [Metric; 36] = [
     one(
         "ariel_mount_connected",
         Gauge,
@@ -374,6 +410,42 @@ pub(super) const MOUNT: [Metric; 30] = [
         Counter,
         "/cache/misses",
         "Blocks fetched for a read",
+    ),
+    one(
+        "ariel_mount_lends",
+        Gauge,
+        "/cooperation/lends",
+        "1 while cached blocks are lent to other clients",
+    ),
+    one(
+        "ariel_mount_borrowed_blocks",
+        Counter,
+        "/cooperation/borrowed",
+        "Blocks that other clients lent",
+    ),
+    one(
+        "ariel_mount_fetched_blocks",
+        Counter,
+        "/cooperation/fetched",
+        "Blocks that the server sent for reads",
+    ),
+    one(
+        "ariel_mount_lent_blocks",
+        Counter,
+        "/cooperation/lent",
+        "Blocks lent to other clients",
+    ),
+    one(
+        "ariel_mount_lacking_blocks",
+        Counter,
+        "/cooperation/lacking",
+        "Blocks that a lender had given up",
+    ),
+    one(
+        "ariel_mount_failing_lenders",
+        Counter,
+        "/cooperation/failing",
+        "Lenders that answered late or wrongly",
     ),
     family(
         "ariel_mount_kernel_requests",

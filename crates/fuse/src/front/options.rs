@@ -2,6 +2,7 @@
 
 use client::Server;
 use client::front::CacheSize;
+use client::front::Lends;
 use std::path::PathBuf;
 
 use super::keeping::Keeping;
@@ -41,6 +42,10 @@ pub struct MountOptions {
     /// Age at which changes in directories of its own are told to the server, ns; 0: it is asked
     /// about each.
     pub name_delay_ns: u64,
+    /// The volume, or the snapshot, whose root is mounted; `None`: the first volume.
+    pub volume: Option<String>,
+    /// When it lends cached blocks to other mounts, if the server says that mounts do so.
+    pub lends: Lends,
     /// A name for people: host and mount point.
     pub name: String,
 }

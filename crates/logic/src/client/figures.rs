@@ -83,6 +83,8 @@ pub struct Figures {
     pub watches: u64,
     /// Watches that the server has not answered.
     pub unwatched: u64,
+    /// What is lent and borrowed.
+    pub lending: super::LendingFigures,
 }
 
 /// Counters for people.
@@ -153,6 +155,7 @@ impl Client {
             lock_calls: self.lock_delegation.calls,
             watches: self.watches.len() as u64,
             unwatched: self.watches.unanswered() as u64,
+            lending: self.lending(),
             ..Figures::default()
         };
         for node in self.nodes.values() {

@@ -13,6 +13,7 @@ mod data;
 mod delegation;
 mod figures;
 mod kernel;
+mod lending;
 mod locks;
 mod memory;
 mod mutant;
@@ -26,9 +27,10 @@ mod watches;
 
 pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};
+pub use lending::{LendingFigures, PeerInput, PeerOutput};
 pub use mutant::Mutant;
 pub use notices::{Event, Invalidate, Waiting, Waits};
-pub use options::Options;
+pub use options::{Lends, Options};
 
 use crate::Ticket;
 use alloc::boxed::Box;
@@ -59,8 +61,7 @@ pub(crate) struct Running {
     /// Of a write: how many pages the kernel had been given when it was last told to drop those
     /// that are written, and how often it was.
     cleared: Option<(u64, u32)>,
-    /// What it sets is set, once and for all, and gave these attributes; only how things are now is
-    /// still asked for.
+    /// What it sets is set and gave these attributes; how things are now is still asked for.
     set: Option<Attr>,
     /// Directories that the kernel has locked for it beside those that it names.
     locked_too: [Option<Fid>; 2],
@@ -181,6 +182,7 @@ pub struct Client {
     watches: watches::Watches,
     delegation: delegation::changes::Delegation,
     unstable: session::unstable::Unstable,
+    lending: lending::Lending,
 }
 
 /// The time and the outputs: what every step needs.
@@ -266,6 +268,7 @@ impl Client {
             watches: watches::Watches::default(),
             delegation: delegation::changes::Delegation::default(),
             unstable: session::unstable::Unstable::default(),
+            lending: lending::Lending::default(),
             options,
         }
     }
@@ -332,6 +335,7 @@ impl Client {
             } => self.on_watch(step, watch, (fid, recursive)),
             Input::Unwatch { watch } => self.on_unwatch(step, watch),
             Input::Memory { slots, objects } => self.on_memory(step, slots, objects),
+            Input::Peer(input) => self.on_peer(step, input),
             Input::Tick => self.on_tick(step),
         }
         self.keep_bounds(step);

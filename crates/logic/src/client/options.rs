@@ -1,6 +1,19 @@
 //! The limits and delays of a client, and which of them are usual.
 
+use alloc::vec::Vec;
 use wire::Time;
+
+/// When a client lends blocks of its cache to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lends {
+    /// Never; nor does it borrow.
+    #[default]
+    Never,
+    /// When its machine has nothing better to do. It borrows at all times.
+    Idle,
+    /// Always.
+    Always,
+}
 
 /// The limits and delays of a client.
 #[derive(Clone, Debug)]
@@ -51,6 +64,10 @@ pub struct Options {
     pub timeout_ns: Option<Time>,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
+    /// The volume, or the snapshot, whose root is that of the tree; empty: the first volume.
+    pub volume: Vec<u8>,
+    /// When it lends blocks of its cache to other clients, if the server says that clients do so.
+    pub lends: Lends,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<super::Mutant>,
 }
@@ -78,6 +95,8 @@ impl Default for Options {
             lock_idle_ns: 30_000_000_000,
             timeout_ns: None,
             part: 1000,
+            volume: Vec::new(),
+            lends: Lends::Never,
             mutant: None,
         }
     }

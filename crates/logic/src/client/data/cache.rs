@@ -19,6 +19,9 @@ use wire::{Fid, Time};
 
 const NONE: Slot = Slot::MAX;
 
+/// Most blocks that one request fetches.
+const FILL_BLOCKS: u64 = 256;
+
 /// What a slot holds, and in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
@@ -500,6 +503,20 @@ impl Cache {
             newer => self.entries[newer as usize].older = older,
         }
     }
+}
+
+/// Runs of blocks that one request each fetches: the first block, and how many.
+pub(crate) fn runs(blocks: Vec<u64>) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some((first, count)) if *first + *count == block && *count < FILL_BLOCKS => {
+                *count += 1;
+            }
+            _ => runs.push((block, 1)),
+        }
+    }
+    runs
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl Client {
             op,
             Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
         );
-        let all = names || matches!(op, Op::Sync { .. } | Op::StatFs);
+        let all = names || matches!(op, Op::Sync { .. } | Op::StatFs | Op::Volume(_));
         if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
             self.ship(step);
         }
@@ -170,9 +170,12 @@ pub(crate) fn about(op: &Op) -> [Option<Fid>; 2] {
         | Op::Allocate { fid, .. }
         | Op::Find { fid, .. } => [Some(*fid), None],
         // What is locked of a file is told however things stand with its changes.
-        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } | Op::GiveLocks { .. } => {
-            [None, None]
-        }
+        Op::StopWaiting { .. }
+        | Op::StatFs
+        | Op::Reserve { .. }
+        | Op::GiveLocks { .. }
+        | Op::Volume(_)
+        | Op::Volumes => [None, None],
     }
 }
 

@@ -195,6 +195,7 @@ impl Client {
         self.wants_cleaner.clear();
         // The slots that they waited for are free now.
         self.parked.append(&mut self.starved);
+        self.forget_borrowing();
         for (_, sent) in core::mem::take(&mut self.requests) {
             self.let_bytes_go(step, &sent);
             match sent.why {

@@ -102,12 +102,14 @@ impl Client {
         self.greeted = step.now;
         self.await_welcome(step.now);
         let (session, name) = (self.session, self.name.clone());
+        let volume = self.options.volume.clone();
         self.say(
             step,
             ToServer::Hello {
                 version: VERSION,
                 session,
                 name,
+                volume,
             },
         );
     }
@@ -147,6 +149,7 @@ impl Client {
             _ if matches!(why, Why::Stable) => 0,
             _ => self.delegation.last_unanswered(&self.requests),
         };
+        let lenders = self.lending.lenders(&why);
         let request = Request {
             id,
             acked: 0,
@@ -159,6 +162,7 @@ impl Client {
             delegated: None,
             after,
             again: None,
+            lenders,
         };
         self.requests.insert(
             id,
@@ -294,6 +298,8 @@ impl Client {
                 changes,
                 end,
             } => self.on_watched(step, (watch, first), (missed, changes), end),
+            ToClient::Lend { secret, .. } => self.on_lend(step, secret),
+            ToClient::Keep => self.stop_lending(step),
         }
     }
 
@@ -303,6 +309,7 @@ impl Client {
         }
         if welcome.boot != self.boot {
             self.clock.begin_anew();
+            self.stop_lending(step); // until that run says that clients lend
         }
         self.clock
             .hear_within(step.now, welcome.clock, self.greeted);
@@ -454,6 +461,7 @@ impl Client {
         self.tick_late(step);
         self.tick_delegation(step);
         self.tick_starved(step);
+        self.tick_lending(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -477,6 +485,7 @@ impl Client {
             self.delegation_due(),
             self.starved_due(),
             self.waits_due(),
+            self.lending.due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);
