@@ -1,5 +1,5 @@
-//! `ariel reproduce cooperative` and `memory`: reports that `trace` makes, as files; and the list of
-//! what there is of all papers.
+//! `ariel reproduce cooperative` and `memory`: reports that `trace` makes, as files; and the list
+//! of what there is of all papers.
 
 use crate::args::ReproduceArgs;
 use crate::failure::{Failure, NOT_RUN};

@@ -4,7 +4,7 @@ use super::{files, no_complaints, root, shown};
 use std::collections::BTreeSet;
 
 /// Words that mean in `logic` what they mean everywhere.
-const PLAIN: [&str; 71] = [
+const PLAIN: [&str; 74] = [
     "api",
     "apply",
     "arrival",
@@ -41,6 +41,7 @@ const PLAIN: [&str; 71] = [
     "lock",
     "log",
     "mapping",
+    "memory",
     "mod",
     "move",
     "name",
@@ -64,6 +65,8 @@ const PLAIN: [&str; 71] = [
     "reply",
     "request",
     "root",
+    "rules",
+    "runs",
     "shared",
     "ship",
     "size",

@@ -2,7 +2,7 @@
 
 use super::calls::abandoned;
 use super::node::Node;
-use super::session::requests::LinkState;
+use super::session::LinkState;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Right, Time};

@@ -207,7 +207,7 @@ impl Client {
 
     /// The server is told where this client lends; nowhere, while its machine is busy.
     fn say_lends(&mut self, step: &mut Step<'_>) {
-        let up = self.state == super::session::requests::LinkState::Up;
+        let up = self.state == super::session::LinkState::Up;
         if let Some((addr, key)) = self.lending.listens.clone().filter(|_| up) {
             let addr = if self.lending.busy { Vec::new() } else { addr };
             self.say(step, ToServer::Lends { addr, key });

@@ -42,11 +42,10 @@ use kernel::notify_done::After;
 use kernel::reply_ack::ReplyAcks;
 use kernel::uncovered_sizes::UncoveredSizes;
 use node::Node;
+use session::LinkState;
 use session::clock::VolumeClock;
-use session::requests::{LinkState, Sent, Statement};
-use wire::{
-    Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, ToServer, Unseen,
-};
+use session::requests::{Sent, Statement};
+use wire::{Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, Unseen};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
@@ -128,10 +127,7 @@ pub struct Client {
     requests: BTreeMap<RequestId, Sent>,
     /// What was said about opens and tokens given back, until the server has noted it.
     statements: BTreeMap<Fid, Statement>,
-    /// Parts of `Reassert`, until the server has noted all.
-    reasserting: Vec<ToServer>,
-    /// When the greeting was sent that this followed.
-    reassert_since: Time,
+    reassertion: session::reassert::Reassertion,
     /// Objects asked for that were not known, while a file was being made and opened.
     guessed: BTreeSet<Fid>,
     /// Requests whose answer the server wants to be told of.
@@ -197,11 +193,15 @@ impl Step<'_> {
     }
 }
 
+fn cache_of(options: &Options) -> Cache {
+    let mut cache = Cache::new(options.slots.max(16), options.least_slots);
+    cache.set_dirty_most(options.dirty_slots);
+    cache
+}
+
 impl Client {
     /// A client that is not yet connected. `session` names it to the server, `name` to people.
     pub fn new(options: Options, session: SessionId, name: &[u8]) -> Self {
-        let mut cache = Cache::new(options.slots.max(16), options.least_slots);
-        cache.set_dirty_most(options.dirty_slots);
         Self {
             session: session.max(1),
             name: name.to_vec(),
@@ -233,8 +233,7 @@ impl Client {
             heard_at: 0,
             requests: BTreeMap::new(),
             statements: BTreeMap::new(),
-            reasserting: Vec::new(),
-            reassert_since: 0,
+            reassertion: session::reassert::Reassertion::default(),
             guessed: BTreeSet::new(),
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
@@ -256,7 +255,7 @@ impl Client {
             parked: Vec::new(),
             starved: Vec::new(),
             refused: data::writeback::Refused::default(),
-            cache,
+            cache: cache_of(&options),
             cleaned_at: 0,
             wants_cleaner: VecDeque::new(),
             cleaners: 0,

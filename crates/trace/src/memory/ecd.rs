@@ -113,7 +113,9 @@ pub(super) fn run(memory: u64, division: Division, seed: u64) -> Run {
     let windows = pages(WINDOWS);
     let mut now = 0;
     for page in 0..windows {
-        let cost = machine.pools.use_page(now, (0, page), page % 2 == 0, true);
+        let cost = machine
+            .pools
+            .use_page(now, (0, page), page.is_multiple_of(2), true);
         now = machine.pay(now, cost, false);
     }
     let began = now;
@@ -138,7 +140,9 @@ pub(super) fn run(memory: u64, division: Division, seed: u64) -> Run {
             for _ in 0..USES {
                 let page = begin + draw(hot);
                 let used = (program, page);
-                let cost = machine.pools.use_page(now, used, page % 2 == 0, true);
+                let cost = machine
+                    .pools
+                    .use_page(now, used, page.is_multiple_of(2), true);
                 now = machine.pay(now, cost, false);
             }
             let cost = machine.pools.use_page(now, (0, draw(windows)), false, true);

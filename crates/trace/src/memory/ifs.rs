@@ -44,8 +44,8 @@ impl Run {
     }
 }
 
-/// The blocks that Sort uses, in their order: file, page, whether it writes, and whether it has then
-/// done with a file.
+/// The blocks that Sort uses, in their order: file, page, whether it writes, and whether it has
+/// then done with a file.
 fn blocks() -> Vec<(u32, u32, bool, Option<u32>)> {
     let mut all = Vec::new();
     for (pass, (reads, writes, removes)) in (0_u32..).zip(PASSES) {
@@ -80,7 +80,7 @@ impl Interactive {
         let used = (TOUCHES, self.page);
         let cost = machine
             .pools
-            .use_page(self.at, used, self.page % 2 == 0, false);
+            .use_page(self.at, used, self.page.is_multiple_of(2), false);
         let now = machine.compute_first(self.at, GLANCE);
         self.at = machine.pay(now, cost, true);
         self.page += 1;

@@ -24,15 +24,20 @@ const PENALTIES: [Time; 4] = [0, 60, 240, 960];
 const SLEEPS: [Time; 4] = [1, 5, 10, 30];
 const PENALTY: Time = 120;
 
+/// Of responses the least, the most and the average; the time of Sort, and by how many % it is
+/// slower.
+type Responses = ([f64; 3], f64, u32);
+
 /// Table 6-3: sleep; response without a penalty, least, most, average; Sort, and how much slower it
 /// is, %; the same with one of 120 s.
-const TABLE_6_3: [([f64; 3], f64, u32, [f64; 3], f64, u32); 4] = [
-    ([0.0, 4.7, 0.1], 79.6, 33, [0.0, 0.4, 0.03], 74.8, 25),
-    ([0.0, 4.5, 0.8], 83.8, 40, [0.0, 0.1, 0.02], 72.8, 21),
-    ([1.9, 13.3, 5.9], 103.4, 72, [0.0, 0.1, 0.01], 72.1, 20),
-    ([12.5, 22.0, 15.8], 96.3, 61, [0.0, 0.1, 0.03], 74.0, 23),
+const TABLE_6_3: [(Responses, Responses); 4] = [
+    (([0.0, 4.7, 0.1], 79.6, 33), ([0.0, 0.4, 0.03], 74.8, 25)),
+    (([0.0, 4.5, 0.8], 83.8, 40), ([0.0, 0.1, 0.02], 72.8, 21)),
+    (([1.9, 13.3, 5.9], 103.4, 72), ([0.0, 0.1, 0.01], 72.1, 20)),
+    (([12.5, 22.0, 15.8], 96.3, 61), ([0.0, 0.1, 0.03], 74.0, 23)),
 ];
-/// Table 6-4: faults from swap, pages out, cache in KiB, least and most; without and with a penalty.
+/// Table 6-4: faults from swap, pages out, cache in KiB, least and most; without and with a
+/// penalty.
 const TABLE_6_4: [([u32; 4], [u32; 4]); 4] = [
     ([173, 456, 152, 784], [1, 4, 64, 178]),
     ([437, 509, 157, 842], [0, 0, 64, 168]),
@@ -69,11 +74,11 @@ fn introduction() -> Vec<String> {
          server in 14 ms, of which the processor is busy for 4 ms more. The bytes of the ECD \
          benchmark (edit, compile, link, debug, twice) and all of the IFS benchmark are those of \
          the papers. Not in the papers, and chosen: how long each phase computes (20, 30, 50, 60 \
-         s), that a program uses a half to 60 % of its pages at a time, from the first to the last, and 1.5 MB for the window \
-         system. So the shapes are to be compared, and the ratios, more than the seconds. Ages of \
-         pages are exact here; Sprite knew them from a clock. The rule that says whose page goes \
-         is the one by which a mount's cache may take what the kernel keeps for programs \
-         (`logic::memory::may_take`).",
+         s), that a program uses a half to 60 % of its pages at a time, from the first to the \
+         last, and 1.5 MB for the window system. So the shapes are to be compared, and the \
+         ratios, more than the seconds. Ages of pages are exact here; Sprite knew them from a \
+         clock. The rule that says whose page goes is the one by which a mount's cache may \
+         take what the kernel keeps for programs (`logic::memory::may_take`).",
     ]
     .map(str::to_owned)
     .to_vec()
@@ -82,13 +87,25 @@ fn introduction() -> Vec<String> {
 fn division_words(division: Division) -> String {
     match division {
         Division::Fixed(pages) => {
-            let kib = pages as u64 * PAGE >> 10;
+            let kib = (pages as u64 * PAGE) >> 10;
             format!("{:.2} MiB", kib as f64 / 1024.0)
         }
         Division::Varies(0) => "variable".to_owned(),
         Division::Varies(penalty) => format!("variable, penalty {} s", penalty / SECOND),
     }
 }
+
+fn plot(y: &str, lines: Vec<Line>) -> Option<Plot> {
+    Some(Plot {
+        x: "memory, MiB".to_owned(),
+        y: y.to_owned(),
+        x_by_factors: false,
+        shape: Shape::Lines(lines),
+    })
+}
+
+/// A line of a plot: its name, and points.
+type Line = (String, Vec<(f64, f64)>);
 
 /// Elapsed times and traffic by the size of memory, and of the cache.
 fn sizes(seed: u64) -> Vec<Figure> {
@@ -106,10 +123,7 @@ fn sizes(seed: u64) -> Vec<Figure> {
     head.push("variable against the best fixed size");
     let mut elapsed = Table::new(&head);
     let mut traffic = Table::new(&head[..head.len() - 1]);
-    let mut lines: Vec<(String, Vec<(f64, f64)>)> = names
-        .iter()
-        .map(|name| (name.clone(), Vec::new()))
-        .collect();
+    let mut lines: Vec<Line> = names.iter().map(|name| (name.clone(), vec![])).collect();
     let mut moved = lines.clone();
     for memory in MEMORIES {
         let runs: Vec<ecd::Run> = divisions
@@ -117,10 +131,8 @@ fn sizes(seed: u64) -> Vec<Figure> {
             .map(|division| ecd::run(memory * MIB, *division, seed))
             .collect();
         let (variable, others) = runs.split_last().expect("there are some");
-        let best = others
-            .iter()
-            .map(|run| run.elapsed)
-            .fold(f64::INFINITY, f64::min);
+        let best = others.iter().map(|run| run.elapsed).reduce(f64::min);
+        let best = best.expect("there are some");
         let mut row = vec![memory.to_string()];
         row.extend(runs.iter().map(|run| format!("{:.0} s", run.elapsed)));
         row.push(format!("{:+.1} %", (variable.elapsed / best - 1.0) * 100.0));
@@ -134,14 +146,6 @@ fn sizes(seed: u64) -> Vec<Figure> {
             moved[at].1.push((memory as f64, run.paged() + run.filed()));
         }
     }
-    let plot = |y: &str, lines| {
-        Some(Plot {
-            x: "memory, MiB".to_owned(),
-            y: y.to_owned(),
-            x_by_factors: false,
-            shape: Shape::Lines(lines),
-        })
-    };
     vec![
         Figure {
             id: "figure-6-3",
@@ -270,8 +274,7 @@ fn responses(seed: u64) -> Figure {
     let alone = sort_alone(seed);
     let mut lines = [0, PENALTY].map(|penalty| (format!("penalty {penalty} s"), Vec::new()));
     for (at, sleep) in SLEEPS.into_iter().enumerate() {
-        let (without, sort, slower, with, penalised, slightly) = TABLE_6_3[at];
-        let papers = [(without, sort, slower), (with, penalised, slightly)];
+        let papers: [Responses; 2] = TABLE_6_3[at].into();
         for (side, penalty) in [0, PENALTY].into_iter().enumerate() {
             let run = ifs_run(penalty, sleep, seed);
             let ([least, most, average], sort, slower) = papers[side];
@@ -332,7 +335,7 @@ fn faults(seed: u64) -> Figure {
         let papers = [TABLE_6_4[at].0, TABLE_6_4[at].1];
         for (side, penalty) in [0, PENALTY].into_iter().enumerate() {
             let counts = ifs_run(penalty, sleep, seed).counts;
-            let kib = |pages: usize| pages as u64 * PAGE >> 10;
+            let kib = |pages: usize| (pages as u64 * PAGE) >> 10;
             let [swap, out, least, most] = papers[side];
             table.rows.push(vec![
                 sleep.to_string(),

@@ -1,6 +1,6 @@
 //! The memory of a machine in two pools, as Sprite divides it (Nelson, sections 6.2 to 6.5): pages
-//! of programs, and pages of cached files. Who needs a page takes a free one, then the page that the
-//! rule of ages names; which that is decides `logic::memory`.
+//! of programs, and pages of cached files. A fault takes a free page, then the page that the rule
+//! of ages names; which that is decides `logic::memory`.
 
 use logic::memory::may_take;
 use std::collections::{BTreeMap, HashMap};

@@ -11,6 +11,7 @@
 //! stays beyond that; reads then still find a few slots, so that they do not wait for what cannot
 //! leave.
 
+use super::changes::Changed;
 use crate::client::api::Slot;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -18,9 +19,6 @@ use core::ops::Range;
 use wire::{Fid, Time};
 
 const NONE: Slot = Slot::MAX;
-
-/// Most blocks that one request fetches.
-const FILL_BLOCKS: u64 = 256;
 
 /// What a slot holds, and in which state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,32 +53,6 @@ struct Entry {
     newer: Slot,
     /// When it was used last; 0: the kernel has all of it.
     used: Time,
-}
-
-/// What is dirty or on its way to the server of a file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Changed {
-    pub(crate) count: u32,
-    /// No such block is before this one.
-    from: u64,
-    /// How many of them the server may have no bytes of, and of how many of these that is not
-    /// known.
-    pub(crate) new: u32,
-    pub(crate) unknown: u32,
-}
-
-impl Changed {
-    /// A block counts, or counts no more.
-    fn count(&mut self, there: There, more: bool) {
-        let step = |number: &mut u32| *number = if more { *number + 1 } else { *number - 1 };
-        step(&mut self.count);
-        if there != There::Yes {
-            step(&mut self.new);
-        }
-        if there == There::Unknown {
-            step(&mut self.unknown);
-        }
-    }
 }
 
 /// The cache's table.
@@ -503,20 +475,6 @@ impl Cache {
             newer => self.entries[newer as usize].older = older,
         }
     }
-}
-
-/// Runs of blocks that one request each fetches: the first block, and how many.
-pub(crate) fn runs(blocks: Vec<u64>) -> Vec<(u64, u64)> {
-    let mut runs: Vec<(u64, u64)> = Vec::new();
-    for block in blocks {
-        match runs.last_mut() {
-            Some((first, count)) if *first + *count == block && *count < FILL_BLOCKS => {
-                *count += 1;
-            }
-            _ => runs.push((block, 1)),
-        }
-    }
-    runs
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! kernel's page cache is there under a transient right. While an own write is at the server, the
 //! cache is not used.
 
-use super::cache::{BlockState, runs};
+use super::cache::BlockState;
+use super::runs::runs;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Piece, Slot};
 use crate::client::mutant::Mutant;

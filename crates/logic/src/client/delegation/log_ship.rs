@@ -3,7 +3,7 @@
 use super::local_apply::Prediction;
 use crate::client::calls::start::dirs;
 use crate::client::mutant::Mutant;
-use crate::client::session::requests::LinkState;
+use crate::client::session::LinkState;
 use crate::client::{Client, Step};
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,6 +1,7 @@
 //! The reader's side: blocks that a lender is asked for, and what is used of what it brings.
 
-use super::super::data::cache::{BlockState, runs};
+use super::super::data::cache::BlockState;
+use super::super::data::runs::runs;
 use super::super::session::requests::Why;
 use super::super::{Client, Step};
 use super::{Output, PeerOutput};

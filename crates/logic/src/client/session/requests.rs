@@ -4,6 +4,7 @@
 //! number. So are statements (`Opens`, `Release`) until they are noted. On a connection that lives
 //! neither is said twice.
 
+use super::LinkState;
 use crate::Ticket;
 use crate::client::api::{Output, Piece};
 use crate::client::{Client, Step};
@@ -12,23 +13,6 @@ use wire::{
     Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Time, ToClient, ToServer,
     VERSION, Welcome,
 };
-
-/// Is there a connection, and does the server know us on it?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LinkState {
-    Down,
-    Greeting,
-    Up,
-    /// It has said goodbye: what was on its way then is about a session that is over.
-    Left,
-}
-
-impl LinkState {
-    /// Is the server to answer?
-    pub(crate) fn talks(self) -> bool {
-        matches!(self, Self::Greeting | Self::Up)
-    }
-}
 
 /// Why a request was sent.
 #[derive(Clone, Debug)]
@@ -282,9 +266,9 @@ impl Client {
                 }
             }
             ToClient::Reasserted { boot } => {
-                if boot == self.boot && !self.reasserting.is_empty() {
-                    self.reasserting.clear();
-                    self.renew(step, self.reassert_since);
+                if boot == self.boot && !self.reassertion.parts.is_empty() {
+                    self.reassertion.parts.clear();
+                    self.renew(step, self.reassertion.since);
                     // What was stated before that the server has not heard.
                     self.state_again(step);
                 }
@@ -334,12 +318,12 @@ impl Client {
         // waits for us to say what we hold.
         if !welcome.resumed {
             // What was to be said to an earlier run, which ended first, nobody waits for.
-            self.reasserting.clear();
+            self.reassertion.parts.clear();
         } else if welcome.boot != self.boot {
             self.look_what_is_left(step, welcome);
             self.reassert(step, welcome.boot);
         } else {
-            for part in self.reasserting.clone() {
+            for part in self.reassertion.parts.clone() {
                 self.say(step, part);
             }
         }
