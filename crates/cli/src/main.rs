@@ -12,6 +12,7 @@ mod clock;
 mod config;
 mod conflicts;
 mod control;
+mod cooperate;
 mod daemon;
 mod end;
 mod failure;
@@ -99,6 +100,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Conflicts(args) => conflicts::conflicts(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Tokens(args) => status::tokens(&args),
+        Command::Cooperate(args) => cooperate::cooperate(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Ls(args) => tree::ls(&args),
         Command::Cat(args) => tree::cat(&args),
@@ -108,6 +110,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Mv(args) => tree::mv(&args),
         Command::Mkdir(args) => tree::mkdir(&args),
         Command::Stat(args) => tree::stat(&args),
+        Command::Volume(args) => tree::volume(&args),
         Command::Run(args) => run::run(&args),
         Command::Segment(args) => segment::segment(&args),
         Command::Pager(args) => pager::pager(&args),

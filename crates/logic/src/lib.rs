@@ -17,6 +17,7 @@ mod aside;
 pub mod client;
 pub mod kernel;
 mod locks;
+pub mod memory;
 pub mod pages;
 pub mod peers;
 pub mod ranges;

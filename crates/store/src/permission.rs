@@ -1,8 +1,9 @@
 //! Who may do what: the owner's, group's and others' bits, and access lists in the form in which
 //! Linux stores them.
 //!
-//! Where the caller's groups are not known, a right of any group counts as the caller's: the kernel
-//! of his machine knows the groups and has checked them.
+//! Where the caller's groups are not known, a right of any group counts as the caller's. Nobody is
+//! served so any more: the server takes groups that it is not told of for none. But the log of a
+//! store may hold changes that were made so, and they are made again as they were.
 
 use crate::acl::{GROUP, GROUP_OBJ, List, MASK, OTHER, USER};
 use wire::{Attr, Caller, Kind};

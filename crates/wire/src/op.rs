@@ -5,6 +5,7 @@ use crate::attr::{Kind, Set};
 use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
+use crate::volume::VolumeOp;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Further groups, where the front knows them; `None`: not known, so that group rights of
-    /// objects are left to the kernel's own check.
+    /// Further groups, where the front knows them; `None`: not known. The server takes them for
+    /// none.
     pub groups: Option<Vec<u32>>,
 }
 
@@ -219,6 +220,10 @@ pub enum Op {
     /// All of a file for the client, whoever has it open: its kernel asks for a page of a mapping
     /// in which programs may store. Others give up what they have. Outcome: `Attr`.
     Claim { fid: Fid },
+    /// Changes the volumes of the partition. Outcome: `Volume`.
+    Volume(VolumeOp),
+    /// The volumes of the partition. Outcome: `Volumes`.
+    Volumes,
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -260,6 +265,8 @@ impl Op {
             Self::Reserve { .. } => "Reserve",
             Self::GiveLocks { .. } => "GiveLocks",
             Self::Claim { .. } => "Claim",
+            Self::Volume { .. } => "Volume",
+            Self::Volumes => "Volumes",
         }
     }
 
@@ -281,6 +288,7 @@ impl Op {
                 | Self::Copy { .. }
                 | Self::MakeNameless { .. }
                 | Self::Reserve { .. }
+                | Self::Volume(_)
         )
     }
 

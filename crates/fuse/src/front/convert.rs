@@ -36,8 +36,8 @@ pub(super) const ROOT: Caller = Caller {
     groups: None,
 };
 
-/// Who asks. Supplementary groups do not come with requests: the kernel has checked them
-/// (`default_permissions`). What it writes back by itself comes without any user.
+/// Who asks. Further groups do not come with requests: `Tree::asker` looks them up for what is
+/// compared with them. What the kernel writes back by itself comes without any user.
 pub(super) fn asker(header: &Header) -> Asker {
     Asker {
         caller: caller(header),

@@ -42,7 +42,7 @@ impl Tree {
             append: opening.append,
         };
         self.call(
-            convert::asker(header),
+            self.asker(header),
             call,
             move |completion| match completion.done {
                 Done::Opened { cached, .. } => {
@@ -226,7 +226,7 @@ impl Tree {
                 Done::Attr { attr, .. } if convert::has_set_id(attr.mode) => {
                     let mut caller = asker.caller;
                     if convert::groups_count(&caller, &attr) {
-                        caller.groups = crate::groups::of(asker.thread);
+                        caller.groups = crate::groups::read(asker.thread);
                     }
                     tree.take_set_id(caller, fid, then);
                 }
@@ -271,13 +271,13 @@ impl Tree {
         };
         let fid = self.fid(header.nodeid);
         let op = Op::GetXattr { fid, name };
-        self.operate(convert::asker(header), op, value(size, reply));
+        self.operate(self.asker(header), op, value(size, reply));
     }
 
     pub(super) fn list_xattr(&self, header: &Header, size: u32, reply: Reply) {
         let fid = self.fid(header.nodeid);
         let op = Op::ListXattr { fid };
-        self.operate(convert::asker(header), op, value(size, reply));
+        self.operate(self.asker(header), op, value(size, reply));
     }
 
     pub(super) fn set_xattr(&self, header: &Header, args: &Setxattr<'_>, reply: Reply) {
@@ -300,7 +300,7 @@ impl Tree {
             value: args.value.to_vec(),
             mode,
         };
-        self.operate(convert::asker(header), op, nothing(reply));
+        self.operate(self.asker(header), op, nothing(reply));
     }
 
     pub(super) fn remove_xattr(&self, header: &Header, name: &[u8], reply: Reply) {
@@ -311,9 +311,9 @@ impl Tree {
             let asker = match name == CAPABILITY {
                 true => Asker {
                     caller: convert::ROOT,
-                    ..convert::asker(header)
+                    ..self.asker(header)
                 },
-                false => convert::asker(header),
+                false => self.asker(header),
             };
             // Setting an empty list removes it, and on Linux's own file systems an access list that
             // is not there is removed without an error.

@@ -11,13 +11,14 @@ use std::time::Duration;
 use client::Client;
 use client::front::{Asker, Call, Completion, Done, Lifetime};
 use tracing::error;
-use wire::{Attr, Fid, Kind, Name, Op, Refusal, Set};
+use wire::{Attr, Caller, Fid, Kind, Name, Op, Refusal, Set};
 
 use super::convert::Opening;
 use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
 use super::{convert, errno};
 use crate::abi::{AttrOut, EntryOut, StatxOut};
+use crate::groups::Groups;
 use crate::notify::{self, Job, Notifier};
 use crate::reply::{Delivery, Reply};
 use crate::request::{Header, Operation, Request};
@@ -44,6 +45,7 @@ pub(super) struct Tree {
     pub(super) opened: AtomicU64,
     pub(super) locked: LockedFiles,
     pub(super) waiters: Waiters,
+    pub(super) groups: Groups,
 }
 
 /// An object that an answer tells the kernel about. The client counts a reference of the kernel
@@ -124,6 +126,15 @@ impl Tree {
         done: impl FnOnce(Completion) + Send + 'static,
     ) {
         self.client.call(asker, call, &[], Box::new(done));
+    }
+
+    /// Who asks, with all groups, for what the server compares with the groups of objects.
+    pub(super) fn asker(&self, header: &Header) -> Asker {
+        let mut asker = convert::asker(header);
+        let Caller { uid, gid, .. } = asker.caller;
+        let now_ns = client::front::now_ns();
+        asker.caller.groups = self.groups.of(asker.thread, (uid, gid), now_ns);
+        asker
     }
 
     /// Makes a call that is said in full by an operation.
@@ -220,12 +231,12 @@ impl Tree {
         };
         let (mut asker, program) = (convert::set_asker(header, args), convert::asker(header));
         let none = |mode| !convert::has_set_id(mode);
-        if !set.kill_set_id || self.client.known_mode(fid).is_some_and(none) {
-            return self.set(asker, (fid, set), reply);
+        let own = asker == program;
+        if own {
+            asker = self.asker(header);
         }
         // Whether the set-group-id bit goes depends on the program's groups.
-        if asker == program {
-            asker.caller.groups = crate::groups::of(program.thread);
+        if own || !set.kill_set_id || self.client.known_mode(fid).is_some_and(none) {
             return self.set(asker, (fid, set), reply);
         }
         set.kill_set_id = false;

@@ -112,7 +112,7 @@ impl Tree {
             plus,
         };
         self.call(
-            convert::asker(header),
+            self.asker(header),
             call,
             move |completion| match completion.done {
                 Done::Listing { start, entries } => {

@@ -50,7 +50,7 @@ impl Tree {
         };
         let (tree, dir) = (Arc::clone(self), self.fid(header.nodeid));
         self.operate(
-            convert::asker(header),
+            self.asker(header),
             Op::Lookup { dir, name },
             move |completion| match completion.done {
                 Done::Absent { lifetime } => {
@@ -93,7 +93,7 @@ impl Tree {
             mode,
             open: None,
         };
-        self.operate(convert::asker(header), op, move |completion| {
+        self.operate(self.asker(header), op, move |completion| {
             tree.give_found(reply, completion.done, Lifetime::Forever);
         });
     }
@@ -138,7 +138,7 @@ impl Tree {
     pub(super) fn read_link(&self, header: &Header, reply: Reply) {
         let fid = self.fid(header.nodeid);
         self.operate(
-            convert::asker(header),
+            self.asker(header),
             Op::ReadLink { fid },
             move |completion| match completion.done {
                 Done::Bytes(target) => {
@@ -161,7 +161,7 @@ impl Tree {
             dir: self.fid(header.nodeid),
             name,
         };
-        self.operate(convert::asker(header), op, move |completion| {
+        self.operate(self.asker(header), op, move |completion| {
             tree.give_found(reply, completion.done, Lifetime::None);
         });
     }
@@ -170,7 +170,7 @@ impl Tree {
         if let Some((reply, name)) = named(reply, name) {
             let dir = self.fid(header.nodeid);
             let op = Op::Unlink { dir, name };
-            self.operate(convert::asker(header), op, nothing(reply));
+            self.operate(self.asker(header), op, nothing(reply));
         }
     }
 
@@ -178,7 +178,7 @@ impl Tree {
         if let Some((reply, name)) = named(reply, name) {
             let dir = self.fid(header.nodeid);
             let op = Op::Rmdir { dir, name };
-            self.operate(convert::asker(header), op, nothing(reply));
+            self.operate(self.asker(header), op, nothing(reply));
         }
     }
 
@@ -201,7 +201,7 @@ impl Tree {
             no_replace,
             exchange,
         };
-        self.operate(convert::asker(header), op, nothing(reply));
+        self.operate(self.asker(header), op, nothing(reply));
     }
 
     /// Makes and opens a file. The kernel asks for it only while it believes that there is none.
@@ -211,7 +211,7 @@ impl Tree {
         };
         let has = |flag: OFlags| create.flags & flag.bits() != 0;
         let creation = Creation {
-            asker: convert::asker(header),
+            asker: self.asker(header),
             dir: self.fid(header.nodeid),
             name,
             opening: self.opening(create.flags),
@@ -359,7 +359,7 @@ impl Tree {
             open: opening.access,
         };
         let tree = Arc::clone(self);
-        self.operate(convert::asker(header), op, move |completion| {
+        self.operate(self.asker(header), op, move |completion| {
             match found(completion.done, Lifetime::Forever) {
                 Ok((found, cached)) => tree.give_opened(reply, (&found, opening), cached),
                 Err(other) => refuse_done(reply, &other),

@@ -27,19 +27,19 @@ impl Client {
         (term, part): (Epoch, u32),
         (taken, unlocked): (Vec<Fid>, Vec<Fid>),
     ) {
-        if term != self.term || self.reasserting.is_empty() {
+        if term != self.term || self.reassertion.parts.is_empty() {
             return;
         }
-        let open = self.reasserting.len();
+        let open = self.reassertion.parts.len();
         let is =
             |said: &ToServer| matches!(said, ToServer::Reassert { part: of, .. } if of.0 == part);
-        self.reasserting.retain(|said| !is(said));
-        if self.reasserting.len() == open {
+        self.reassertion.parts.retain(|said| !is(said));
+        if self.reassertion.parts.len() == open {
             return;
         }
         self.taken.tokens.extend(taken);
         self.taken.locks.extend(unlocked);
-        if !self.reasserting.is_empty() {
+        if !self.reassertion.parts.is_empty() {
             return;
         }
         let taken = core::mem::take(&mut self.taken);

@@ -61,6 +61,12 @@ pub enum Mutant {
     ForgetsUnstable,
     /// Uses what others have wanted while it was away.
     KeepsWhatWasTaken,
+    /// Its room takes what another client has lent for what the server's digests vouch for.
+    TakesAnyBytes,
     /// Asks again for what was lost as if it happened now, with numbers of its own.
     AsksAgainAsNew,
+    /// Gives up changed blocks, too, when it has to make do with less memory.
+    ShrinksDirty,
+    /// Keeps the blocks that it has, however little memory it may use.
+    KeepsTooMuch,
 }

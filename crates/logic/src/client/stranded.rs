@@ -141,7 +141,7 @@ impl Client {
 
     /// Claims a file of which something is stranded, unless something about it is under way.
     pub(crate) fn resolve(&mut self, step: &mut Step<'_>, fid: Fid) {
-        let ready = self.root.is_some() && self.reasserting.is_empty();
+        let ready = self.root.is_some() && self.reassertion.parts.is_empty();
         let node = self.nodes.get(&fid);
         let busy = node.is_some_and(|node| node.sending || node.delegated > 0 || node.unborn != 0);
         let Some(stranded) = self.stranded.get_mut(&fid) else {

@@ -297,6 +297,8 @@ pub(crate) struct Session {
     /// The machine that has begun it; none: an earlier run of the server knew.
     pub(crate) machine: Option<MachineId>,
     pub(crate) conn: Option<Conn>,
+    /// The root of its tree, and whether nothing changes there; none: it has not said which.
+    pub(crate) root: Option<(Fid, bool)>,
     /// When it was last heard of.
     pub(crate) heard: Time,
     /// It leaves a question unanswered for too long: nothing renews its lease; see `silence`.

@@ -387,10 +387,10 @@ impl Client {
     }
 }
 
-/// The same as the server's rule: whose groups are not known may be in any.
+/// The same as the server's rule: groups that are not known count for nothing.
 fn may_be_member(caller: &Caller, gid: u32) -> bool {
     let among = |groups: &Vec<u32>| groups.contains(&gid);
-    caller.gid == gid || caller.groups.as_ref().is_none_or(among)
+    caller.gid == gid || caller.groups.as_ref().is_some_and(among)
 }
 
 fn time(set: Option<SetTime>, old: Time, now: Time) -> Time {

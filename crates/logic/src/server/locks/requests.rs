@@ -211,7 +211,7 @@ impl Server {
     }
 
     /// Answers, and keeps the answer until it is acknowledged.
-    fn answer_lock(
+    pub(crate) fn answer_lock(
         &mut self,
         step: &mut Step<'_, impl Disk>,
         (session, id): (SessionId, RequestId),

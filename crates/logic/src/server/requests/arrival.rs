@@ -142,7 +142,12 @@ impl Server {
         if !self.sessions.contains_key(&session) {
             return step.discard(bulk);
         }
+        let forbidden = self.forbids(step.disk, session, &request.op);
         if request.op.locks() {
+            if let Some(refusal) = forbidden {
+                let outcome = Outcome::Refused(refusal);
+                return self.answer_lock(step, (session, request.id), outcome);
+            }
             if let Some(missing) = self.locks_in_doubt() {
                 return self.hold(step, missing, (session, request, bulk));
             }
@@ -151,10 +156,19 @@ impl Server {
         self.last_seq += 1;
         let at = (self.last_seq, self.epoch);
         let mut waiting = Waiting::new(at, session, (request, bulk));
-        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
+        // Where somebody else may have changed the rights without a word so far, that is found out
+        // first.
+        if let Some(refusal) = forbidden
+            && !self.may_be_outdated(session, &waiting.request.op)
+        {
             // Of a delegated change: what builds on it is refused as well.
             self.comes_later(step, &waiting, refusal);
             return self.refuse(step, &waiting, refusal);
+        }
+        if let (Op::Volume(_), Some(missing)) = (&waiting.request.op, self.locks_in_doubt()) {
+            // Nobody knows who has what in the volume.
+            let Waiting { request, bulk, .. } = waiting;
+            return self.hold(step, missing, (session, request, bulk));
         }
         // Most requests wait for nothing, and are never entered as waiting.
         let mut plan = match self.plan(step.disk, &waiting) {
@@ -190,6 +204,7 @@ impl Server {
             return self.not_now(step, &waiting);
         }
         self.waiting.insert(at.0, waiting);
+        self.note_freezing(&*step.disk, at.0);
         self.wait(step, at.0, plan, needs);
     }
 

@@ -18,9 +18,17 @@ impl Server {
     pub(crate) fn execute(
         &mut self,
         step: &mut Step<'_, impl Disk>,
-        waiting: Waiting,
+        mut waiting: Waiting,
         plan: &Plan,
     ) {
+        let session = waiting.session;
+        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
+            self.comes_later(step, &waiting, refusal);
+            self.refuse(step, &waiting, refusal);
+            self.recheck_all(step, &waiting);
+            return self.go_on_behind(step, session, waiting.request.id);
+        }
+        self.raise(step.disk, session, &mut waiting.request);
         let mut changed = false;
         match waiting.request.op {
             Op::Read { .. } => self.read(step, &waiting),
@@ -35,12 +43,23 @@ impl Server {
         let Op::Read { fid, offset, len } = waiting.request.op else {
             return;
         };
-        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        let (session, request) = (waiting.session, &waiting.request);
         let mut grants = Vec::new();
+        if let Some(elsewhere) = self.elsewhere(step, (session, request)) {
+            self.grant((session, fid), Right::Shared, &mut grants);
+            if !grants.is_empty() {
+                self.note_elsewhere(session, &elsewhere);
+                let mut reply = Reply::from(Outcome::Elsewhere(elsewhere));
+                reply.grants = grants;
+                return self.answer(step, (session, request), reply, 0);
+            }
+        }
+        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        self.note_sent(step, (session, request), (&outcome, bulk));
         if matches!(outcome, Outcome::Read { .. }) {
-            self.grant((waiting.session, fid), Right::Shared, &mut grants);
-            if grants.is_empty() && waiting.request.keeps {
-                self.grant_pages(waiting.session, fid, &mut grants);
+            self.grant((session, fid), Right::Shared, &mut grants);
+            if grants.is_empty() && request.keeps {
+                self.grant_pages(session, fid, &mut grants);
             }
         }
         let mut reply = Reply::from(outcome);
@@ -68,9 +87,11 @@ impl Server {
                 self.outdate_said(waiting, plan);
                 delegated = self.note_users(&*step.disk, waiting, plan);
                 self.tell_change(step, waiting, &outcome);
+                self.after_volume(step, (op, &outcome));
             }
         }
         show_held(waiting, &mut outcome);
+        self.hide(step.disk, session, (op, &mut outcome));
         let held = self.withhold(waiting, &mut outcome);
         let mut grants = Vec::new();
         match waiting.request.delegated {

@@ -215,12 +215,18 @@ impl Server {
         &mut self,
         step: &mut Step<'_, impl Disk>,
         session: SessionId,
-        (request, bulk): (Request, Bulk),
+        (mut request, bulk): (Request, Bulk),
     ) {
         let Some(again) = request.again else {
             return step.discard(bulk);
         };
+        let forbidden = self.forbids(step.disk, session, &request.op);
+        self.raise(step.disk, session, &mut request);
         let waiting = Waiting::new((0, self.epoch), session, (request, bulk));
+        if let Some(refusal) = forbidden {
+            self.refuse(step, &waiting, refusal);
+            return self.go_on_behind(step, session, waiting.request.id);
+        }
         let (outcome, logged) = self.make(step, &waiting, again);
         let request = &waiting.request;
         if !matches!(outcome, Outcome::Refused(_)) {

@@ -6,10 +6,14 @@
 //! every change of its programs is asked for, and refused.
 
 use crate::server::api::{Conn, Disk};
+use crate::server::rules::{Want, rule};
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Access, Fid, MachineId, Op, Refusal, Request, Rights, SessionId};
+use wire::{
+    Access, Attr, Caller, Fid, Hold, Holding, MachineId, NOBODY, Op, Outcome, Refusal, Request,
+    Right, Rights, SessionId, Set, SetTime,
+};
 
 /// The machines at the connections. One that is not here is of a process which need not prove
 /// anything.
@@ -28,18 +32,24 @@ fn changes(op: &Op) -> bool {
     }
 }
 
-/// The files whose bytes an operation reads (4) or writes (2) without the store's looking at who
-/// asks: an open did that.
-fn touched(op: &Op) -> [Option<(Fid, u16)>; 2] {
-    const READS: u16 = 4;
-    const WRITES: u16 = 2;
-    match *op {
-        Op::Read { fid, .. } | Op::Find { fid, .. } => [Some((fid, READS)), None],
-        Op::Write { fid, .. } | Op::Allocate { fid, .. } => [Some((fid, WRITES)), None],
-        Op::Claim { fid } => [Some((fid, READS)), Some((fid, WRITES))],
-        Op::Copy { from, to, .. } => [Some((from, READS)), Some((to, WRITES))],
-        _ => [None, None],
-    }
+/// Does it set a size, and nothing else?
+fn only_cuts(set: &Set) -> bool {
+    let size = set.size;
+    let other = Set {
+        size,
+        ..Set::default()
+    };
+    size.is_some() && *set == other
+}
+
+/// Does it set an exact time of modification, and nothing else?
+fn only_dates(set: &Set) -> bool {
+    let mtime = set.mtime;
+    let other = Set {
+        mtime,
+        ..Set::default()
+    };
+    matches!(mtime, Some(SetTime::To(_))) && *set == other
 }
 
 impl Server {
@@ -79,11 +89,13 @@ impl Server {
         }
     }
 
-    /// The request as the machine may make it.
+    /// The request as the machine may make it. Groups that its front does not know count for
+    /// nothing.
     pub(crate) fn narrow(&self, conn: Conn, request: &mut Request) {
         if let Some((_, rights)) = self.peers.0.get(&conn) {
             request.caller = rights.squash(core::mem::take(&mut request.caller));
         }
+        request.caller.groups.get_or_insert_default();
     }
 
     /// Does the session's machine change nothing?
@@ -92,18 +104,186 @@ impl Server {
     }
 
     /// Why a request may not be made by the session's machine: it may only read; or nobody for whom
-    /// it speaks could have opened what is read or written here.
+    /// it speaks could get at what the request is about.
     pub(crate) fn forbids(&self, disk: &impl Disk, id: SessionId, op: &Op) -> Option<Refusal> {
         let rights = self.bounds(id)?;
         if !rights.write && changes(op) {
             return Some(Refusal::ReadOnly);
         }
-        let out_of_reach = |(fid, bit): (Fid, u16)| {
-            let attr = disk.attr(fid).ok().flatten();
-            attr.is_some_and(|attr| !rights.may_reach(&attr, bit, !disk.bare(fid)))
+        let objects = rule(op).objects.into_iter().flatten();
+        self.objects_in_reach(disk, id, objects).err()
+    }
+
+    /// May another client have changed the rights of what this is about, and not told so yet?
+    pub(crate) fn may_be_outdated(&self, id: SessionId, op: &Op) -> bool {
+        let mut objects = rule(op).objects.into_iter().flatten();
+        objects.any(|(fid, _)| {
+            let holders = self.files.get(&fid).map(|file| file.holders.iter());
+            let mut others = holders.into_iter().flatten().filter(|(at, _)| **at != id);
+            others.any(|(_, holder)| holder.right == Right::Exclusive)
+        })
+    }
+
+    /// Can the session get at this object? One that is not there is nobody's secret: the store says
+    /// so.
+    pub(crate) fn in_reach(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        object: (Fid, Want),
+    ) -> Result<(), Refusal> {
+        self.objects_in_reach(disk, id, core::iter::once(object))
+    }
+
+    fn objects_in_reach(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        objects: impl Iterator<Item = (Fid, Want)>,
+    ) -> Result<(), Refusal> {
+        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+            return Ok(());
         };
-        let touched = touched(op).into_iter().flatten();
-        (!rights.root && touched.into_iter().any(out_of_reach)).then_some(Refusal::Denied)
+        for (fid, want) in objects {
+            let Some(attr) = disk.attr(fid)? else {
+                continue;
+            };
+            let bits = want.bits();
+            let opens = bits == 0 || rights.may_reach(&attr, bits, !disk.bare(fid));
+            if !opens || !self.comes_to(disk, (id, rights), (fid, &attr))? {
+                return Err(Refusal::Denied);
+            }
+        }
+        Ok(())
+    }
+
+    /// Could anybody of the session have come to this object by names? What it caches or has open
+    /// it has come to. An object without a name is in nobody's way but its holders'.
+    fn comes_to(
+        &self,
+        disk: &impl Disk,
+        (id, rights): (SessionId, &Rights),
+        (fid, attr): (Fid, &Attr),
+    ) -> Result<bool, Refusal> {
+        const SEARCH: u16 = 1;
+        let holds = |fid: Fid| {
+            let holder = self.holder(id, fid);
+            holder.is_some_and(|held| held.right > Right::None || held.may_be_open())
+        };
+        if attr.nlink == 0 {
+            return Ok(holds(fid));
+        }
+        let session = self.sessions.get(&id).and_then(|session| session.root);
+        let (root, _) = session.unwrap_or((self.root, false));
+        let mut at = fid;
+        while at != root && !holds(at) {
+            let Some((dir, _)) = disk.place(at)? else {
+                return Ok(false);
+            };
+            let Some(attr) = disk.attr(dir)? else {
+                return Ok(false);
+            };
+            if !rights.may_reach(&attr, SEARCH, !disk.bare(dir)) {
+                return Ok(false);
+            }
+            at = dir;
+        }
+        Ok(true)
+    }
+
+    /// Could somebody of the session have this open?
+    pub(crate) fn may_have_open(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        (fid, hold): (Fid, Hold),
+    ) -> bool {
+        let want = if hold.write { Want::Write } else { Want::Open };
+        // A disk that fails says nothing against it.
+        self.in_reach(disk, id, (fid, want)) != Err(Refusal::Denied)
+    }
+
+    /// Does it say after a restart that it holds what it can never have got?
+    pub(crate) fn claims_too_much(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        holding: &Holding,
+    ) -> bool {
+        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+            return false;
+        };
+        let Holding { fid, right, hold } = *holding;
+        let want = match right {
+            Right::Exclusive => Want::Write,
+            _ if hold.write => Want::Write,
+            _ if hold.open => Want::Open,
+            _ => Want::Reach,
+        };
+        match disk.attr(fid) {
+            // Which of the clients that held it had it open nobody knows any more.
+            Ok(Some(attr)) if attr.nlink == 0 => {
+                !rights.may_reach(&attr, want.bits(), !disk.bare(fid))
+            }
+            Ok(Some(_)) => self.in_reach(disk, id, (fid, want)) == Err(Refusal::Denied),
+            _ => false,
+        }
+    }
+
+    /// A listing by somebody who may read the directory, and not search it: names, and nothing of
+    /// what they name.
+    pub(crate) fn hide(&self, disk: &impl Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
+        let (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) =
+            (op, outcome)
+        else {
+            return;
+        };
+        if !self.may_be_told(disk, id, &[*dir]) {
+            for entry in entries {
+                (entry.attr, entry.bare) = (None, false);
+            }
+        }
+    }
+
+    /// May the session be told what happens to names in the first of these directories, each of
+    /// which is in the next one?
+    pub(crate) fn may_be_told(&self, disk: &impl Disk, id: SessionId, way: &[Fid]) -> bool {
+        const READ: u16 = 4;
+        const SEARCH: u16 = 1;
+        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+            return true;
+        };
+        way.iter().enumerate().all(|(at, dir)| {
+            let bits = if at == 0 { [READ, SEARCH] } else { [SEARCH; 2] };
+            let attr = disk.attr(*dir).ok().flatten();
+            let may = |attr: &Attr, bit| rights.may_reach(attr, bit, !disk.bare(*dir));
+            attr.is_some_and(|attr| bits.iter().all(|bit| may(&attr, *bit)))
+        })
+    }
+
+    /// What a write brings with it is asked for by the kernel or by the client itself, in nobody's
+    /// name or in root's. From a machine whose root is nobody it is taken in root's name after all,
+    /// if the machine could write to the object.
+    pub(crate) fn raise(&self, disk: &impl Disk, id: SessionId, request: &mut Request) {
+        const CAPABILITY: &[u8] = b"security.capability";
+        let Some(rights) = self.bounds(id) else {
+            return;
+        };
+        let fid = match &request.op {
+            // ftruncate(2): the file is open for writing, whatever its mode says by now.
+            Op::SetAttr { fid, set } if request.hold.write && only_cuts(set) => *fid,
+            // A directory that is delegated, and in which names have come and gone.
+            Op::SetAttr { fid, set } if request.delegated.is_some() && only_dates(set) => *fid,
+            Op::RemoveXattr { fid, name } if name == CAPABILITY => *fid,
+            _ => return,
+        };
+        let nobody = request.caller.uid == NOBODY;
+        if rights.write && nobody && self.in_reach(disk, id, (fid, Want::Write)).is_ok() {
+            request.caller = Caller {
+                groups: Some(Vec::new()),
+                ..Caller::default()
+            };
+        }
     }
 
     /// The bounds of the session's machine, if it has any.

@@ -209,8 +209,11 @@ impl Server {
         // been overtaken by the close.
         let latest = stamp > state.stamp;
         state.stamp = state.stamp.max(stamp);
-        if latest && hold.open && step.disk.attr(fid) != Ok(None) {
-            state.fids.insert(fid);
+        let new = latest && hold.open && step.disk.attr(fid) != Ok(None);
+        if new && self.may_have_open(step.disk, session, (fid, hold)) {
+            if let Some(state) = self.sessions.get_mut(&session) {
+                state.fids.insert(fid);
+            }
             self.files.entry(fid).or_default().holders.of(session);
         }
         let file = self.files.get_mut(&fid);

@@ -7,6 +7,7 @@
 
 use super::queues::Key;
 use crate::server::api::Disk;
+use crate::server::rules::Want;
 use crate::server::table::Waiting;
 use crate::server::{Mutant, Server, Step};
 use alloc::vec::Vec;
@@ -88,7 +89,8 @@ impl Server {
         if self.watches.count(session) >= self.options.watches {
             return Err(Refusal::TooManyWatches);
         }
-        step.disk.attr(fid)?.map(|_| ()).ok_or(Refusal::Stale)
+        step.disk.attr(fid)?.ok_or(Refusal::Stale)?;
+        self.in_reach(step.disk, session, (fid, Want::Read))
     }
 
     pub(crate) fn on_took(&mut self, step: &mut Step<'_, impl Disk>, key: Key, next: u64) {
@@ -349,7 +351,7 @@ impl Server {
             None if nlink > 0 && kind != Kind::Directory => {
                 for key in self.watches.keys() {
                     let itself = self.watches.get(key).is_some_and(|watch| watch.fid == fid);
-                    if !itself {
+                    if !itself && self.in_reach(disk, key.0, (fid, Want::Reach)).is_ok() {
                         self.tell_one(key, change(&deed, (fid, kind), None));
                     }
                 }
@@ -364,9 +366,12 @@ impl Server {
     pub(crate) fn above(&self, disk: &impl Disk, dir: Fid, name: &Name) -> Result<Above, Refusal> {
         let mut found = Above::new();
         let (mut names, mut at) = (Vec::from([name.clone()]), dir);
+        let mut way = Vec::new();
         loop {
+            way.push(at);
             for (key, watch) in self.watches.of(at) {
-                if watch.recursive || at == dir {
+                let told = watch.recursive || at == dir;
+                if told && self.may_be_told(disk, key.0, &way) {
                     found.push((key, join(&names)));
                 }
             }
