@@ -1,10 +1,11 @@
 //! Messages to bytes and back. Decoding never panics, reads no more than it is given, and refuses
 //! what breaks a bound of [`crate::limits`]; what follows the message is refused as well.
 
+use crate::delegated::{Chosen, Delegated};
 use crate::lend::{Capability, Elsewhere, Lenders, ToLender, ToReader};
 use crate::limits;
 use crate::lock::{Lock, LockOwner};
-use crate::message::{Chosen, Delegated, Request, ToClient, ToServer};
+use crate::message::{Request, ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
 use crate::watch::{Change, Deed};

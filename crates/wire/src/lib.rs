@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod attr;
 mod codec;
+mod delegated;
 mod ids;
 mod lend;
 pub mod limits;
@@ -27,12 +28,13 @@ mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
+pub use delegated::{Chosen, Delegated};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time, file_time};
 pub use lend::{Capability, Digest, Elsewhere, LenderId, Lenders, Secret, ToLender, ToReader};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
-    Again, Chosen, Delegated, Hold, Holding, Origin, Place, Recall, Request, Returned, Right,
-    ToClient, ToServer, Unseen, Violation, Welcome, What,
+    Again, Hold, Holding, Origin, Place, Recall, Request, Returned, Right, ToClient, ToServer,
+    Unseen, Violation, Welcome, What,
 };
 pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};

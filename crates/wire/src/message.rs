@@ -3,6 +3,7 @@
 //! relies on more: what crosses is put in order by epochs, request numbers and stamps.
 
 use crate::attr::Attr;
+use crate::delegated::{Chosen, Delegated};
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
 use crate::lend::{LenderId, Lenders, Secret};
 use crate::lock::HeldLock;
@@ -74,33 +75,6 @@ pub struct Origin {
     pub session: SessionId,
     /// Which.
     pub request: RequestId,
-}
-
-/// Numbers that a client has chosen for a delegated change, and has told its callers of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chosen {
-    /// The number of what is made, of those that the client was given; 0: nothing is.
-    pub vnode: u64,
-    /// The position of the name that is made, unless a name that is there keeps its own; 0: the
-    /// next one of the directory, as of any other change.
-    pub position: u64,
-}
-
-/// What makes a request one for a delegated change: the client has answered its caller already,
-/// under the Exclusive tokens of the directories and objects that it is about. It waits for nobody
-/// but the delegated change before it; without the tokens it is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delegated {
-    /// When, by the volume's clock.
-    pub at: Time,
-    /// What the client has chosen for it.
-    pub chosen: Chosen,
-    /// The client's machine may still show how things were before.
-    pub unseen: bool,
-    /// What the names that it takes away named: the one that it removes or moves, and the one that
-    /// it moves something to; each with the version of its content. If the tokens were taken from
-    /// a silent client meanwhile, nothing else is taken away in their stead.
-    pub named: [Option<(Fid, u64)>; 2],
 }
 
 /// The place of a change in the order of the server's log: a run of the server, and the number of
