@@ -226,8 +226,13 @@ fn what_a_refused_client_said_in_other_parts_is_void_once_it_is_fenced() {
     let mut cell = Cell::new();
     let out = cell.comes(SECOND, SECOND_ONE, &[Right::Shared]);
     assert!(is_believed(&out));
-    let out = cell.comes(SECOND, FIRST, &[Right::Shared, Right::Exclusive]);
-    assert!(!is_believed(&out));
+    let mut out = cell.comes(SECOND, FIRST, &[Right::Shared, Right::Exclusive]);
+    let told = |output: &Output| match output {
+        Output::Send { message, .. } => matches!(message, ToClient::Reasserted { part: 1, .. }),
+        _ => false,
+    };
+    out.retain(told);
+    assert_eq!(out, [], "the second part cannot be");
     let out = cell.input(20 * SECOND, Input::Tick);
     assert_eq!(fenced(&out), [FIRST]);
     assert_eq!(holder(&cell), [(SECOND_ONE, Right::Shared)]);

@@ -294,7 +294,7 @@ impl State {
                     session = format_args!("{session:016x}"),
                     %dir,
                     name,
-                    "what a silent client had made got another name, since others had taken its name"
+                    "what a silent client had made got another name: others had taken its name"
                 );
             }
             Event::GraceOver => {

@@ -8,7 +8,6 @@
 //!   is being answered or the lease is near its end.
 
 mod api;
-mod away;
 mod calls;
 mod data;
 mod delegation;
@@ -23,7 +22,6 @@ mod node;
 mod notices;
 mod options;
 mod session;
-mod stranded;
 mod tokens;
 mod watches;
 
@@ -183,9 +181,9 @@ pub struct Client {
     delegation: delegation::changes::Delegation,
     unstable: session::unstable::Unstable,
     /// What the server has said so far that others have wanted.
-    taken: away::Taken,
+    taken: session::away::Taken,
     /// Files of which changed bytes are here and the token is not, and where they were.
-    stranded: BTreeMap<Fid, stranded::Stranded>,
+    stranded: BTreeMap<Fid, data::stranded::Stranded>,
     places: BTreeMap<Fid, (Fid, Option<wire::Name>)>,
     lending: lending::Lending,
 }
@@ -277,7 +275,7 @@ impl Client {
             watches: watches::Watches::default(),
             delegation: delegation::changes::Delegation::default(),
             unstable: session::unstable::Unstable::default(),
-            taken: away::Taken::default(),
+            taken: session::away::Taken::default(),
             stranded: BTreeMap::new(),
             places: BTreeMap::new(),
             lending: lending::Lending::default(),

@@ -61,6 +61,10 @@ pub enum Mutant {
     ForgetsUnstable,
     /// Uses what others have wanted while it was away.
     KeepsWhatWasTaken,
+    /// Drops what it had changed of what others have wanted meanwhile.
+    DropsStranded,
+    /// Writes what it had changed to a file that others have changed since.
+    ResumesAnyVersion,
     /// Its room takes what another client has lent for what the server's digests vouch for.
     TakesAnyBytes,
     /// Asks again for what was lost as if it happened now, with numbers of its own.

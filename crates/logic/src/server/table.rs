@@ -13,8 +13,8 @@ use super::holders::Holders;
 use super::locks::requests::Waited;
 use super::requests::awaited::Awaited;
 use super::requests::conflicts::Plan;
-use super::salvage::Salvage;
-use super::taking::Away;
+use super::session::salvage::Salvage;
+use super::session::taking::Away;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -335,6 +335,8 @@ pub(crate) struct Session {
     pub(crate) term: Epoch,
     /// Has it said in this term all that it holds? And which parts of that.
     pub(crate) reasserted: bool,
+    /// What it said then excludes what another one had said.
+    pub(crate) refused: bool,
     pub(crate) parts: BTreeSet<u32>,
     /// When the latest of these came.
     pub(crate) came: Time,

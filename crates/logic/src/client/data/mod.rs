@@ -10,4 +10,5 @@ pub(super) mod read_write;
 pub(super) mod runs;
 pub(super) mod shared_mappings;
 pub(super) mod space_used;
+pub(super) mod stranded;
 pub(super) mod writeback;

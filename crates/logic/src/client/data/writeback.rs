@@ -207,6 +207,7 @@ impl Client {
             if let Some(own) = node.attr.as_mut() {
                 own.version = attr.version;
             }
+            self.rebase(fid, attr.version);
         }
         self.count_used(fid);
         if let Some(refusal) = refused {

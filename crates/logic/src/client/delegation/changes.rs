@@ -392,60 +392,6 @@ impl Client {
         self.leave_if_clean(step);
     }
 
-    /// What the names name that a change takes away, and of which versions.
-    fn taken_away(&self, outcome: &Outcome) -> [Option<(Fid, u64)>; 2] {
-        let known = |fid: Fid| (fid, self.nodes.get(&fid).map_or(0, |node| node.version));
-        match outcome {
-            Outcome::Removed { fid, .. } => [Some(known(*fid)), None],
-            Outcome::Renamed { fid, victim, .. } => {
-                let victim = victim.as_ref().map(|(victim, _)| known(*victim));
-                [Some(known(*fid)), victim]
-            }
-            _ => [None; 2],
-        }
-    }
-
-    /// The server has met what others did, in a directory whose token was taken: it has done a
-    /// change under another name, or could not do it.
-    fn note_salvaged(
-        &mut self,
-        step: &mut Step<'_>,
-        about: &LoggedObjects,
-        (request, reply): (&Request, &Reply),
-    ) {
-        if let (Some(_), Outcome::Entry(entry)) = (&reply.aside, &reply.outcome) {
-            let (fid, made, bytes) = (entry.fid, entry.fid, 0);
-            self.counts.conflicts += 1;
-            step.out
-                .push(Output::Event(Event::Conflict { fid, made, bytes }));
-        }
-        if !matches!(reply.outcome, Outcome::Refused(_)) {
-            return;
-        }
-        step.out
-            .push(Output::Event(Event::ChangesLost { count: 1 }));
-        let made = request
-            .delegated
-            .map_or(0, |delegated| delegated.chosen.vnode);
-        for &fid in &about.fids {
-            if fid.vnode == made {
-                self.forget_unmade(step, fid);
-                continue;
-            }
-            // It was taken for something else than it is.
-            if self
-                .nodes
-                .get(&fid)
-                .is_some_and(|node| node.right > Right::None)
-            {
-                self.release(step, fid, Right::None);
-                self.node(fid).right = Right::Exclusive;
-                self.lose_token(step, fid);
-            }
-            self.node(fid).unlinked = false;
-        }
-    }
-
     /// A number for what is made.
     pub(crate) fn take_number(&mut self) -> Option<u64> {
         let (first, left) = self.delegation.numbers.front_mut()?;

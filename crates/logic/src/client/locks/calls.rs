@@ -112,10 +112,14 @@ impl Client {
             return self.finish(step, ticket, Done::Nothing);
         };
         if own.lost {
-            if (first, last) == EVERYTHING {
-                self.locks.owners.remove(&(fid, owner));
+            if (first, last) != EVERYTHING {
+                return self.finish(step, ticket, Done::Nothing);
             }
-            return self.finish(step, ticket, Done::Nothing);
+            own.lost = false;
+            if own.is_over() {
+                self.locks.forget((fid, owner));
+                return self.finish(step, ticket, Done::Nothing);
+            }
         }
         match self.lock_delegation.decides(fid) {
             Decides::Client => {
@@ -147,8 +151,12 @@ impl Client {
         }
         for owner in ended {
             let key = (fid, owner);
-            let own = self.locks.owners.get(&key);
-            match own.map(|own| (own.lost, self.lock_delegation.decides(fid))) {
+            let own = self.locks.owners.get_mut(&key);
+            let lost = own.map(|own| {
+                let lost = core::mem::take(&mut own.lost);
+                lost && own.is_over()
+            });
+            match lost.map(|lost| (lost, self.lock_delegation.decides(fid))) {
                 Some((true, _)) => self.locks.forget(key),
                 Some((false, Decides::Client)) => self.unlock_here(step, key, EVERYTHING),
                 Some((false, Decides::Nobody)) => {
@@ -199,6 +207,16 @@ impl Client {
         outcome: Outcome,
     ) {
         self.note_who_decides(step, id, (op, &outcome));
+        if let Op::Lock { fid, lock, .. } = op
+            && self.locks.is_void(op, &outcome)
+        {
+            // It is asked for once more.
+            self.answered_lock(step, (*fid, lock.owner), |_| ());
+            if let Some(ticket) = ticket.filter(|ticket| self.called(*ticket).is_some()) {
+                self.start(step, ticket);
+            }
+            return;
+        }
         let done = match (op, outcome) {
             (Op::Lock { fid, lock, .. }, outcome) => {
                 let key = (*fid, lock.owner);
@@ -274,8 +292,12 @@ impl Client {
         let whole = lock.owner.is_whole();
         match locked {
             Locked::Done => {
+                let lost = self.locks.owners.get(&key).is_some_and(|own| own.lost);
                 self.answered_lock(step, key, |own| own.learn(span, Some(lock.mode), at));
-                Some(Done::Nothing)
+                Some(match lost {
+                    true => Done::Refused(Refusal::SessionLost),
+                    false => Done::Nothing,
+                })
             }
             Locked::Conflict => {
                 self.answered_lock(step, key, |own| {
@@ -394,10 +416,24 @@ impl Client {
         }
     }
 
-    /// Others have got what was locked here of a file, or may have.
+    /// Others have got what was locked here of a file, or may have. What nobody has been told to
+    /// have is asked for again.
     pub(crate) fn lose_locks_of(&mut self, fid: Fid) {
         let mut waited = self.lose_lock_delegation(fid);
         self.parked.append(&mut waited);
+        for ticket in core::mem::take(&mut self.locks.late) {
+            match self.called(ticket) {
+                Some(Call::Lock { fid: of, lock, .. }) if *of == fid => {
+                    let (owner, span) = (lock.owner, (lock.first, lock.last));
+                    if let Some(own) = self.locks.owners.get_mut(&(fid, owner)) {
+                        own.known.set(span, None);
+                    }
+                    self.parked.push(ticket);
+                }
+                _ => self.locks.late.push(ticket),
+            }
+        }
+        self.locks.void.insert(fid, self.term);
         let all = (fid, LockOwner::Whole(0))..=(fid, LockOwner::Bytes(u64::MAX));
         for (_, own) in self.locks.owners.range_mut(all) {
             own.lost |= own.known.iter().any(|(_, (mode, _))| mode.is_some());
@@ -423,6 +459,7 @@ impl Client {
             own.asked = 0;
             own.lost
         });
+        self.locks.void.clear();
         self.parked.append(&mut self.locks.late);
         self.parked.extend(behind.into_values().flatten());
         self.parked

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, HeldLock, Lock, LockMode, LockOwner, Op, RequestId};
+use wire::{Epoch, Fid, HeldLock, Lock, LockMode, LockOwner, Locked, Op, Outcome, RequestId};
 
 /// What one owner has locked of one file.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +41,9 @@ pub(crate) struct Locks {
     pub(crate) behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
     /// Calls whose lock came when the lease was near its end: others may have it by now.
     pub(crate) late: Vec<Ticket>,
+    /// Files whose locks were taken while something was asked for: what was given before this epoch
+    /// is not held, however late the answer comes.
+    pub(crate) void: BTreeMap<Fid, Epoch>,
 }
 
 impl Own {
@@ -101,6 +104,15 @@ impl Locks {
             own.known.set(span, lock.map(|lock| (Some(lock.mode), at)));
             own.pid = lock.map_or(own.pid, |lock| lock.pid);
         }
+    }
+
+    /// Was this lock taken before its answer came?
+    pub(crate) fn is_void(&self, op: &Op, outcome: &Outcome) -> bool {
+        let (Op::Lock { fid, .. }, Outcome::Locked { locked, at, .. }) = (op, outcome) else {
+            return false;
+        };
+        let void = self.void.get(fid).copied().unwrap_or(0);
+        *locked == Locked::Done && *at < void
     }
 
     /// Has anybody here lost a lock of this file, and not given it up?

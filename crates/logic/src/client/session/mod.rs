@@ -1,5 +1,6 @@
 //! The session with the server: greeting, requests, lease, restarts and the end.
 
+pub(super) mod away;
 pub(super) mod clock;
 pub(super) mod lease;
 pub(super) mod leave;

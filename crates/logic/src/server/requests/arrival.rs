@@ -148,7 +148,8 @@ impl Server {
                 let outcome = Outcome::Refused(refusal);
                 return self.answer_lock(step, (session, request.id), outcome);
             }
-            if let Some(missing) = self.locks_in_doubt() {
+            let away = self.is_away(session).then_some(session);
+            if let Some(missing) = away.or_else(|| self.locks_in_doubt()) {
                 return self.hold(step, missing, (session, request, bulk));
             }
             return self.on_lock_request(step, session, &request);

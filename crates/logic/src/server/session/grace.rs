@@ -11,16 +11,12 @@
 
 use crate::server::api::{Bulk, Disk, Event, Mutant, Output};
 use crate::server::requests::conflicts::Plan;
-use crate::server::table::Session;
 use crate::server::watch::queues::Key;
 use crate::server::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{
-    Fid, HeldLock, Holding, Origin, Outcome, Request, RequestId, Right, SessionId, Time, ToClient,
-    ToServer, Unseen,
-};
+use wire::{Fid, Origin, Outcome, Request, RequestId, Right, SessionId, Time, Unseen};
 
 /// Most requests that wait for clients to come back, and most of those with bytes beside them.
 const HELD_REQUESTS_MAX: usize = 65_536;
@@ -237,13 +233,25 @@ impl Server {
     }
 
     /// This client is not waited for any more: it has come, or its session is over.
-    fn no_longer_missing(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    pub(super) fn no_longer_missing(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         if !self.grace.missing.remove(&id) {
             return;
         }
         self.release_held(id);
         self.redo(step);
         self.grace_if_complete(step);
+    }
+
+    /// A client that was away knows what has been taken: what it has asked for meanwhile is done.
+    pub(super) fn go_on_back(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        if self.is_away(id) {
+            return;
+        }
+        if !self.grace.lasts() && self.grace.forgotten.remove(&id) {
+            self.hang_up(step, id);
+        }
+        self.release_held(id);
+        self.begin_ready(step);
     }
 
     /// What waited for this client need not any more.
@@ -274,100 +282,8 @@ impl Server {
         }
     }
 
-    pub(crate) fn on_reassert(
-        &mut self,
-        step: &mut Step<'_, impl Disk>,
-        id: SessionId,
-        said: ToServer,
-    ) {
-        let ToServer::Reassert {
-            term,
-            part: (part, parts),
-            again,
-            holdings,
-            unseen,
-            locks,
-        } = said
-        else {
-            return;
-        };
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        if term != session.term {
-            return;
-        }
-        let awaited = !session.reasserted && (self.grace.lasts() || session.away.is_some());
-        let believed = awaited && session.away.is_none();
-        if awaited && session.parts.insert(part) {
-            session.came = step.now;
-            if believed && !self.believe(step, id, (&holdings, &locks)) {
-                return self.disbelieve(step, id);
-            }
-            for change in unseen {
-                self.note_unseen(step, id, change);
-            }
-        }
-        let (taken, unlocked) = self.not_held(step, id, (&holdings, &locks));
-        let Some(session) = self.sessions.get_mut(&id) else {
-            return;
-        };
-        let complete = session.parts.len() as u64 >= u64::from(parts);
-        session.reasserted |= complete;
-        let all = session.reasserted;
-        if all && awaited {
-            self.come_back(step, id);
-        }
-        if all && believed {
-            self.expect_again(step.now, id, again);
-        }
-        if all {
-            self.forget_doubts(id);
-        }
-        let said = ToClient::Reasserted {
-            term,
-            part,
-            taken,
-            unlocked,
-        };
-        self.send(step, id, said);
-        if all {
-            self.no_longer_missing(step, id);
-        }
-    }
-
-    /// What a client says after a restart to hold, it holds. False: something of it excludes what
-    /// another one has said before; both were never granted, so nothing that it says counts.
-    fn believe(
-        &mut self,
-        step: &Step<'_, impl Disk>,
-        id: SessionId,
-        (holdings, locks): (&[Holding], &[HeldLock]),
-    ) -> bool {
-        let disk = &*step.disk;
-        let contradicts = |holding: &Holding| self.contradicts(disk, id, holding);
-        let excluded = |held: &HeldLock| self.contradicts_lock(id, held);
-        let many = self.locks.of(id) + locks.len() > 2 * self.options.locks;
-        if many || holdings.iter().any(contradicts) || locks.iter().any(excluded) {
-            return false;
-        }
-        for holding in holdings {
-            self.reassert(id, holding);
-        }
-        for held in locks {
-            self.locks.hold(held.fid, id, held.lock);
-        }
-        true
-    }
-
-    /// What this client has said to hold cannot be: it is as if it had been silent for very long.
-    fn disbelieve(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
-        self.take_all(step, id);
-        self.end_in_grace(step, id);
-    }
-
     /// It has said what it holds: of all else that the disk knew, it holds nothing any more.
-    fn forget_doubts(&mut self, id: SessionId) {
+    pub(super) fn forget_doubts(&mut self, id: SessionId) {
         for fid in self.grace.doubtful.remove(&id).unwrap_or_default() {
             let doubts = self.grace.doubts.as_mut();
             let Some(of) = doubts.and_then(|doubts| doubts.get_mut(&fid)) else {
@@ -386,17 +302,14 @@ impl Server {
         }
     }
 
-    /// Is this session still to say what it held when it came back? What it says has changed since
-    /// then is not heard before, and so said again.
-    pub(crate) fn awaits(&self, id: SessionId) -> bool {
-        let session = self.sessions.get(&id);
-        let says = |session: &Session| self.grace.lasts() || session.away.is_some();
-        session.is_some_and(|session| says(session) && !session.reasserted)
-    }
-
     /// A change that the last run has applied if the store knows its answer: others are not shown
     /// it before the caller has been answered.
-    fn note_unseen(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, change: Unseen) {
+    pub(super) fn note_unseen(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        change: Unseen,
+    ) {
         let Unseen {
             request,
             names,
@@ -455,7 +368,7 @@ impl Server {
         let lease_ns = self.options.lease_ns;
         let until = |id: &SessionId| {
             let session = self.sessions.get(id)?;
-            let talks = session.conn.is_some() && !session.parts.is_empty();
+            let talks = session.conn.is_some() && !session.parts.is_empty() && !session.refused;
             let until = (session.came + lease_ns).min(last);
             (talks && until > step.now).then_some(until)
         };
@@ -475,7 +388,7 @@ impl Server {
         self.grace.until = next.into_iter().min();
         self.grace.lost |= !late.is_empty() && self.grace.doubts.is_none();
         for id in late {
-            self.go_away(step, id);
+            self.take_all(step, id);
             self.end_in_grace(step, id);
         }
         if self.grace.lasts() {
@@ -521,6 +434,7 @@ impl Server {
     pub(crate) fn end_in_grace(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         self.grace.forgotten.remove(&id);
         self.forget_again(step, id);
+        self.release_held(id);
         self.no_longer_missing(step, id);
         self.redo(step);
         if self.grace.lasts() {

@@ -6,3 +6,5 @@ pub(super) mod holder_records;
 pub(super) mod lifecycle;
 pub(super) mod machines;
 pub(super) mod reassert;
+pub(super) mod salvage;
+pub(super) mod taking;

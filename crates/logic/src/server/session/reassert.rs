@@ -1,10 +1,116 @@
-//! What a client says after a restart that it holds: whether it can be so, and how it is entered.
+//! What a client says in a new term that it holds: after a restart whether it can be so, and how it
+//! is entered; and what of it has been taken.
 
-use crate::server::Server;
 use crate::server::api::Disk;
-use wire::{Holding, Kind, Right, SessionId};
+use crate::server::table::Session;
+use crate::server::{Server, Step};
+use wire::{HeldLock, Holding, Kind, Right, SessionId, ToClient, ToServer};
 
 impl Server {
+    pub(crate) fn on_reassert(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        said: ToServer,
+    ) {
+        let ToServer::Reassert {
+            term,
+            part: (part, parts),
+            again,
+            holdings,
+            unseen,
+            locks,
+        } = said
+        else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if term != session.term {
+            return;
+        }
+        let refused = session.refused;
+        let awaited = !session.reasserted && (self.grace.lasts() || session.away.is_some());
+        let believed = awaited && session.away.is_none();
+        if awaited && !refused && session.parts.insert(part) {
+            session.came = step.now;
+            if believed && !self.believe(step, id, (&holdings, &locks)) {
+                // Its lease is not renewed before it is told `Reasserted`, and so is over when this
+                // time ends and all is taken from it.
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.refused = true;
+                }
+                return;
+            }
+            for change in unseen {
+                self.note_unseen(step, id, change);
+            }
+        }
+        if refused {
+            return;
+        }
+        let (taken, unlocked) = self.not_held(step, id, (&holdings, &locks));
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let complete = session.parts.len() as u64 >= u64::from(parts);
+        session.reasserted |= complete;
+        let all = session.reasserted;
+        if all && awaited {
+            self.come_back(step, id);
+        }
+        if all && believed {
+            self.expect_again(step.now, id, again);
+        }
+        if all {
+            self.forget_doubts(id);
+        }
+        let said = ToClient::Reasserted {
+            term,
+            part,
+            taken,
+            unlocked,
+        };
+        self.send(step, id, said);
+        if all {
+            self.go_on_back(step, id);
+            self.no_longer_missing(step, id);
+        }
+    }
+
+    /// What a client says after a restart to hold, it holds. False: something of it excludes what
+    /// another one has said before; both were never granted, so nothing that it says counts.
+    fn believe(
+        &mut self,
+        step: &Step<'_, impl Disk>,
+        id: SessionId,
+        (holdings, locks): (&[Holding], &[HeldLock]),
+    ) -> bool {
+        let disk = &*step.disk;
+        let contradicts = |holding: &Holding| self.contradicts(disk, id, holding);
+        let excluded = |held: &HeldLock| self.contradicts_lock(id, held);
+        let many = self.locks.of(id) + locks.len() > 2 * self.options.locks;
+        if many || holdings.iter().any(contradicts) || locks.iter().any(excluded) {
+            return false;
+        }
+        for holding in holdings {
+            self.reassert(id, holding);
+        }
+        for held in locks {
+            self.locks.hold(held.fid, id, held.lock);
+        }
+        true
+    }
+
+    /// Is this session still to say what it held when it came back? What it says has changed since
+    /// then is not heard before, and so said again.
+    pub(crate) fn awaits(&self, id: SessionId) -> bool {
+        let session = self.sessions.get(&id);
+        let says = |session: &Session| self.grace.lasts() || session.away.is_some();
+        session.is_some_and(|session| says(session) && !session.reasserted)
+    }
+
     /// Does it exclude what another session has said to hold? Both were never granted: who came
     /// first is believed, the other one is as lost as if it had not come. (Of a directory a client
     /// does not know what its kernel has in hand, and says that it has something: who holds it

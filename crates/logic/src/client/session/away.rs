@@ -3,11 +3,11 @@
 //! Guarantees: in a new term nothing that is held is used before the server has said of each part
 //! of it what has been taken. What was taken is given up at once, and what was changed under it is
 //! kept: names are told as ever (the server does what can be done of them), bytes are *stranded*
-//! until the file is had again; see `stranded`. Who had a lock that was taken reads and writes
-//! nothing of that file, and gets no other lock of it, before he has given it up.
+//! until the file is had again; see `data::stranded`. Who had a lock that was taken
+//! reads and writes nothing of that file, and gets no other lock of it, before he has given it up.
 
-use super::mutant::Mutant;
-use super::{Call, Client, Step};
+use crate::client::mutant::Mutant;
+use crate::client::{Call, Client, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Op, Right, ToServer};
@@ -46,7 +46,7 @@ impl Client {
         if self.options.mutant != Some(Mutant::KeepsWhatWasTaken) {
             self.give_up_taken(step, &taken);
         }
-        self.renew(step, self.reassert_since);
+        self.renew(step, self.reassertion.since);
         // What was stated before that the server has not heard.
         self.state_again(step);
         self.resolve_all(step);
@@ -59,6 +59,10 @@ impl Client {
         }
         for &fid in &taken.tokens {
             self.lose_token(step, fid);
+        }
+        let asks = |sent: &super::requests::Sent| sent.request.op.locks();
+        if self.locks.waiting.is_empty() && !self.requests.values().any(asks) {
+            self.locks.void.clear();
         }
         for &fid in &taken.locks {
             self.lose_locks_of(fid);
@@ -76,6 +80,9 @@ impl Client {
         if node.right == Right::None {
             return;
         }
+        if self.options.mutant == Some(Mutant::DropsStranded) {
+            self.drop_changed(fid);
+        }
         self.strand(fid);
         let node = self.node(fid);
         node.right = Right::None;
@@ -91,6 +98,17 @@ impl Client {
             self.unpark(step, fid);
         }
         self.retire(step, fid);
+    }
+
+    /// Drops what is changed of a file, and says nothing.
+    fn drop_changed(&mut self, fid: Fid) {
+        let all: Vec<_> = self.cache.blocks(fid, 0).collect();
+        let dirty = all
+            .iter()
+            .filter(|(_, _, state)| crate::client::is_dirty(*state));
+        for (block, ..) in dirty {
+            self.cache.drop_block(fid, *block);
+        }
     }
 
     fn step_over_listing(&mut self, fid: Fid) {

@@ -8,12 +8,11 @@
 //! only if nobody else has changed that. What builds on such a change names objects, not paths, and
 //! so is done as well.
 
-use super::Server;
-use super::Step;
-use super::api::{Disk, Event, Output};
-use super::requests::conflicts::Plan;
-use super::table::Waiting;
 use crate::aside;
+use crate::server::api::{Disk, Event, Output};
+use crate::server::requests::conflicts::Plan;
+use crate::server::table::Waiting;
+use crate::server::{Server, Step};
 use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Right, SessionId};
 
 /// Names for what came aside in one moment, at most.

@@ -14,9 +14,9 @@
 //! The disk remembers that a session is away, in the order of its log: what it says in a later run
 //! of the server, which does not know what was taken, counts for nothing.
 
-use super::api::{Disk, Event, Output};
-use super::table::Session;
-use super::{Server, Step};
+use crate::server::api::{Disk, Event, Output};
+use crate::server::table::Session;
+use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{Fid, HeldLock, Holding, LockOwner, RequestId, Right, SessionId, Time};
@@ -50,7 +50,7 @@ impl Server {
 
     /// Takes from a silent client what others wait for.
     pub(crate) fn take_wanted(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
-        self.go_away(step, id);
+        self.go_away(step, id, false);
         for fid in self.asked_of(id) {
             self.take_token(step, (id, fid));
         }
@@ -68,9 +68,10 @@ impl Server {
         }
     }
 
-    /// Takes all that a client has said to hold.
+    /// Takes all that a client has said to hold in the time after a restart: not all of it came, or
+    /// it cannot be.
     pub(crate) fn take_all(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
-        self.go_away(step, id);
+        self.go_away(step, id, true);
         let session = self.sessions.get(&id);
         let fids = session
             .map(|session| session.fids.clone())
@@ -85,7 +86,7 @@ impl Server {
 
     /// Takes what a silent client has locked of a file, since it is in somebody's way.
     pub(crate) fn take_locks(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, fid: Fid) {
-        self.go_away(step, id);
+        self.go_away(step, id, false);
         if let Some(away) = self.sessions.get_mut(&id).and_then(|s| s.away.as_mut()) {
             away.unlocked.insert(fid);
         }
@@ -101,7 +102,7 @@ impl Server {
 
     /// Nothing is waited for of this client, and nothing that it has said, or says now, counts
     /// before it has said in a new term what it holds.
-    pub(crate) fn go_away(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    fn go_away(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, all: bool) {
         self.epoch += 1;
         let term = self.epoch;
         let silent_ns = self.options.silent_ns;
@@ -112,9 +113,8 @@ impl Server {
         if heard {
             return; // it has not said anything since
         }
-        let all = !session.reasserted;
         (session.term, session.reasserted, session.stalled) = (term, false, false);
-        session.unwelcome = false;
+        (session.unwelcome, session.refused) = (false, false);
         session.parts.clear();
         let first = session.away.is_none();
         let away = session.away.get_or_insert_with(|| Away {
@@ -187,6 +187,13 @@ impl Server {
         self.recheck(step, fid, (id, None));
     }
 
+    /// Has something been taken from it that it has not heard of? It locks nothing until then: what
+    /// it is told to have lost would be mixed up with what it is given.
+    pub(crate) fn is_away(&self, id: SessionId) -> bool {
+        let session = self.sessions.get(&id);
+        session.is_some_and(|session| session.away.is_some())
+    }
+
     /// May a session that is away have this open?
     pub(crate) fn is_open_away(&self, fid: Fid) -> bool {
         let away = self
@@ -205,14 +212,19 @@ impl Server {
         (holdings, locks): (&[Holding], &[HeldLock]),
     ) -> (Vec<Fid>, Vec<Fid>) {
         let mut taken = Vec::new();
+        let session = self.sessions.get(&id);
+        let term = session.map_or(self.boot, |session| session.term);
+        let away = term != self.boot;
         for holding in holdings {
-            let held = self
-                .holder(id, holding.fid)
-                .map_or(Right::None, |holder| holder.right);
+            let holder = self.holder(id, holding.fid);
+            // What it has been granted in this term is something else than what it means.
+            let holder = holder.filter(|holder| !away || holder.epoch <= term);
+            let held = holder.map_or(Right::None, |holder| holder.right);
             if held < holding.right {
                 taken.push(holding.fid);
             }
-            if holding.hold.open && step.disk.attr(holding.fid) != Ok(None) {
+            let may = !self.claims_too_much(&*step.disk, id, holding);
+            if holding.hold.open && may && step.disk.attr(holding.fid) != Ok(None) {
                 self.declare(id, holding.fid, holding.hold);
             }
         }

@@ -10,12 +10,13 @@
 //! Guarantees: a stranded byte is written back to the file, or is in the file beside it, or is told
 //! as lost, since nothing can be made anywhere; time alone loses none.
 
-use super::api::{Done, Output};
-use super::data::cache::State;
-use super::notices::{Event, Invalidate};
-use super::session::requests::Why;
-use super::{After, Client, Step};
+use super::cache::BlockState;
 use crate::aside;
+use crate::client::api::{Done, Output};
+use crate::client::mutant::Mutant;
+use crate::client::notices::{Event, Invalidate};
+use crate::client::session::requests::Why;
+use crate::client::{After, Client, Step};
 use alloc::format;
 use alloc::vec::Vec;
 use wire::limits::{BLOCK_BYTES, COPY_BYTES};
@@ -30,8 +31,9 @@ const NUMBERS: u32 = 100;
 pub(crate) struct Stranded {
     /// The file as it is here.
     attr: Attr,
-    /// Of which version the server must have it.
-    base: Option<u64>,
+    /// Of which version the server must have it: that of when the token was taken, and not what is
+    /// learnt of the file since.
+    base: u64,
     /// Where it was, as far as is known.
     place: (Fid, Option<Name>),
     phase: Phase,
@@ -84,7 +86,7 @@ impl Client {
         }
         let stranded = Stranded {
             attr,
-            base: None,
+            base: node.version,
             place,
             phase: Phase::Waits,
             aside: None,
@@ -99,13 +101,21 @@ impl Client {
         self.strand(fid);
         if let Some(stranded) = self.stranded.get_mut(&fid) {
             stranded.phase = Phase::Waits;
-            let none = unknown.then_some(u64::MAX);
-            stranded.base = stranded.base.or(none);
+            if unknown {
+                stranded.base = u64::MAX;
+            }
         }
         for (_, slot, state) in self.blocks_of(fid) {
-            if let State::Sending(again) = state {
-                self.cache.set(slot, State::Dirty(again.unwrap_or(0)));
+            if let BlockState::Sending(again) = state {
+                self.cache.set(slot, BlockState::Dirty(again.unwrap_or(0)));
             }
+        }
+    }
+
+    /// What was under way when the token was taken has been written.
+    pub(crate) fn rebase(&mut self, fid: Fid, version: u64) {
+        if let Some(stranded) = self.stranded.get_mut(&fid) {
+            stranded.base = version;
         }
     }
 
@@ -116,9 +126,9 @@ impl Client {
         (fid, first, count): (Fid, u64, u32),
     ) {
         for block in first..first + u64::from(count) {
-            if let Some((slot, State::Sending(again))) = self.cache.find(fid, block) {
+            if let Some((slot, BlockState::Sending(again))) = self.cache.find(fid, block) {
                 let since = again.unwrap_or(step.now);
-                self.cache.set(slot, State::Dirty(since));
+                self.cache.set(slot, BlockState::Dirty(since));
             }
         }
         let node = self.node(fid);
@@ -150,8 +160,6 @@ impl Client {
         if busy || !ready || stranded.phase != Phase::Waits {
             return;
         }
-        let base = node.map_or(0, |node| node.version);
-        stranded.base.get_or_insert(base);
         stranded.phase = Phase::Claims;
         self.ask_stranded(step, fid, (Op::Claim { fid }, Caller::default()));
     }
@@ -187,13 +195,14 @@ impl Client {
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;
         };
+        let any = self.options.mutant == Some(Mutant::ResumesAnyVersion);
         if let Outcome::Refused(Refusal::NoSpace | Refusal::Disk | Refusal::Again) = reply.outcome {
             // Tried again by the next scan.
             stranded.phase = Phase::Waits;
             return;
         }
         match (stranded.phase.clone(), reply.outcome) {
-            (Phase::Claims, Outcome::Attr(attr)) if Some(attr.version) == stranded.base => {
+            (Phase::Claims, Outcome::Attr(attr)) if any || attr.version == stranded.base => {
                 match exclusive {
                     true => self.resume(step, fid, attr),
                     // Somebody else has wanted it meanwhile, and perhaps only looks.
@@ -350,10 +359,10 @@ impl Client {
     /// Are all blocks of the file here?
     fn has_all(&self, fid: Fid, size: u64) -> bool {
         let mut blocks = self.cache.span(fid, 0..size.div_ceil(BLOCK));
-        blocks.all(|found| found.is_some_and(|(_, state)| state != State::Filling))
+        blocks.all(|found| found.is_some_and(|(_, state)| state != BlockState::Filling))
     }
 
-    fn blocks_of(&self, fid: Fid) -> Vec<(u64, u32, State)> {
+    fn blocks_of(&self, fid: Fid) -> Vec<(u64, u32, BlockState)> {
         self.cache.blocks(fid, 0).collect()
     }
 
@@ -388,7 +397,7 @@ impl Client {
         self.stranded.remove(&fid);
         let mut bytes = 0;
         for (block, _, state) in self.blocks_of(fid) {
-            if super::is_dirty(state) {
+            if crate::client::is_dirty(state) {
                 bytes += BLOCK;
                 self.cache.drop_block(fid, block);
             }
