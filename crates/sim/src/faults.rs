@@ -29,6 +29,7 @@ impl World {
                 self.meet(Rare::MuteFenced.bit());
             }
             self.history.lost(host, self.sched.moment());
+            self.history.over.borrow_mut().insert(host);
             self.board.wipe(host);
             self.check_idle(host, session);
         }

@@ -1,8 +1,9 @@
 //! What the programs did and saw: the judge's only source, with the disk's own record of changes.
 
 use crate::disk::Units;
+use logic::client::Event;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::{Fid, Name, Time};
 
 /// A change that a program asked for.
@@ -170,6 +171,12 @@ pub(crate) struct History {
     pub(crate) losses: RefCell<Vec<(u32, u64)>>,
     /// Hosts from which something was taken, since they were silent, and when.
     pub(crate) absences: RefCell<Vec<(u32, u64)>>,
+    /// Machines that are gone, or whose sessions have been ended.
+    pub(crate) over: RefCell<BTreeSet<u32>>,
+    /// Files of which machines have said that bytes are lost; whoever syncs them is told.
+    pub(crate) told: RefCell<BTreeSet<(u32, Fid)>>,
+    /// How many changes machines have said to be lost.
+    pub(crate) unmade: RefCell<BTreeMap<u32, u64>>,
     /// Files made stable.
     pub(crate) syncs: RefCell<Vec<Synced>>,
     running: RefCell<BTreeMap<u64, Running>>,
@@ -225,6 +232,17 @@ impl History {
         self.losses.borrow_mut().push((host, moment));
     }
 
+    /// A client has said that something is lost.
+    pub(crate) fn admits(&self, host: u32, event: &Event) {
+        match event {
+            Event::DataLost { fid, .. } => drop(self.told.borrow_mut().insert((host, *fid))),
+            Event::ChangesLost { count } => {
+                *self.unmade.borrow_mut().entry(host).or_default() += *count;
+            }
+            _ => {}
+        }
+    }
+
     /// A client's silence cost it something; what it has done is kept.
     pub(crate) fn away(&self, host: u32, moment: u64) {
         self.absences.borrow_mut().push((host, moment));
@@ -254,6 +272,7 @@ impl History {
 
     /// Calls of a machine that vanished end nowhere.
     pub(crate) fn gone(&self, host: u32) {
+        self.over.borrow_mut().insert(host);
         self.running
             .borrow_mut()
             .retain(|_, running| running.host != host);

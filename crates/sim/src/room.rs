@@ -347,6 +347,7 @@ impl Room {
             return;
         }
         world.history.lost(self.host, world.sched.moment());
+        world.history.admits(self.host, event);
         let spared = world.plan.power_fails() && !world.plan.costs().session;
         if spared && matches!(event, Event::ChangesLost { .. }) {
             world.fail(wrong!("h{} has lost what it was answered", self.host));

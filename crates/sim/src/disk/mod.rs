@@ -60,8 +60,15 @@ pub(crate) struct Applied {
     /// Its place in the disk's order of changes.
     position: u64,
     now: Time,
-    /// What was written, in worlds whose power fails.
+    /// What was written.
     data: Units,
+}
+
+impl Applied {
+    /// The units that it has brought to the disk.
+    pub(crate) fn written(&self) -> impl Iterator<Item = u64> + '_ {
+        self.data.iter().chain(&self.copied).copied()
+    }
 }
 
 /// What is to be applied.
@@ -92,7 +99,6 @@ pub(crate) struct DiskRoom {
     /// Up to which place a fsync has been answered.
     stable: u64,
     /// The power will fail: bytes are kept, to know what must be left.
-    keeps_data: bool,
     /// Something was logged since it was written out; and it must be stable before more is said.
     logged: bool,
     firm: bool,
@@ -141,7 +147,6 @@ impl DiskRoom {
             restored: Vec::new(),
             powerless: false,
             stable: 0,
-            keeps_data: power_fails,
             logged: false,
             firm: false,
             written: 0,
@@ -357,7 +362,7 @@ impl Disk for DiskRoom {
                 undone: false,
                 position,
                 now,
-                data: if self.keeps_data { data } else { Units::new() },
+                data,
             };
             if !self.made_again(&made, again) {
                 self.applied.push(made);

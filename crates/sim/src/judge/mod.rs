@@ -7,9 +7,10 @@
 //! names named one object at one moment, as a rename says that had nothing to do ([`twins`]). Times
 //! of objects must not go back ([`times`]), names keep their positions ([`positions`]), and files
 //! occupy what has been written to them ([`used`]). Bytes come before a name that replaces another
-//! ([`replaced`]).
+//! ([`replaced`]). A machine that was only silent loses nothing without a word ([`kept`]).
 
 mod explain;
+mod kept;
 mod linear;
 mod logs;
 mod names;
@@ -87,6 +88,8 @@ impl Values {
     fn begin(&mut self, fid: Fid, name: &Name, mode: u32) {
         self.starts.insert(Value::Mode(fid), u64::from(mode));
         match name.as_bytes()[0] {
+            // What is kept of a log is none: others' records are in the file beside it.
+            _ if kept::is_beside(name) => false,
             LOG => self.logs.insert(fid),
             b'd' => self.directories.insert(fid),
             _ => false,
@@ -111,6 +114,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     positions::judge(case)?;
     used::judge(case)?;
     replaced::judge(case)?;
+    kept::judge(case)?;
     let mut values = Values::default();
     made(case, &mut values);
     changes(case, &mut values)?;

@@ -243,7 +243,7 @@ type NameAct = (Fid, Name, Act);
 
 /// What had a name when its own machine gave that to another object, or may have had it: it was not
 /// moved away from there before.
-fn replaced(changes: &[Change]) -> Vec<Fid> {
+pub(super) fn replaced(changes: &[Change]) -> Vec<Fid> {
     let done = || changes.iter().filter(|change| change.fate == Fate::Done);
     let named = |change: &Change| match &change.effect {
         Effect::Make { dir, name, fid, .. } => Some(((*dir, name.clone()), *fid)),

@@ -73,13 +73,6 @@ fn object(kind: Kind, mode: u16, now: Time) -> Object {
     }
 }
 
-impl Reference {
-    /// The next object made is this one.
-    pub(super) fn next_is(&mut self, fid: Fid) {
-        self.last_vnode = fid.vnode - 1;
-    }
-}
-
 impl Object {
     fn changed(&mut self, now: Time) {
         self.attr.used_bytes = self.units.iter().filter(|unit| **unit != 0).count() as u64 * UNIT;
@@ -114,12 +107,14 @@ impl Reference {
         }
     }
 
+    /// The next object made is this one.
+    pub(super) fn next_is(&mut self, fid: Fid) {
+        self.last_vnode = fid.vnode - 1;
+    }
+
     fn lookup(&self, dir: Fid, name: &Name) -> Option<Fid> {
-        self.objects
-            .get(&dir)?
-            .entries
-            .get(name)
-            .map(|entry| entry.0)
+        let entries = &self.objects.get(&dir)?.entries;
+        entries.get(name).map(|entry| entry.0)
     }
 
     fn get(&mut self, fid: Fid) -> Result<&mut Object> {
