@@ -73,6 +73,9 @@ pub(crate) struct Node {
     pub(crate) seen: Epoch,
     /// Grants before this are void.
     pub(crate) void: Epoch,
+    /// The same when it was last said that less than Shared is held: who was answered with such a
+    /// grant may have been answered before another client's change.
+    pub(crate) unshared: Epoch,
     /// The last request sent before an own change of it was answered.
     pub(crate) changed: RequestId,
     /// The same of the latest own change of its size.
@@ -208,27 +211,35 @@ pub(crate) struct Node {
     pub(crate) doubtful: u32,
 }
 
-/// When blocks of a file were asked for. What comes for them is outdated if bytes may have changed
-/// since: by an own change, or by another client's, before which a recall was answered here. (The
-/// recall, and the grant that comes after that change, may overtake the bytes.)
+/// When blocks of a file were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FillStart {
     pub(crate) edits: u64,
-    void: Epoch,
+    unshared: Epoch,
 }
 
 impl Node {
-    /// Blocks that are asked for now come as of now.
     pub(crate) fn fill_start(&self) -> FillStart {
         FillStart {
             edits: self.edits,
-            void: self.void,
+            unshared: self.unshared,
         }
+    }
+
+    /// Are blocks that come with this grant, and were asked for then, those of the file as it is?
+    /// Not if bytes may have changed since: by an own change, or by another client's, before which
+    /// a recall was answered here. (The recall, and the grant that comes after that change, may
+    /// overtake the bytes.)
+    pub(crate) fn fills(&self, since: FillStart, granted: Option<Epoch>) -> bool {
+        let held = since.unshared == self.unshared;
+        let counts = held || granted.is_some_and(|epoch| epoch >= self.unshared);
+        since.edits == self.edits && counts && self.right >= Right::Shared
     }
 
     pub(crate) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {
         Self {
             void,
+            unshared: void,
             changed,
             recalled,
             generation: 1,

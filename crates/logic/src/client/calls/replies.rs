@@ -43,7 +43,9 @@ impl Client {
                 count,
                 since,
             } => {
-                let fill = ((fid, first, count), since);
+                let granted = reply.grants.iter().find(|grant| grant.fid == fid);
+                let granted = granted.map(|grant| grant.epoch);
+                let fill = ((fid, first, count), (since, granted));
                 self.on_fill_reply(step, fill, request.caller, (reply.outcome, bulk_len));
             }
             Why::Back { fid, first, count } => {

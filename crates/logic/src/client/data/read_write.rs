@@ -18,7 +18,7 @@ use crate::client::{After, Client, Running, Step};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Caller, Fid, Op, Right, WriteMode};
+use wire::{Attr, Caller, Epoch, Fid, Op, Right, WriteMode};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -199,14 +199,13 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (fid, first, count): (Fid, u64, u32),
-        since: FillStart,
+        (since, granted): (FillStart, Option<Epoch>),
         bytes: Option<u32>,
     ) {
-        let broken = self.options.mutant == Some(Mutant::KeepsOvertakenBlocks);
+        let trusted = self.options.mutant == Some(Mutant::KeepsOvertakenBlocks);
+        let granted = if trusted { Some(Epoch::MAX) } else { granted };
         let node = self.node(fid);
-        let now = node.fill_start();
-        let fresh = now == since || (broken && now.edits == since.edits);
-        let valid = fresh && node.right >= Right::Shared;
+        let valid = node.fills(since, granted);
         let bytes = bytes.filter(|_| valid);
         if bytes.is_some() {
             self.lending.counts.fetched += u64::from(count);

@@ -8,10 +8,10 @@ use super::super::{Client, Step};
 use super::{Output, PeerOutput};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Caller, Elsewhere, Fid, LenderId, Lenders, Op, Outcome, Right, Time};
+use wire::{Caller, Elsewhere, Epoch, Fid, LenderId, Lenders, Op, Outcome, Right, Time};
 
 /// For so long a lender may say nothing...
-const SILENT_NS: Time = 1_000_000_000;
+const SILENT_NS: Time = 500_000_000;
 /// ...and for so long it may take once it has said that the blocks are on their way to it.
 const SOON_NS: Time = 3_000_000_000;
 /// So many answers of others are waited for at most.
@@ -38,7 +38,7 @@ impl Client {
     pub(in crate::client) fn on_fill_reply(
         &mut self,
         step: &mut Step<'_>,
-        (blocks, since): ((Fid, u64, u32), FillStart),
+        (blocks, (since, granted)): ((Fid, u64, u32), (FillStart, Option<Epoch>)),
         caller: Caller,
         (outcome, bulk_len): (Outcome, u32),
     ) {
@@ -53,7 +53,7 @@ impl Client {
             }
             _ => None,
         };
-        self.on_filled(step, blocks, since, bytes);
+        self.on_filled(step, blocks, (since, granted), bytes);
     }
 
     /// The server has said who lends the blocks that it was asked for.

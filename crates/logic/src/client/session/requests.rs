@@ -400,6 +400,9 @@ impl Client {
         // Grants still on their way are older than this, or the server keeps them.
         let epoch = node.grant.max(node.seen);
         node.void = node.void.max(epoch + 1);
+        if keep < Right::Shared {
+            node.unshared = node.void;
+        }
         let hold = node.hold(stamp);
         let right = keep;
         self.state_it(
