@@ -32,9 +32,18 @@ pub(crate) struct Beside<M> {
 pub(crate) struct Weather {
     pub(crate) base_ns: Time,
     pub(crate) jitter_ns: Time,
+    /// How much longer than a short message a long one takes at most: a link that is full.
+    pub(crate) bulk_ns: Time,
     pub(crate) loss_permille: u64,
     pub(crate) repeat_permille: u64,
     pub(crate) overtakes: bool,
+}
+
+impl Weather {
+    /// How long a message takes at most.
+    pub(crate) fn most_ns(&self) -> Time {
+        self.base_ns + self.jitter_ns + self.bulk_ns
+    }
 }
 
 #[derive(Default)]
@@ -151,7 +160,7 @@ impl Network {
             return;
         };
         let weather = &world.plan.weather;
-        let wait = weather.base_ns + weather.jitter_ns + world.late_ns(host) + 1;
+        let wait = weather.most_ns() + world.late_ns(host) + 1;
         let then = Rc::clone(world);
         world.sched.at(world.sched.now() + wait, move || {
             then.net.owners.borrow_mut().remove(&conn);
@@ -244,7 +253,7 @@ impl Network {
         self.closed.borrow_mut().insert(conn);
         if let Some(host) = owner {
             // What was sent before gets there first.
-            let wait = world.plan.weather.base_ns + world.plan.weather.jitter_ns;
+            let wait = world.plan.weather.most_ns();
             let then = Rc::clone(world);
             world.sched.at(world.sched.now() + wait, move || {
                 if then.net.is_open(conn) {
@@ -454,7 +463,10 @@ impl Network {
             world.meet(Rare::MessageTwice.bit());
         }
         for arrival in &mut arrivals[..1 + usize::from(twice)] {
-            let flight = weather.base_ns + rng.below(weather.jitter_ns + 1) + late_ns;
+            let mut flight = weather.base_ns + rng.below(weather.jitter_ns + 1) + late_ns;
+            if long && weather.bulk_ns > 0 {
+                flight += rng.below(weather.bulk_ns + 1);
+            }
             let mut at = (world.sched.now() + flight).max(link.floor[way]);
             let last = &mut link.last[way];
             if behind {

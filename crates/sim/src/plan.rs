@@ -391,7 +391,11 @@ impl Plan {
     /// About how long an operation takes that asks the server, and the pause before it.
     fn usual_ns(&self) -> Time {
         let weather = &self.weather;
-        self.think_ns / 2 + 2 * weather.base_ns + weather.jitter_ns + 2 * self.kernel_ns
+        self.think_ns / 2
+            + 2 * weather.base_ns
+            + weather.jitter_ns
+            + weather.bulk_ns / 2
+            + 2 * self.kernel_ns
     }
 
     /// How long the kernel takes to hand a request over or to digest an answer.
@@ -432,6 +436,8 @@ fn weather(rng: &mut Rng, calm: bool) -> Weather {
         jitter_ns: *rng.pick(&[5_000, 100_000, 2 * MS, 20 * MS]),
         ..Weather::default()
     };
+    // Not drawn, so that the other worlds stay what they were.
+    weather.bulk_ns = [0, 0, 3 * MS, 30 * MS][(weather.base_ns % 4) as usize];
     weather.overtakes = rng.chance(500);
     if !calm {
         weather.loss_permille = *rng.pick(&[0, 0, 2, 10, 30]);

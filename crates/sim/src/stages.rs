@@ -63,7 +63,7 @@ impl World {
     /// Where all programs want the same object, a call may come behind one of each.
     fn prompt_ns(&self) -> Time {
         let (plan, weather) = (&self.plan, &self.plan.weather);
-        let exchange_ns = 2 * (weather.base_ns + weather.jitter_ns + plan.notify_ns);
+        let exchange_ns = 2 * (weather.most_ns() + plan.notify_ns);
         let programs = u64::from(plan.clients) * plan.programs as u64;
         PROMPT_NS.max(programs * EXCHANGES * exchange_ns)
     }

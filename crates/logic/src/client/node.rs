@@ -73,6 +73,9 @@ pub(crate) struct Node {
     pub(crate) seen: Epoch,
     /// Grants before this are void.
     pub(crate) void: Epoch,
+    /// The same when it was last said that less than Shared is held: who was answered with such a
+    /// grant may have been answered before another client's change.
+    pub(crate) unshared: Epoch,
     /// The last request sent before an own change of it was answered.
     pub(crate) changed: RequestId,
     /// The same of the latest own change of its size.
@@ -136,8 +139,9 @@ pub(crate) struct Node {
     pub(crate) cutting: u32,
     /// Own changes of the time of modification there.
     pub(crate) timing: u32,
-    /// Raised when blocks on their way here may be outdated.
-    pub(crate) fills: u64,
+    /// Raised with each own change of bytes at the server: blocks on their way here may be
+    /// outdated.
+    pub(crate) edits: u64,
     /// So many blocks of it came with a look-up or a listing, and nobody has read them yet.
     pub(crate) ahead: u32,
     /// It came ahead of its use, and is kept for that though the kernel may not know it.
@@ -207,10 +211,35 @@ pub(crate) struct Node {
     pub(crate) doubtful: u32,
 }
 
+/// When blocks of a file were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FillStart {
+    pub(crate) edits: u64,
+    unshared: Epoch,
+}
+
 impl Node {
+    pub(crate) fn fill_start(&self) -> FillStart {
+        FillStart {
+            edits: self.edits,
+            unshared: self.unshared,
+        }
+    }
+
+    /// Are blocks that come with this grant, and were asked for then, those of the file as it is?
+    /// Not if bytes may have changed since: by an own change, or by another client's, before which
+    /// a recall was answered here. (The recall, and the grant that comes after that change, may
+    /// overtake the bytes.)
+    pub(crate) fn fills(&self, since: FillStart, granted: Option<Epoch>) -> bool {
+        let held = since.unshared == self.unshared;
+        let counts = held || granted.is_some_and(|epoch| epoch >= self.unshared);
+        since.edits == self.edits && counts && self.right >= Right::Shared
+    }
+
     pub(crate) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {
         Self {
             void,
+            unshared: void,
             changed,
             recalled,
             generation: 1,

@@ -41,9 +41,11 @@ impl Client {
                 fid,
                 first,
                 count,
-                fills,
+                since,
             } => {
-                let fill = ((fid, first, count), fills);
+                let granted = reply.grants.iter().find(|grant| grant.fid == fid);
+                let granted = granted.map(|grant| grant.epoch);
+                let fill = ((fid, first, count), (since, granted));
                 self.on_fill_reply(step, fill, request.caller, (reply.outcome, bulk_len));
             }
             Why::Back { fid, first, count } => {

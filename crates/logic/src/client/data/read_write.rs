@@ -11,14 +11,14 @@ use super::runs::runs;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Piece, Slot};
 use crate::client::mutant::Mutant;
-use crate::client::node::Range;
+use crate::client::node::{FillStart, Range};
 use crate::client::notices::Invalidate;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Caller, Fid, Op, Right, WriteMode};
+use wire::{Attr, Caller, Epoch, Fid, Op, Right, WriteMode};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -177,7 +177,7 @@ impl Client {
         for block in &missing {
             self.cache.take(fid, *block, BlockState::Filling);
         }
-        let (fills, hold) = (self.node(fid).fills, self.node(fid).hold(0));
+        let (since, hold) = (self.node(fid).fill_start(), self.node(fid).hold(0));
         for (first, count) in runs(missing) {
             let (offset, len) = (first * BLOCK, (count * BLOCK) as u32);
             let op = Op::Read { fid, offset, len };
@@ -185,7 +185,7 @@ impl Client {
                 fid,
                 first,
                 count: count as u32,
-                fills,
+                since,
             };
             self.request(step, (op, caller.clone(), hold), Vec::new(), why);
         }
@@ -199,11 +199,13 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (fid, first, count): (Fid, u64, u32),
-        fills: u64,
+        (since, granted): (FillStart, Option<Epoch>),
         bytes: Option<u32>,
     ) {
+        let trusted = self.options.mutant == Some(Mutant::KeepsOvertakenBlocks);
+        let granted = if trusted { Some(Epoch::MAX) } else { granted };
         let node = self.node(fid);
-        let valid = node.fills == fills && node.right >= Right::Shared;
+        let valid = node.fills(since, granted);
         let bytes = bytes.filter(|_| valid);
         if bytes.is_some() {
             self.lending.counts.fetched += u64::from(count);
@@ -453,7 +455,7 @@ impl Client {
         };
         let node = self.node(fid);
         node.remote_writes += 1;
-        node.fills += 1;
+        node.edits += 1;
         let hold = node.hold(0);
         let stamp = self.stamp();
         let op = Op::Write {

@@ -88,7 +88,7 @@ impl Client {
         node.right = Right::None;
         (node.tell, node.listed, node.flush) = (None, false, false);
         (node.private, node.bare) = (false, false);
-        node.fills += 1;
+        node.edits += 1;
         node.forget_xattrs();
         let drained = node.drain.take().is_some();
         self.draining.remove(&fid);

@@ -111,6 +111,9 @@ impl Client {
         let (upto, hold) = (node.seen.max(epoch), node.hold(stamp));
         // A grant up to there that is still on its way must not be used after this has been said.
         node.void = node.void.max(upto + 1);
+        if right < Right::Shared {
+            node.unshared = node.void;
+        }
         let returned = Returned {
             fid,
             epoch,
