@@ -12,8 +12,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
-    Caller, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right, SessionId, Time,
-    ToClient, ToServer, VERSION, WriteMode,
+    Caller, Fid, HeldLock, Hold, Holding, Lock, LockMode, LockOwner, Make, Name, Op, Recall,
+    Request, Returned, Right, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -236,4 +236,49 @@ fn what_waits_for_others_is_bounded_and_begun_in_pieces() {
         out.extend(cell.input(20 * SECOND, Input::Tick));
     }
     assert_eq!(cell.server.figures().held, 0);
+}
+
+/// What it holds is said again, since the connection broke; meanwhile it has given up a lock.
+#[test]
+fn what_a_client_gave_up_between_two_repetitions_is_not_said_to_be_lost() {
+    let mut cell = Cell::restarted(&[SLOW]);
+    cell.greets(SECOND, SLOW);
+    let lock = |owner: u64, first: u64| Lock {
+        owner: LockOwner::Bytes(owner),
+        mode: LockMode::Exclusive,
+        first,
+        last: first,
+        pid: 1,
+    };
+    let (fid, given_up, kept) = (Fid::root(1), lock(1, 1), lock(2, 2));
+    let held = |lock| HeldLock { fid, lock };
+    let reassert = ToServer::Reassert {
+        term: BOOT,
+        part: (0, 1),
+        again: 0,
+        holdings: vec![],
+        unseen: vec![],
+        locks: vec![held(given_up), held(kept)],
+    };
+    let unlocked = |out: &[Output]| {
+        out.iter().find_map(|output| match output {
+            Output::Send {
+                message: ToClient::Reasserted { unlocked, .. },
+                ..
+            } => Some(unlocked.clone()),
+            _ => None,
+        })
+    };
+    let out = cell.says(SECOND, SLOW, reassert.clone(), 0);
+    assert_eq!(unlocked(&out), Some(vec![]));
+    let unlock = Op::Unlock {
+        fid,
+        owner: given_up.owner,
+        first: 0,
+        last: u64::MAX,
+    };
+    cell.says(SECOND, SLOW, request(1, unlock), 0);
+    let out = cell.says(SECOND, SLOW, reassert, 0);
+    assert_eq!(unlocked(&out), Some(vec![]));
+    assert_eq!(cell.server.figures().locks, 1, "the other one is held");
 }

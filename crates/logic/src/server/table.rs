@@ -338,6 +338,8 @@ pub(crate) struct Session {
     /// What it said then excludes what another one had said.
     pub(crate) refused: bool,
     pub(crate) parts: BTreeSet<u32>,
+    /// Files of which it was told in this term that what it had locked is not so.
+    pub(crate) unlocked: BTreeSet<Fid>,
     /// When the latest of these came.
     pub(crate) came: Time,
     /// A delegated change was refused: so are all that follow, which may build on it.

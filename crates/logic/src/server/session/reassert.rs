@@ -33,7 +33,8 @@ impl Server {
         let refused = session.refused;
         let awaited = !session.reasserted && (self.grace.lasts() || session.away.is_some());
         let believed = awaited && session.away.is_none();
-        if awaited && !refused && session.parts.insert(part) {
+        let first = awaited && !refused && session.parts.insert(part);
+        if first {
             session.came = step.now;
             if believed && !self.believe(step, id, (&holdings, &locks)) {
                 // Its lease is not renewed before it is told `Reasserted`, and so is over when this
@@ -50,12 +51,16 @@ impl Server {
         if refused {
             return;
         }
-        let (taken, unlocked) = self.not_held(step, id, (&holdings, &locks));
+        let taken = self.not_held(step, id, &holdings);
+        if first {
+            self.note_unlocked(id, &locks);
+        }
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
         let complete = session.parts.len() as u64 >= u64::from(parts);
         session.reasserted |= complete;
+        let unlocked = session.unlocked.iter().copied().collect();
         let all = session.reasserted;
         if all && awaited {
             self.come_back(step, id);

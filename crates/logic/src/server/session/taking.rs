@@ -116,6 +116,7 @@ impl Server {
         (session.term, session.reasserted, session.stalled) = (term, false, false);
         (session.unwelcome, session.refused) = (false, false);
         session.parts.clear();
+        session.unlocked.clear();
         let first = session.away.is_none();
         let away = session.away.get_or_insert_with(|| Away {
             open: Some(BTreeSet::new()),
@@ -209,8 +210,8 @@ impl Server {
         &mut self,
         step: &Step<'_, impl Disk>,
         id: SessionId,
-        (holdings, locks): (&[Holding], &[HeldLock]),
-    ) -> (Vec<Fid>, Vec<Fid>) {
+        holdings: &[Holding],
+    ) -> Vec<Fid> {
         let mut taken = Vec::new();
         let session = self.sessions.get(&id);
         let term = session.map_or(self.boot, |session| session.term);
@@ -228,22 +229,32 @@ impl Server {
                 self.declare(id, holding.fid, holding.hold);
             }
         }
+        taken
+    }
+
+    /// Of which files it has lost locks, when it says for the first time which ones it holds. A
+    /// repetition is answered with the same: meanwhile it may have given up some of them by itself,
+    /// and got others.
+    pub(crate) fn note_unlocked(&mut self, id: SessionId, locks: &[HeldLock]) {
         let lost = |held: &&HeldLock| {
             let owner = (id, held.lock.owner);
             let decides = self.lock_delegations.is_of(held.fid, id);
             !decides && !self.locks.holds(held.fid, owner, &held.lock)
         };
+        // One that does not lie never says more.
+        let told = self.sessions.get(&id).map_or(0, |s| s.unlocked.len());
+        let most = (2 * self.options.locks).saturating_sub(told);
         let lost = locks.iter().filter(lost).map(|held| held.fid);
-        let mut unlocked: BTreeSet<Fid> = lost.collect();
-        let away = self
-            .sessions
-            .get(&id)
-            .and_then(|session| session.away.as_ref());
-        unlocked.extend(away.into_iter().flat_map(|away| &away.unlocked).copied());
+        let mut unlocked: BTreeSet<Fid> = lost.take(most).collect();
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let away = session.away.iter().flat_map(|away| &away.unlocked);
+        unlocked.extend(away.copied());
         for fid in &unlocked {
             self.locks.free(*fid, id);
         }
-        (taken, unlocked.into_iter().collect())
+        session.unlocked.append(&mut unlocked);
     }
 
     /// It has said all that it holds, and is told what of that is not so: it is as any other again.
