@@ -92,6 +92,8 @@ pub(crate) struct Node {
     /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
     /// occupies is not certain until they are written back.
     pub(crate) unsure: bool,
+    /// Changed bytes of it are stranded: its attributes are not yet known.
+    pub(crate) stranded: bool,
     /// It has no extended attributes but these, as long as `right` is Shared or more.
     pub(crate) bare: bool,
     pub(crate) xattrs: Option<Box<Xattrs>>,
@@ -268,7 +270,7 @@ impl Node {
     /// Its attributes, as far as they may be said without asking: while the server applies an own
     /// write, others may be shown it already.
     pub(crate) fn held(&self) -> Option<&Attr> {
-        let known = self.right >= Right::Shared && self.remote_writes == 0;
+        let known = self.right >= Right::Shared && self.remote_writes == 0 && !self.stranded;
         self.attr.as_ref().filter(|_| known)
     }
 

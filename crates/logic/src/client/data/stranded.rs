@@ -92,6 +92,7 @@ impl Client {
             aside: None,
         };
         self.stranded.insert(fid, stranded);
+        self.node(fid).stranded = true;
     }
 
     /// The session is over, and with it what was under way: whether the server has taken a batch
@@ -236,6 +237,7 @@ impl Client {
             return;
         };
         let node = self.node(fid);
+        node.stranded = false;
         (node.version, node.stored) = (attr.version, (attr.used_bytes, attr.size));
         (attr.size, attr.mtime) = (own.size, own.mtime);
         // What others have set of it meanwhile is shown with another time than this machine's own.
@@ -371,6 +373,7 @@ impl Client {
         let Some(stranded) = self.stranded.remove(&fid) else {
             return;
         };
+        self.node(fid).stranded = false;
         let bytes = u64::from(self.cache.changed(fid).count) * BLOCK;
         self.cache.drop_filling(fid);
         self.cache.drop_clean(made, 0);
@@ -395,6 +398,7 @@ impl Client {
     /// There is nowhere that anything could be made.
     fn give_up_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.stranded.remove(&fid);
+        self.node(fid).stranded = false;
         let mut bytes = 0;
         for (block, _, state) in self.blocks_of(fid) {
             if crate::client::is_dirty(state) {
