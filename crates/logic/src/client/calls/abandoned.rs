@@ -323,7 +323,7 @@ impl Client {
         let own = self.locks.owners.get(&key);
         let decides = self.lock_delegation.decides(key.0);
         match own.filter(|own| !own.lost).map(|_| decides) {
-            Some(Decides::Server) => self.ask_to_unlock(step, key, span),
+            Some(Decides::Server) => self.ask_to_unlock(step, key, span, Why::Lock),
             Some(Decides::Nobody) => self.lock_delegation.unlock_later(key.0, (key.1, span)),
             Some(Decides::Client) => {
                 self.unlock_here(step, key, span);

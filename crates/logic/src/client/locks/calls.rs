@@ -129,14 +129,7 @@ impl Client {
             Decides::Nobody => return self.lock_delegation.park(fid, ticket),
             Decides::Server => {}
         }
-        own.asked += 1;
-        let op = Op::Unlock {
-            fid,
-            owner,
-            first,
-            last,
-        };
-        self.ask_lock(step, op, Why::Call(ticket));
+        self.ask_to_unlock(step, (fid, owner), (first, last), Why::Call(ticket));
     }
 
     /// The last copy of a descriptor is closed: what was locked through it alone is given up.
@@ -165,28 +158,30 @@ impl Client {
                 }
                 Some((false, Decides::Server)) => {
                     self.locks.behind.insert(key, Vec::new());
-                    self.ask_to_unlock(step, key, EVERYTHING);
+                    self.ask_to_unlock(step, key, EVERYTHING, Why::Lock);
                 }
                 None => {}
             }
         }
     }
 
-    /// Gives up what an owner has of these bytes, for no call.
+    /// Gives up what an owner has of these bytes at the server.
     pub(crate) fn ask_to_unlock(
         &mut self,
         step: &mut Step<'_>,
         (fid, owner): (Fid, LockOwner),
         (first, last): Span,
+        why: Why,
     ) {
         self.locks.asks((fid, owner));
+        self.locks.gives_up((fid, owner), (first, last));
         let op = Op::Unlock {
             fid,
             owner,
             first,
             last,
         };
-        self.ask_lock(step, op, Why::Lock);
+        self.ask_lock(step, op, why);
     }
 
     pub(crate) fn ask_lock(&mut self, step: &mut Step<'_>, op: Op, why: Why) -> RequestId {
@@ -427,6 +422,7 @@ impl Client {
                     let (owner, span) = (lock.owner, (lock.first, lock.last));
                     if let Some(own) = self.locks.owners.get_mut(&(fid, owner)) {
                         own.known.set(span, None);
+                        own.doubtful = true;
                     }
                     self.parked.push(ticket);
                 }
@@ -437,6 +433,7 @@ impl Client {
         let all = (fid, LockOwner::Whole(0))..=(fid, LockOwner::Bytes(u64::MAX));
         for (_, own) in self.locks.owners.range_mut(all) {
             own.lost |= own.known.iter().any(|(_, (mode, _))| mode.is_some());
+            own.doubtful |= own.lost;
             own.known = Ranges::default();
         }
         self.locks
@@ -456,6 +453,7 @@ impl Client {
         self.locks.owners.retain(|_, own| {
             own.lost |= own.known.iter().any(|(_, (mode, _))| mode.is_some());
             own.known = Ranges::default();
+            own.doubtful = false;
             own.asked = 0;
             own.lost
         });

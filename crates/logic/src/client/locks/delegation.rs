@@ -277,7 +277,12 @@ impl Client {
         let unlocked = core::mem::take(&mut file.unlocked);
         let parked = core::mem::take(&mut file.parked);
         for (owner, span) in unlocked {
-            self.ask_to_unlock(step, (fid, owner), span);
+            self.ask_to_unlock(
+                step,
+                (fid, owner),
+                span,
+                crate::client::session::requests::Why::Lock,
+            );
         }
         for ticket in parked {
             self.start(step, ticket);

@@ -116,6 +116,7 @@ impl Client {
         self.note_decided(step, fid, 1);
         self.lock_delegation.table.give_up(fid, (OWN, owner), span);
         self.hold_here((fid, owner), span, None);
+        self.locks.gives_up((fid, owner), span);
         self.locks.tidy((fid, owner));
         self.go_on_here(step, fid, owner);
     }

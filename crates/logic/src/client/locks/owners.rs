@@ -25,6 +25,9 @@ pub(crate) struct Own {
     pub(crate) pid: u32,
     /// It has lost locks with the session, and does not know.
     pub(crate) lost: bool,
+    /// Locks of it were taken, and the server may have given it others since, whose answers came
+    /// before it was known what was taken: they are given up there with all the rest.
+    pub(crate) doubtful: bool,
 }
 
 /// All of them.
@@ -67,7 +70,7 @@ impl Own {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.asked == 0 && self.known.is_empty() && !self.lost
+        self.asked == 0 && self.known.is_empty() && !self.lost && !self.doubtful
     }
 
     pub(crate) fn claims(&self) -> Ranges<LockMode> {
@@ -89,6 +92,13 @@ impl Locks {
     pub(crate) fn asked_less(&mut self, key: (Fid, LockOwner)) {
         if let Some(own) = self.owners.get_mut(&key) {
             own.asked = own.asked.saturating_sub(1);
+        }
+    }
+
+    /// An owner gives up these bytes where that is decided.
+    pub(crate) fn gives_up(&mut self, key: (Fid, LockOwner), span: Span) {
+        if let Some(own) = self.owners.get_mut(&key).filter(|_| span == EVERYTHING) {
+            own.doubtful = false;
         }
     }
 
