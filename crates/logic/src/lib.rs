@@ -14,7 +14,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod client;
-pub mod kernel;
 mod locks;
 pub mod memory;
 pub mod pages;

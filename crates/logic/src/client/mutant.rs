@@ -11,6 +11,10 @@ pub enum Mutant {
     ReturnsBeforeWritingBack,
     /// Keeps the names that a recall lists.
     KeepsNames,
+    /// Does not know that its kernel has a directory locked while it asks for a name.
+    ForgetsALock,
+    /// Takes it that its kernel does not know a name that a rename has given.
+    ForgetsRenamed,
     /// Takes it that its kernel does not know the names that a listing has told it.
     ForgetsListed,
     /// The same of those that it is looking up.

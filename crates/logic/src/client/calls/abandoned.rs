@@ -14,7 +14,6 @@
 
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output};
-use crate::client::kernel::notify_done::After;
 use crate::client::locks::delegation::Decides;
 use crate::client::notices::Waiting;
 use crate::client::session::requests::{Sent, Why};
@@ -155,6 +154,7 @@ impl Client {
         let Some(mut running) = self.calls.remove(&ticket) else {
             return; // answered by now
         };
+        self.kernel.lets_go(ticket);
         let done = Done::Refused(refusal);
         self.note_again(step.now, &running, &done);
         let reads = match running.call {
@@ -162,7 +162,7 @@ impl Client {
             _ => None,
         };
         if let Some(node) = reads.and_then(|fid| self.nodes.get_mut(&fid)) {
-            node.reading.remove(&ticket);
+            node.kernel.ends_read(ticket);
             if let Some(drain) = node.drain.as_mut() {
                 drain.freed.remove(&ticket);
             }
@@ -176,7 +176,7 @@ impl Client {
             }
             // The kernel may forget them now; what is under way is about them all the same.
             for fid in named_by(&running.call) {
-                self.node(fid).lookups += 1;
+                self.node(fid).kernel.refers();
             }
             if self.request_of(ticket).is_some()
                 && let Some(unseen) = self.touches(0, &running.call)
@@ -200,11 +200,7 @@ impl Client {
     /// Is the call done, and its answer waits until the kernel has dropped something? What it gives
     /// (an open, references) is given back then.
     fn answer_waits(&self, ticket: Ticket) -> bool {
-        let mut afters = self.invalidations.values().map(|(after, _)| after);
-        afters.any(|after| match after {
-            After::Answer(of, _) | After::Opened(of, ..) => *of == ticket,
-            _ => false,
-        })
+        self.kernel.keeps_answer(ticket)
     }
 
     /// An answer for a call that was abandoned: while it is taken in, the call is as any other.

@@ -1,10 +1,11 @@
 //! Calls: what is answered from the cache, what goes to the server.
 
+use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
+use crate::client::kernel::inode_locks::held_during;
 use crate::client::mutant::Mutant;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
-use crate::{Ticket, kernel};
 use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
 
 impl Client {
@@ -77,7 +78,7 @@ impl Client {
                     if self.waits_for_drop(*fid, ticket) {
                         return;
                     }
-                    self.node(*fid).asked = step.now;
+                    self.node(*fid).kernel.is_told_attr(step.now);
                     return self.finish(step, ticket, done);
                 }
             }
@@ -241,8 +242,7 @@ impl Client {
                 let attr = node.held()?.clone();
                 let attr_lifetime = Self::lifetime(node.attr_lasting());
                 node.is_in(dir);
-                node.lookups += 1;
-                node.told = step.now;
+                node.kernel.is_told(step.now);
                 Some(Done::Entry {
                     fid,
                     attr,
@@ -283,7 +283,7 @@ impl Client {
         };
         let resize = set.size.is_some();
         let behind = self.options.mutant == Some(Mutant::ResizesBehindRecalls);
-        let free = kernel::held_by_op(op).write_back && !behind;
+        let free = held_during(op).stops_write_back() && !behind;
         self.nodes.get(fid).is_some_and(|node| {
             let written_back = node.sending && (resize || set.mtime.is_some());
             let recalled = node.drain.is_some() && !free;
@@ -365,7 +365,7 @@ impl Client {
             return;
         }
         let private = node.private;
-        if private && node.lookups > 0 {
+        if private && node.kernel.is_known() {
             return; // a program here may be about to open it: the kernel will let go of it
         }
         let dirty = self

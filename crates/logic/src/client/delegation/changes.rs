@@ -235,7 +235,7 @@ impl Client {
         let position = prediction.chosen.position;
         if let (Op::SetAttr { fid, .. }, Outcome::Attr(attr)) = (op, &prediction.outcome) {
             let (attr, lifetime) = self.to_say(*fid, attr.clone());
-            self.node(*fid).asked = step.now;
+            self.node(*fid).kernel.is_told_attr(step.now);
             self.finish(step, ticket, Done::Attr { attr, lifetime });
         } else if matches!(op, Op::SetXattr { .. } | Op::RemoveXattr { .. }) {
             self.answer_xattr(step, ticket, op);
@@ -292,7 +292,7 @@ impl Client {
     /// the kernel has let go of it: a descriptor that is no open file can be opened once more.
     pub(crate) fn bury_stillborn(&mut self, step: &mut Step<'_>, fid: Fid) {
         let node = self.nodes.get(&fid);
-        let used = node.is_none_or(|node| node.lookups > 0 || node.hold(0).open);
+        let used = node.is_none_or(|node| node.kernel.is_known() || node.hold(0).open);
         if used && self.leaving.is_none() {
             return;
         }

@@ -103,7 +103,7 @@ impl Client {
         asked
             .chain(answered)
             .filter_map(|(ticket, id)| self.touches(id, &self.calls.get(&ticket)?.call))
-            .chain(self.reply_acks.unseen())
+            .chain(self.kernel.unseen_changes())
             .collect()
     }
 
