@@ -15,6 +15,7 @@ extern crate std;
 
 pub mod check;
 pub mod client;
+mod footprint;
 mod locks;
 pub mod memory;
 pub mod pages;

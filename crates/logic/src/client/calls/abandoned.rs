@@ -18,6 +18,7 @@ use crate::client::locks::delegation::Decides;
 use crate::client::notices::Waiting;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Running, Step};
+use crate::footprint::Footprint;
 use crate::ranges::Span;
 use alloc::vec::Vec;
 use wire::{Access, Fid, LockOwner, Op, Outcome, Refusal, RequestId, Time};
@@ -101,7 +102,7 @@ impl Client {
             Op::Read { .. } => self.let_go(step, ticket, refusal),
             _ => self.on_refused(step, ticket, &op, refusal),
         }
-        for dir in super::start::dirs(&op).into_iter().flatten() {
+        for dir in Footprint::new(&op).dirs().into_iter().flatten() {
             self.retire(step, dir);
         }
         self.settle_guesses(step);
@@ -394,18 +395,9 @@ impl Client {
 fn named_by(call: &Call) -> Vec<Fid> {
     match call {
         Call::Op(op) => {
-            let dirs = super::start::dirs(op).into_iter().flatten();
-            let object = match op {
-                Op::SetAttr { fid, .. }
-                | Op::Link { fid, .. }
-                | Op::SetXattr { fid, .. }
-                | Op::RemoveXattr { fid, .. }
-                | Op::Allocate { fid, .. }
-                | Op::Copy { to: fid, .. }
-                | Op::MakeNameless { dir: fid, .. } => Some(*fid),
-                _ => None,
-            };
-            dirs.chain(object).collect()
+            let footprint = Footprint::new(op);
+            let dirs = footprint.dirs().into_iter().flatten();
+            dirs.chain(footprint.holds_on_to()).collect()
         }
         Call::Open { fid, .. } | Call::Write { fid, .. } | Call::Sync { fid } => Vec::from([*fid]),
         _ => Vec::new(),

@@ -10,6 +10,7 @@ use crate::client::mutant::Mutant;
 use crate::client::names::listing::ListingPart;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Step};
+use crate::footprint::Footprint;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -102,7 +103,7 @@ impl Client {
         let waits = op.changes() && self.calls.contains_key(&ticket);
         self.put_down(ticket);
         if !waits {
-            for dir in super::start::dirs(op).into_iter().flatten() {
+            for dir in Footprint::new(op).dirs().into_iter().flatten() {
                 self.retire(step, dir);
             }
         }

@@ -6,6 +6,7 @@ use crate::client::kernel::inode_locks::held_during;
 use crate::client::mutant::Mutant;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
+use crate::footprint::Footprint;
 use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
 
 impl Client {
@@ -147,7 +148,7 @@ impl Client {
     /// Counts that an operation is under way where others look at that.
     pub(crate) fn note_sent(&mut self, op: &Op) {
         self.naming += u32::from(changes_links(op));
-        for dir in dirs(op).into_iter().flatten() {
+        for dir in Footprint::new(op).dirs().into_iter().flatten() {
             let node = self.node(dir);
             node.busy += 1;
             node.directory = true;
@@ -183,7 +184,7 @@ impl Client {
     /// The opposite of `note_sent`.
     pub(crate) fn unsend(&mut self, op: &Op) {
         self.naming -= u32::from(changes_links(op));
-        for dir in dirs(op).into_iter().flatten() {
+        for dir in Footprint::new(op).dirs().into_iter().flatten() {
             let node = self.node(dir);
             node.busy = node.busy.saturating_sub(1);
         }
@@ -396,19 +397,4 @@ impl Client {
 /// Does an object that was there before get or lose a name by it?
 fn changes_links(op: &Op) -> bool {
     matches!(op, Op::Link { .. } | Op::Unlink { .. } | Op::Rename { .. })
-}
-
-/// The directories whose names an operation is about.
-pub(crate) fn dirs(op: &Op) -> [Option<Fid>; 2] {
-    match op {
-        Op::Lookup { dir, .. }
-        | Op::Make { dir, .. }
-        | Op::Link { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. }
-        | Op::ReadDir { dir, .. }
-        | Op::Prefetch { dir, .. } => [Some(*dir), None],
-        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
-        _ => [None, None],
-    }
 }

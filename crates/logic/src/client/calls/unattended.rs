@@ -15,6 +15,7 @@ use crate::client::notices::Invalidate;
 use crate::client::session::LinkState;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{After, Client, Step};
+use crate::footprint::Footprint;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wire::{Fid, Name, RequestId};
@@ -113,7 +114,7 @@ impl Client {
         if !matches!(why, Why::Call(_) | Why::Walk | Why::Names) {
             return false;
         }
-        let dirs = super::start::dirs(&request.op);
+        let dirs = Footprint::new(&request.op).dirs();
         let about = |doubt: &UnattendedChange| {
             let mut dirs = dirs.iter().flatten();
             doubt.left > 0 && dirs.any(|dir| doubt.dirs.contains(dir))

@@ -21,6 +21,7 @@ use super::replies::{AttrReplies, Awaits, Tells};
 use crate::client::api::{Call, Lifetime, Output};
 use crate::client::notices::Invalidate;
 use crate::client::{Client, Running, Step};
+use crate::footprint::Footprint;
 use alloc::vec::Vec;
 use wire::{Attr, Fid, Kind, Op, Time};
 
@@ -149,14 +150,14 @@ fn basis(attr: &Attr) -> Basis {
 
 /// Whose attributes this changes without the kernel's throwing away answers about them.
 fn outdated(op: &Op) -> [Option<Fid>; 2] {
+    let footprint = Footprint::new(op);
     match op {
-        Op::Make { dir, .. }
-        | Op::Link { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. } => [Some(*dir), None],
-        Op::Rename { from, to, .. } => [Some(*from), Some(*to).filter(|to| to != from)],
         Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } | Op::Allocate { fid, .. } => {
             [Some(*fid), None]
+        }
+        _ if footprint.changes_names => {
+            let [from, to] = footprint.dirs();
+            [from, to.filter(|_| to != from)]
         }
         _ => [None; 2],
     }

@@ -13,6 +13,7 @@ use crate::client::api::{Call, Done};
 use crate::client::mutant::Mutant;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Running, Step};
+use crate::footprint::Footprint;
 use wire::{Fid, Kind, Make, Name, Op, Refusal, Time, ToServer};
 
 impl Kernel {
@@ -103,12 +104,6 @@ fn may_be_one(began: &Op, op: &Op) -> bool {
 }
 
 fn name(op: &Op) -> Option<&Name> {
-    match op {
-        Op::Make { name, .. }
-        | Op::Link { name, .. }
-        | Op::Unlink { name, .. }
-        | Op::Rmdir { name, .. }
-        | Op::Rename { name, .. } => Some(name),
-        _ => None,
-    }
+    let mut names = Footprint::new(op).changed_names();
+    names.next().map(|(_, name)| name)
 }

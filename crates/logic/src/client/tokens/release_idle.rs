@@ -20,6 +20,7 @@ use crate::client::mutant::Mutant;
 use crate::client::node::Node;
 use crate::client::notices::Invalidate;
 use crate::client::{After, Client, Step};
+use crate::footprint::Footprint;
 use wire::{Epoch, Fid, Right, Time};
 
 /// A directory that is being given up.
@@ -132,7 +133,7 @@ fn told(node: &Node) -> Time {
 /// Is the call about this directory, or about names in it?
 fn uses(call: &Call, dir: Fid) -> bool {
     match call {
-        Call::Op(op) => crate::client::delegation::log_ship::about(op).contains(&Some(dir)),
+        Call::Op(op) => Footprint::new(op).fids().any(|fid| fid == dir),
         Call::List { dir: fid, .. }
         | Call::Seek { fid }
         | Call::Open { fid, .. }
