@@ -2,7 +2,7 @@
 
 use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
-use crate::client::kernel::inode_locks::held_during;
+use crate::client::kernel::inode_locks::stops_write_back;
 use crate::client::mutant::Mutant;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
@@ -284,7 +284,7 @@ impl Client {
         };
         let resize = set.size.is_some();
         let behind = self.options.mutant == Some(Mutant::ResizesBehindRecalls);
-        let free = held_during(op).stops_write_back() && !behind;
+        let free = stops_write_back(op) && !behind;
         self.nodes.get(fid).is_some_and(|node| {
             let written_back = node.sending && (resize || set.mtime.is_some());
             let recalled = node.drain.is_some() && !free;

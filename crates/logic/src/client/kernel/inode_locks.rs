@@ -76,11 +76,6 @@ impl Held {
         self.inodes.iter().flatten().any(looks)
     }
 
-    /// Has the kernel write-back stopped?
-    pub(crate) fn stops_write_back(&self) -> bool {
-        self.write_back.is_some()
-    }
-
     /// Does the kernel wait for this before it has done what it is told?
     pub(crate) fn hinders(&self, what: &Invalidate) -> bool {
         match what {
@@ -109,15 +104,15 @@ struct Named {
     unknown: bool,
 }
 
-/// The table.
-fn held(call: &Call, named: Named) -> Held {
+/// The table. `None`: the kernel holds nothing.
+fn held(call: &Call, named: impl FnOnce() -> Named) -> Option<Held> {
     let none = Held::default();
     let one = |fid: &Fid, mode: Mode| Held {
         inodes: [Some((*fid, mode)), None, None, None],
         ..none
     };
-    match call {
-        Call::Op(op) => held_by_op(op, named),
+    let held = match call {
+        Call::Op(op) => return held_by_op(op, named),
         // The page's lock (`fuse_read_folio`, `fuse_readahead`). A direct read has none.
         Call::Read {
             fid, pages: true, ..
@@ -140,12 +135,13 @@ fn held(call: &Call, named: Named) -> Held {
         Call::Write { fid, .. } | Call::Sync { fid } => one(fid, Mode::Change),
         Call::Seek { fid } => one(fid, Mode::Seek),
         Call::List { dir, .. } => one(dir, Mode::List),
-        Call::Read { .. } | Call::Open { .. } | Call::Release { .. } | Call::Leave => none,
-        Call::Lock { .. } | Call::Unlock { .. } | Call::TestLock { .. } => none,
-    }
+        Call::Read { .. } | Call::Open { .. } | Call::Release { .. } | Call::Leave => return None,
+        Call::Lock { .. } | Call::Unlock { .. } | Call::TestLock { .. } => return None,
+    };
+    Some(held)
 }
 
-fn held_by_op(op: &Op, named: Named) -> Held {
+fn held_by_op(op: &Op, named: impl FnOnce() -> Named) -> Option<Held> {
     let change = |fid: &Fid| Some((*fid, Mode::Change));
     let inodes = match op {
         // `fuse_do_setattr`: from before the request is sent to behind its answer; also for open(2)
@@ -164,10 +160,11 @@ fn held_by_op(op: &Op, named: Named) -> Held {
         // `vfs_link`: the object that gets a name.
         Op::Link { fid, dir, .. } => [change(dir), change(fid)],
         Op::Rename { from, to, .. } => [change(from), change(to)],
-        _ => [None, None],
+        _ => return None,
     };
+    let named = named();
     let [first, second] = named.inodes.map(|fid| fid.map(|fid| (fid, Mode::Change)));
-    Held {
+    Some(Held {
         inodes: [inodes[0], inodes[1], first, second],
         unknown: named.unknown,
         pages: None,
@@ -175,12 +172,12 @@ fn held_by_op(op: &Op, named: Named) -> Held {
             Op::SetAttr { fid, set } => set.size.map(|_| *fid),
             _ => None,
         },
-    }
+    })
 }
 
-/// What the kernel holds during this operation, what its names named left out.
-pub(crate) fn held_during(op: &Op) -> Held {
-    held_by_op(op, Named::default())
+/// Does the kernel hold write-back off during this operation?
+pub(crate) fn stops_write_back(op: &Op) -> bool {
+    held_by_op(op, Named::default).is_some_and(|held| held.write_back.is_some())
 }
 
 /// The calls that are not answered and have inodes locked.
@@ -257,10 +254,10 @@ impl LockHolders {
 
 impl Client {
     /// What the kernel holds during a call that has just come.
-    pub(crate) fn held(&self, call: &Call) -> Held {
+    pub(crate) fn held(&self, call: &Call) -> Option<Held> {
         match (self.options.mutant, call) {
-            (Some(Mutant::ForgetsALock), Call::Op(Op::Lookup { .. })) => Held::default(),
-            _ => held(call, self.named_inodes(call)),
+            (Some(Mutant::ForgetsALock), Call::Op(Op::Lookup { .. })) => None,
+            _ => held(call, || self.named_inodes(call)),
         }
     }
 
@@ -343,7 +340,7 @@ mod tests {
                 size,
                 ..Set::default()
             };
-            held_during(&Op::SetAttr { fid: FILE, set })
+            held_by_op(&Op::SetAttr { fid: FILE, set }, Named::default).unwrap()
         };
         let pages = drops(vec![(0, u64::MAX)]);
         assert!(set(Some(1)).hinders(&pages));
@@ -360,10 +357,11 @@ mod tests {
                 len: 4096,
                 pages,
             };
-            held(&call, Named::default())
+            held(&call, Named::default)
         };
-        assert!(read(true).hinders(&drops(vec![(0, 1)])));
-        assert_eq!(read(false), Held::default());
+        let hinders = |held: Held| held.hinders(&drops(vec![(0, 1)]));
+        assert!(read(true).is_some_and(hinders));
+        assert_eq!(read(false), None);
     }
 
     #[test]
@@ -374,7 +372,7 @@ mod tests {
             max: 1,
             plus: false,
         };
-        let held = held(&list, Named::default());
+        let held = held(&list, Named::default).unwrap();
         assert!(held.hinders(&Invalidate::Turn { fid: FILE }));
         assert!(!held.hinders(&Invalidate::Turn { fid: OTHER }));
         assert!(held.keeps_from_changing(FILE) && !held.changes(FILE));

@@ -38,6 +38,10 @@ impl LookupBarriers {
         self.dirs.contains_key(&dir)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dirs.is_empty()
+    }
+
     /// When the first look-up is refused that waits.
     pub(crate) fn due(&self) -> Option<Time> {
         let waiting = self.dirs.values().filter_map(|bar| bar.1.front());

@@ -106,10 +106,12 @@ impl Kernel {
         self.acks.unseen()
     }
 
-    /// When something is to be done if nothing comes.
-    fn due(&self) -> Option<Time> {
-        let due = [self.barriers.due(), self.replies.stale_due()];
-        due.into_iter().flatten().min()
+    /// Is nothing waited for that time ends? (So it mostly is, and this is asked after each call.)
+    fn is_at_rest(&self) -> bool {
+        self.barriers.is_empty()
+            && self.revokes.is_empty()
+            && self.acks.is_unasked()
+            && self.replies.stale_due().is_none()
     }
 }
 
@@ -129,9 +131,10 @@ impl Client {
             }
         }
         self.note_use(call);
-        let held = self.held(call);
-        self.on_locks_seen(step, &held);
-        self.kernel.holders.insert(ticket, held);
+        if let Some(held) = self.held(call) {
+            self.on_locks_seen(step, &held);
+            self.kernel.holders.insert(ticket, held);
+        }
         self.kernel.repeats(step.now, thread, call)
     }
 
@@ -164,7 +167,15 @@ impl Client {
     }
 
     pub(crate) fn kernel_due(&self) -> Option<Time> {
-        let due = [self.names_due(), self.acks_due(), self.kernel.due()];
+        if self.kernel.is_at_rest() {
+            return None;
+        }
+        let due = [
+            self.names_due(),
+            self.acks_due(),
+            self.kernel.barriers.due(),
+            self.kernel.replies.stale_due(),
+        ];
         due.into_iter().flatten().min()
     }
 }

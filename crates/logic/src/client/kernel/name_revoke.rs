@@ -72,6 +72,12 @@ pub(crate) struct NameRevokes {
     last_lookup: Time,
 }
 
+impl NameRevokes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
 impl Client {
     pub(crate) fn drop_names(
         &mut self,

@@ -104,7 +104,8 @@ impl Client {
             return false;
         };
         let call = self.calls.get(ticket).map(|running| &running.call);
-        call.is_some_and(|call| self.held(call).hinders(what))
+        call.and_then(|call| self.held(call))
+            .is_some_and(|held| held.hinders(what))
     }
 
     pub(crate) fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {

@@ -303,9 +303,11 @@ impl Replies {
 
     /// When attributes must be dropped that wait for a reply.
     pub(crate) fn stale_due(&self) -> Option<Time> {
-        let mut waiters = self.waiters.values();
+        if self.stale == 0 {
+            return None;
+        }
         let stale = |waiter: &&Waiter| matches!(waiter.awaits, Awaits::Attributes(_));
-        let first = (self.stale > 0).then(|| waiters.find(stale)).flatten()?;
+        let first = self.waiters.values().find(stale)?;
         Some(first.since + DIGESTED_AFTER_NS)
     }
 

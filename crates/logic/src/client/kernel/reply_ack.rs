@@ -69,6 +69,11 @@ impl ReplyAcks {
         self.changes.contains_key(&id)
     }
 
+    /// Does the server ask about none of them?
+    pub(crate) fn is_unasked(&self) -> bool {
+        self.asked.is_empty()
+    }
+
     /// The first of them.
     pub(crate) fn first(&self) -> Option<RequestId> {
         self.changes.keys().next().copied()
