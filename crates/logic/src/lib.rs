@@ -13,8 +13,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod check;
 pub mod client;
-pub mod kernel;
+mod footprint;
 mod locks;
 pub mod memory;
 pub mod pages;

@@ -102,7 +102,7 @@ impl Client {
     /// Has the kernel been told of this object, and not said that it has forgotten it?
     pub fn has_handed(&self, fid: Fid) -> bool {
         let node = self.nodes.get(&fid);
-        self.root == Some(fid) || node.is_some_and(|node| node.lookups > 0)
+        self.root == Some(fid) || node.is_some_and(|node| node.kernel.is_known())
     }
 
     /// All tokens, but those of what the server has not heard of.

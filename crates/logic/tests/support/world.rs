@@ -663,46 +663,20 @@ impl World {
     /// No two rights conflict, changed blocks are under Exclusive, and the server believes each
     /// client to hold at least what it holds.
     fn check(&self) {
-        let mut held: Vec<(char, client::TokenLine)> = Vec::new();
-        for (name, machine) in &self.machines {
-            if !self.over.contains(&machine.client.session()) {
-                held.extend(
-                    machine
-                        .client
-                        .tokens()
-                        .into_iter()
-                        .map(|line| (*name, line)),
-                );
-            }
-        }
+        let machines = self.machines.values().map(|machine| &machine.client);
+        let held: Vec<logic::check::Held> = machines
+            .filter(|client| !self.over.contains(&client.session()))
+            .flat_map(|client| {
+                client
+                    .tokens()
+                    .into_iter()
+                    .map(|line| (client.session(), line))
+            })
+            .collect();
         let believed = self.server.tokens();
-        let grace = self.server.figures().grace;
-        for (name, line) in &held {
-            let session = self.machines[name].client.session();
-            let mut own = believed
-                .iter()
-                .filter(|l| l.session == session && l.fid == line.fid);
-            let believes = own.any(|own| own.right >= line.right);
-            let label = show::name(&self.disk, line.fid);
-            assert!(
-                believes || grace,
-                "{name} holds {:?} of {label} unknown to S",
-                line.right
-            );
-            assert!(
-                line.dirty == 0 || line.right == Right::Exclusive,
-                "{name} has changed blocks of {label} under {:?}",
-                line.right
-            );
-            let mut others = held
-                .iter()
-                .filter(|(other, l)| other != name && l.fid == line.fid);
-            let conflict =
-                line.right == Right::Exclusive && others.any(|(_, l)| l.right > Right::None);
-            assert!(
-                !conflict,
-                "{name} holds {label} Exclusive, and others hold something"
-            );
+        let known = (!self.server.figures().grace).then_some(&believed[..]);
+        if let Err(broken) = logic::check::check(&held, known) {
+            panic!("{broken}");
         }
     }
 

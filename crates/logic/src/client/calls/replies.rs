@@ -10,6 +10,7 @@ use crate::client::mutant::Mutant;
 use crate::client::names::listing::ListingPart;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Step};
+use crate::footprint::Footprint;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -77,7 +78,7 @@ impl Client {
                 }
             }
         }
-        if !self.reply_acks.holds(id) {
+        if !self.kernel.is_unseen(id) {
             self.confirm(step, id);
         }
     }
@@ -104,7 +105,7 @@ impl Client {
         let waits = op.changes() && self.calls.contains_key(&ticket);
         self.put_down(ticket);
         if !waits {
-            for dir in super::start::dirs(op).into_iter().flatten() {
+            for dir in Footprint::new(op).dirs().into_iter().flatten() {
                 self.retire(step, dir);
             }
         }
@@ -117,7 +118,7 @@ impl Client {
         for ticket in parked {
             match self.calls.get(&ticket).map(|running| &running.call) {
                 Some(Call::Read { .. } | Call::Write { .. }) => {
-                    self.node(fid).reading.remove(&ticket);
+                    self.node(fid).kernel.ends_read(ticket);
                     self.finish(step, ticket, Done::Refused(refusal));
                     self.ask_behind(step, fid);
                 }
@@ -311,7 +312,7 @@ impl Client {
             return self.go_on_draining(step, fid);
         }
         let (attr, lifetime) = self.to_say(fid, attr);
-        self.node(fid).asked = step.now;
+        self.node(fid).kernel.is_told_attr(step.now);
         self.finish(step, ticket, Done::Attr { attr, lifetime });
         self.go_on_draining(step, fid);
         self.retire(step, fid);
@@ -325,7 +326,7 @@ impl Client {
         (attr, vouched): (Attr, bool),
     ) {
         let node = self.node(fid);
-        node.asked = step.now;
+        node.kernel.is_told_attr(step.now);
         let own = node.right == Right::Exclusive && node.attr.is_some();
         let outdated = attr.kind == Kind::File && set.size.is_none() && id <= node.recalled;
         if outdated && node.held().is_none() && !vouched {
@@ -422,7 +423,7 @@ impl Client {
         // answered from the cache, which does not know of it yet, so is this one.
         let own = node.resizing > 0 && node.cached() && node.drain.is_none();
         // Nor may the kernel have it if the file has been opened for writing meanwhile.
-        let own = own || (withholds && !(node.drain.is_some() && node.pages));
+        let own = own || (withholds && !(node.drain.is_some() && node.kernel.has_pages()));
         // Given while the kernel drops pages, it is dropped once more; not so what others of its
         // machine see in the page meanwhile, who may have seen the own change.
         let draining = node.drain.is_some() && !outdated;
@@ -442,7 +443,7 @@ impl Client {
             // outdated.
             Outcome::Read { .. } => self.start(step, ticket),
             Outcome::Refused(refusal) => {
-                node.reading.remove(&ticket);
+                node.kernel.ends_read(ticket);
                 self.finish(step, ticket, Done::Refused(refusal));
                 self.ask_behind(step, fid);
             }

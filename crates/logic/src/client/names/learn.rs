@@ -114,8 +114,7 @@ impl Client {
         self.changed(fid, attr.clone(), granted.contains(&fid));
         let (attr, attr_lifetime) = self.to_say(fid, attr);
         let node = self.node(fid);
-        node.lookups += 1;
-        node.told = step.now;
+        node.kernel.is_told(step.now);
         node.private = node.right == Right::Exclusive;
         node.unlinked = true;
         node.opened(access);
@@ -197,9 +196,8 @@ impl Client {
         let (attr, attr_lifetime) = self.to_say(fid, attr);
         let node = self.node(fid);
         node.is_in(dir);
-        node.lookups += 1;
+        node.kernel.is_told(step.now);
         node.directory |= attr.kind == Kind::Directory;
-        node.told = step.now;
         let name_lifetime = self.name_lifetime(kept);
         Done::Entry {
             fid,
@@ -215,7 +213,7 @@ impl Client {
         let gone = attr.nlink == 0;
         if self.nodes.contains_key(&fid) {
             self.changed(fid, attr, false);
-            self.node(fid).sizes.moved(step.now);
+            self.node(fid).kernel.size_moved(step.now);
             if gone {
                 self.node(fid).unlinked = true;
                 self.bury_if_unused(step, fid);
@@ -301,8 +299,8 @@ impl Client {
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
         self.changed(fid, attr, granted.contains(&fid));
-        self.last_calls
-            .note_moved([Some(fid), victim_fid.filter(|_| exchange)]);
+        let exchanged = victim_fid.filter(|_| exchange);
+        self.kernel.moves([Some(fid), exchanged]);
         if let Some((victim, attr)) = victim {
             if exchange {
                 self.changed(victim, attr, false);
@@ -314,7 +312,7 @@ impl Client {
             self.uncover(op, exchange);
         }
         self.finish(step, ticket, Done::Nothing);
-        self.reply_acks.uncovered.clear();
+        self.kernel.uncovers(Vec::new());
     }
 
     /// The kernel moves a name with its old lifetime to a place where nothing covers it.
@@ -333,6 +331,6 @@ impl Client {
         let moved = moved.into_iter().take(if exchange { 2 } else { 1 });
         let moved = moved.filter(|(dir, name, ..)| self.lasts(*dir, name));
         let moved = moved.map(|(_, _, dir, name)| (dir, name.clone()));
-        self.reply_acks.uncovered = moved.collect();
+        self.kernel.uncovers(moved.collect());
     }
 }
