@@ -182,6 +182,9 @@ pub(crate) struct MountArgs {
     /// The volume, or VOLUME@SNAPSHOT, whose root is mounted [default: root]
     #[arg(long, value_name = "VOLUME", value_parser = volume::existing)]
     pub(crate) volume: Option<wire::Name>,
+    /// Do not show the volume's snapshots in `.snapshots` at its root
+    #[arg(long)]
+    pub(crate) hide_snapshots: bool,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Stay in the foreground and log to standard error

@@ -71,8 +71,8 @@ pub fn held(call: &Call) -> Locks {
         // `fuse_direct_write_iter`, `fuse_lseek`, `fuse_fsync`. The latter waits for all write-back
         // before it asks.
         Call::Write { .. } | Call::Seek { .. } | Call::Sync { .. } => OBJECT,
-        // `fuse_readdir`
-        Call::List { .. } => DIRECTORY,
+        // `fuse_readdir`; and of a look-up, the directory above.
+        Call::List { .. } | Call::Enter { .. } => DIRECTORY,
         Call::Read { .. } | Call::Open { .. } | Call::Release { .. } | Call::Leave => NONE,
         Call::Lock { .. } | Call::Unlock { .. } | Call::TestLock { .. } => NONE,
     }

@@ -172,6 +172,9 @@ impl Index {
         if self.volumes.lineage(fid.volume).is_none() {
             return Ok(None);
         }
+        if fid.is_snapshots() {
+            return Ok(self.volumes.snapshots_dir(fid.volume));
+        }
         if let Some(object) = self.cache.lock().get(fid) {
             return Ok(Some(object));
         }

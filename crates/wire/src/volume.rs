@@ -15,6 +15,9 @@ pub const SNAPSHOT_MARK: u8 = b'@';
 /// The name of the volume that a partition begins with.
 pub const FIRST_VOLUME: &[u8] = b"root";
 
+/// The name in a volume's root that leads to its snapshots, unless somebody has made it.
+pub const SNAPSHOTS_NAME: &[u8] = b".snapshots";
+
 /// A change of the volumes of a partition. All but `Purge` are a superuser's.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -396,7 +396,8 @@ impl Client {
         let Some(running) = running else {
             return;
         };
-        let mut done = self.refuse_late(step, &running.call, done);
+        let done = self.refuse_late(step, &running.call, done);
+        let mut done = self.entered(step.now, &running.call, done);
         if let (Some(attr), Done::Refused(_)) = (&running.set, &done) {
             // Since it was set the object has gone, perhaps with the session.
             let (attr, lifetime) = (attr.clone(), Lifetime::None);

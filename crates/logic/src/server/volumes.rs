@@ -5,7 +5,8 @@
 //! holds Exclusive in the volume writes back and steps down, and nobody is granted Exclusive there
 //! meanwhile; it is one change of the store, so it is of one moment. Before a volume is deleted,
 //! all clients give up all that they hold of it and of its snapshots. Of a snapshot nothing is ever
-//! granted Exclusive: every change there is asked for, and refused.
+//! granted Exclusive: every change there is asked for, and refused. Nor is anything of a directory
+//! of snapshots; and before one comes, goes or is called otherwise, all give up that directory.
 
 use super::api::Disk;
 use super::requests::conflicts::{Need, Only, Plan};
@@ -32,6 +33,22 @@ fn named<'a>(all: &'a [VolumeInfo], name: &Name) -> Option<&'a VolumeInfo> {
     there.find(|info| info.name == *name)
 }
 
+/// The volumes in whose directory of snapshots a name comes, goes or is changed; perhaps others.
+fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
+    let one = match op {
+        VolumeOp::Snapshot { of, .. } => named(all, of).map(|info| info.id),
+        VolumeOp::Delete { of } | VolumeOp::Rename { of, .. } => {
+            named(all, of).and_then(|info| info.snapshot_of)
+        }
+        VolumeOp::Undelete { of } => {
+            let called = all.iter().filter(|info| info.name == *of);
+            return called.filter_map(|info| info.snapshot_of).collect();
+        }
+        VolumeOp::Create { .. } | VolumeOp::Clone { .. } | VolumeOp::Purge { .. } => None,
+    };
+    one.into_iter().collect()
+}
+
 impl Server {
     /// The root for a client that asks for this volume, and whether nothing changes there.
     pub(crate) fn root_of(&mut self, disk: &impl Disk, volume: &[u8]) -> Option<(Fid, bool)> {
@@ -54,11 +71,15 @@ impl Server {
         let mut freezing = self.volumes.freezing.iter();
         let frozen =
             freezing.any(|(seq, volume)| *volume == fid.volume && self.waiting.contains_key(seq));
-        !frozen && !self.volumes.snapshots.contains(&fid.volume)
+        !frozen && !fid.is_snapshots() && !self.volumes.snapshots.contains(&fid.volume)
     }
 
     /// What clients hold that stands in the way of an operation on volumes.
     pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
+        let all = disk.volumes();
+        for volume in list_another(&all, op) {
+            plan.gathers.push((Fid::snapshots(volume), Right::None));
+        }
         let (of, keep) = match op {
             VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => (of, Right::Shared),
             VolumeOp::Delete { of } => (of, Right::None),
@@ -67,7 +88,6 @@ impl Server {
             | VolumeOp::Undelete { .. }
             | VolumeOp::Purge { .. } => return,
         };
-        let all = disk.volumes();
         let Some(info) = named(&all, of) else {
             return;
         };

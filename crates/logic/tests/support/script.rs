@@ -340,6 +340,7 @@ fn call(world: &World, words: &[&str]) -> Call {
         ["append", file, what] => write(of(file), 0, what, How::Append),
         ["sync", file] => Call::Sync { fid: of(file) },
         // lseek(2) to the end, which then goes by the size that the kernel knows.
+        ["enter", dir] => Call::Enter { fid: of(dir) },
         ["seek", file] => Call::Seek { fid: of(file) },
         ["list", dir] => list(of(dir), 0, 100),
         ["list", dir, max] => list(of(dir), 0, number(max)),

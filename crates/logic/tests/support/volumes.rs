@@ -63,12 +63,21 @@ impl MemoryDisk {
             },
             _ => {
                 found.state = VolumeState::Deleted(0);
+                for object in self.objects.values_mut() {
+                    object.names.retain(|_, (fid, _)| *fid != found.root());
+                }
                 self.objects.retain(|fid, _| fid.volume != id);
                 self.volumes.0.insert(id, found.clone());
                 return Ok(Outcome::Volume(found));
             }
         };
         self.copy_volume(id, &made);
+        if let (VolumeOp::Snapshot { name, .. }, Some(all)) =
+            (op, self.objects.get_mut(&Fid::snapshots(id)))
+        {
+            let place = (made.root(), u64::from(made.id));
+            all.names.insert(name.clone(), place);
+        }
         self.volumes.0.insert(next, made.clone());
         Ok(Outcome::Volume(made))
     }
@@ -76,7 +85,8 @@ impl MemoryDisk {
     fn copy_volume(&mut self, from: u32, made: &VolumeInfo) {
         let volume = made.id;
         let there = |fid: Fid| Fid { volume, ..fid };
-        let old = self.objects.iter().filter(|(fid, _)| fid.volume == from);
+        let kept = |fid: &Fid| fid.volume == from && !fid.is_snapshots();
+        let old = self.objects.iter().filter(|(fid, _)| kept(fid));
         let mut new = Vec::new();
         for (fid, object) in old {
             let mut object = object.clone();

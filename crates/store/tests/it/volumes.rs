@@ -616,3 +616,98 @@ fn nothing_goes_from_one_volume_into_another_but_copies_of_bytes() {
     assert_eq!(read_all(&mut store, file), data);
     assert!(store.check().is_clean());
 }
+
+#[test]
+fn the_directory_of_snapshots_is_what_the_volumes_are() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &options()).unwrap();
+    let dir = Fid::snapshots(1);
+    let list = |store: &mut Store| match run(
+        store,
+        &Op::ReadDir {
+            dir,
+            after: 0,
+            max: 9,
+        },
+    ) {
+        Outcome::Dir { entries, end, .. } => {
+            assert!(end);
+            let all = entries
+                .into_iter()
+                .map(|entry| (entry.name.to_string(), entry.fid));
+            all.collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(list(&mut store), []);
+    let one = snapshot(&mut store, "root", "one");
+    let two = snapshot(&mut store, "root", "two");
+    let there = [
+        ("one".to_owned(), one.root()),
+        ("two".to_owned(), two.root()),
+    ];
+    assert_eq!(list(&mut store), there);
+    for (part, first) in [(0, one.root()), (u64::from(one.id), two.root())] {
+        match run(
+            &mut store,
+            &Op::ReadDir {
+                dir,
+                after: part,
+                max: 1,
+            },
+        ) {
+            Outcome::Dir { entries, end, .. } => {
+                assert_eq!((entries[0].fid, end), (first, part > 0));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let look = |store: &Store, text: &str| store.lookup(dir, &name(text)).unwrap();
+    assert_eq!(look(&store, "two"), Some(two.root()));
+    let before = store.attr(dir).unwrap().unwrap();
+    assert_eq!((before.nlink, before.mode), (4, 0o555));
+    let deleted = delete(&mut store, "root@one");
+    assert_eq!(look(&store, "one"), None);
+    let after = store.attr(dir).unwrap().unwrap();
+    assert!(after.nlink == 3 && after.mtime >= before.mtime);
+    let rename = VolumeOp::Rename {
+        of: name("root@two"),
+        name: name("root@three"),
+    };
+    made(volume_op(&mut store, rename));
+    assert_eq!(list(&mut store), [("three".to_owned(), two.root())]);
+    // Nobody changes anything there, and a snapshot has no snapshots.
+    let make = Op::Make {
+        dir,
+        name: name("x"),
+        make: Make::Directory,
+        mode: 0o755,
+        open: None,
+    };
+    let set = Op::SetAttr {
+        fid: dir,
+        set: Set {
+            mode: Some(0o777),
+            ..Set::default()
+        },
+    };
+    let remove = Op::Rmdir {
+        dir,
+        name: name("three"),
+    };
+    for op in [make, set, remove] {
+        assert_eq!(
+            run(&mut store, &op),
+            Outcome::Refused(Refusal::ReadOnly),
+            "{op:?}"
+        );
+    }
+    assert_eq!(store.attr(Fid::snapshots(two.id)), Ok(None));
+    purge(&mut store, deleted.id);
+    rest(&mut store);
+    drop(store);
+    let mut store = Store::open_in_memory(&disk, &options()).unwrap();
+    assert_eq!(list(&mut store), [("three".to_owned(), two.root())]);
+    drop(store);
+    assert!(fsck_memory(&disk).unwrap().is_clean());
+}
