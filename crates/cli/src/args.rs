@@ -36,7 +36,9 @@ pub(crate) use tree::{
     remote,
 };
 pub(crate) use up::{DownArgs, UpArgs};
-pub(crate) use volume::{BranchArgs, OneArgs, VolumeArgs, VolumeCommand, VolumeListArgs};
+pub(crate) use volume::{
+    BranchArgs, OneArgs, ScheduleArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
+};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};

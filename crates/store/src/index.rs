@@ -342,7 +342,7 @@ impl Index {
             self.put(key::segment(segment), live.map(|live| value::encode(&live)));
         }
         for id in self.volumes.take_touched() {
-            let volume = self.volumes.get(id).map(value::encode);
+            let volume = self.volumes.get(id).map(Volume::encode);
             self.put(key::volume_of(id), volume);
             let next = value::encode(&self.volumes.next());
             self.put(key::volume_of(0), Some(next));

@@ -41,7 +41,8 @@ pub use refusal::Refusal;
 pub use rights::{MachineId, NOBODY, Rights};
 pub use seed::{mix64, splitmix64};
 pub use volume::{
-    FIRST_VOLUME, SNAPSHOT_MARK, SNAPSHOTS_NAME, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo,
-    VolumeOp, VolumeState, is_volume_name, snapshot_name, split_volume_name,
+    FIRST_VOLUME, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME, ScheduleRule, VOLUME_NAME_BYTES,
+    VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState, is_volume_name, snapshot_name,
+    split_volume_name,
 };
 pub use watch::{Change, Deed, Path, WatchId};

@@ -1,7 +1,7 @@
 //! Volumes, their snapshots and clones, on real mounts: what a snapshot has, under load; that
 //! nothing changes it; clones; deletions and their undoing; and the command line.
 
-use crate::harness::{Cell, Pair, ariel, process::shell_ok, real_system, run, text};
+use crate::harness::{Cell, Pair, ariel, eventually, process::shell_ok, real_system, run, text};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -525,4 +525,88 @@ fn snapshots_come_and_go_below_the_root_for_all_mounts_at_once() {
     assert!(!hidden.join(".snapshots").exists());
     let frozen = pair.cell.mount_with(&["--volume", "root@one"]);
     assert!(frozen.join("f").exists() && !frozen.join(".snapshots").exists());
+}
+
+fn scheduled(cell: &Cell) -> Vec<String> {
+    let list = done(cell, "list", &["--json"]);
+    let lines = list.lines().map(|line| serde_json::from_str(line).unwrap());
+    let names = lines.map(|line: serde_json::Value| line["name"].as_str().unwrap().to_owned());
+    names.filter(|name| name.starts_with("root@1s-")).collect()
+}
+
+#[test]
+fn a_schedule_makes_snapshots_and_takes_them_away() {
+    if !real_system("volumes-schedule") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("volumes-schedule") else {
+        return;
+    };
+    let mount = cell.mount();
+    fs::write(mount.join("f"), "written").unwrap();
+    let rules = [
+        "--every", "1s", "--keep", "2", "--every", "day", "--keep", "7",
+    ];
+    done(&cell, "schedule", &[&["root"], &rules[..]].concat());
+    let shown = done(&cell, "show", &["root"]);
+    assert!(shown.contains("every 1s, keep 2") && shown.contains("every day, keep 7"));
+    // Until the first ones have gone again. Nobody tells of that: this looks from time to time.
+    let limit = std::time::Duration::from_secs(60);
+    let mut first = Vec::new();
+    let turns = |cell: &Cell, first: &mut Vec<String>| {
+        let turned = eventually(limit, || {
+            let now = scheduled(cell);
+            assert!(now.len() <= 3, "{now:?}");
+            if first.is_empty() {
+                *first = now;
+                return false;
+            }
+            !now.is_empty() && now.iter().all(|name| !first.contains(name))
+        });
+        assert!(turned, "{first:?} stay");
+    };
+    turns(&cell, &mut first);
+    let days = names(&mount.join(".snapshots"));
+    let day = days.iter().find(|name| name.starts_with("day-")).unwrap();
+    let file = mount.join(".snapshots").join(day).join("f");
+    assert_eq!(
+        fs::read(file).unwrap(),
+        b"written",
+        "it was in the mount's cache alone"
+    );
+    // It goes on after the server's process has ended, and nobody waits for what it missed.
+    cell.kill9();
+    cell.start_server();
+    first.clear();
+    turns(&cell, &mut first);
+    let newest = scheduled(&cell).pop().unwrap();
+    done(&cell, "schedule", &["root", "--none"]);
+    assert!(!done(&cell, "show", &["root"]).contains("every"));
+    let left = scheduled(&cell);
+    assert!(
+        left.len() <= 3 && left.iter().any(|name| *name >= newest),
+        "{left:?}"
+    );
+    for (words, why) in [
+        (&["root", "--every", "hour"][..], "needs its --keep"),
+        (&["root", "--every", "hour", "--keep", "1001"], "at most"),
+        (
+            &[
+                "root", "--every", "1h", "--keep", "1", "--every", "hour", "--keep", "2",
+            ],
+            "twice",
+        ),
+        (&["root", "--every", "month", "--keep", "1"], "not a period"),
+        (&["root@x", "--none"], "no `@`"),
+        (&["root"], "--every"),
+    ] {
+        let wrong = volume(&cell, "schedule", words);
+        let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert!(
+            wrong.status.code() == Some(2) && said.contains(why),
+            "{said}"
+        );
+    }
+    drop(mount);
+    cell.assert_clean();
 }

@@ -1,9 +1,9 @@
 //! `.snapshots` in the root of the mounted volume: the directory of its snapshots.
 //!
-//! No listing has that name, and the server does not know it: the name leads there for as long as it
-//! is absent in the root, so the kernel may keep it for as long as it may believe that. Whoever
-//! makes such a name after all has it; but nothing is moved to it by a program that sees the
-//! directory there. What is below comes from the server, like all else.
+//! No listing has that name, and the server does not know it: it leads there while it is absent in
+//! the root. The kernel keeps it for no time, since two answers make it, and asks the cache each
+//! time. Whoever makes such a name after all has it; but nothing is moved to it by a program that
+//! sees the directory there. What is below comes from the server, like all else, and is kept.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Tree {
         self.shows_snapshots && nodeid == ROOT_ID && name.as_bytes() == SNAPSHOTS_NAME
     }
 
-    /// Answers a look-up of a name that is absent, for as long as the kernel may believe so.
+    /// Answers a look-up of a name that is absent; the kernel may believe that for so long.
     pub(super) fn give_absent(
         self: &Arc<Self>,
         header: &Header,
@@ -47,12 +47,12 @@ impl Tree {
                 &Found {
                     fid,
                     attr,
-                    name_lifetime: lifetime,
+                    name_lifetime: Lifetime::None,
                     attr_lifetime,
                 },
             ),
             // Of a snapshot there are none.
-            Done::Refused(Refusal::Stale) => tree.say_absent(reply, lifetime),
+            Done::Refused(Refusal::Stale) => tree.say_absent(reply, Lifetime::None),
             other => refuse_done(reply, &other),
         };
         self.call(convert::asker(header), Call::Enter { fid }, done);

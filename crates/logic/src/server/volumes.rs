@@ -44,7 +44,10 @@ fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
             let called = all.iter().filter(|info| info.name == *of);
             return called.filter_map(|info| info.snapshot_of).collect();
         }
-        VolumeOp::Create { .. } | VolumeOp::Clone { .. } | VolumeOp::Purge { .. } => None,
+        VolumeOp::Create { .. }
+        | VolumeOp::Clone { .. }
+        | VolumeOp::Purge { .. }
+        | VolumeOp::Schedule { .. } => None,
     };
     one.into_iter().collect()
 }
@@ -86,7 +89,8 @@ impl Server {
             VolumeOp::Create { .. }
             | VolumeOp::Rename { .. }
             | VolumeOp::Undelete { .. }
-            | VolumeOp::Purge { .. } => return,
+            | VolumeOp::Purge { .. }
+            | VolumeOp::Schedule { .. } => return,
         };
         let Some(info) = named(&all, of) else {
             return;
@@ -166,6 +170,7 @@ impl Server {
         };
         let all = step.disk.volumes();
         self.learn(&all);
+        self.look_at_schedules(step.now);
         if let (VolumeOp::Clone { .. }, Outcome::Volume(info)) = (op, outcome) {
             let orphans = step.disk.orphans().into_iter();
             for fid in orphans.filter(|fid| fid.volume == info.id) {

@@ -562,7 +562,7 @@ impl MemoryDisk {
             | Op::ListXattr { .. }
             | Op::SetXattr { .. }
             | Op::RemoveXattr { .. } => self.xattr(now, op),
-            Op::Volume(op) => self.change_volume(op),
+            Op::Volume(op) => self.change_volume(now, op),
             _ => Err(Refusal::NotSupported),
         }
     }

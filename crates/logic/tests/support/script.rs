@@ -432,6 +432,13 @@ fn volume_op(words: &[&str]) -> Op {
             name: name(new),
         },
         ["delete", of] => VolumeOp::Delete { of: name(of) },
+        ["schedule", of, every_s, keep] => VolumeOp::Schedule {
+            of: name(of),
+            rules: vec![wire::ScheduleRule {
+                every_s: number(every_s),
+                keep: number(keep),
+            }],
+        },
         other => panic!("unknown command: {}", other.join(" ")),
     })
 }
@@ -466,7 +473,7 @@ fn op(world: &World, words: &[&str]) -> Op {
             mode: 0o644,
             open: access(how),
         },
-        ["snapshot" | "clone" | "delete", ..] => volume_op(words),
+        ["snapshot" | "clone" | "delete" | "schedule", ..] => volume_op(words),
         ["mkdir", path] => make(path, Make::Directory, 0o755, None),
         ["link", file, path] => {
             let (dir, name) = place(world, path);
