@@ -81,7 +81,7 @@ impl Server {
     pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
         let all = disk.volumes();
         for volume in list_another(&all, op) {
-            plan.gathers.push((Fid::snapshots(volume), Right::None));
+            plan.gathers.insert(Fid::snapshots(volume), Right::None);
         }
         let (of, keep) = match op {
             VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => (of, Right::Shared),
@@ -116,9 +116,9 @@ impl Server {
             for (fid, file) in self.files.range(first..=last) {
                 let mut holders = file.holders.iter();
                 if holders.any(|(_, holder)| holder.right > keep) {
-                    plan.gathers.push((*fid, keep));
+                    plan.gathers.entry(*fid).or_insert(keep);
                 }
-                if plan.gathers.len() == GATHERED {
+                if plan.gathers.len() >= GATHERED {
                     return;
                 }
             }
@@ -127,9 +127,11 @@ impl Server {
 
     /// Clients are to give up so much of what a volume has: the one that asks, too.
     pub(crate) fn need_gathered(&self, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
-        for (fid, keep) in &plan.gathers {
+        let one = only.and_then(|(_, fid)| plan.gathers.get_key_value(&fid));
+        let all = plan.gathers.iter().filter(|_| only.is_none());
+        for (fid, keep) in one.into_iter().chain(all) {
+            self.cost.look();
             for (session, holder) in self.holders(*fid, only) {
-                self.cost.look();
                 if holder.right > *keep {
                     let (fid, what) = (*fid, What::Keep(*keep));
                     needs.push(Need { session, fid, what });
