@@ -402,6 +402,9 @@ fn snapshots_are_below_the_root_for_everybody_and_read_only() {
     assert!(bytes(b).0 == bytes(&monday).0);
     assert_eq!(bytes(b).1.unwrap(), b"one");
     drop(open);
+    let Pair { a, b, mut cell } = pair;
+    drop((a, b));
+    cell.stop_server();
     cell.assert_clean();
 }
 
@@ -474,7 +477,7 @@ fn snapshots_come_and_go_below_the_root_for_all_mounts_at_once() {
     // A directory that stays open is no other.
     let held = rustix::fs::open(
         a.join(".snapshots"),
-        rustix::fs::OFlags::DIRECTORY,
+        rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
         rustix::fs::Mode::empty(),
     )
     .unwrap();
@@ -608,5 +611,6 @@ fn a_schedule_makes_snapshots_and_takes_them_away() {
         );
     }
     drop(mount);
+    cell.stop_server();
     cell.assert_clean();
 }

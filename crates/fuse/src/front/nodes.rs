@@ -3,8 +3,8 @@
 //! An object of the volume that is mounted has its vnode number as its node id: the root is 1 in
 //! both, and a vnode number is never used again within its partition. An object of another volume
 //! has a *slot* in the bits above. A slot follows from the volume's number, so that inode numbers
-//! are the same at each mount; it is a volume's for as long as the mount lives, since the kernel may
-//! know a node id for so long. So one mount shows at most one of two volumes that share a slot,
+//! are the same at each mount; it is a volume's for as long as the mount lives, since the kernel
+//! may know a node id for so long. So one mount shows at most one of two volumes that share a slot,
 //! which are 65,535 numbers apart.
 
 use std::collections::BTreeMap;

@@ -23,8 +23,8 @@ pub enum Call {
     /// `Find`, `Nothing` for the rest.
     /// `MakeNameless` is answered as `Make`. Who makes and opens needs a `Release` afterwards.
     Op(Op),
-    /// An object that is known without a name, such as a volume's root: `Entry`, as of a look-up. For
-    /// how long a name may lead to it is not known.
+    /// An object that is known without a name, such as a volume's root: `Entry`, as of a look-up.
+    /// For how long a name may lead to it is not known.
     Enter {
         /// Which.
         fid: Fid,

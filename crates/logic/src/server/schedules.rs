@@ -3,9 +3,9 @@
 //! A volume has rules: a snapshot every so often, of which so many are kept. What is due follows
 //! from the rules, from the snapshots that there are, and from the time; nothing else is kept. The
 //! snapshots of a rule are those whose names have the rule's form, so one that is renamed is kept
-//! for good. A period begins at a multiple of its length in UTC, a week on Monday. If the server was
-//! down when a snapshot was due, it makes one when it serves again; of several that it missed, one.
-//! What is over is deleted, and purged at once.
+//! for good. A period begins at a multiple of its length in UTC, a week on Monday. If the server
+//! was down when a snapshot was due, it makes one when it serves again; of several that it missed,
+//! one. What is over is deleted, and purged at once.
 //!
 //! Guarantees. Each of these is an operation like those that people ask for, with all that goes
 //! before it (see [`super::volumes`]). There is one at a time, and none before the clients of the
