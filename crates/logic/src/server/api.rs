@@ -118,6 +118,8 @@ pub enum Mutant {
     SaysStableEarly,
     /// Does not make stable that a session has begun.
     ForgetsSessions,
+    /// Makes snapshots of what has been written back, whoever has more.
+    FreezesAtOnce,
 }
 
 /// For whom a change is made.

@@ -9,15 +9,18 @@ mod attrs;
 mod moves;
 mod names;
 mod ranges;
+mod volumes;
 
 use super::{Change, Closed, Trouble, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use store::Keep;
+use volumes::FIRST;
 use wire::{
-    Attr, Chosen, DirEntry, Entry, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal,
-    RequestId, SessionId, Time, WriteMode,
+    Attr, Chosen, DirEntry, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
+    SessionId, Time, VolumeInfo, WriteMode,
 };
 
+#[derive(Clone)]
 struct Object {
     attr: Attr,
     /// It has never had a name.
@@ -39,6 +42,7 @@ pub(super) struct Reference {
     newest: Time,
     answers: BTreeMap<Origin, Outcome>,
     sessions: BTreeSet<SessionId>,
+    snapshots: Vec<VolumeInfo>,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -109,6 +113,7 @@ impl Reference {
             newest: 0,
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
+            snapshots: Vec::new(),
         }
     }
 
@@ -140,6 +145,9 @@ impl Reference {
     }
 
     fn change(&mut self, now: Time, op: &Op, data: &[u64]) -> Result<Outcome> {
+        if volumes::is_frozen(op) {
+            return Err(Refusal::ReadOnly);
+        }
         match op {
             Op::Lookup { dir, name } => match self.dir(*dir)?.entries.get(name).copied() {
                 Some((fid, _)) => self.entry(fid, *dir),
@@ -203,19 +211,10 @@ impl Reference {
                 }
                 Ok(Outcome::Done)
             }
+            Op::Volume(op) => self.volume(now, op),
             Op::Read { .. } | Op::Sync { .. } => Err(Refusal::Invalid),
             _ => self.xattr(now, op),
         }
-    }
-
-    fn statfs(&self) -> Outcome {
-        let files = self.objects.len() as u64;
-        Outcome::Filesystem(Filesystem {
-            total_bytes: 1 << 40,
-            free_bytes: 1 << 39,
-            files,
-            free_files: 1 << 30,
-        })
     }
 
     fn open_file(&mut self, fid: Fid, write: bool) -> Result<Outcome> {
@@ -372,12 +371,16 @@ impl Volume for Reference {
     }
 
     fn orphans(&self) -> Vec<Fid> {
-        let nameless = |(_, o): &(&Fid, &Object)| o.attr.nlink == 0;
+        let nameless = |(f, o): &(&Fid, &Object)| o.attr.nlink == 0 && f.volume == FIRST;
         self.objects
             .iter()
             .filter(nameless)
             .map(|(fid, _)| *fid)
             .collect()
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        self.all_volumes()
     }
 
     fn open_session(&mut self, session: SessionId, _: Time) {
@@ -418,7 +421,7 @@ impl Volume for Reference {
         let named = self
             .objects
             .iter()
-            .filter(|(_, object)| object.attr.nlink > 0);
+            .filter(|(fid, object)| object.attr.nlink > 0 && fid.volume == FIRST);
         named
             .map(|(fid, object)| (*fid, object.attr.clone()))
             .collect()
