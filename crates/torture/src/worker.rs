@@ -135,9 +135,12 @@ impl Worker<'_> {
         let (plan, mut tries) = (self.plan, 0);
         loop {
             match self.found()?.make_logs(plan, round) {
-                Err(error) if plan.kills && is_loss(error) && tries < 100 => {
+                Err(error) if plan.kills && is_loss(error) && tries < LOOKS => {
+                    // A dead mount may still find the directory by a name that its kernel keeps,
+                    // and nothing tells when it is back.
                     self.files = None;
                     tries += 1;
+                    std::thread::sleep(LOOK);
                 }
                 result => return result,
             }

@@ -64,7 +64,7 @@ fn what_counts_is_shown_with_where_it_comes_from() {
     assert_eq!(of("mount", "trusted"), ("true".into(), file.into()));
     let variable = "environment ARIEL_SERVE_GRACE";
     assert_eq!(of("serve", "grace"), ("3".into(), variable.into()));
-    assert_eq!(of("mount", "cache-mib"), ("256".into(), "default".into()));
+    assert_eq!(of("mount", "cache-mib"), ("auto".into(), "default".into()));
 }
 
 #[test]

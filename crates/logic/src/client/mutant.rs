@@ -61,6 +61,8 @@ pub enum Mutant {
     ForgetsUnstable,
     /// Its room takes what another client has lent for what the server's digests vouch for.
     TakesAnyBytes,
+    /// Keeps blocks that a recall and a later grant have overtaken.
+    KeepsOvertakenBlocks,
     /// Asks again for what was lost as if it happened now, with numbers of its own.
     AsksAgainAsNew,
     /// Gives up changed blocks, too, when it has to make do with less memory.

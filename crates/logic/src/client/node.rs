@@ -136,8 +136,9 @@ pub(crate) struct Node {
     pub(crate) cutting: u32,
     /// Own changes of the time of modification there.
     pub(crate) timing: u32,
-    /// Raised when blocks on their way here may be outdated.
-    pub(crate) fills: u64,
+    /// Raised with each own change of bytes at the server: blocks on their way here may be
+    /// outdated.
+    pub(crate) edits: u64,
     /// So many blocks of it came with a look-up or a listing, and nobody has read them yet.
     pub(crate) ahead: u32,
     /// It came ahead of its use, and is kept for that though the kernel may not know it.
@@ -207,7 +208,24 @@ pub(crate) struct Node {
     pub(crate) doubtful: u32,
 }
 
+/// When blocks of a file were asked for. What comes for them is outdated if bytes may have changed
+/// since: by an own change, or by another client's, before which a recall was answered here. (The
+/// recall, and the grant that comes after that change, may overtake the bytes.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FillStart {
+    pub(crate) edits: u64,
+    void: Epoch,
+}
+
 impl Node {
+    /// Blocks that are asked for now come as of now.
+    pub(crate) fn fill_start(&self) -> FillStart {
+        FillStart {
+            edits: self.edits,
+            void: self.void,
+        }
+    }
+
     pub(crate) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {
         Self {
             void,

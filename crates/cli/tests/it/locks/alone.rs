@@ -16,7 +16,8 @@ fn lock_and_unlock(path: &Path) {
     let open = || File::options().read(true).write(true).open(path).unwrap();
     for _ in 0..CYCLES {
         let file = open();
-        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        // Linux may tell the last close of the file before only now: the lock waits for that.
+        flock(&file, FlockOperation::LockExclusive).unwrap();
         flock(&file, FlockOperation::Unlock).unwrap();
         fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
         fcntl_lock(&file, FlockOperation::Unlock).unwrap();

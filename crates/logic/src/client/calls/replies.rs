@@ -41,9 +41,9 @@ impl Client {
                 fid,
                 first,
                 count,
-                fills,
+                since,
             } => {
-                let fill = ((fid, first, count), fills);
+                let fill = ((fid, first, count), since);
                 self.on_fill_reply(step, fill, request.caller, (reply.outcome, bulk_len));
             }
             Why::Back { fid, first, count } => {

@@ -161,7 +161,7 @@ impl Client {
                 node.timing += u32::from(set.mtime.is_some());
                 if set.size.is_some() {
                     node.resizing += 1;
-                    node.fills += 1;
+                    node.edits += 1;
                 }
             }
             Op::Open { fid, access } => self.node(*fid).opening.push(*access),
@@ -174,7 +174,7 @@ impl Client {
             Op::Write { fid, .. } => {
                 let node = self.node(*fid);
                 node.remote_writes += 1;
-                node.fills += 1;
+                node.edits += 1;
             }
             _ => {}
         }
@@ -203,7 +203,7 @@ impl Client {
                 node.timing = node.timing.saturating_sub(timed);
                 if set.size.is_some() {
                     node.resizing = node.resizing.saturating_sub(1);
-                    node.fills += 1;
+                    node.edits += 1;
                 }
             }
             Op::Open { fid, access } => self.node(*fid).arrived(*access),
@@ -218,7 +218,7 @@ impl Client {
             Op::Write { fid, .. } | Op::Allocate { fid, .. } | Op::Copy { to: fid, .. } => {
                 let node = self.node(*fid);
                 node.remote_writes = node.remote_writes.saturating_sub(1);
-                node.fills += 1;
+                node.edits += 1;
             }
             _ => {}
         }

@@ -103,7 +103,7 @@ impl Client {
         // What was written through the server since the question left is not in the bytes.
         let fits = node.right == Right::Shared
             && node.cached()
-            && node.fills == 0
+            && node.edits == 0
             && size == u64::from(bytes);
         let here = |block: u64| self.cache.find(fid, block).is_some();
         let all = 0..u64::from(blocks);

@@ -59,7 +59,7 @@ impl Client {
     pub(crate) fn note_edit(&mut self, fid: Fid) {
         let node = self.node(fid);
         node.remote_writes += 1;
-        node.fills += 1;
+        node.edits += 1;
         node.attr = None;
     }
 

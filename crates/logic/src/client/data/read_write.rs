@@ -11,7 +11,7 @@ use super::runs::runs;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Piece, Slot};
 use crate::client::mutant::Mutant;
-use crate::client::node::Range;
+use crate::client::node::{FillStart, Range};
 use crate::client::notices::Invalidate;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
@@ -177,7 +177,7 @@ impl Client {
         for block in &missing {
             self.cache.take(fid, *block, BlockState::Filling);
         }
-        let (fills, hold) = (self.node(fid).fills, self.node(fid).hold(0));
+        let (since, hold) = (self.node(fid).fill_start(), self.node(fid).hold(0));
         for (first, count) in runs(missing) {
             let (offset, len) = (first * BLOCK, (count * BLOCK) as u32);
             let op = Op::Read { fid, offset, len };
@@ -185,7 +185,7 @@ impl Client {
                 fid,
                 first,
                 count: count as u32,
-                fills,
+                since,
             };
             self.request(step, (op, caller.clone(), hold), Vec::new(), why);
         }
@@ -199,11 +199,14 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (fid, first, count): (Fid, u64, u32),
-        fills: u64,
+        since: FillStart,
         bytes: Option<u32>,
     ) {
+        let broken = self.options.mutant == Some(Mutant::KeepsOvertakenBlocks);
         let node = self.node(fid);
-        let valid = node.fills == fills && node.right >= Right::Shared;
+        let now = node.fill_start();
+        let fresh = now == since || (broken && now.edits == since.edits);
+        let valid = fresh && node.right >= Right::Shared;
         let bytes = bytes.filter(|_| valid);
         if bytes.is_some() {
             self.lending.counts.fetched += u64::from(count);
@@ -453,7 +456,7 @@ impl Client {
         };
         let node = self.node(fid);
         node.remote_writes += 1;
-        node.fills += 1;
+        node.edits += 1;
         let hold = node.hold(0);
         let stamp = self.stamp();
         let op = Op::Write {

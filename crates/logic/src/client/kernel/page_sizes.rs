@@ -131,6 +131,18 @@ impl Node {
         }
     }
 
+    /// Would this size, told now, spoil a page that the kernel is reading? A smaller one cuts it
+    /// off. A larger one makes the kernel take for bytes the zeros behind an answer that is as
+    /// short as the file was, or behind the place where an older size cuts the page off.
+    fn is_told_across(&self, size: u64) -> bool {
+        let most = self.sizes.most;
+        let spoils = |reading: &Reading| {
+            let (_, to) = reading.range;
+            size < to || (size > most && (to > most || reading.least < to))
+        };
+        self.reading.values().any(spoils)
+    }
+
     /// The kernel is given bytes for its pages, up to `end`: what of them must be dropped again.
     pub(crate) fn gave_pages(
         &mut self,
@@ -321,9 +333,8 @@ impl Client {
             node.parked.push(ticket);
             return true;
         }
-        let across = |reading: &Reading| attr.size < reading.range.1;
         let recalled = id <= node.recalled && !had_heard(node, boot, heard);
-        if !recalled && node.reading.values().any(across) {
+        if !recalled && node.is_told_across(attr.size) {
             node.behind.push(ticket);
             return true;
         }

@@ -2,6 +2,7 @@
 
 use super::super::data::cache::BlockState;
 use super::super::data::runs::runs;
+use super::super::node::FillStart;
 use super::super::session::requests::Why;
 use super::super::{Client, Step};
 use super::{Output, PeerOutput};
@@ -22,8 +23,8 @@ pub(crate) struct Borrowing {
     fid: Fid,
     first: u64,
     count: u32,
-    /// The file's fill count when the server was asked.
-    fills: u64,
+    /// The file's own changes of bytes when the server was asked. Those of others the version tells.
+    edits: u64,
     /// So many bytes of them are in the file.
     bytes: u32,
     version: u64,
@@ -37,13 +38,13 @@ impl Client {
     pub(in crate::client) fn on_fill_reply(
         &mut self,
         step: &mut Step<'_>,
-        (blocks, fills): ((Fid, u64, u32), u64),
+        (blocks, since): ((Fid, u64, u32), FillStart),
         caller: Caller,
         (outcome, bulk_len): (Outcome, u32),
     ) {
         let bytes = match outcome {
             Outcome::Elsewhere(elsewhere) => {
-                return self.borrow(step, blocks, (fills, caller), elsewhere);
+                return self.borrow(step, blocks, (since.edits, caller), elsewhere);
             }
             Outcome::Read { len, .. } => Some(len.min(bulk_len)),
             Outcome::Refused(refusal) => {
@@ -52,7 +53,7 @@ impl Client {
             }
             _ => None,
         };
-        self.on_filled(step, blocks, fills, bytes);
+        self.on_filled(step, blocks, since, bytes);
     }
 
     /// The server has said who lends the blocks that it was asked for.
@@ -60,7 +61,7 @@ impl Client {
         &mut self,
         step: &mut Step<'_>,
         (fid, first, count): (Fid, u64, u32),
-        (fills, caller): (u64, Caller),
+        (edits, caller): (u64, Caller),
         elsewhere: Elsewhere,
     ) {
         let named = &elsewhere.capability;
@@ -69,7 +70,7 @@ impl Client {
             fid,
             first,
             count,
-            fills,
+            edits,
             bytes: elsewhere.len,
             version: named.version,
             lender: elsewhere.lender,
@@ -149,7 +150,7 @@ impl Client {
     /// Could the server's own bytes of that version be used if they came now?
     fn is_usable(&self, borrowing: &Borrowing) -> bool {
         self.nodes.get(&borrowing.fid).is_some_and(|node| {
-            node.fills == borrowing.fills
+            node.edits == borrowing.edits
                 && node.right >= Right::Shared
                 && node.version == borrowing.version
         })
@@ -166,7 +167,7 @@ impl Client {
             let drop = |block: u64| self.cache.drop_block(fid, block);
             return missing.into_iter().for_each(drop);
         }
-        let (fills, hold) = (self.node(fid).fills, self.node(fid).hold(0));
+        let (since, hold) = (self.node(fid).fill_start(), self.node(fid).hold(0));
         for (first, count) in runs(missing) {
             let offset = first * u64::from(BLOCK_BYTES);
             let len = count as u32 * BLOCK_BYTES;
@@ -176,7 +177,7 @@ impl Client {
                 fid,
                 first,
                 count,
-                fills,
+                since,
             };
             self.lending.instead = Some(instead);
             self.request(step, (op, caller.clone(), hold), Vec::new(), why);

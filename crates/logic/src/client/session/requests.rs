@@ -7,6 +7,7 @@
 use super::LinkState;
 use crate::Ticket;
 use crate::client::api::{Output, Piece};
+use crate::client::node::FillStart;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::{
@@ -24,7 +25,7 @@ pub(crate) enum Why {
         fid: Fid,
         first: u64,
         count: u32,
-        fills: u64,
+        since: FillStart,
     },
     /// To know what follows in a directory, ahead of its use.
     Walk,
