@@ -1,7 +1,9 @@
 //! Volumes, their snapshots and clones, on real mounts: what a snapshot has, under load; that
 //! nothing changes it; clones; deletions and their undoing; and the command line.
 
-use crate::harness::{Cell, Pair, ariel, eventually, process::shell_ok, real_system, run, text};
+use crate::harness::{
+    Cell, Pair, ariel, eventually, names, process::shell_ok, real_system, run, text,
+};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -319,15 +321,6 @@ fn the_command_line_tells_what_is_wrong_and_what_helps() {
     let missing = tree(&["ls", "--volume", "house", &place("/")]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert!(said.contains("a volume that is not there"), "{said}");
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 #[track_caller]

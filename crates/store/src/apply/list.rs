@@ -49,16 +49,7 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
             if entries.len() == max || bytes > REPLY_BYTES {
                 break 'parts;
             }
-            let named = txn.object(placed.fid)?;
-            entries.push(DirEntry {
-                bare: named.xattrs == 0,
-                attr: Some(named.attr),
-                ahead: 0,
-                name: placed.name,
-                fid: placed.fid,
-                kind: placed.kind,
-                position,
-            });
+            entries.push(shown(txn, position, placed)?);
         }
     }
     Ok(Outcome::Dir {
@@ -69,6 +60,20 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
     })
 }
 
+/// An entry of a listing.
+fn shown(txn: &Txn<'_>, position: u64, placed: Placed) -> Result<DirEntry, Refusal> {
+    let named = txn.object(placed.fid)?;
+    Ok(DirEntry {
+        bare: named.xattrs == 0,
+        attr: Some(named.attr),
+        ahead: 0,
+        name: placed.name,
+        fid: placed.fid,
+        kind: placed.kind,
+        position,
+    })
+}
+
 /// The same of the snapshots of a volume. There are never so many that a reply had no room.
 fn list_snapshots(txn: &Txn<'_>, (dir, object): (Fid, Object), after: u64, max: usize) -> Applied {
     let placed = txn.index.volumes.placed_snapshots(dir.volume, after);
@@ -76,17 +81,8 @@ fn list_snapshots(txn: &Txn<'_>, (dir, object): (Fid, Object), after: u64, max: 
     let end = placed.len() <= max;
     placed.truncate(max);
     let mut entries = Vec::with_capacity(placed.len());
-    for (position, Placed { name, fid, kind }) in placed {
-        let root = txn.object(fid)?;
-        entries.push(DirEntry {
-            bare: root.xattrs == 0,
-            attr: Some(root.attr),
-            ahead: 0,
-            name,
-            fid,
-            kind,
-            position,
-        });
+    for (position, placed) in placed {
+        entries.push(shown(txn, position, placed)?);
     }
     Ok(Outcome::Dir {
         entries,
