@@ -441,6 +441,25 @@ fn nothing_there_changes(root: &Path) {
     fs::remove_dir(root.join("empty")).unwrap();
 }
 
+/// Whoever makes the name without a mount keeps it.
+fn whoever_has_the_name_keeps_it(cell: &Cell, sides: [&Path; 2]) {
+    let place = format!("{}:/.snapshots", cell.addr());
+    let trust = cell.trust();
+    for (command, listed) in [("mkdir", true), ("rm", false)] {
+        let mut line = vec![command, &place];
+        if command == "rm" {
+            line.insert(1, "-r");
+        }
+        line.extend(trust.iter().map(String::as_str));
+        let made = run(&mut ariel(&line));
+        assert!(made.status.success(), "{}", text(&made));
+        for side in sides {
+            assert_eq!(names(side).contains(&".snapshots".to_owned()), listed);
+            assert_eq!(side.join(".snapshots/one").exists(), !listed);
+        }
+    }
+}
+
 #[test]
 fn snapshots_come_and_go_below_the_root_for_all_mounts_at_once() {
     if !real_system("volumes-come-and-go") {
@@ -501,22 +520,7 @@ fn snapshots_come_and_go_below_the_root_for_all_mounts_at_once() {
     done(&pair.cell, "delete", &["root@three"]);
     all(&["one"]);
 
-    // Whoever has such a name keeps it.
-    let place = format!("{}:/.snapshots", pair.cell.addr());
-    let trust = pair.cell.trust();
-    for (command, listed) in [("mkdir", true), ("rm", false)] {
-        let mut line = vec![command, &place];
-        if command == "rm" {
-            line.insert(1, "-r");
-        }
-        line.extend(trust.iter().map(String::as_str));
-        let made = run(&mut ariel(&line));
-        assert!(made.status.success(), "{}", text(&made));
-        for side in [&a, &b] {
-            assert_eq!(names(side).contains(&".snapshots".to_owned()), listed);
-            assert_eq!(side.join(".snapshots/one").exists(), !listed);
-        }
-    }
+    whoever_has_the_name_keeps_it(&pair.cell, [&a, &b]);
     let hidden = pair.cell.mount_with(&["--hide-snapshots"]);
     assert!(!hidden.join(".snapshots").exists());
     let frozen = pair.cell.mount_with(&["--volume", "root@one"]);
@@ -528,6 +532,29 @@ fn scheduled(cell: &Cell) -> Vec<String> {
     let lines = list.lines().map(|line| serde_json::from_str(line).unwrap());
     let names = lines.map(|line: serde_json::Value| line["name"].as_str().unwrap().to_owned());
     names.filter(|name| name.starts_with("root@1s-")).collect()
+}
+
+fn schedules_that_make_no_sense_are_refused(cell: &Cell) {
+    for (words, why) in [
+        (&["root", "--every", "hour"][..], "needs its --keep"),
+        (&["root", "--every", "hour", "--keep", "1001"], "at most"),
+        (
+            &[
+                "root", "--every", "1h", "--keep", "1", "--every", "hour", "--keep", "2",
+            ],
+            "twice",
+        ),
+        (&["root", "--every", "month", "--keep", "1"], "not a period"),
+        (&["root@x", "--none"], "no `@`"),
+        (&["root"], "--every"),
+    ] {
+        let wrong = volume(cell, "schedule", words);
+        let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert!(
+            wrong.status.code() == Some(2) && said.contains(why),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -583,26 +610,7 @@ fn a_schedule_makes_snapshots_and_takes_them_away() {
         left.len() <= 3 && left.iter().any(|name| *name >= newest),
         "{left:?}"
     );
-    for (words, why) in [
-        (&["root", "--every", "hour"][..], "needs its --keep"),
-        (&["root", "--every", "hour", "--keep", "1001"], "at most"),
-        (
-            &[
-                "root", "--every", "1h", "--keep", "1", "--every", "hour", "--keep", "2",
-            ],
-            "twice",
-        ),
-        (&["root", "--every", "month", "--keep", "1"], "not a period"),
-        (&["root@x", "--none"], "no `@`"),
-        (&["root"], "--every"),
-    ] {
-        let wrong = volume(&cell, "schedule", words);
-        let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-        assert!(
-            wrong.status.code() == Some(2) && said.contains(why),
-            "{said}"
-        );
-    }
+    schedules_that_make_no_sense_are_refused(&cell);
     drop(mount);
     cell.stop_server();
     cell.assert_clean();

@@ -145,9 +145,6 @@ impl Reference {
     }
 
     fn change(&mut self, now: Time, op: &Op, data: &[u64]) -> Result<Outcome> {
-        if volumes::is_frozen(op) {
-            return Err(Refusal::ReadOnly);
-        }
         match op {
             Op::Lookup { dir, name } => match self.dir(*dir)?.entries.get(name).copied() {
                 Some((fid, _)) => self.entry(fid, *dir),
@@ -317,7 +314,11 @@ impl Volume for Reference {
         self.changes += 1;
         self.chosen = delegated.unwrap_or_default();
         self.newest = self.newest.max(now);
-        let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
+        let outcome = match volumes::is_frozen(op) {
+            true => Err(Refusal::ReadOnly),
+            false => self.change(now, op, data),
+        };
+        let outcome = outcome.unwrap_or_else(Outcome::Refused);
         if let (true, Some(origin)) = (op.changes(), origin) {
             self.answers.insert(origin, outcome.clone());
         }
