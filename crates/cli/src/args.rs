@@ -36,7 +36,9 @@ pub(crate) use tree::{
     remote,
 };
 pub(crate) use up::{DownArgs, UpArgs};
-pub(crate) use volume::{BranchArgs, OneArgs, VolumeArgs, VolumeCommand, VolumeListArgs};
+pub(crate) use volume::{
+    BranchArgs, OneArgs, ScheduleArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
+};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
@@ -182,6 +184,9 @@ pub(crate) struct MountArgs {
     /// The volume, or VOLUME@SNAPSHOT, whose root is mounted [default: root]
     #[arg(long, value_name = "VOLUME", value_parser = volume::existing)]
     pub(crate) volume: Option<wire::Name>,
+    /// Do not show the volume's snapshots in `.snapshots` at its root
+    #[arg(long)]
+    pub(crate) hide_snapshots: bool,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Stay in the foreground and log to standard error

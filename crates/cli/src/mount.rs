@@ -142,6 +142,7 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
         volume: args.volume.as_ref().map(ToString::to_string),
+        hides_snapshots: args.hide_snapshots,
         lends: match args.lend {
             Lend::Never => Lends::Never,
             Lend::Idle => Lends::Idle,

@@ -262,6 +262,19 @@ impl State {
                     "a client did not answer in time and was fenced off"
                 );
             }
+            Event::Scheduled { op, refused: None } => {
+                tracing::info!(?op, "a schedule was kept");
+            }
+            Event::Scheduled {
+                op,
+                refused: Some(why),
+            } => {
+                tracing::warn!(
+                    ?op,
+                    ?why,
+                    "a schedule cannot be kept; it is tried again in a minute"
+                );
+            }
             Event::GraceOver => {
                 self.held.complete();
                 self.held.write_out();

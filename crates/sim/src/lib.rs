@@ -31,6 +31,7 @@ mod rng;
 mod room;
 mod run;
 mod shrink;
+mod snapshots;
 mod stages;
 mod trace;
 mod watcher;

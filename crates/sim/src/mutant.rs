@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 65] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -84,6 +84,8 @@ impl Mutant {
         Self::Client(client::Mutant::ShrinksDirty),
         Self::Client(client::Mutant::KeepsTooMuch),
         Self::Client(client::Mutant::TakesAnyBytes),
+        Self::Server(server::Mutant::FreezesAtOnce),
+        Self::Store(store::Mutant::SnapshotsMelt),
     ];
 }
 

@@ -12,7 +12,6 @@ use crate::cut::Cut;
 use crate::error::StoreError;
 use crate::heal::Healing;
 use crate::images::Images;
-use crate::key;
 use crate::log::{Log, Place, Use};
 use crate::memory::MemoryDisk;
 use crate::options::Options;
@@ -387,10 +386,8 @@ impl Store {
         if self.attr(dir)?.is_none() {
             return Ok(None);
         }
-        let key = key::name(dir, name.as_bytes());
-        let entry = self.core.index.get_as::<value::Named>(&key);
-        let entry = entry.map_err(trouble)?;
-        Ok(entry.map(|entry| entry.within(dir.volume).fid))
+        let entry = self.core.index.named(dir, name).map_err(trouble)?;
+        Ok(entry.map(|entry| entry.fid))
     }
 
     /// A directory that has a name of an object, and the name: of several names one of them; `None`

@@ -27,7 +27,7 @@ mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
-pub use ids::{Epoch, Fid, RequestId, SessionId, Time, file_time};
+pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time};
 pub use lend::{Capability, Digest, Elsewhere, LenderId, Lenders, Secret, ToLender, ToReader};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
@@ -41,7 +41,8 @@ pub use refusal::Refusal;
 pub use rights::{MachineId, NOBODY, Rights};
 pub use seed::{mix64, splitmix64};
 pub use volume::{
-    FIRST_VOLUME, SNAPSHOT_MARK, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
-    is_volume_name, snapshot_name, split_volume_name,
+    FIRST_VOLUME, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME, ScheduleRule, VOLUME_NAME_BYTES,
+    VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState, is_volume_name, snapshot_name,
+    split_volume_name,
 };
 pub use watch::{Change, Deed, Path, WatchId};

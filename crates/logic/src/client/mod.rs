@@ -362,7 +362,8 @@ impl Client {
         };
         self.note_looked(step.now, ticket);
         self.kernel.lets_go(ticket);
-        let mut done = self.refuse_late(step, &running.call, done);
+        let done = self.refuse_late(step, &running.call, done);
+        let mut done = self.entered(step.now, &running.call, done);
         if let (Some(attr), Done::Refused(_)) = (&running.set, &done) {
             // Since it was set the object has gone, perhaps with the session.
             let (attr, lifetime) = (attr.clone(), Lifetime::None);

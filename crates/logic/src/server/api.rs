@@ -5,7 +5,7 @@ use crate::peers::Policy;
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Chosen, Digest, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal,
-    RequestId, Right, Rights, SessionId, Time, ToClient, ToServer, Violation, VolumeInfo,
+    RequestId, Right, Rights, SessionId, Time, ToClient, ToServer, Violation, VolumeInfo, VolumeOp,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -118,6 +118,8 @@ pub enum Mutant {
     SaysStableEarly,
     /// Does not make stable that a session has begun.
     ForgetsSessions,
+    /// Makes snapshots of what has been written back, whoever has more.
+    FreezesAtOnce,
 }
 
 /// For whom a change is made.
@@ -300,6 +302,13 @@ pub enum Event {
     Fenced {
         /// Which.
         session: SessionId,
+    },
+    /// A schedule asked for this, and it was done.
+    Scheduled {
+        /// What.
+        op: VolumeOp,
+        /// Why it was not; it is tried again.
+        refused: Option<Refusal>,
     },
     /// All known sessions have said what they hold, or their time is over.
     GraceOver,

@@ -596,6 +596,13 @@ impl World {
                             format!("closes the session of {}", self.who(session))
                         }
                         server::Event::GraceOver => "serves again".into(),
+                        server::Event::Scheduled { op, refused } => {
+                            let end = match refused {
+                                Some(refusal) => format!("refused {refusal:?}"),
+                                None => "done".into(),
+                            };
+                            format!("by schedule: {}: {end}", super::show::volume_op(&op))
+                        }
                     };
                     self.say(format!("S {text}"));
                 }

@@ -263,10 +263,19 @@ fn volume_ops() -> Vec<Op> {
             name,
         },
         VolumeOp::Delete { of: of.clone() },
+        VolumeOp::Schedule {
+            of: of.clone(),
+            rules: rules(),
+        },
         VolumeOp::Undelete { of },
         VolumeOp::Purge { volume: u32::MAX },
     ];
     ops.into_iter().map(Op::Volume).collect()
+}
+
+fn rules() -> Vec<ScheduleRule> {
+    let rule = |every_s, keep| ScheduleRule { every_s, keep };
+    vec![rule(3600, 24), rule(u32::MAX, u16::MAX)]
 }
 
 fn volume_info() -> VolumeInfo {
@@ -279,6 +288,7 @@ fn volume_info() -> VolumeInfo {
         made: 1 << 59,
         objects: 1 << 40,
         bytes: 1 << 50,
+        schedule: rules(),
     }
 }
 

@@ -31,6 +31,7 @@ impl Client {
                 self.start_op(step, ticket, Op::GetAttr { fid }, running.caller);
             }
             Call::Op(op) => self.start_op(step, ticket, op, running.caller),
+            Call::Enter { fid } => self.start_op(step, ticket, Op::GetAttr { fid }, running.caller),
             Call::Seek { fid } => self.start_op(step, ticket, Op::GetAttr { fid }, running.caller),
             Call::Open {
                 fid,

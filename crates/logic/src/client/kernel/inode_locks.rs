@@ -135,6 +135,11 @@ fn held(call: &Call, named: impl FnOnce() -> Named) -> Option<Held> {
         Call::Write { fid, .. } | Call::Sync { fid } => one(fid, Mode::Change),
         Call::Seek { fid } => one(fid, Mode::Seek),
         Call::List { dir, .. } => one(dir, Mode::List),
+        // The directory above is locked, as of any look-up; which one that is, is not known here.
+        Call::Enter { .. } => Held {
+            unknown: true,
+            ..none
+        },
         Call::Read { .. } | Call::Open { .. } | Call::Release { .. } | Call::Leave => return None,
         Call::Lock { .. } | Call::Unlock { .. } | Call::TestLock { .. } => return None,
     };

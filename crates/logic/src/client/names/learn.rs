@@ -1,12 +1,14 @@
 //! Names: what replies about them teach, and what the kernel may keep of them.
 
 use crate::Ticket;
-use crate::client::api::{Done, Lifetime};
+use crate::client::api::{Call, Done, Lifetime};
 use crate::client::data::inline_data;
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
-use wire::{Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right};
+use wire::{
+    Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right, Time,
+};
 
 impl Client {
     /// A reply to an operation on names has come, with these grants that count.
@@ -204,6 +206,23 @@ impl Client {
             attr,
             name_lifetime,
             attr_lifetime,
+            cached: false,
+        }
+    }
+
+    /// The answer of a call; of one that enters an object by its number it hands the kernel that.
+    pub(crate) fn entered(&mut self, now: Time, call: &Call, done: Done) -> Done {
+        let (Call::Enter { fid }, Done::Attr { attr, lifetime }) = (call, &done) else {
+            return done;
+        };
+        let node = self.node(*fid);
+        node.kernel.is_told(now);
+        node.directory |= attr.kind == Kind::Directory;
+        Done::Entry {
+            fid: *fid,
+            attr: attr.clone(),
+            name_lifetime: Lifetime::None,
+            attr_lifetime: *lifetime,
             cached: false,
         }
     }

@@ -136,6 +136,7 @@ fn uses(call: &Call, dir: Fid) -> bool {
         Call::Op(op) => Footprint::new(op).fids().any(|fid| fid == dir),
         Call::List { dir: fid, .. }
         | Call::Seek { fid }
+        | Call::Enter { fid }
         | Call::Open { fid, .. }
         | Call::Sync { fid } => *fid == dir,
         _ => false,

@@ -7,6 +7,7 @@
 use super::awaited::Awaited;
 use super::conflicts::{Need, Needs, Plan};
 use crate::server::api::{Bulk, Conn, Disk, Mutant, Output};
+use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Session, Waiting};
 use crate::server::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -193,9 +194,20 @@ impl Server {
         if matches!(waiting.request.op, Op::Prefetch { .. }) {
             return self.not_now(step, &waiting);
         }
-        self.waiting.insert(at.0, waiting);
-        self.note_freezing(&*step.disk, at.0);
-        self.wait(step, at.0, plan, needs);
+        self.wait_for(step, (at.0, waiting), plan, needs);
+    }
+
+    /// A request waits for what others give up or confirm.
+    pub(crate) fn wait_for(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (seq, waiting): (Seq, Waiting),
+        plan: Plan,
+        needs: Needs,
+    ) {
+        self.waiting.insert(seq, waiting);
+        self.note_freezing(&*step.disk, seq);
+        self.wait(step, seq, plan, needs);
     }
 
     /// Does a request if nothing stands in its way, or asks for what does.
@@ -336,6 +348,9 @@ impl Server {
         reply: Reply,
         bulk: Bulk,
     ) {
+        if session == OWN {
+            return self.note_scheduled(step, (request, &reply.outcome));
+        }
         if let Some(state) = self.sessions.get_mut(&session) {
             state.running.remove(&request.id);
             if request.op.changes() {

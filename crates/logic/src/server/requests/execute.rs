@@ -4,6 +4,7 @@
 use super::conflicts::{Need, Plan};
 use super::inline_data::bytes_ahead;
 use crate::server::api::{By, Disk, Mutant};
+use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Unconfirmed, Waiting};
 use crate::server::tokens::grants::{delegable, note_bare};
 use crate::server::{Server, Step};
@@ -151,7 +152,8 @@ impl Server {
         plan: &Plan,
     ) -> (Outcome, bool, Option<Logged>) {
         let request = &waiting.request;
-        let origin = request.op.changes().then(|| Self::origin(waiting));
+        let again = request.op.changes() && waiting.session != OWN;
+        let origin = again.then(|| Self::origin(waiting));
         let twice = self.options.mutant == Some(Mutant::AppliesTwice);
         let kept = origin
             .filter(|_| !twice)
