@@ -3,6 +3,7 @@
 mod bench;
 mod cell;
 mod internal;
+mod login;
 mod look;
 mod reproduce;
 mod segment;
@@ -19,6 +20,10 @@ pub(crate) use cell::{
     TrustArgs,
 };
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
+pub(crate) use login::{
+    AttenuateArgs, LoginArgs, LogoutArgs, TokenCommand, UserAddArgs, UserArgs, UserCommand,
+    WhoamiArgs,
+};
 pub(crate) use look::{ConfigArgs, FsckArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs};
 pub(crate) use reproduce::{Experiment, ReproduceArgs};
 pub(crate) use segment::{FarArgs, PagerArgs, RunArgs, SegmentArgs, SegmentCommand};
@@ -81,6 +86,18 @@ pub(crate) enum Command {
     /// See, bound and remove the machines of a cell
     #[command(subcommand)]
     Machine(MachineCommand),
+    /// See, make and remove the users of a cell
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Prove who you are, on a machine that is not trusted with its users
+    Login(LoginArgs),
+    /// End this user's login on this machine
+    Logout(LogoutArgs),
+    /// Tell who this user is in the cell
+    Whoami(WhoamiArgs),
+    /// Show and narrow the token of a login
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Serve a store to the machines of its cell
     Serve(ServeArgs),
     /// Mount a server's tree

@@ -106,6 +106,7 @@ const fn reason(refusal: Refusal) -> std::result::Result<Errno, &'static str> {
         Refusal::SessionLost => "the session with the server was lost: begin again",
         Refusal::NoAnswer => "the server did not answer in time",
         Refusal::ReadOnly => "this machine may only read: `ariel machine grant --read-write`",
+        Refusal::Expired => "the login has expired: `ariel login`",
         other => return Ok(client::errno(other)),
     })
 }

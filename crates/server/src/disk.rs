@@ -4,7 +4,9 @@ use crate::bulks::Bulks;
 use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
-use wire::{Attr, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time};
+use wire::{
+    Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time,
+};
 
 /// The store, the bytes beside messages, and whether something was applied.
 pub(crate) struct StoreDisk<'a> {
@@ -86,6 +88,10 @@ impl Disk for StoreDisk<'_> {
 
     fn bare(&self, fid: Fid) -> bool {
         self.store.is_bare(fid)
+    }
+
+    fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {
+        self.store.allows(caller, fid, bit)
     }
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {

@@ -16,26 +16,46 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-fn can_have_machines(test: &str) -> bool {
+pub fn can_have_machines(test: &str) -> bool {
     let programs = ["ip", "nsenter", "unshare"];
     real_system(test) && programs.iter().all(|program| has_program(test, program))
 }
 
-/// The commands of docs/operations.md, each with its machine: `machine# command`.
-fn page() -> Vec<(String, String)> {
+/// The commands of docs/operations.md, each with its machine: `machine# command`; or
+/// `machine$ command`, which the user 1001 of that machine gives.
+pub fn page() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(root.join("docs/operations.md")).unwrap();
     let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
-    let commands = lines.filter_map(|line| line.split_once("# "));
-    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    let commands = commands.filter(|(name, _)| !name.is_empty() && is_name(name));
-    commands
-        .map(|(name, command)| (name.to_owned(), command.to_owned()))
+    let is_name = |name: &str| {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        !name.is_empty() && name.bytes().all(fits)
+    };
+    let of_root = |line: &str| {
+        line.split_once("# ")
+            .filter(|(name, _)| is_name(name))
+            .map(owned)
+    };
+    let of_user = |line: &str| {
+        let (name, command) = line.split_once("$ ").filter(|(name, _)| is_name(name))?;
+        Some((name.to_owned(), as_user(1001, command)))
+    };
+    lines
+        .filter_map(|line| of_root(line).or_else(|| of_user(line)))
         .collect()
 }
 
+fn owned((name, command): (&str, &str)) -> (String, String) {
+    (name.to_owned(), command.to_owned())
+}
+
+/// A command that a user gives; what the shell redirects is the test's own.
+pub fn as_user(uid: u32, command: &str) -> String {
+    format!("setpriv --reuid {uid} --regid {uid} --clear-groups {command}")
+}
+
 /// Runs the page up to the command that begins so.
-fn follow(machines: &mut Machines, until: &str) {
+pub fn follow(machines: &mut Machines, until: &str) {
     let mut commands = page().into_iter();
     let mut done = 0;
     for (name, command) in &mut commands {
@@ -53,7 +73,7 @@ fn the_commands_of_the_page_make_a_cell_of_three_machines_that_is_exact() {
     if !can_have_machines("machines-page") {
         return;
     }
-    let mut machines = Machines::new(&["server", "build-1", "build-2"]);
+    let mut machines = Machines::new(&["server", "build-1", "build-2", "desk"]);
     let commands = page();
     assert!(commands.len() >= 10, "{commands:?}");
     let setup = commands

@@ -67,6 +67,7 @@ mod torture;
 mod traces;
 mod transport;
 mod two_mounts_fsx;
+mod users;
 mod walks;
 mod warm;
 mod watch;

@@ -22,7 +22,7 @@ impl Server {
         plan: &Plan,
     ) {
         let session = waiting.session;
-        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
+        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request) {
             self.comes_later(step, &waiting, refusal);
             self.refuse(step, &waiting, refusal);
             self.recheck_all(step, &waiting);
@@ -109,8 +109,8 @@ impl Server {
             self.grant_pages(session, *fid, &mut grants);
         }
         note_bare(&*step.disk, op, &mut grants);
-        let bounds = self.bounds(waiting.session);
-        let bulk = bytes_ahead(step, (&waiting.request, bounds), (&mut outcome, &grants));
+        let about = (&*self, session, &waiting.request);
+        let bulk = bytes_ahead(step, about, (&mut outcome, &grants));
         let reply = Reply {
             outcome,
             grants,

@@ -33,6 +33,7 @@ mod looks;
 mod machines;
 mod needs;
 mod put_back;
+mod reach;
 mod redo;
 mod requests;
 mod returns;

@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{
-    Attr, Epoch, Fid, Hold, MachineId, Name, Op, Outcome, Reply, Request, RequestId, Right,
+    Attr, Epoch, Fid, Hold, MachineId, Name, Op, Outcome, Reply, Request, RequestId, Right, Rights,
     SessionId, Time, What,
 };
 
@@ -291,6 +291,8 @@ pub(super) struct Asked {
 pub(super) struct Session {
     /// The machine that has begun it; none: an earlier run of the server knew.
     pub(super) machine: Option<MachineId>,
+    /// What it could do on its last connection.
+    pub(super) rights: Option<Rights>,
     pub(super) conn: Option<Conn>,
     /// When it was last heard of.
     pub(super) heard: Time,

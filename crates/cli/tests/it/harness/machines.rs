@@ -14,7 +14,13 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Longer than any command of a test takes.
 const LIMIT: Duration = Duration::from_secs(60);
 /// What each machine has for itself.
-const OWN: [&str; 4] = ["/etc/ariel", "/run/ariel", "/srv", "/mnt"];
+const OWN: [&str; 5] = [
+    "/etc/ariel",
+    "/run/ariel",
+    "/run/ariel-users",
+    "/srv",
+    "/mnt",
+];
 
 /// One of them: a process that does nothing keeps its namespaces.
 struct Machine {

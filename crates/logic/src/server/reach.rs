@@ -1,0 +1,383 @@
+//! What the users of a session can get at: the machine's, as far as it is believed about them, or
+//! those who have proved themselves there, each within the limits of his proof.
+//!
+//! A machine that is believed says who its users are, so what any of them might do its session may
+//! do. Of one that is not, the users are known, with the groups that the cell gives them: what one
+//! of them may do by modes and lists, the session may do. A user who has not proved himself is
+//! nobody, and may read what everybody may.
+
+use super::Server;
+use super::api::Disk;
+use super::machines::{changes, raised};
+use super::rules::{Want, rule};
+use alloc::vec::Vec;
+use wire::{
+    Attr, Caller, Fid, Hold, Holding, Name, Op, Outcome, Proven, Refusal, Request, Right, Rights,
+    SessionId, WriteMode,
+};
+
+const READ: u16 = 4;
+const WRITE: u16 = 2;
+const SEARCH: u16 = 1;
+
+/// Somebody for whom a session may ask.
+#[derive(Clone, Copy)]
+enum Party<'a> {
+    /// Anybody whom the machine may speak for.
+    Machine(&'a Rights),
+    /// A user who has proved himself, and the way from the root to what his proof is limited to.
+    User(&'a Proven, Option<&'a [Fid]>),
+    /// Whoever has not.
+    Nobody,
+}
+
+impl Party<'_> {
+    /// May he use an object in one of these ways, by its mode and its lists?
+    fn may(self, disk: &impl Disk, (fid, attr): (Fid, &Attr), bits: u16) -> Result<bool, Refusal> {
+        let (caller, writes) = match self {
+            Self::Machine(rights) => return Ok(rights.may_reach(attr, bits, !disk.bare(fid))),
+            // The owner may give himself what he has not.
+            Self::User(user, _) if user.uid == attr.uid && user.write => return Ok(true),
+            Self::User(user, _) => (user.caller(), user.write),
+            Self::Nobody => (Caller::nobody(), false),
+        };
+        for bit in [READ, WRITE, SEARCH] {
+            let asked = bits & bit != 0 && (bit != WRITE || writes);
+            if asked && disk.allows(&caller, fid, bit)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The way to what he is limited to.
+    fn way(&self) -> Option<&[Fid]> {
+        match self {
+            Self::User(_, way) => *way,
+            _ => None,
+        }
+    }
+}
+
+/// The objects from the root to what is at a path; none, if there is nothing.
+pub(super) fn way_to(disk: &impl Disk, root: Fid, path: &[Name]) -> Vec<Fid> {
+    let mut way = Vec::from([root]);
+    for name in path {
+        let at = way.last().copied().unwrap_or(root);
+        match disk.lookup(at, name) {
+            Ok(Some(next)) => way.push(next),
+            _ => return Vec::new(),
+        }
+    }
+    way
+}
+
+impl Server {
+    /// Why a request may not be made in this session: its machine may only read; its user's proof
+    /// has expired, or does not reach so far; or nobody for whom it speaks could get at what the
+    /// request is about.
+    pub(super) fn forbids(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        request: &Request,
+    ) -> Option<Refusal> {
+        let rights = self.bounds(id)?;
+        // What it has changed under tokens that it had is written back all the same.
+        let back = matches!(
+            &request.op,
+            Op::Write {
+                mode: WriteMode::Back { .. },
+                ..
+            }
+        );
+        if !rights.write && changes(&request.op) && !back {
+            return Some(Refusal::ReadOnly);
+        }
+        let objects = rule(&request.op).objects.into_iter().flatten();
+        let found = self.objects_in_reach(disk, id, objects);
+        if rights.trusted {
+            return found.err();
+        }
+        let user = rights.proven(request.caller.uid);
+        if rule(&request.op).caller || found.is_ok() {
+            let by_user = user.and_then(|user| self.user_forbids(disk, (id, user), request));
+            return by_user.or(found.err()).or_else(|| {
+                let stranger = user.is_none() && rule(&request.op).caller;
+                (stranger && changes(&request.op) && raised(request).is_none())
+                    .then_some(Refusal::Denied)
+            });
+        }
+        // Who is away for too long learns why.
+        let lapsed = rights.users.iter().any(|user| user.expired);
+        found.err().map(|refusal| match refusal {
+            Refusal::Denied if lapsed => Refusal::Expired,
+            other => other,
+        })
+    }
+
+    /// Why a user who has proved himself may not ask for this, whatever the objects' modes say.
+    fn user_forbids(
+        &self,
+        disk: &impl Disk,
+        (id, user): (SessionId, &Proven),
+        request: &Request,
+    ) -> Option<Refusal> {
+        if !rule(&request.op).caller {
+            return None;
+        }
+        // What his client has answered under its tokens was allowed then.
+        let answered = request.delegated.is_some() || request.again.is_some();
+        if user.expired && !answered {
+            return Some(Refusal::Expired);
+        }
+        if !user.write && changes(&request.op) {
+            return Some(Refusal::ReadOnly);
+        }
+        let way = self.way_of(id, user)?;
+        let objects = rule(&request.op).objects.into_iter().flatten();
+        for (fid, _) in objects {
+            let on_way = way.iter().position(|at| *at == fid);
+            let inside = match on_way {
+                Some(at) => at + 1 == way.len() || leads_on(disk, &request.op, way.get(at + 1)),
+                None => match is_below(disk, fid, way.last().copied()) {
+                    Ok(below) => below,
+                    Err(refusal) => return Some(refusal),
+                },
+            };
+            if !inside {
+                return Some(Refusal::Denied);
+            }
+        }
+        None
+    }
+
+    /// The way to what a user's proof is limited to, if it is.
+    fn way_of(&self, id: SessionId, user: &Proven) -> Option<&[Fid]> {
+        user.under.as_ref()?;
+        let way = self.ways(id).and_then(|ways| ways.get(&user.uid));
+        Some(way.map_or(&[], Vec::as_slice))
+    }
+
+    /// Can the session get at this object? One that is not there is nobody's secret: the store says
+    /// so.
+    pub(super) fn in_reach(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        object: (Fid, Want),
+    ) -> Result<(), Refusal> {
+        self.objects_in_reach(disk, id, core::iter::once(object))
+    }
+
+    fn objects_in_reach(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        objects: impl Iterator<Item = (Fid, Want)>,
+    ) -> Result<(), Refusal> {
+        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+            return Ok(());
+        };
+        for (fid, want) in objects {
+            let Some(attr) = disk.attr(fid)? else {
+                continue;
+            };
+            let object = (fid, &attr);
+            let reached = |party| self.gets_at(disk, (id, party), object, (want, true));
+            if !self.any_party(id, rights, reached)? {
+                return Err(Refusal::Denied);
+            }
+        }
+        Ok(())
+    }
+
+    /// Is it so for anybody of the session?
+    fn any_party<'a>(
+        &'a self,
+        id: SessionId,
+        rights: &'a Rights,
+        mut holds: impl FnMut(Party<'a>) -> Result<bool, Refusal>,
+    ) -> Result<bool, Refusal> {
+        if rights.trusted {
+            return holds(Party::Machine(rights));
+        }
+        for user in rights.users.iter().filter(|user| !user.expired) {
+            if holds(Party::User(user, self.way_of(id, user)))? {
+                return Ok(true);
+            }
+        }
+        holds(Party::Nobody)
+    }
+
+    /// Can this one get at an object? `held`: what the session caches or has open it has come to.
+    fn gets_at(
+        &self,
+        disk: &impl Disk,
+        (id, party): (SessionId, Party<'_>),
+        (fid, attr): (Fid, &Attr),
+        (want, held): (Want, bool),
+    ) -> Result<bool, Refusal> {
+        let bits = want.bits();
+        if bits != 0 && !party.may(disk, (fid, attr), bits)? {
+            return Ok(false);
+        }
+        let way = party.way();
+        let holds = |fid: Fid| {
+            let holder = self.holder(id, fid).filter(|_| held && way.is_none());
+            holder.is_some_and(|held| held.right > Right::None || held.may_be_open())
+        };
+        if attr.nlink == 0 {
+            // It is in nobody's way but its holders'.
+            return Ok(holds(fid));
+        }
+        // On the way to what he is limited to he may come, and open nothing.
+        let mut inside = way.is_none_or(|way| bits == 0 && way.contains(&fid));
+        let mut at = fid;
+        loop {
+            inside |= way.is_some_and(|way| way.last() == Some(&at));
+            if at == self.root || holds(at) {
+                return Ok(inside);
+            }
+            let Some((dir, _)) = disk.place(at)? else {
+                return Ok(false);
+            };
+            let Some(attr) = disk.attr(dir)? else {
+                return Ok(false);
+            };
+            if !party.may(disk, (dir, &attr), SEARCH)? {
+                return Ok(false);
+            }
+            at = dir;
+        }
+    }
+
+    /// Could somebody of the session have this open?
+    pub(super) fn may_have_open(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        (fid, hold): (Fid, Hold),
+    ) -> bool {
+        let want = if hold.write { Want::Write } else { Want::Open };
+        // A disk that fails says nothing against it.
+        self.in_reach(disk, id, (fid, want)) != Err(Refusal::Denied)
+    }
+
+    /// Does it say after a restart that it holds what it can never have got?
+    pub(super) fn claims_too_much(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        holding: &Holding,
+    ) -> bool {
+        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+            return false;
+        };
+        let Holding { fid, right, hold } = *holding;
+        let want = match right {
+            Right::Exclusive => Want::Write,
+            _ if hold.write => Want::Write,
+            _ if hold.open => Want::Open,
+            _ => Want::Reach,
+        };
+        let Ok(Some(attr)) = disk.attr(fid) else {
+            return false;
+        };
+        let may = match attr.nlink {
+            // Which of the clients that held it had it open nobody knows any more.
+            0 => self.any_party(id, rights, |party| {
+                party.may(disk, (fid, &attr), want.bits())
+            }),
+            _ => self.in_reach(disk, id, (fid, want)).map(|()| true),
+        };
+        // A disk that fails says nothing against it.
+        matches!(may, Ok(false) | Err(Refusal::Denied))
+    }
+
+    /// May the session keep what it caches of an object, now that its rights are others? `None`: as
+    /// far as is known.
+    pub(super) fn may_keep(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        (fid, right): (Fid, Right),
+    ) -> bool {
+        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+            return true;
+        };
+        let want = match right {
+            Right::Exclusive => Want::Write,
+            _ => Want::Read,
+        };
+        let Ok(Some(attr)) = disk.attr(fid) else {
+            return false;
+        };
+        let writes = right < Right::Exclusive || rights.write;
+        let object = (fid, &attr);
+        let reached = |party| self.gets_at(disk, (id, party), object, (want, false));
+        writes && self.any_party(id, rights, reached) == Ok(true)
+    }
+
+    /// May the session be told what happens to names in the first of these directories, each of
+    /// which is in the next one?
+    pub(super) fn may_be_told(&self, disk: &impl Disk, id: SessionId, way: &[Fid]) -> bool {
+        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+            return true;
+        };
+        let told = |party: Party<'_>| {
+            for (at, dir) in way.iter().enumerate() {
+                let Some(attr) = disk.attr(*dir)? else {
+                    return Ok(false);
+                };
+                let object = (*dir, &attr);
+                let lists = at > 0 || party.may(disk, object, READ)?;
+                if !lists || !party.may(disk, object, SEARCH)? {
+                    return Ok(false);
+                }
+            }
+            match (party.way(), way.first()) {
+                (Some(limit), Some(dir)) => is_below(disk, *dir, limit.last().copied()),
+                _ => Ok(true),
+            }
+        };
+        self.any_party(id, rights, told) == Ok(true)
+    }
+
+    /// A listing by somebody who may read the directory, and not search it: names, and nothing of
+    /// what they name.
+    pub(super) fn hide(&self, disk: &impl Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
+        let (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) =
+            (op, outcome)
+        else {
+            return;
+        };
+        if !self.may_be_told(disk, id, &[*dir]) {
+            for entry in entries {
+                (entry.attr, entry.bare) = (None, false);
+            }
+        }
+    }
+}
+
+/// On the way to what a proof is limited to: is this about the next step alone, or what a kernel
+/// asks for to come there?
+fn leads_on(disk: &impl Disk, op: &Op, next: Option<&Fid>) -> bool {
+    match op {
+        Op::Lookup { dir, name } => disk.lookup(*dir, name).ok().flatten().as_ref() == next,
+        Op::GetXattr { .. } => true,
+        _ => false,
+    }
+}
+
+/// Is an object at or below another one?
+fn is_below(disk: &impl Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusal> {
+    let mut at = fid;
+    while Some(at) != top {
+        match disk.place(at)? {
+            Some((dir, _)) => at = dir,
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
+}
