@@ -268,7 +268,7 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
     }
     control::remove_stale(&runtime::of_mount(&told.dir));
     let (server, session) = (told.server(), told.session);
-    let burial = thread::spawn(move || client::bury(server, session, BURIAL_TIMEOUT));
+    let burial = thread::spawn(move || client::close_session(server, session, BURIAL_TIMEOUT));
     match left {
         Left::Nothing => {}
         Left::DeadMount if said.contains(ENDING) => {

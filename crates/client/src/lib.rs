@@ -11,16 +11,16 @@
 #![forbid(unsafe_code)]
 
 mod arena;
-mod bury;
 mod bytes;
+mod close_session;
 mod core;
-mod ebb;
 mod effects;
 mod errno;
 pub mod front;
 mod state;
+mod trim;
 
-pub use bury::bury;
+pub use close_session::close_session;
 pub use errno::errno;
 
 use crate::core::Core;

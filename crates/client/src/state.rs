@@ -8,9 +8,9 @@
 
 use crate::arena::Arena;
 use crate::bytes::{self, Bytes, Data, Given, NOTHING_GIVEN};
-use crate::ebb::Ebb;
 use crate::effects::Effect;
 use crate::front::{Completion, Counters, Done, MachineOptions, News, OnDone, OnNews};
+use crate::trim::Trim;
 use logic::Ticket;
 use logic::client::{Client as Machine, Event, Input, Output};
 use net::{Bulk, Link, Meters, Reading};
@@ -32,7 +32,7 @@ struct Asked {
 pub(crate) struct State {
     pub(crate) machine: Machine,
     arena: Arena,
-    ebb: Ebb,
+    trim: Trim,
     pub(crate) replies: HashMap<Ticket, OnDone>,
     data: HashMap<Ticket, Data>,
     /// Bytes of requests that may have to be sent again, also after they were answered.
@@ -66,7 +66,7 @@ impl State {
         State {
             machine: Machine::new(options, session, name.as_bytes()),
             arena,
-            ebb: Ebb::default(),
+            trim: Trim::default(),
             replies: HashMap::new(),
             data: HashMap::new(),
             kept: HashMap::new(),
@@ -131,20 +131,20 @@ impl State {
         }
         net::spare::give(beside);
         self.outputs = outputs;
-        self.ebb.note(self.machine.used_slots());
+        self.trim.note(self.machine.used_slots());
     }
 
     /// When something is due.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
         let blocks = (self.arena.taken(), self.machine.used_slots());
-        let ebb = self.ebb.due(net::clock::now_ns, blocks);
-        [self.machine.deadline(), ebb].into_iter().flatten().min()
+        let trim = self.trim.due(net::clock::now_ns, blocks);
+        [self.machine.deadline(), trim].into_iter().flatten().min()
     }
 
     /// Gives up the memory of blocks that the cache does not need; true if that was much.
     pub(crate) fn give_back(&mut self, now_ns: u64) -> bool {
         let blocks = (self.arena.taken(), self.machine.used_slots());
-        let count = self.ebb.turn(now_ns, blocks);
+        let count = self.trim.turn(now_ns, blocks);
         self.arena.release(self.machine.free_slots(), count);
         count > 0
     }

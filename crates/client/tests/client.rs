@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ariel_client::front::{Call, Completion, Done, Front, Invalidate, MachineOptions};
-use ariel_client::{Client, ClientError, ClientOptions, Server, bury};
+use ariel_client::{Client, ClientError, ClientOptions, Server, close_session};
 use net::{
     Bulk, CloseReason, Entrance, Events, Link, LinkId, ListenOptions, Listener, Passage, Speaks,
 };
@@ -293,7 +293,7 @@ fn a_killed_client_is_buried_with_its_own_name() {
     let (listener, scripted) = scripted(serving(|_| None));
     let server = listener.local_addr();
     // This server does not end the connection after a goodbye, so it is not known to have heard.
-    let unheard = bury(at(server), 77, Duration::from_millis(300));
+    let unheard = close_session(at(server), 77, Duration::from_millis(300));
     assert!(matches!(unheard, Err(ClientError::NoSession { .. })));
     listener.stop();
     let heard = scripted.heard.lock().unwrap();

@@ -7,16 +7,16 @@ mod flags;
 mod opcode;
 #[macro_use]
 mod structure;
+mod file_requests;
+mod inode_requests;
 mod structs;
-mod structs_file;
-mod structs_in;
 mod structs_uring;
 
+pub use file_requests::*;
 pub use flags::*;
+pub use inode_requests::*;
 pub use opcode::Opcode;
 pub use structs::*;
-pub use structs_file::*;
-pub use structs_in::*;
 pub use structs_uring::*;
 
 /// Major version of the interface spoken here.

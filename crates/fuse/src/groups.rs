@@ -27,8 +27,8 @@ struct Member {
 pub(crate) struct Groups(Mutex<HashMap<u32, Member>>);
 
 impl Groups {
-    /// All groups of a thread that asks for this user and group; `None`: they cannot be known, as of
-    /// a thread in another namespace of processes, and count for nothing.
+    /// All groups of a thread that asks for this user and group; `None`: they cannot be known, as
+    /// of a thread in another namespace of processes, and count for nothing.
     pub(crate) fn of(&self, thread: u32, user: (u32, u32), now_ns: u64) -> Option<Vec<u32>> {
         if user.0 == 0 {
             return Some(Vec::new());

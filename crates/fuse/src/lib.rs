@@ -13,7 +13,7 @@ mod feature;
 pub mod front;
 mod groups;
 pub mod guard;
-mod handover;
+mod idle_policy;
 pub mod init;
 mod memory;
 pub mod mount;

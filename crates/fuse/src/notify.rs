@@ -13,9 +13,9 @@
 //! A job is reported done exactly once, after its last effect. Before anything is written, every
 //! answer given so far has reached the kernel: it would take in what is taken back here after all.
 
-mod eager;
 mod jobs;
 mod pool;
+mod realtime;
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -280,10 +280,10 @@ impl Notifier {
         let task = Arc::clone(inner);
         pool.run(Box::new(move || {
             if !matches!(job.kind, Kind::Entry { .. }) {
-                eager::be_calm();
+                realtime::be_calm();
             }
             let outcome = task.carry_out(job.kind, &*job.known);
-            eager::be_calm();
+            realtime::be_calm();
             count(&task.counters.completed);
             (job.done)(outcome);
         }));

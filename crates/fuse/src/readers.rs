@@ -2,8 +2,8 @@
 //! on whichever processor that sleeps: waking it there, and the program here again, takes longer
 //! than all else that a small request needs. So while one program asks for small things one behind
 //! the other, one of them reads alone, on the processor on which that program runs, which it hands
-//! over ([`crate::handover`]). The others wait until it finds that somebody else asks beside that
-//! program, or for much.
+//! over ([`crate::idle_policy`]). The others wait until it finds that somebody else asks beside
+//! that program, or for much.
 //!
 //! One that reads alone and cannot run gets its policy and all processors back from the guard, at
 //! its next look but one; and to answer takes none of them long ([`crate::session::Handler`]).
@@ -20,7 +20,7 @@ use tracing::debug;
 use zerocopy::FromBytes;
 
 use crate::abi::{InHeader, Opcode, ReadIn};
-use crate::handover::{self, DENSE, DENSE_NS, Guard, Handover, Pause};
+use crate::idle_policy::{self, DENSE, DENSE_NS, Guard, Handover, Pause};
 use crate::uring::processors;
 
 /// More bytes than that are copied faster by two.
@@ -220,7 +220,7 @@ impl Reader {
 
     /// Goes to the processor on which this thread runs, and stays there.
     fn follow(&mut self, thread: u32) {
-        let there = processor_of(thread).filter(|cpu| handover::may_stay_on(*cpu));
+        let there = processor_of(thread).filter(|cpu| idle_policy::may_stay_on(*cpu));
         let Some(cpu) = there.filter(|cpu| self.at != Some(*cpu)) else {
             return;
         };
@@ -245,7 +245,7 @@ impl Reader {
     /// Keeps to no processor any more.
     fn go_anywhere(&mut self) {
         if self.at.take().is_some() {
-            handover::go_everywhere(None);
+            idle_policy::go_everywhere(None);
             self.readers.guard.keep_off_none();
         }
     }

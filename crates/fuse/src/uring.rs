@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use rustix::io::Errno;
 
 use crate::device::{self, Device};
-use crate::handover::{Guard, Handover};
+use crate::idle_policy::{Guard, Handover};
 use lane::{Came, Commit, Lane};
 use processors::Processors;
 use ring::Ring;

@@ -5,10 +5,10 @@
 //! shows the same table.
 
 use crate::disk::{Trouble, Troubles};
+use crate::inject::Strike;
 use crate::plan::Plan;
 use crate::power::power;
 use crate::rng::Rng;
-use crate::strike::Strike;
 use store::Keep;
 use wire::Time;
 

@@ -1,12 +1,12 @@
 //! Faults as they happen, and what is watched while they do: who is fenced, and who uses what.
 
 use crate::atlas::Fault;
+use crate::coverage::Rare;
 use crate::disk::Trouble;
 use crate::exec::Signal;
-use crate::rare::Rare;
+use crate::inject::Strike;
 use crate::rng::{Branch, Rng};
 use crate::room::Room;
-use crate::strike::Strike;
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
 use logic::client::Client;

@@ -1,10 +1,10 @@
 //! The room of the server: carries out what `logic::server::Server` says, and survives its death.
 
 use crate::clock::Clock;
+use crate::coverage::{self, Rare};
 use crate::disk::{Closed, DiskRoom, UNIT, Units};
 use crate::liar::LIAR;
 use crate::network::Beside;
-use crate::rare::{self, Rare};
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
 use logic::server::{Conn, Disk, Event, Input, Options, Output, Server};
@@ -199,7 +199,7 @@ impl ServerRoom {
 
     fn output(&self, world: &Rc<World>, output: Output) {
         world.trace(|| format!("server > {output:?}"));
-        world.meet(rare::of_server(&output));
+        world.meet(coverage::of_server(&output));
         match output {
             Output::Send { to, message, bulk } => {
                 let units = match bulk {

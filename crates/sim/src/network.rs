@@ -9,9 +9,9 @@
 //! does: it stands for one that was said again on the next connection.)
 
 use crate::atlas::Ways;
+use crate::coverage::Rare;
 use crate::disk::Units;
-use crate::rare::Rare;
-use crate::strike::Strike;
+use crate::inject::Strike;
 use crate::world::{NOBODY, World};
 use logic::client;
 use logic::server::{self, Conn};

@@ -4,8 +4,8 @@
 //! of an [`Only`] is short, can be typed, needs no quotes in a shell, and reads back as the same.
 //! `docs/simulation.md` says how it is written.
 
+use crate::inject::{DiskStrike, Strike};
 use crate::plan::Plan;
-use crate::strike::{DiskStrike, Strike};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 use std::str::FromStr;

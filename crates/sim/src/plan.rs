@@ -2,9 +2,9 @@
 //! its own, so that small limits and rare mixes are met all the time.
 
 use crate::atlas::Fault;
+use crate::inject::{DiskStrike, Strike};
 use crate::network::Weather;
 use crate::rng::Rng;
-use crate::strike::{DiskStrike, Strike};
 use wire::Time;
 
 const MS: Time = 1_000_000;

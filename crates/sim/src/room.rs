@@ -2,11 +2,11 @@
 //! the real room does: slots, bytes of calls, messages, answers to the kernel.
 
 use crate::clock::Clock;
+use crate::coverage::{self, Rare};
 use crate::disk::{UNIT, Units};
 use crate::exec::Signal;
 use crate::kernel::Kernel;
 use crate::network::Beside;
-use crate::rare::{self, Rare};
 use crate::world::World;
 use crate::wrong::wrong;
 use logic::client::{Call, Client, Done, Event, Input, Options, Output, Piece, Waits};
@@ -195,7 +195,7 @@ impl Room {
         self.machine.borrow_mut().handle(now, input, &mut outputs);
         for output in outputs.drain(..) {
             if lists {
-                world.meet(rare::of_listing(&output));
+                world.meet(coverage::of_listing(&output));
             }
             self.output(world, output, &beside);
         }
@@ -257,7 +257,7 @@ impl Room {
 
     fn output(self: &Rc<Self>, world: &Rc<World>, output: Output, beside: &Units) {
         world.trace(|| format!("h{} > {}", self.host, show(&output)));
-        world.meet(rare::of_client(&output));
+        world.meet(coverage::of_client(&output));
         match output {
             Output::Send { message, bulk } => {
                 let units = self.gather(&bulk, beside);

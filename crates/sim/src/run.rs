@@ -1,9 +1,9 @@
 //! The run of one seed, and what many of them came to.
 
+use crate::coverage::Rare;
 use crate::mutant::Mutant;
 use crate::only::{CallId, Only, OnlyError};
 use crate::plan::{Plan, Size};
-use crate::rare::Rare;
 use crate::world::World;
 use crate::wrong::Wrong;
 use std::panic::{AssertUnwindSafe, catch_unwind};

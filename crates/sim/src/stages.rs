@@ -6,7 +6,7 @@
 use crate::disk::Units;
 use crate::exec::Signal;
 use crate::judge::{self, Case, Judged};
-use crate::part::Stage;
+use crate::numbering::Stage;
 use crate::program::Program;
 use crate::room::Room;
 use crate::world::{NOBODY, SECOND, World};

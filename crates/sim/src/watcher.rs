@@ -1,8 +1,8 @@
 //! Those who watch what changes, and what they are told: [`judge`](crate::judge) compares it with
 //! the disk's own record.
 
+use crate::coverage::Rare;
 use crate::disk::Units;
-use crate::rare::Rare;
 use crate::room::Room;
 use crate::world::World;
 use logic::client::Input;

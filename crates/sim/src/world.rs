@@ -3,6 +3,7 @@
 //! What happens in it, one thing after the other, is in [`stages`](crate::stages).
 
 use crate::clock::{Clock, Wall};
+use crate::coverage::Rare;
 use crate::disk::{DiskRoom, Units};
 use crate::exec::{Sched, Signal};
 use crate::history::History;
@@ -12,11 +13,10 @@ use crate::liar::{LIAR, Liar};
 use crate::locker::{Board, Locker};
 use crate::mutant::Mutant;
 use crate::network::{Beside, Network};
+use crate::numbering::Stage;
 use crate::only::{Extra, Only};
-use crate::part::Stage;
 use crate::plan::Plan;
 use crate::program::Program;
-use crate::rare::Rare;
 use crate::rng::{Branch, Rng};
 use crate::room::Room;
 use crate::run::{Played, Report, RunOptions};

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::eager;
-use crate::handover;
+use super::realtime;
+use crate::idle_policy;
 use parking_lot::{Condvar, Mutex};
 use tracing::{error, warn};
 
@@ -31,7 +31,7 @@ struct Shared {
     name: &'static str,
     threads_max: usize,
     /// Its threads wait for locks that others may take away from them: they begin as
-    /// [`eager::be_eager`] says, and are to be calm when they have what they wait for.
+    /// [`realtime::be_eager`] says, and are to be calm when they have what they wait for.
     eager: bool,
     state: Mutex<State>,
     wake: Condvar,
@@ -110,9 +110,9 @@ fn spawn(shared: &Arc<Shared>) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name(shared.name.to_owned());
     let run = move || {
         // A lane may have started it.
-        handover::be_ordinary();
+        idle_policy::be_ordinary();
         if work.eager {
-            eager::be_first();
+            realtime::be_first();
         }
         work.run();
     };
@@ -123,7 +123,7 @@ impl Shared {
     fn run(&self) {
         loop {
             if self.eager {
-                eager::be_eager();
+                realtime::be_eager();
             }
             let Some(task) = self.next() else {
                 return;

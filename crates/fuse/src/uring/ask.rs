@@ -7,13 +7,13 @@ use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use tracing::{debug, warn};
 
 use super::processors;
-use crate::handover;
+use crate::idle_policy;
 
 /// Asks about the root from a processor, again and again for as long as it is wanted. On a thread
 /// of its own: who asks waits for the lane.
 pub(super) fn ask(cpu: u16, root: PathBuf, is_wanted: impl Fn() -> bool + Send + 'static) {
     let run = move || {
-        handover::be_ordinary();
+        idle_policy::be_ordinary();
         if processors::stay_on(cpu).is_err() {
             return;
         }

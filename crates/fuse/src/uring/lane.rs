@@ -29,7 +29,7 @@ use super::ask::ask;
 use super::memory::{Seats, Taken};
 use super::ring::{Alarm, Ring};
 use crate::device::Device;
-use crate::handover::Handover;
+use crate::idle_policy::Handover;
 
 /// Seats of a queue at the beginning.
 const SEATS: usize = 16;

@@ -1,6 +1,6 @@
 //! What goes into the client's machine and what comes out of it.
 
-use super::told::{Event, Invalidate, Waiting, Waits};
+use super::notices::{Event, Invalidate, Waiting, Waits};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
@@ -254,7 +254,7 @@ pub enum Piece {
 
 impl Piece {
     /// How many bytes; unknown for those that the room holds.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match *self {
             Self::Slot { len, .. } | Self::Zero { len } | Self::Bulk { len, .. } => u64::from(len),
             Self::Call { .. } | Self::Kept { .. } => 0,

@@ -1,8 +1,8 @@
 //! What a client's machine tells people about itself.
 
-use super::abandon;
+use super::calls::abandoned;
 use super::node::Node;
-use super::session::State;
+use super::session::requests::LinkState;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Right, Time};
@@ -81,13 +81,13 @@ pub struct Figures {
 
 /// Counters for people.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Blocks read from the cache.
-    pub(super) hits: u64,
+    pub(crate) hits: u64,
     /// Blocks that were fetched for a read.
-    pub(super) misses: u64,
+    pub(crate) misses: u64,
     /// Recalls of the server.
-    pub(super) recalls: u64,
+    pub(crate) recalls: u64,
 }
 
 impl Client {
@@ -128,7 +128,7 @@ impl Client {
             used: self.cache.used(),
             dirty: self.cache.dirty(),
             dirty_files: self.cache.changed_files().count() as u64,
-            heard_by: self.heard_at + self.lease_ns / 4 + abandon::SLACK_NS,
+            heard_by: self.heard_at + self.lease_ns / 4 + abandoned::SERVER_REPLY_NS,
             unstable: self.unstable.len(),
             unstable_bytes: self.unstable.bytes(),
             untold: self.delegation.unanswered as u64,
@@ -137,7 +137,7 @@ impl Client {
             recalls: self.counts.recalls,
             outstanding: self.requests.len() as u64,
             abandoned: self.abandoned.len() as u64,
-            connected: self.state == State::Up,
+            connected: self.state == LinkState::Up,
             locks,
             lock_waits,
             lock_files: self.lock_delegation.own() as u64,

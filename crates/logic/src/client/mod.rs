@@ -7,88 +7,47 @@
 //! - every call is answered once; a call that needs no server never waits for one, unless a recall
 //!   is being answered or the lease is near its end.
 
-mod abandon;
-mod after;
-mod ahead;
 mod api;
-mod bounds;
-mod cache;
 mod calls;
-mod clock;
 mod data;
 mod delegation;
-mod doubt;
-mod dropping;
 mod figures;
-mod given;
-mod handed;
-mod hands;
-mod late;
-mod lease;
-mod leave;
-mod listing;
-mod liveness;
-mod lock_deciding;
-mod lock_delegation;
-mod lock_owners;
+mod kernel;
 mod locks;
-mod loose;
-mod mapped;
-mod moves;
 mod mutant;
 mod names;
-mod nobody;
 mod node;
+mod notices;
 mod options;
-mod order;
-mod positions;
-mod predict;
-mod privileges;
-mod publish;
-mod put_back;
-mod ranges;
-mod recall;
-mod replies;
-mod restart;
 mod session;
-mod ship;
-mod sizes;
-mod taken;
-mod told;
-mod unstable;
-mod unused;
-mod used;
-mod walk;
+mod tokens;
 mod watches;
-mod whole;
-mod writeback;
-mod xattrs;
 
 pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};
 pub use mutant::Mutant;
+pub use notices::{Event, Invalidate, Waiting, Waits};
 pub use options::Options;
-pub use told::{Event, Invalidate, Waiting, Waits};
 
 use crate::Ticket;
-use after::After;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use cache::Cache;
-use clock::VolumeClock;
-use dropping::Dropping;
-use loose::Loose;
+use data::cache::Cache;
+use kernel::name_revoke::NameRevoke;
+use kernel::notify_done::After;
+use kernel::reply_ack::ReplyAcks;
+use kernel::uncovered_sizes::UncoveredSizes;
 use node::Node;
-use session::{Sent, State, Statement};
-use taken::Taking;
+use session::clock::VolumeClock;
+use session::requests::{LinkState, Sent, Statement};
 use wire::{
     Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, ToServer, Unseen,
 };
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
-struct Running {
+pub(crate) struct Running {
     caller: Caller,
     thread: u32,
     call: Call,
@@ -125,7 +84,7 @@ pub struct Client {
     session: SessionId,
     name: Vec<u8>,
     root: Option<Fid>,
-    state: State,
+    state: LinkState,
     boot: Epoch,
     /// Has anything but a welcome been heard in this session?
     begun: bool,
@@ -139,7 +98,7 @@ pub struct Client {
     greeted: Time,
     /// The caches were emptied since the lease was near its end; nothing is served.
     suspended: bool,
-    liveness: liveness::Liveness,
+    liveness: session::liveness::Liveness,
     next_scan: Time,
     last_request: RequestId,
     /// The request whose answer is being taken in.
@@ -159,7 +118,7 @@ pub struct Client {
     calls: BTreeMap<Ticket, Running>,
     /// Calls that are answered since their callers wait no longer, and still under way.
     abandoned: BTreeMap<Ticket, Running>,
-    doubts: doubt::Doubts,
+    unattended: calls::unattended::UnattendedChanges,
     /// When callers that wait are looked at.
     next_look: Time,
     /// When the server said something last.
@@ -179,50 +138,50 @@ pub struct Client {
     /// with what the kernel may have kept until its change was done.
     unfinished: BTreeMap<Ticket, (RequestId, Option<Unseen>)>,
     /// Changes that are answered; the kernel may not have taken that in.
-    taking: Taking,
+    reply_acks: ReplyAcks,
     /// Attributes that the kernel was told of late.
-    loose: Loose,
-    threads: late::Threads,
-    put_back: put_back::Threads,
+    uncovered_sizes: UncoveredSizes,
+    last_calls: kernel::stale_replies::LastCalls,
+    retrying: kernel::wound_wait::RetryingThreads,
     /// The kernel keeps no names, and drops them without a lock.
     drops_at_once: bool,
     /// What follows; of which object pages or attributes go, and whether it waits for nobody.
     invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
     /// Recalls of names that are being answered.
-    dropping_names: BTreeMap<(Fid, Epoch), Dropping>,
-    bars: hands::Bars,
-    bounds: bounds::Bounds,
-    ahead: ahead::Ahead,
-    walks: walk::Walks,
+    name_revokes: BTreeMap<(Fid, Epoch), NameRevoke>,
+    lookup_barriers: kernel::lookup_barrier::LookupBarriers,
+    reclaim: tokens::reclaim::Reclaim,
+    inline_budget: data::inline_data::Budget,
+    walks: names::dir_prefetch::Walks,
     /// Directories that are not used here, and are being given up.
-    giving_up: BTreeMap<Fid, unused::GivingUp>,
+    idle_releases: BTreeMap<Fid, tokens::release_idle::IdleRelease>,
     /// Own changes of names of what was there before, of which the server has not said what became.
     naming: u32,
     /// When a look-up was answered last, while names were being dropped.
-    looked: Time,
+    last_lookup: Time,
     /// Objects that are being given back, as far as that waits for a moment.
     draining: BTreeSet<Fid>,
     /// Calls that wait until the caches may be used again.
     parked: Vec<Ticket>,
     /// Calls that wait for a slot.
     starved: Vec<Ticket>,
-    refused: writeback::Refused,
+    refused: data::writeback::Refused,
     cache: Cache,
     /// Files whose write-back waits for its turn; how many batches are on their way.
     wants_cleaner: VecDeque<Fid>,
     cleaners: u32,
-    window: writeback::Window,
+    window: data::writeback::Window,
     leaving: Option<Ticket>,
     counts: figures::Counts,
-    locks: lock_owners::Locks,
-    lock_delegation: lock_delegation::Files,
+    locks: locks::owners::Locks,
+    lock_delegation: locks::delegation::DelegatedLocks,
     watches: watches::Watches,
-    delegation: delegation::Delegation,
-    unstable: unstable::Unstable,
+    delegation: delegation::changes::Delegation,
+    unstable: session::unstable::Unstable,
 }
 
 /// The time and the outputs: what every step needs.
-struct Step<'a> {
+pub(crate) struct Step<'a> {
     now: Time,
     out: &'a mut Vec<Output>,
 }
@@ -240,7 +199,7 @@ impl Client {
             session: session.max(1),
             name: name.to_vec(),
             root: None,
-            state: State::Down,
+            state: LinkState::Down,
             boot: 0,
             begun: false,
             lease_ns: 0,
@@ -249,7 +208,7 @@ impl Client {
             leased: 0,
             greeted: 0,
             suspended: false,
-            liveness: liveness::Liveness::default(),
+            liveness: session::liveness::Liveness::default(),
             next_scan: 0,
             last_request: 0,
             answering: 0,
@@ -262,7 +221,7 @@ impl Client {
             floor: 0,
             calls: BTreeMap::new(),
             abandoned: BTreeMap::new(),
-            doubts: doubt::Doubts::default(),
+            unattended: calls::unattended::UnattendedChanges::default(),
             next_look: 0,
             heard_at: 0,
             requests: BTreeMap::new(),
@@ -272,35 +231,35 @@ impl Client {
             guessed: BTreeSet::new(),
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
-            taking: Taking::default(),
-            loose: Loose::default(),
-            threads: late::Threads::default(),
-            put_back: put_back::Threads::default(),
+            reply_acks: ReplyAcks::default(),
+            uncovered_sizes: UncoveredSizes::default(),
+            last_calls: kernel::stale_replies::LastCalls::default(),
+            retrying: kernel::wound_wait::RetryingThreads::default(),
             drops_at_once: false,
             invalidations: BTreeMap::new(),
-            dropping_names: BTreeMap::new(),
-            bars: hands::Bars::default(),
-            bounds: bounds::Bounds::default(),
-            ahead: ahead::Ahead::new(options.slots.max(16)),
-            walks: walk::Walks::default(),
-            giving_up: BTreeMap::new(),
+            name_revokes: BTreeMap::new(),
+            lookup_barriers: kernel::lookup_barrier::LookupBarriers::default(),
+            reclaim: tokens::reclaim::Reclaim::default(),
+            inline_budget: data::inline_data::Budget::new(options.slots.max(16)),
+            walks: names::dir_prefetch::Walks::default(),
+            idle_releases: BTreeMap::new(),
             naming: 0,
-            looked: 0,
+            last_lookup: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),
             starved: Vec::new(),
-            refused: writeback::Refused::default(),
+            refused: data::writeback::Refused::default(),
             cache: Cache::new(options.slots.max(16)),
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
-            window: writeback::Window::new(),
+            window: data::writeback::Window::new(),
             leaving: None,
             counts: figures::Counts::default(),
-            locks: lock_owners::Locks::default(),
-            lock_delegation: lock_delegation::Files::default(),
+            locks: locks::owners::Locks::default(),
+            lock_delegation: locks::delegation::DelegatedLocks::default(),
             watches: watches::Watches::default(),
-            delegation: delegation::Delegation::default(),
-            unstable: unstable::Unstable::default(),
+            delegation: delegation::changes::Delegation::default(),
+            unstable: session::unstable::Unstable::default(),
             options,
         }
     }
@@ -309,9 +268,9 @@ impl Client {
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Output>) {
         let step = &mut Step { now, out };
         match input {
-            Input::Connected | Input::Gone if self.state == State::Left => {}
+            Input::Connected | Input::Gone if self.state == LinkState::Left => {}
             Input::Connected => self.on_connected(step),
-            Input::Gone => self.state = State::Down,
+            Input::Gone => self.state = LinkState::Down,
             Input::Message { message, bulk_len } => self.on_message(step, message, bulk_len),
             Input::Call {
                 ticket,
@@ -320,12 +279,12 @@ impl Client {
                 waits,
                 call,
             } => {
-                self.loose.proved(thread, &call);
-                self.threads.note(thread, &call);
+                self.uncovered_sizes.proved(thread, &call);
+                self.last_calls.note(thread, &call);
                 self.throw_proved(step, thread);
                 self.note_use(&call);
                 self.on_next_call(step, thread, &call);
-                let repeated = self.put_back.repeats(now, thread, &call);
+                let repeated = self.retrying.repeats(now, thread, &call);
                 let locked_too = self.locked_too(&call);
                 let caller = self.rights.squash(caller);
                 let running = Running {
@@ -382,7 +341,7 @@ impl Client {
 
     /// Has it said goodbye? The server ends the connection then.
     pub fn has_left(&self) -> bool {
-        self.state == State::Left
+        self.state == LinkState::Left
     }
 
     /// May it use what it holds? Not before it knows a server, nor near the end of its lease.
@@ -491,6 +450,9 @@ impl Client {
     }
 }
 
-fn is_dirty(state: cache::State) -> bool {
-    matches!(state, cache::State::Dirty(_) | cache::State::Sending(_))
+fn is_dirty(state: data::cache::BlockState) -> bool {
+    matches!(
+        state,
+        data::cache::BlockState::Dirty(_) | data::cache::BlockState::Sending(_)
+    )
 }

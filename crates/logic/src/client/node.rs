@@ -8,12 +8,12 @@
 //! it.
 
 use super::api::Listed;
-use super::handed::Handed;
-use super::late::Asker;
-use super::positions::{Named, Order};
-use super::privileges::Privileges;
-use super::sizes::{Reading, Sizes};
-use super::xattrs::Xattrs;
+use super::data::file_capabilities::Privileges;
+use super::kernel::dentries::Dentries;
+use super::kernel::page_sizes::{Reading, Sizes};
+use super::kernel::stale_replies::LastAsker;
+use super::names::dir_cookies::{CookieOrder, Named};
+use super::names::xattrs::Xattrs;
 use crate::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,38 +21,38 @@ use alloc::vec::Vec;
 use wire::{Access, Attr, Epoch, Fid, Hold, Name, Refusal, RequestId, Right, Time};
 
 /// A range of bytes: from, to.
-pub(super) type Range = (u64, u64);
+pub(crate) type Range = (u64, u64);
 
 /// Positions of a listing hold its generation above this bit.
-pub(super) const GENERATION_SHIFT: u32 = 40;
+pub(crate) const GENERATION_SHIFT: u32 = 40;
 const GENERATIONS: u64 = 1 << 22;
 /// Of how many listings it is remembered where they end: more at a time end when they find nothing.
-const LISTINGS: usize = 64;
+const LISTING_ENDS_MAX: usize = 64;
 
 /// A recall being answered.
 #[derive(Clone, Debug)]
-pub(super) struct Drain {
+pub(crate) struct Drain {
     /// The latest recall that this answers.
-    pub(super) epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// What may be kept.
-    pub(super) keep: Right,
+    pub(crate) keep: Right,
     /// Until when the kernel is waited for that has answers to take in.
-    pub(super) until: Time,
+    pub(crate) until: Time,
     /// Nothing was held when it began: only answers on their way are taken back.
-    pub(super) loose: bool,
+    pub(crate) loose: bool,
     /// The file's lock is not waited for any more.
-    pub(super) locked: bool,
+    pub(crate) locked: bool,
     /// Where it stands.
-    pub(super) phase: Phase,
+    pub(crate) phase: Phase,
     /// Ranges of reads answered while the kernel was dropping pages: they are dropped once more.
-    pub(super) again: Vec<Range>,
+    pub(crate) again: Vec<Range>,
     /// Reads that the dropping of pages waits for: served at once.
-    pub(super) freed: BTreeSet<Ticket>,
+    pub(crate) freed: BTreeSet<Ticket>,
 }
 
 /// Where a drain stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// Answers about attributes are on their way to the kernel: it would throw them away if it were
     /// told to drop attributes now, and read to an outdated end of the file. Until then at the
     /// latest. A notification waits for its turn at the file's lock.
@@ -65,150 +65,150 @@ pub(super) enum Phase {
 
 /// One object.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
-    pub(super) right: Right,
+pub(crate) struct Node {
+    pub(crate) right: Right,
     /// Epoch of the grant held.
-    pub(super) grant: Epoch,
+    pub(crate) grant: Epoch,
     /// The latest epoch of any grant that came, void ones included.
-    pub(super) seen: Epoch,
+    pub(crate) seen: Epoch,
     /// Grants before this are void.
-    pub(super) void: Epoch,
+    pub(crate) void: Epoch,
     /// The last request sent before an own change of it was answered.
-    pub(super) changed: RequestId,
+    pub(crate) changed: RequestId,
     /// The same of the latest own change of its size.
-    pub(super) resized: RequestId,
+    pub(crate) resized: RequestId,
     /// The last request sent before an own write to the cache.
-    pub(super) written: RequestId,
+    pub(crate) written: RequestId,
     /// The last request sent before a recall of it was answered that left nothing.
-    pub(super) recalled: RequestId,
-    pub(super) attr: Option<Attr>,
+    pub(crate) recalled: RequestId,
+    pub(crate) attr: Option<Attr>,
     /// The latest time of change in the answer to any own change of it.
-    pub(super) answered: Time,
+    pub(crate) answered: Time,
     /// What the server has of it: how many bytes it occupies there, and its size there.
-    pub(super) stored: (u64, u64),
+    pub(crate) stored: (u64, u64),
     /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
     /// occupies is not certain until they are written back.
-    pub(super) unsure: bool,
+    pub(crate) unsure: bool,
     /// It has no extended attributes but these, as long as `right` is Shared or more.
-    pub(super) bare: bool,
-    pub(super) xattrs: Option<Box<Xattrs>>,
-    pub(super) privileges: Privileges,
+    pub(crate) bare: bool,
+    pub(crate) xattrs: Option<Box<Xattrs>>,
+    pub(crate) privileges: Privileges,
     /// Version of the content that the cached blocks are of.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     /// Open for reading only; open for writing too.
-    pub(super) reads: u32,
-    pub(super) writes: u32,
+    pub(crate) reads: u32,
+    pub(crate) writes: u32,
     /// Opens that the server has not answered.
-    pub(super) opening: Vec<Access>,
+    pub(crate) opening: Vec<Access>,
     /// References that the kernel has.
-    pub(super) lookups: u64,
+    pub(crate) lookups: u64,
     /// When the kernel was last told of it.
-    pub(super) told: Time,
+    pub(crate) told: Time,
     /// Which thread was told its attributes.
-    pub(super) asker: Asker,
+    pub(crate) asker: LastAsker,
     /// The kernel may have pages of it.
-    pub(super) pages: bool,
+    pub(crate) pages: bool,
     /// How often it was given some, and when last while the file was open for writing.
-    pub(super) paged: u64,
-    pub(super) mapped: Time,
+    pub(crate) paged: u64,
+    pub(crate) mapped: Time,
     /// Claims that are not answered.
-    pub(super) claiming: u32,
+    pub(crate) claiming: u32,
     /// It has all of them, unless it was short of memory since.
-    pub(super) given: bool,
+    pub(crate) given: bool,
     /// Reads for the kernel's pages that are not answered.
-    pub(super) reading: BTreeMap<Ticket, Reading>,
-    pub(super) sizes: Sizes,
+    pub(crate) reading: BTreeMap<Ticket, Reading>,
+    pub(crate) sizes: Sizes,
     /// Questions for attributes that are asked again once such a read is answered.
-    pub(super) behind: Vec<Ticket>,
+    pub(crate) behind: Vec<Ticket>,
     /// A descriptor may be open that bypasses the page cache: its reads look like reads for pages,
     /// and lock none.
-    pub(super) direct: bool,
+    pub(crate) direct: bool,
     /// Questions for attributes not answered, and when the last one was.
-    pub(super) asking: u32,
-    pub(super) asked: Time,
+    pub(crate) asking: u32,
+    pub(crate) asked: Time,
     /// Own writes that the server applies; the cache is not used meanwhile.
-    pub(super) remote_writes: u32,
+    pub(crate) remote_writes: u32,
     /// Own changes of extended attributes at the server.
-    pub(super) labelling: u32,
+    pub(crate) labelling: u32,
     /// Own changes of the size at the server.
-    pub(super) resizing: u32,
+    pub(crate) resizing: u32,
     /// Own changes of the size that are answered, with the kernel still dropping pages for them.
-    pub(super) cutting: u32,
+    pub(crate) cutting: u32,
     /// Own changes of the time of modification there.
-    pub(super) timing: u32,
+    pub(crate) timing: u32,
     /// Raised when blocks on their way here may be outdated.
-    pub(super) fills: u64,
+    pub(crate) fills: u64,
     /// So many blocks of it came with a look-up or a listing, and nobody has read them yet.
-    pub(super) ahead: u32,
+    pub(crate) ahead: u32,
     /// It came ahead of its use, and is kept for that though the kernel may not know it.
-    pub(super) foreseen: bool,
+    pub(crate) foreseen: bool,
     /// A directory in which it has a name, as far as is known.
-    pub(super) parent: Option<Fid>,
+    pub(crate) parent: Option<Fid>,
     /// The kernel may know it in another directory than that.
-    pub(super) moved: bool,
-    pub(super) drain: Option<Drain>,
+    pub(crate) moved: bool,
+    pub(crate) drain: Option<Drain>,
     /// Calls that wait for the drain, or for a block's or a size's turn.
-    pub(super) parked: Vec<Ticket>,
+    pub(crate) parked: Vec<Ticket>,
     /// A write-back batch is on its way.
-    pub(super) sending: bool,
+    pub(crate) sending: bool,
     /// The request that brings it.
-    pub(super) batch: RequestId,
+    pub(crate) batch: RequestId,
     /// Everything dirty goes to the server, whatever its age.
-    pub(super) flush: bool,
+    pub(crate) flush: bool,
     /// Somebody else lists it: once it is written back, Shared is enough.
-    pub(super) listed: bool,
+    pub(crate) listed: bool,
     /// Calls that wait until what was dirty when they came is written back.
-    pub(super) syncing: Vec<(Ticket, Time)>,
+    pub(crate) syncing: Vec<(Ticket, Time)>,
     /// Why the last write-back failed.
-    pub(super) error: Option<Refusal>,
+    pub(crate) error: Option<Refusal>,
     /// Made here, and never asked for by the server since: nobody else has seen it.
-    pub(super) private: bool,
+    pub(crate) private: bool,
     /// The last name is gone.
-    pub(super) unlinked: bool,
+    pub(crate) unlinked: bool,
     /// It is a directory, as far as is known.
-    pub(super) directory: bool,
+    pub(crate) directory: bool,
     /// Own changes about it that are answered, of which the server has not said what became.
-    pub(super) delegated: u32,
+    pub(crate) delegated: u32,
     /// The request that tells the server of the last one.
-    pub(super) told_by: RequestId,
+    pub(crate) told_by: RequestId,
     /// The request that makes it, as long as the server has not said that it has.
-    pub(super) unborn: RequestId,
+    pub(crate) unborn: RequestId,
     /// As long as it has not, the requests that tell of it.
-    pub(super) own: Vec<RequestId>,
+    pub(crate) own: Vec<RequestId>,
     /// It has gone before the server has heard of it.
-    pub(super) stillborn: bool,
+    pub(crate) stillborn: bool,
     /// The server wants to know its attributes, once it knows what has changed them.
-    pub(super) tell: Option<Epoch>,
+    pub(crate) tell: Option<Epoch>,
     /// Of a directory: a name that is not known does not exist.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
     /// The request that asks for the next names of it; 0: none, or what comes is not whole.
-    pub(super) gathering: RequestId,
+    pub(crate) gathering: RequestId,
     /// So many names were asked for that do not exist, since all were asked for, and how often all
     /// were.
-    pub(super) missed: u32,
-    pub(super) gathers: u32,
+    pub(crate) missed: u32,
+    pub(crate) gathers: u32,
     /// Of a directory: names known, present and absent.
-    pub(super) names: BTreeMap<Name, Option<Named>>,
+    pub(crate) names: BTreeMap<Name, Option<Named>>,
     /// Those that the kernel may know.
-    pub(super) handed: Handed,
+    pub(crate) dentries: Dentries,
     /// The position behind which this client makes the next name of it, where it knows that.
-    pub(super) last: Option<u64>,
+    pub(crate) last: Option<u64>,
     /// Its names in order, from one part of a listing to the next.
-    pub(super) order: Option<Order>,
+    pub(crate) order: Option<CookieOrder>,
     /// Generation of its listing.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     /// Generations of listings begun, oldest first, and the last position that belongs to each.
-    pub(super) begun: VecDeque<(u64, u64)>,
+    pub(crate) begun: VecDeque<(u64, u64)>,
     /// Position (with generation) after which nothing follows.
-    pub(super) end: Option<u64>,
+    pub(crate) end: Option<u64>,
     /// Calls of this client that are about names in it.
-    pub(super) busy: u32,
+    pub(crate) busy: u32,
     /// Changes of names in it that are under way with nobody waiting: the kernel keeps nothing.
-    pub(super) doubtful: u32,
+    pub(crate) doubtful: u32,
 }
 
 impl Node {
-    pub(super) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {
+    pub(crate) fn new(void: Epoch, changed: RequestId, recalled: RequestId) -> Self {
         Self {
             void,
             changed,
@@ -219,66 +219,66 @@ impl Node {
     }
 
     /// May the kernel keep what is said of it now?
-    pub(super) fn lasting(&self) -> bool {
+    pub(crate) fn lasting(&self) -> bool {
         self.right >= Right::Shared && self.drain.is_none() && self.doubtful == 0
     }
 
     /// May the kernel keep its attributes? What a program stores into a page changes the times when
     /// the page is written back, and the kernel then throws away what it knows, but not what is on
     /// its way to it.
-    pub(super) fn attr_lasting(&self) -> bool {
+    pub(crate) fn attr_lasting(&self) -> bool {
         self.lasting() && !self.unsure && !self.is_stored_into()
     }
 
     /// Its attributes are what the server says.
-    pub(super) fn has_attr(&mut self, attr: Attr) {
+    pub(crate) fn has_attr(&mut self, attr: Attr) {
         self.stored = (attr.used_bytes, attr.size);
         self.attr = Some(attr);
     }
 
     /// Its attributes, as far as they may be said without asking: while the server applies an own
     /// write, others may be shown it already.
-    pub(super) fn held(&self) -> Option<&Attr> {
+    pub(crate) fn held(&self) -> Option<&Attr> {
         let known = self.right >= Right::Shared && self.remote_writes == 0;
         self.attr.as_ref().filter(|_| known)
     }
 
     /// Its attributes, if nobody else has anything of it.
-    pub(super) fn own(&self) -> Option<&Attr> {
+    pub(crate) fn own(&self) -> Option<&Attr> {
         self.held().filter(|_| self.right == Right::Exclusive)
     }
 
     /// The same, if nobody waits for it either: who goes on changing it by himself would never have
     /// told of all that he has changed.
-    pub(super) fn sole(&self) -> Option<&Attr> {
+    pub(crate) fn sole(&self) -> Option<&Attr> {
         let wanted = self.drain.is_some() || self.tell.is_some();
         self.own().filter(|_| !wanted)
     }
 
     /// Is nothing about it on its way to the server or back? What comes back would else be older
     /// than what is changed here meanwhile, and newer too.
-    pub(super) fn quiet(&self) -> bool {
+    pub(crate) fn quiet(&self) -> bool {
         self.asking + self.resizing + self.remote_writes + self.busy == 0
     }
 
     /// Of a directory: there may be names that are not known.
-    pub(super) fn not_whole(&mut self) {
+    pub(crate) fn not_whole(&mut self) {
         (self.whole, self.gathering) = (false, 0);
         (self.last, self.order) = (None, None);
     }
 
     /// Of a directory: is there no name in it?
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.whole && self.names.values().all(Option::is_none)
     }
 
     /// May its blocks be served from the cache?
-    pub(super) fn cached(&self) -> bool {
+    pub(crate) fn cached(&self) -> bool {
         self.right >= Right::Shared && self.attr.is_some() && self.remote_writes == 0
     }
 
     /// What is open, as told to the server.
-    pub(super) fn hold(&self, stamp: u64) -> Hold {
+    pub(crate) fn hold(&self, stamp: u64) -> Hold {
         let opening = |write: bool| self.opening.iter().any(|access| access.write || !write);
         Hold {
             open: self.reads + self.writes > 0 || opening(false),
@@ -288,12 +288,12 @@ impl Node {
     }
 
     /// It has a name in this directory, as is now known.
-    pub(super) fn is_in(&mut self, dir: Fid) {
+    pub(crate) fn is_in(&mut self, dir: Fid) {
         self.moved |= self.lookups > 0 && self.parent != Some(dir);
         self.parent = Some(dir);
     }
 
-    pub(super) fn opened(&mut self, access: Access) {
+    pub(crate) fn opened(&mut self, access: Access) {
         self.direct |= access.write;
         if access.write {
             self.writes += 1;
@@ -302,7 +302,7 @@ impl Node {
         }
     }
 
-    pub(super) fn closed(&mut self, access: Access) {
+    pub(crate) fn closed(&mut self, access: Access) {
         let count = if access.write {
             &mut self.writes
         } else {
@@ -313,14 +313,14 @@ impl Node {
     }
 
     /// An open was answered: it does not count as under way any more.
-    pub(super) fn arrived(&mut self, access: Access) {
+    pub(crate) fn arrived(&mut self, access: Access) {
         if let Some(at) = self.opening.iter().position(|known| *known == access) {
             self.opening.swap_remove(at);
         }
     }
 
     /// Names may have changed: listings that are under way are not believed.
-    pub(super) fn renew_listing(&mut self) {
+    pub(crate) fn renew_listing(&mut self) {
         self.generation += 1;
         if self.generation == GENERATIONS {
             self.generation = 1;
@@ -329,22 +329,22 @@ impl Node {
     }
 
     /// A listing begins: what is added behind this position is not part of it.
-    pub(super) fn begin_listing(&mut self, generation: u64, last: u64) {
+    pub(crate) fn begin_listing(&mut self, generation: u64, last: u64) {
         self.begun.retain(|(known, _)| *known != generation);
-        if self.begun.len() == LISTINGS {
+        if self.begun.len() == LISTING_ENDS_MAX {
             self.begun.pop_front();
         }
         self.begun.push_back((generation, last));
     }
 
     /// The last position of a listing.
-    pub(super) fn last_of(&self, generation: u64) -> u64 {
+    pub(crate) fn last_of(&self, generation: u64) -> u64 {
         let begun = self.begun.iter().find(|(known, _)| *known == generation);
         begun.map_or(u64::MAX, |(_, last)| *last)
     }
 
     /// Does nothing hold it in the table?
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let foreseen = self.foreseen && self.right >= Right::Shared;
         self.lookups == 0
             && !foreseen
@@ -363,7 +363,7 @@ impl Node {
     /// The ranges without those of reads that are not answered: the kernel holds their pages
     /// locked, with nothing in them yet, and would wait. Not so where a read may have been a direct
     /// one: its range may hold old pages, so that waiting is the lesser evil.
-    pub(super) fn without_reads(&self, ranges: &[Range], freed: &BTreeSet<Ticket>) -> Vec<Range> {
+    pub(crate) fn without_reads(&self, ranges: &[Range], freed: &BTreeSet<Ticket>) -> Vec<Range> {
         if self.direct {
             return ranges.to_vec();
         }
@@ -390,7 +390,7 @@ fn subtract(range: Range, hole: Range) -> impl Iterator<Item = Range> {
 }
 
 /// An entry without anything that the kernel could keep.
-pub(super) fn bare(entry: wire::DirEntry, position: u64) -> Listed {
+pub(crate) fn bare(entry: wire::DirEntry, position: u64) -> Listed {
     let wire::DirEntry {
         name, fid, kind, ..
     } = entry;

@@ -6,7 +6,7 @@
 //! when the server says so.
 
 use super::api::Output;
-use super::session::State;
+use super::session::requests::LinkState;
 use super::{Client, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,20 +25,20 @@ struct Watch {
 
 /// All that is watched.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watches(BTreeMap<WatchId, Watch>);
+pub(crate) struct Watches(BTreeMap<WatchId, Watch>);
 
 impl Watches {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// How many wait for an answer.
-    pub(super) fn unanswered(&self) -> usize {
+    pub(crate) fn unanswered(&self) -> usize {
         self.0.values().filter(|watch| !watch.answered).count()
     }
 
     /// What is to be said on a new connection.
-    pub(super) fn questions(&self) -> Vec<ToServer> {
+    pub(crate) fn questions(&self) -> Vec<ToServer> {
         let all = self.0.iter();
         all.map(|(id, watch)| watch.question(*id)).collect()
     }
@@ -62,7 +62,7 @@ impl Watch {
 }
 
 impl Client {
-    pub(super) fn on_watch(
+    pub(crate) fn on_watch(
         &mut self,
         step: &mut Step<'_>,
         id: WatchId,
@@ -80,25 +80,25 @@ impl Client {
         let question = watch.question(id);
         self.watches.0.insert(id, watch);
         self.await_word(step.now);
-        if self.state == State::Up {
+        if self.state == LinkState::Up {
             self.say(step, question);
         }
     }
 
-    pub(super) fn on_unwatch(&mut self, step: &mut Step<'_>, watch: WatchId) {
-        if self.watches.0.remove(&watch).is_some() && self.state == State::Up {
+    pub(crate) fn on_unwatch(&mut self, step: &mut Step<'_>, watch: WatchId) {
+        if self.watches.0.remove(&watch).is_some() && self.state == LinkState::Up {
             self.say(step, ToServer::Unwatch { watch });
         }
     }
 
     /// On a new connection: the server may know of no watch any more.
-    pub(super) fn watch_again(&mut self) {
+    pub(crate) fn watch_again(&mut self) {
         for watch in self.watches.0.values_mut() {
             watch.answered = false;
         }
     }
 
-    pub(super) fn on_watched(
+    pub(crate) fn on_watched(
         &mut self,
         step: &mut Step<'_>,
         (id, first): (WatchId, u64),

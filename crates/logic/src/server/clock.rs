@@ -17,18 +17,18 @@ use wire::Time;
 
 /// A client's clock may have run ahead of the server's by this much since it was last told: about
 /// twice what two clocks part in a lease, each of which is off by a twentieth.
-const AHEAD_NS: Time = 4_000_000_000;
+const CLIENT_AHEAD_NS: Time = 4_000_000_000;
 
 /// What a power failure has undone was not made longer than this after what is left.
-const AGAIN_NS: Time = 60_000_000_000;
+const REPLAY_LATER_NS: Time = 60_000_000_000;
 
 /// Times that are later than what the disk knows by more than this are noted there: with what
 /// clients have shown and not told they are still less ahead than is believed.
-const NOTED_NS: Time = 1_000_000_000;
+const NOTED_AHEAD_NS: Time = 1_000_000_000;
 
 /// The volume's clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct VolumeClock {
+pub(crate) struct VolumeClock {
     /// It showed this...
     shown: Time,
     /// ...when the machine's steady clock showed this.
@@ -42,7 +42,7 @@ pub(super) struct VolumeClock {
 
 impl VolumeClock {
     /// `newest`: the latest time that it has shown in earlier runs.
-    pub(super) fn new(now: Time, newest: Time) -> Self {
+    pub(crate) fn new(now: Time, newest: Time) -> Self {
         Self {
             shown: newest,
             at: now,
@@ -53,17 +53,17 @@ impl VolumeClock {
 
     /// What the disk, which knows this, is to be told of, before anybody is told of what is later.
     fn late(&self, known: Time) -> Option<Time> {
-        (self.latest > known.saturating_add(NOTED_NS)).then_some(self.latest)
+        (self.latest > known.saturating_add(NOTED_AHEAD_NS)).then_some(self.latest)
     }
 
     /// What it shows to whom it is told: nothing has a later time.
-    pub(super) fn shows(&mut self, now: Time, wall: Time) -> Time {
+    pub(crate) fn shows(&mut self, now: Time, wall: Time) -> Time {
         self.goes(now, wall).max(self.next.saturating_sub(1))
     }
 
     /// What a change is stamped with: later than everything before it. While a client's clock is
     /// ahead of this one, it is only just later.
-    pub(super) fn stamps(&mut self, now: Time, wall: Time) -> Time {
+    pub(crate) fn stamps(&mut self, now: Time, wall: Time) -> Time {
         let stamp = self.goes(now, wall).max(self.next);
         self.next = stamp.saturating_add(1);
         stamp
@@ -71,10 +71,10 @@ impl VolumeClock {
 
     /// What it shows by itself, whatever clients have shown. By this they put theirs right: else
     /// none would ever come back that is ahead.
-    pub(super) fn goes(&mut self, now: Time, wall: Time) -> Time {
+    pub(crate) fn goes(&mut self, now: Time, wall: Time) -> Time {
         let passed = now.saturating_sub(self.at);
         let own = self.shown.saturating_add(passed - passed / 16);
-        if wall > self.shown.saturating_add(passed + NOTED_NS) {
+        if wall > self.shown.saturating_add(passed + NOTED_AHEAD_NS) {
             self.latest = self.latest.max(wall); // it was set forward
         }
         (self.shown, self.at) = (own.max(wall), self.at.max(now));
@@ -83,13 +83,13 @@ impl VolumeClock {
 
     /// A client has shown this time: from now on it shows a later one. What cannot be true is not
     /// believed at all, or who lies would put the clock as far ahead as is believed.
-    pub(super) fn hear(&mut self, now: Time, wall: Time, shown: Time) {
-        self.hear_within(now, wall, (shown, AHEAD_NS));
+    pub(crate) fn hear(&mut self, now: Time, wall: Time, shown: Time) {
+        self.hear_within(now, wall, (shown, CLIENT_AHEAD_NS));
     }
 
     /// A change was made at this time, and is made again.
-    pub(super) fn hear_again(&mut self, now: Time, wall: Time, at: Time) {
-        self.hear_within(now, wall, (at, AGAIN_NS));
+    pub(crate) fn hear_again(&mut self, now: Time, wall: Time, at: Time) {
+        self.hear_within(now, wall, (at, REPLAY_LATER_NS));
     }
 
     fn hear_within(&mut self, now: Time, wall: Time, (shown, ahead_ns): (Time, Time)) {
@@ -103,32 +103,32 @@ impl VolumeClock {
 
 impl Server {
     /// What the volume's clock shows by itself: by this clients put theirs right.
-    pub(super) fn own_time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+    pub(crate) fn own_time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
         let time = self.clock.goes(step.now, step.disk.wall());
         self.note_time(step);
         time
     }
 
     /// A client has shown its programs this time, by what it knows of the volume's clock.
-    pub(super) fn hear_time(&mut self, step: &mut Step<'_, impl Disk>, shown: Time) {
+    pub(crate) fn hear_time(&mut self, step: &mut Step<'_, impl Disk>, shown: Time) {
         self.clock.hear(step.now, step.disk.wall(), shown);
         self.note_time(step);
     }
 
     /// A change that is made again was made at this time.
-    pub(super) fn hear_time_again(&mut self, step: &mut Step<'_, impl Disk>, at: Time) {
+    pub(crate) fn hear_time_again(&mut self, step: &mut Step<'_, impl Disk>, at: Time) {
         self.clock.hear_again(step.now, step.disk.wall(), at);
     }
 
     /// What the volume's clock shows.
-    pub(super) fn time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+    pub(crate) fn time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
         let time = self.clock.shows(step.now, step.disk.wall());
         self.note_time(step);
         time
     }
 
     /// What a change is stamped with now.
-    pub(super) fn stamp(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
+    pub(crate) fn stamp(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
         let stamp = self.clock.stamps(step.now, step.disk.wall());
         self.note_time(step);
         stamp
@@ -177,12 +177,12 @@ mod tests {
         let mut clock = VolumeClock::new(0, 0);
         clock.hear(1, HOUR, HOUR + 7);
         assert_eq!(clock.shows(2, HOUR + 1), HOUR + 7);
-        for lie in [u64::MAX, 2 * HOUR, HOUR + 3 + AHEAD_NS] {
+        for lie in [u64::MAX, 2 * HOUR, HOUR + 3 + CLIENT_AHEAD_NS] {
             clock.hear(3, HOUR + 2, lie);
             assert_eq!(clock.shows(3, HOUR + 2), HOUR + 7);
         }
-        clock.hear(3, HOUR + 2, HOUR + 2 + AHEAD_NS);
-        assert_eq!(clock.stamps(3, HOUR + 2), HOUR + 3 + AHEAD_NS);
+        clock.hear(3, HOUR + 2, HOUR + 2 + CLIENT_AHEAD_NS);
+        assert_eq!(clock.stamps(3, HOUR + 2), HOUR + 3 + CLIENT_AHEAD_NS);
     }
 
     #[test]

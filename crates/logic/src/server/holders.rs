@@ -9,25 +9,25 @@ use wire::SessionId;
 
 /// The holders, each session once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Holders(Vec<(SessionId, Holder)>);
+pub(crate) struct Holders(Vec<(SessionId, Holder)>);
 
 impl Holders {
     fn find(&self, session: SessionId) -> Result<usize, usize> {
         self.0.binary_search_by_key(&session, |(id, _)| *id)
     }
 
-    pub(super) fn get(&self, session: &SessionId) -> Option<&Holder> {
+    pub(crate) fn get(&self, session: &SessionId) -> Option<&Holder> {
         let at = self.find(*session).ok()?;
         Some(&self.0[at].1)
     }
 
-    pub(super) fn get_mut(&mut self, session: &SessionId) -> Option<&mut Holder> {
+    pub(crate) fn get_mut(&mut self, session: &SessionId) -> Option<&mut Holder> {
         let at = self.find(*session).ok()?;
         Some(&mut self.0[at].1)
     }
 
     /// The holder of this session, one that holds nothing if there was none.
-    pub(super) fn of(&mut self, session: SessionId) -> &mut Holder {
+    pub(crate) fn of(&mut self, session: SessionId) -> &mut Holder {
         let at = self.find(session).unwrap_or_else(|at| {
             self.0.reserve_exact(1);
             self.0.insert(at, (session, Holder::default()));
@@ -36,20 +36,20 @@ impl Holders {
         &mut self.0[at].1
     }
 
-    pub(super) fn remove(&mut self, session: &SessionId) -> Option<Holder> {
+    pub(crate) fn remove(&mut self, session: &SessionId) -> Option<Holder> {
         let at = self.find(*session).ok()?;
         Some(self.0.remove(at).1)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&SessionId, &Holder)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SessionId, &Holder)> {
         self.0.iter().map(|(id, holder)| (id, holder))
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Holder> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Holder> {
         self.0.iter().map(|(_, holder)| holder)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }

@@ -12,39 +12,19 @@
 //! The rules are Sprite's (Nelson, section 3.3) and Spritely NFS's (table 1), with tokens that
 //! outlive the open.
 
-mod ahead;
-mod alone;
 mod api;
-mod claims;
 mod clock;
-mod debts;
+mod cost;
 mod delegation;
-mod effort;
-mod execute;
-mod gather;
-mod grace;
-mod grants;
-mod held;
 mod holders;
-mod listings;
-mod lock_delegation;
-mod locking;
-mod looks;
-mod machines;
-mod needs;
-mod put_back;
+mod locks;
 mod reach;
-mod redo;
 mod requests;
-mod returns;
 mod rules;
-mod sessions;
-mod shown;
-mod silence;
+mod session;
 mod table;
-mod turns;
-mod watches;
-mod watching;
+mod tokens;
+mod watch;
 
 pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
 pub use rules::{Rule, Want, rule};
@@ -52,8 +32,8 @@ pub use rules::{Rule, Want, rule};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use clock::VolumeClock;
-use shown::Shown;
 use table::{File, Seq, Session, Waiting};
+use tokens::sizes_told::SizesTold;
 use wire::{Epoch, Fid, Place, RequestId, Right, SessionId, Time, ToClient, ToServer, Violation};
 
 /// The server's machine.
@@ -68,14 +48,14 @@ pub struct Server {
     conns: BTreeMap<Conn, SessionId>,
     files: BTreeMap<Fid, File>,
     waiting: BTreeMap<Seq, Waiting>,
-    ripple: debts::Ripple,
+    recheck: requests::awaited::Recheck,
     last_seq: Seq,
     syncs: BTreeMap<u64, (SessionId, RequestId)>,
     last_sync: u64,
     /// After a restart: what sessions are waited for.
-    grace: grace::Grace,
+    grace: session::grace::Grace,
     /// Changes that a power failure has undone, and that clients ask for again.
-    redo: redo::Redo,
+    redo: requests::replay::Redo,
     /// The last record that is left of each of the latest runs before this one.
     left: Vec<Place>,
     /// Of whom the disk may have to know something new, since this step.
@@ -87,28 +67,28 @@ pub struct Server {
     next_tick: Option<Time>,
     /// Who was asked for something at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
-    gathering: gather::Gathering,
+    recall_batches: tokens::recall_batch::RecallBatches,
     /// Sessions without a connection, and when it is looked whether they are to end.
     silent: BTreeSet<(Time, SessionId)>,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
     /// Who was told a size that it may not keep.
-    shown: Shown,
+    sizes_told: SizesTold,
     /// Requests that are put off, and until when at most.
     patient: BTreeSet<(Time, table::Seq)>,
     recalls: u64,
-    effort: effort::Effort,
+    cost: cost::Cost,
     locks: crate::locks::Table,
-    lock_delegations: lock_delegation::Delegations,
-    watches: watches::Watches,
-    looks: looks::Looks,
+    lock_delegations: locks::delegation::LockDelegations,
+    watches: watch::queues::Watches,
+    polls: watch::poll::Polls,
     clock: VolumeClock,
-    alone: alone::Alone,
-    peers: machines::Peers,
+    delegation_policy: delegation::policy::DelegationPolicy,
+    peers: session::machines::Peers,
 }
 
 /// The time, the store and the outputs: what every step needs.
-struct Step<'a, D: Disk> {
+pub(crate) struct Step<'a, D: Disk> {
     now: Time,
     disk: &'a mut D,
     out: &'a mut Vec<Output>,
@@ -124,8 +104,8 @@ impl Server {
         (boot, root): (Epoch, Fid),
         (known, newest): (Vec<SessionId>, Time),
     ) -> Self {
-        let lock_delegations = lock_delegation::Delegations::new(options.lock_run);
-        let grace = grace::Grace::new(now, options.grace_ns, &known);
+        let lock_delegations = locks::delegation::LockDelegations::new(options.lock_run);
+        let grace = session::grace::Grace::new(now, options.grace_ns, &known);
         let session = Session {
             heard: now,
             used: true,
@@ -141,30 +121,30 @@ impl Server {
             conns: BTreeMap::new(),
             files: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            ripple: debts::Ripple::default(),
+            recheck: requests::awaited::Recheck::default(),
             last_seq: 0,
             syncs: BTreeMap::new(),
             last_sync: 0,
             grace,
-            redo: redo::Redo::default(),
+            redo: requests::replay::Redo::default(),
             left: Vec::new(),
             held: Vec::new(),
             done: VecDeque::new(),
             asked: BTreeSet::new(),
-            gathering: BTreeSet::new(),
+            recall_batches: BTreeSet::new(),
             silent: BTreeSet::new(),
             lingering: BTreeSet::new(),
-            shown: Shown::default(),
+            sizes_told: SizesTold::default(),
             patient: BTreeSet::new(),
             recalls: 0,
-            effort: effort::Effort::default(),
+            cost: cost::Cost::default(),
             locks: crate::locks::Table::default(),
             lock_delegations,
-            watches: watches::Watches::default(),
-            looks: looks::Looks::default(),
+            watches: watch::queues::Watches::default(),
+            polls: watch::poll::Polls::default(),
             clock: VolumeClock::new(now, newest),
-            alone: alone::Alone::default(),
-            peers: machines::Peers::default(),
+            delegation_policy: delegation::policy::DelegationPolicy::default(),
+            peers: session::machines::Peers::default(),
         }
     }
 
@@ -214,11 +194,11 @@ impl Server {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         let patient = self.patient.first().map(|(until, _)| *until);
         let due = self.next_tick.into_iter().chain(lingering);
-        let gathered = self.gathering.first().map(|(until, ..)| *until);
+        let gathered = self.recall_batches.first().map(|(until, ..)| *until);
         let silent = self.silent.first().map(|(until, _)| *until);
         let due = due.chain(patient).chain(gathered).chain(silent);
         let redo = self.redo.is_due().then_some(0);
-        let due = due.chain(self.looks.due()).chain(redo);
+        let due = due.chain(self.polls.due()).chain(redo);
         due.chain(self.grace.due()).min()
     }
 
@@ -241,7 +221,7 @@ impl Server {
 
     /// Figures.
     pub fn figures(&self) -> Figures {
-        let (judged, looked) = self.effort.figures();
+        let (judged, looked) = self.cost.figures();
         let (locks, lock_waits) = self.lock_figures();
         let mut figures = Figures {
             sessions: self.sessions.len() as u64,

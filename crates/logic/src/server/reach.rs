@@ -8,8 +8,8 @@
 
 use super::Server;
 use super::api::Disk;
-use super::machines::{changes, raised};
 use super::rules::{Want, rule};
+use super::session::machines::{changes, raised};
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Fid, Hold, Holding, Name, Op, Outcome, Proven, Refusal, Request, Right, Rights,
@@ -60,7 +60,7 @@ impl Party<'_> {
 }
 
 /// The objects from the root to what is at a path; none, if there is nothing.
-pub(super) fn way_to(disk: &impl Disk, root: Fid, path: &[Name]) -> Vec<Fid> {
+pub(crate) fn way_to(disk: &impl Disk, root: Fid, path: &[Name]) -> Vec<Fid> {
     let mut way = Vec::from([root]);
     for name in path {
         let at = way.last().copied().unwrap_or(root);
@@ -76,7 +76,7 @@ impl Server {
     /// Why a request may not be made in this session: its machine may only read; its user's proof
     /// has expired, or does not reach so far; or nobody for whom it speaks could get at what the
     /// request is about.
-    pub(super) fn forbids(
+    pub(crate) fn forbids(
         &self,
         disk: &impl Disk,
         id: SessionId,
@@ -161,7 +161,7 @@ impl Server {
 
     /// Can the session get at this object? One that is not there is nobody's secret: the store says
     /// so.
-    pub(super) fn in_reach(
+    pub(crate) fn in_reach(
         &self,
         disk: &impl Disk,
         id: SessionId,
@@ -253,7 +253,7 @@ impl Server {
     }
 
     /// Could somebody of the session have this open?
-    pub(super) fn may_have_open(
+    pub(crate) fn may_have_open(
         &self,
         disk: &impl Disk,
         id: SessionId,
@@ -265,7 +265,7 @@ impl Server {
     }
 
     /// Does it say after a restart that it holds what it can never have got?
-    pub(super) fn claims_too_much(
+    pub(crate) fn claims_too_much(
         &self,
         disk: &impl Disk,
         id: SessionId,
@@ -297,7 +297,7 @@ impl Server {
 
     /// May the session keep what it caches of an object, now that its rights are others? `None`: as
     /// far as is known.
-    pub(super) fn may_keep(
+    pub(crate) fn may_keep(
         &self,
         disk: &impl Disk,
         id: SessionId,
@@ -321,7 +321,7 @@ impl Server {
 
     /// May the session be told what happens to names in the first of these directories, each of
     /// which is in the next one?
-    pub(super) fn may_be_told(&self, disk: &impl Disk, id: SessionId, way: &[Fid]) -> bool {
+    pub(crate) fn may_be_told(&self, disk: &impl Disk, id: SessionId, way: &[Fid]) -> bool {
         let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
             return true;
         };
@@ -346,7 +346,7 @@ impl Server {
 
     /// A listing by somebody who may read the directory, and not search it: names, and nothing of
     /// what they name.
-    pub(super) fn hide(&self, disk: &impl Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
+    pub(crate) fn hide(&self, disk: &impl Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
         let (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) =
             (op, outcome)
         else {

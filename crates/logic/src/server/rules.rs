@@ -28,7 +28,7 @@ pub enum Want {
 
 impl Want {
     /// Any of these rights is enough: 4 reads, 2 writes; 0: none is needed.
-    pub(super) const fn bits(self) -> u16 {
+    pub(crate) const fn bits(self) -> u16 {
         match self {
             Self::Reach => 0,
             Self::Open => 6,

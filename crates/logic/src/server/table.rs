@@ -9,10 +9,10 @@
 //! machine may still show the old state, so nobody else may be shown the new one.
 
 use super::api::{Bulk, Conn};
-use super::debts::Debt;
 use super::holders::Holders;
-use super::locking::Waited;
-use super::needs::Plan;
+use super::locks::requests::Waited;
+use super::requests::awaited::Awaited;
+use super::requests::conflicts::Plan;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -22,38 +22,38 @@ use wire::{
 };
 
 /// Orders the requests that wait.
-pub(super) type Seq = u64;
+pub(crate) type Seq = u64;
 
 /// A recall that is not answered yet.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(crate) struct Ask {
     /// The number of the question, and the epoch of the recall; 0: it has not been sent.
-    pub(super) id: Epoch,
-    pub(super) epoch: Epoch,
-    pub(super) what: What,
+    pub(crate) id: Epoch,
+    pub(crate) epoch: Epoch,
+    pub(crate) what: What,
     /// Since when something has been asked for; earlier answers may have been in vain.
-    pub(super) since: Time,
-    pub(super) sent: Time,
+    pub(crate) since: Time,
+    pub(crate) sent: Time,
     /// The requests that wait for the answer; some may be over.
-    pub(super) waiters: BTreeSet<Seq>,
+    pub(crate) waiters: BTreeSet<Seq>,
 }
 
 /// What one client holds of one file.
 #[derive(Clone, Debug)]
-pub(super) struct Holder {
-    pub(super) right: Right,
+pub(crate) struct Holder {
+    pub(crate) right: Right,
     /// Epoch of the last grant, and of the last one of Exclusive.
-    pub(super) epoch: Epoch,
-    pub(super) exclusive: Epoch,
+    pub(crate) epoch: Epoch,
+    pub(crate) exclusive: Epoch,
     /// What it has open, when `known`.
-    pub(super) hold: Hold,
-    pub(super) known: bool,
+    pub(crate) hold: Hold,
+    pub(crate) known: bool,
     /// When it was told a name last without a grant, of a directory that it was believed to hold:
     /// by its stamp. What it has said before does not speak of that name.
-    pub(super) told: u64,
+    pub(crate) told: u64,
     /// The most that the disk believes it may hold: see `held`.
-    pub(super) noted: Right,
-    pub(super) asks: Vec<Ask>,
+    pub(crate) noted: Right,
+    pub(crate) asks: Vec<Ask>,
 }
 
 impl Default for Holder {
@@ -74,7 +74,7 @@ impl Default for Holder {
 
 impl Holder {
     /// May it have the file open, as far as is known?
-    pub(super) fn may_be_open(&self) -> bool {
+    pub(crate) fn may_be_open(&self) -> bool {
         if self.known {
             self.hold.open
         } else {
@@ -83,18 +83,18 @@ impl Holder {
     }
 
     /// Is it known to have the file open for writing?
-    pub(super) fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         self.known && self.hold.write
     }
 
     /// Takes over a statement of what is open, unless a later one is known.
-    pub(super) fn declare(&mut self, hold: Hold) {
+    pub(crate) fn declare(&mut self, hold: Hold) {
         if hold.stamp >= self.hold.stamp {
             self.hold = hold;
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let nothing = self.right == Right::None && !self.may_be_open();
         nothing && self.asks.is_empty() && self.noted == Right::None
     }
@@ -102,64 +102,64 @@ impl Holder {
 
 /// A change whose caller may not have seen the answer yet.
 #[derive(Clone, Debug)]
-pub(super) struct Unconfirmed {
-    pub(super) session: SessionId,
-    pub(super) request: RequestId,
+pub(crate) struct Unconfirmed {
+    pub(crate) session: SessionId,
+    pub(crate) request: RequestId,
     /// The name that changed; `None`: the object itself.
-    pub(super) name: Option<Name>,
+    pub(crate) name: Option<Name>,
 }
 
 /// What is known of one file or directory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct File {
-    pub(super) holders: Holders,
-    pub(super) unconfirmed: Vec<Unconfirmed>,
+pub(crate) struct File {
+    pub(crate) holders: Holders,
+    pub(crate) unconfirmed: Vec<Unconfirmed>,
     /// Requests that wait for something here, if there are any.
-    pub(super) queue: Option<Box<Queue>>,
+    pub(crate) queue: Option<Box<Queue>>,
     /// It has no name any more, and lives until nobody has it open, but at least until then.
-    pub(super) orphan: Option<Time>,
+    pub(crate) orphan: Option<Time>,
 }
 
 /// Requests that wait for something of one object, in the order of arrival.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     /// Each, and whether it is about to change the object: it blocks grants that would be in its
     /// way then.
-    pub(super) waiting: BTreeMap<Seq, bool>,
+    pub(crate) waiting: BTreeMap<Seq, bool>,
     /// Of a directory, those that look at a name in it.
-    pub(super) named: BTreeMap<Name, BTreeSet<Seq>>,
+    pub(crate) named: BTreeMap<Name, BTreeSet<Seq>>,
     /// Those that look at all of the object.
-    pub(super) whole: BTreeSet<Seq>,
+    pub(crate) whole: BTreeSet<Seq>,
     /// Those that nobody owes anything: they are put off; see `turns`.
-    pub(super) idle: BTreeSet<Seq>,
+    pub(crate) idle: BTreeSet<Seq>,
 }
 
 impl File {
     /// Is nothing left to remember?
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         let quiet = self.unconfirmed.is_empty() && self.queue.is_none();
         self.holders.is_empty() && quiet && self.orphan.is_none()
     }
 
     /// Does anybody wait here?
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.queue.is_some()
     }
 
     /// Who waits here, in the order of arrival.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = Seq> + '_ {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Seq> + '_ {
         let queue = self.queue.iter();
         queue.flat_map(|queue| queue.waiting.keys().copied())
     }
 
     /// Is a waiting request about to change it?
-    pub(super) fn about_to_change(&self) -> bool {
+    pub(crate) fn about_to_change(&self) -> bool {
         let mut queue = self.queue.iter();
         queue.any(|queue| queue.waiting.values().any(|disturbs| *disturbs))
     }
 
     /// Does anybody have it open, as far as is known?
-    pub(super) fn in_use(&self) -> bool {
+    pub(crate) fn in_use(&self) -> bool {
         self.holders.values().any(Holder::may_be_open)
     }
 }
@@ -167,50 +167,50 @@ impl File {
 /// A request that waits for returns or confirmations. It is judged from scratch each time; what it
 /// keeps are answers that leave no trace in the table.
 #[derive(Clone, Debug)]
-pub(super) struct Waiting {
-    pub(super) seq: Seq,
-    pub(super) session: SessionId,
-    pub(super) request: Request,
-    pub(super) bulk: Bulk,
+pub(crate) struct Waiting {
+    pub(crate) seq: Seq,
+    pub(crate) session: SessionId,
+    pub(crate) request: Request,
+    pub(crate) bulk: Bulk,
     /// Where it is entered as waiting.
-    pub(super) fids: BTreeSet<Fid>,
+    pub(crate) fids: BTreeSet<Fid>,
     /// Only answers to recalls after this epoch tell what was true during the request.
-    pub(super) arrived: Epoch,
+    pub(crate) arrived: Epoch,
     /// What it looks at and changes, as things were when it was judged last.
-    pub(super) plan: Plan,
+    pub(crate) plan: Plan,
     /// What it is owed since then.
-    pub(super) owed: BTreeSet<Debt>,
+    pub(crate) owed: BTreeSet<Awaited>,
     /// Names that a holder has dropped for it, and when; and that it was told of again by a
     /// look-up, and when that was sent: by the stamps of the holder.
-    pub(super) dropped: Marks,
-    pub(super) told: Marks,
+    pub(crate) dropped: Marks,
+    pub(crate) told: Marks,
     /// Who has dropped the attributes of a directory for it. Nobody is granted them again while it
     /// waits.
-    pub(super) stripped: BTreeSet<(SessionId, Fid)>,
+    pub(crate) stripped: BTreeSet<(SessionId, Fid)>,
     /// Since when a holder is in its way, without end since: answers in vain do not count.
-    pub(super) asked: BTreeMap<(SessionId, Fid), Time>,
+    pub(crate) asked: BTreeMap<(SessionId, Fid), Time>,
     /// Attributes that Exclusive holders have said.
-    pub(super) attrs: BTreeMap<Fid, Attr>,
+    pub(crate) attrs: BTreeMap<Fid, Attr>,
     /// Who has given up all that it had of an object, as it was asked to while this one waited.
-    pub(super) gave_up: BTreeSet<(SessionId, Fid)>,
+    pub(crate) gave_up: BTreeSet<(SessionId, Fid)>,
     /// It has been put off, until then at most; see `turns`.
-    pub(super) patient_until: Option<Time>,
+    pub(crate) patient_until: Option<Time>,
 }
 
 /// Names of directories, each with the latest stamp of a holder. A request is about two at most.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks(BTreeMap<(SessionId, Fid), Vec<(Name, u64)>>);
+pub(crate) struct Marks(BTreeMap<(SessionId, Fid), Vec<(Name, u64)>>);
 
 impl Marks {
     /// The stamp at which a holder marked this name.
-    pub(super) fn of(&self, at: (SessionId, Fid), name: &Name) -> Option<u64> {
+    pub(crate) fn of(&self, at: (SessionId, Fid), name: &Name) -> Option<u64> {
         let mut marks = self.0.get(&at)?.iter();
         marks
             .find(|(marked, _)| marked == name)
             .map(|(_, stamp)| *stamp)
     }
 
-    pub(super) fn mark(&mut self, at: (SessionId, Fid), name: &Name, stamp: u64) {
+    pub(crate) fn mark(&mut self, at: (SessionId, Fid), name: &Name, stamp: u64) {
         let marks = self.0.entry(at).or_default();
         match marks.iter_mut().find(|(marked, _)| marked == name) {
             Some((_, last)) => *last = stamp,
@@ -221,7 +221,7 @@ impl Marks {
 
 impl Waiting {
     /// One that has just come, at this epoch.
-    pub(super) fn new(
+    pub(crate) fn new(
         (seq, arrived): (Seq, Epoch),
         session: SessionId,
         (request, bulk): (Request, Bulk),
@@ -246,18 +246,18 @@ impl Waiting {
     }
 
     /// Does it wait for the answer to this question?
-    pub(super) fn is_owed(&self, question: Epoch) -> bool {
-        self.owed.contains(&Debt::Answer(question))
+    pub(crate) fn is_owed(&self, question: Epoch) -> bool {
+        self.owed.contains(&Awaited::Answer(question))
     }
 
     /// Has this holder dropped the name for it, and not been told of it since?
-    pub(super) fn has_dropped(&self, at: (SessionId, Fid), name: &Name) -> bool {
+    pub(crate) fn has_dropped(&self, at: (SessionId, Fid), name: &Name) -> bool {
         let dropped = self.dropped.of(at, name);
         dropped.is_some_and(|stamp| stamp > self.told.of(at, name).unwrap_or(0))
     }
 
     /// Does it take this name away from an object that may live on under another one?
-    pub(super) fn moves(&self, dir: Fid, name: &Name) -> bool {
+    pub(crate) fn moves(&self, dir: Fid, name: &Name) -> bool {
         match &self.request.op {
             Op::Rename {
                 from,
@@ -277,60 +277,60 @@ impl Waiting {
 
 /// When something was asked for the first and for the last time.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) since: Time,
-    pub(super) sent: Time,
+pub(crate) struct Asked {
+    pub(crate) since: Time,
+    pub(crate) sent: Time,
     /// By somebody who waits to see all of the object, not only the name that changed.
-    pub(super) whole: bool,
+    pub(crate) whole: bool,
     /// The requests that wait for it; some may be over.
-    pub(super) waiters: BTreeSet<Seq>,
+    pub(crate) waiters: BTreeSet<Seq>,
 }
 
 /// One client's stay.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Session {
+pub(crate) struct Session {
     /// The machine that has begun it; none: an earlier run of the server knew.
-    pub(super) machine: Option<MachineId>,
+    pub(crate) machine: Option<MachineId>,
     /// What it could do on its last connection.
-    pub(super) rights: Option<Rights>,
-    pub(super) conn: Option<Conn>,
+    pub(crate) rights: Option<Rights>,
+    pub(crate) conn: Option<Conn>,
     /// When it was last heard of.
-    pub(super) heard: Time,
+    pub(crate) heard: Time,
     /// It leaves a question unanswered for too long: nothing renews its lease; see `silence`.
-    pub(super) stalled: bool,
+    pub(crate) stalled: bool,
     /// The highest request that came in such a time: its answer renews nothing either.
-    pub(super) uncounted: RequestId,
+    pub(crate) uncounted: RequestId,
     /// Its greeting has not been answered for that reason.
-    pub(super) unwelcome: bool,
+    pub(crate) unwelcome: bool,
     /// Has it said anything but greetings? Then it knows that the session is a new one. Until then
     /// it is told so again: a greeting that was late may have opened this one when an earlier
     /// session of this number was over, of which the client has not heard.
-    pub(super) used: bool,
-    pub(super) acked: RequestId,
+    pub(crate) used: bool,
+    pub(crate) acked: RequestId,
     /// Replies to changes, kept until they are acknowledged.
-    pub(super) answers: BTreeMap<RequestId, Reply>,
+    pub(crate) answers: BTreeMap<RequestId, Reply>,
     /// Answers about locks, kept likewise.
-    pub(super) lock_answers: BTreeMap<RequestId, Outcome>,
+    pub(crate) lock_answers: BTreeMap<RequestId, Outcome>,
     /// Ends of waits for locks that it has not heard.
-    pub(super) waited: BTreeMap<RequestId, Waited>,
+    pub(crate) waited: BTreeMap<RequestId, Waited>,
     /// Requests that are being done.
-    pub(super) running: BTreeSet<RequestId>,
+    pub(crate) running: BTreeSet<RequestId>,
     /// Changes not confirmed yet, and where they are entered; and when that was asked.
-    pub(super) unconfirmed: BTreeMap<RequestId, Vec<Fid>>,
-    pub(super) confirm_asked: BTreeMap<RequestId, Asked>,
+    pub(crate) unconfirmed: BTreeMap<RequestId, Vec<Fid>>,
+    pub(crate) confirm_asked: BTreeMap<RequestId, Asked>,
     /// Where it is entered as a holder.
-    pub(super) fids: BTreeSet<Fid>,
+    pub(crate) fids: BTreeSet<Fid>,
     /// The latest stamp of what it said to have open.
-    pub(super) stamp: u64,
+    pub(crate) stamp: u64,
     /// Has it said after a restart all that it holds? And which parts of that.
-    pub(super) reasserted: bool,
-    pub(super) parts: BTreeSet<u32>,
+    pub(crate) reasserted: bool,
+    pub(crate) parts: BTreeSet<u32>,
     /// When the latest of these came.
-    pub(super) came: Time,
+    pub(crate) came: Time,
     /// What it said then excludes what another one had said.
-    pub(super) refused: bool,
+    pub(crate) refused: bool,
     /// A delegated change was refused: so are all that follow, which may build on it.
-    pub(super) broken: bool,
+    pub(crate) broken: bool,
     /// Requests that have overtaken a delegated change: by that one and their own number.
-    pub(super) overtaken: BTreeMap<(RequestId, RequestId), (Request, Bulk)>,
+    pub(crate) overtaken: BTreeMap<(RequestId, RequestId), (Request, Bulk)>,
 }

@@ -12,8 +12,8 @@ mod trouble;
 mod volume;
 
 use crate::clock::Wall;
+use crate::coverage::Rare;
 use crate::exec::Sched;
-use crate::rare::Rare;
 use crate::rng::Rng;
 use logic::server::{Bulk, By, Disk};
 pub(crate) use power::Restored;

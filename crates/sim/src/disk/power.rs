@@ -5,8 +5,8 @@
 
 use super::reference::Reference;
 use super::{Applied, Change, DiskRoom, Units, Volume};
+use crate::coverage::Rare;
 use crate::kernel::{LABEL, label_of};
-use crate::rare::Rare;
 use crate::wrong::{Wrong, wrong};
 use std::collections::BTreeMap;
 use store::Keep;

@@ -5,7 +5,7 @@
 //! that tears the last writes looks the same.
 
 use super::DiskRoom;
-use crate::rare::Rare;
+use crate::coverage::Rare;
 use store::MemoryDisk;
 
 /// Files and how many bytes of each.

@@ -4,9 +4,9 @@
 //! that is well or merely full.
 
 use super::{Closed, DiskRoom};
-use crate::rare::Rare;
+use crate::coverage::Rare;
+use crate::inject::DiskStrike;
 use crate::rng::Rng;
-use crate::strike::DiskStrike;
 use store::{Failure, Fault, Verb};
 use wire::{Outcome, Refusal};
 

@@ -6,9 +6,9 @@
 //! for those that have left before.
 
 use super::{Handle, Inode, Kernel, PAGE, PAGE_UNITS, Result};
+use crate::coverage::Rare;
 use crate::disk::{UNIT, Units};
 use crate::exec::Signal;
-use crate::rare::Rare;
 use logic::client::{Call, Done, How};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 //! asked for; and what memory pressure drops.
 
 use super::{Kernel, PAGE};
+use crate::coverage::Rare;
 use crate::disk::Units;
-use crate::rare::Rare;
 use logic::client::{Input, Invalidate};
 use std::rc::Rc;
 use wire::{Fid, Kind, Name};

@@ -10,9 +10,9 @@
 
 mod words;
 
+use crate::coverage::Rare;
 use crate::disk::Units;
 use crate::network::Beside;
-use crate::rare::Rare;
 use crate::rng::Rng;
 use crate::world::World;
 use logic::client;

@@ -1,10 +1,10 @@
 //! What programs do with files: read, write, append, map, and their attributes.
 
 use super::{BOTH, LOG, Path, Program, READ, REGISTER, WRITE};
+use crate::coverage::Rare;
 use crate::disk::{UNIT, Units};
 use crate::history::{Effect, Seen};
 use crate::kernel::{Bytes, Handle, PAGE_UNITS, Result};
-use crate::rare::Rare;
 use crate::wrong::wrong;
 use wire::{Access, Attr, Fid, Refusal, Set};
 

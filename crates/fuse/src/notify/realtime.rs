@@ -1,0 +1,46 @@
+//! Threads that wait for locks of the kernel, and are to get them before those who have just let go
+//! of them. Nothing but the waiting is done at a real-time policy.
+
+use std::cell::Cell;
+
+use tracing::debug;
+
+use crate::idle_policy::{take_policy, take_policy_with};
+
+/// The calling thread, but none that it starts, is of a real-time policy from now on: it runs as
+/// soon as it is woken, and when it waits for a lock of the kernel, that is handed over to it. (To
+/// others only after 4 ms: until then whoever comes first takes it, mostly the one that has just
+/// let go of it. See `rwsem_try_write_lock`.) Who may not have that policy takes his chance.
+pub(super) fn be_eager() {
+    const LEAST: libc::c_int = 1;
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    match take_policy_with(None, (policy, LEAST)) {
+        Ok(()) => EAGER.set(true),
+        Err(error) => debug!(%error, "a thread that drops names is none of real time"),
+    }
+}
+
+/// What an eager thread does now may take long: it is an ordinary one until it is eager again, but
+/// goes before others ([`NICE`]), as what it has to tell is waited for.
+pub(super) fn be_calm() {
+    if !EAGER.take() {
+        return;
+    }
+    let policy = libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK;
+    if let Err(error) = take_policy(None, policy) {
+        tracing::warn!(%error, "a thread keeps the policy SCHED_FIFO");
+    }
+}
+
+/// The calling thread goes before others.
+pub(super) fn be_first() {
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        debug!(%error, "a thread that drops names has the usual priority");
+    }
+}
+
+const NICE: i32 = -20;
+
+thread_local! {
+    static EAGER: Cell<bool> = const { Cell::new(false) };
+}

@@ -1,0 +1,491 @@
+//! Replies: which grants count, what is learnt, what is answered.
+//!
+//! A grant counts if no recall that has come since is later than it. What a reply says of an object
+//! is kept only under a grant that counts; an Exclusive holder knows size and times better than the
+//! server does.
+
+use crate::Ticket;
+use crate::client::api::{Call, Done, Lifetime, Piece};
+use crate::client::mutant::Mutant;
+use crate::client::names::listing::ListingPart;
+use crate::client::session::requests::{Sent, Why};
+use crate::client::{Client, Step};
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{
+    Access, Attr, Caller, Fid, Grant, Kind, Op, Outcome, Refusal, Reply, RequestId, Right, Set,
+};
+
+impl Client {
+    pub(crate) fn on_reply(
+        &mut self,
+        step: &mut Step<'_>,
+        id: RequestId,
+        mut reply: Reply,
+        bulk_len: u32,
+    ) {
+        self.note_grants(&mut reply.grants);
+        if self.is_early(step, id) || self.on_made_again(step, id, &reply) {
+            return;
+        }
+        let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
+            return;
+        };
+        if request.op.changes() {
+            self.keep_change(step, &request, &reply);
+        }
+        (self.answering, self.heard) = (id, reply.heard);
+        match why {
+            Why::Fill {
+                fid,
+                first,
+                count,
+                fills,
+            } => {
+                let bytes = match reply.outcome {
+                    Outcome::Read { len, .. } => Some(len.min(bulk_len)),
+                    _ => None,
+                };
+                if let Outcome::Refused(refusal) = reply.outcome {
+                    self.fail_reads(step, fid, refusal);
+                }
+                self.on_filled(step, (fid, first, count), fills, bytes);
+            }
+            Why::Back { fid, first, count } => {
+                let result = match reply.outcome {
+                    Outcome::Written { attr, .. } => Ok(attr),
+                    Outcome::Refused(refusal) => Err(refusal),
+                    _ => Err(Refusal::Invalid),
+                };
+                self.on_written_back(step, (fid, first, count), result);
+            }
+            Why::Walk => self.on_prefetched(step, &request, reply, bulk_len),
+            Why::Names => self.on_gathered(step, &request, reply),
+            Why::Stable => self.on_pressed(step, &reply.outcome),
+            Why::Numbers => self.on_numbers(step.now, &reply.outcome),
+            Why::Privileges { fid, sets } => self.privileges_end(step, (fid, sets), (id, reply)),
+            Why::Delegated(about) => {
+                let refused = matches!(reply.outcome, Outcome::Refused(_));
+                self.on_shipped(step, &about, (refused, &reply.grants));
+            }
+            Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),
+            Why::Call(ticket) if request.op.locks() => {
+                self.on_lock_answer(step, (Some(ticket), id), &request.op, reply.outcome);
+            }
+            Why::Call(ticket) => {
+                let waits = self.on_call_reply(step, (ticket, id), &request.op, (reply, bulk_len));
+                self.settle_guesses(step);
+                if waits {
+                    return;
+                }
+            }
+        }
+        if !self.reply_acks.holds(id) {
+            self.confirm(step, id);
+        }
+    }
+
+    /// The answer for a call; true if its change is done, and the call waits on.
+    fn on_call_reply(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id): (Ticket, RequestId),
+        op: &Op,
+        (reply, bulk_len): (Reply, u32),
+    ) -> bool {
+        self.unsend(op);
+        let mut changed = Self::changed_by(op, &reply.outcome);
+        self.take_up(ticket, &changed);
+        // A grant tells the place of what it is of.
+        changed.retain(|fid| reply.grants.iter().all(|grant| grant.fid != *fid));
+        if op.changes() && self.calls.contains_key(&ticket) {
+            let unseen = self.outdates(id, ticket);
+            self.unfinished.insert(ticket, (id, unseen));
+        }
+        self.on_answer(step, (ticket, id), op, reply, bulk_len);
+        self.note_changed(&changed);
+        let waits = op.changes() && self.calls.contains_key(&ticket);
+        self.put_down(ticket);
+        if !waits {
+            for dir in super::start::dirs(op).into_iter().flatten() {
+                self.retire(step, dir);
+            }
+        }
+        waits
+    }
+
+    /// Reads and writes that wait for blocks which cannot be had.
+    pub(crate) fn fail_reads(&mut self, step: &mut Step<'_>, fid: Fid, refusal: Refusal) {
+        let parked = core::mem::take(&mut self.node(fid).parked);
+        for ticket in parked {
+            match self.calls.get(&ticket).map(|running| &running.call) {
+                Some(Call::Read { .. } | Call::Write { .. }) => {
+                    self.node(fid).reading.remove(&ticket);
+                    self.finish(step, ticket, Done::Refused(refusal));
+                    self.ask_behind(step, fid);
+                }
+                _ => self.node(fid).parked.push(ticket),
+            }
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id): (Ticket, RequestId),
+        op: &Op,
+        reply: Reply,
+        bulk_len: u32,
+    ) {
+        if let Op::Read { fid, .. } = op {
+            return self.on_read(step, (ticket, id, *fid), reply, bulk_len);
+        }
+        if let Outcome::Refused(refusal) = reply.outcome {
+            return self.on_refused(step, ticket, op, refusal);
+        }
+        let granted: Vec<Fid> = reply
+            .grants
+            .iter()
+            .filter_map(|grant| self.vouches(*grant, id).then_some(grant.fid))
+            .collect();
+        match (op, reply.outcome) {
+            (Op::GetAttr { fid }, Outcome::Attr(attr)) => {
+                self.on_attr(step, (ticket, id, *fid), attr, &granted);
+            }
+            (Op::Claim { fid }, Outcome::Attr(attr)) => {
+                let vouched = granted.contains(fid);
+                self.on_claimed(step, (ticket, id, *fid), (attr, vouched));
+            }
+            (Op::SetAttr { fid, set }, Outcome::Attr(attr)) => {
+                let vouched = granted.contains(fid);
+                self.on_set(step, (ticket, id, *fid), set, (attr, vouched));
+            }
+            (Op::Open { fid, access }, Outcome::Opened(attr)) => {
+                let vouched = granted.contains(fid);
+                self.on_opened(step, ticket, (*fid, *access), (attr, vouched));
+            }
+            (Op::Write { fid, .. }, Outcome::Written { offset, attr }) => {
+                let attr = (attr, granted.contains(fid));
+                self.on_written(step, (ticket, *fid), offset, attr);
+            }
+            (
+                Op::ReadDir { dir, .. },
+                Outcome::Dir {
+                    entries,
+                    end,
+                    last,
+                    dir: attr,
+                },
+            ) => {
+                let vouched = granted.contains(dir);
+                self.learn(*dir, attr, vouched);
+                let counts: BTreeSet<Fid> = granted.iter().copied().collect();
+                for entry in entries.iter().filter(|entry| counts.contains(&entry.fid)) {
+                    if let Some(attr) = entry.attr.clone() {
+                        self.learn(entry.fid, attr, true);
+                    }
+                }
+                let part = ListingPart {
+                    entries,
+                    end,
+                    last,
+                    vouched,
+                };
+                self.learn_positions((*dir, id), &part);
+                self.on_listed(step, ticket, part, (&counts, bulk_len));
+            }
+            (op, outcome) => self.on_rest(step, (ticket, id), op, (outcome, granted, bulk_len)),
+        }
+    }
+
+    fn on_rest(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id): (Ticket, RequestId),
+        op: &Op,
+        (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
+    ) {
+        match (op, outcome) {
+            (Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }, Outcome::Attr(attr)) => {
+                // What an earlier answer said, that came meanwhile, is over.
+                self.node(*fid).xattrs_change(op);
+                self.changed(*fid, attr, granted.contains(fid));
+                self.finish(step, ticket, Done::Nothing);
+            }
+            (Op::Allocate { fid, .. }, Outcome::Written { attr, .. }) => {
+                let attr = (attr, granted.contains(fid));
+                self.on_edited(step, (ticket, *fid), attr, Done::Nothing);
+            }
+            (Op::Copy { to, .. }, Outcome::Copied { len, attr }) => {
+                let attr = (attr, granted.contains(to));
+                self.on_edited(step, (ticket, *to), attr, Done::Written { len });
+            }
+            (_, Outcome::Position(at)) => self.finish(step, ticket, Done::Position(at)),
+            (Op::ReadLink { .. }, Outcome::Target(bytes)) | (_, Outcome::Value(bytes)) => {
+                self.finish(step, ticket, Done::Bytes(bytes));
+            }
+            (_, Outcome::Filesystem(numbers)) => {
+                self.finish(step, ticket, Done::Filesystem(numbers));
+            }
+            (Op::Sync { fid }, Outcome::Done) => self.on_synced(step, ticket, *fid),
+            (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
+            (op, outcome) => {
+                self.numbered_there(op);
+                self.on_names(step, (ticket, id), op, (outcome, granted, bytes));
+            }
+        }
+    }
+
+    /// Takes over a grant, if it counts.
+    pub(crate) fn accept(&mut self, grant: Grant) -> bool {
+        let trusting = self.options.mutant == Some(Mutant::IgnoresEpochs);
+        let node = self.node(grant.fid);
+        node.seen = node.seen.max(grant.epoch);
+        if (grant.epoch < node.void || node.drain.is_some()) && !trusting {
+            return false;
+        }
+        if node.right < Right::Shared && grant.right >= Right::Shared {
+            node.attr = None;
+            node.forget_xattrs();
+        }
+        node.right = node.right.max(grant.right);
+        // An answer that a later one has overtaken vouches for nothing.
+        let latest = grant.epoch > node.grant || trusting;
+        node.grant = node.grant.max(grant.epoch);
+        latest
+    }
+
+    /// Keeps attributes that a grant vouches for. Blocks of another version go.
+    pub(crate) fn learn(&mut self, fid: Fid, attr: Attr, vouched: bool) {
+        let trusting = self.options.mutant == Some(Mutant::IgnoresVersions);
+        let touched = self.delegation.touched.contains_key(&fid);
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        if node.right < Right::Shared {
+            return;
+        }
+        // Names of a directory change here only while the server is not asked about any: what it
+        // says of it then is the news, if it was told before of what was changed here.
+        let told = (node.delegated == 0 || self.answering > node.told_by) && !touched;
+        let known = node.attr.is_some() && !(node.directory && told);
+        if node.right == Right::Exclusive && known {
+            return;
+        }
+        if !vouched {
+            node.attr = None;
+            return;
+        }
+        let outdated = node.version != attr.version && !trusting;
+        node.version = attr.version;
+        node.has_attr(attr);
+        if outdated {
+            self.cache.drop_clean(fid, 0);
+        }
+    }
+
+    /// What is to be said of an object now: what is held, else what the server said.
+    pub(crate) fn to_say(&self, fid: Fid, said: Attr) -> (Attr, Lifetime) {
+        if self.options.mutant == Some(Mutant::AttributesWithoutToken) {
+            return (said, Lifetime::Forever);
+        }
+        let node = self.nodes.get(&fid);
+        match node.and_then(|node| Some((node.held()?.clone(), node.attr_lasting()))) {
+            Some((attr, lasting)) => (attr, Self::lifetime(lasting)),
+            None => (said, Lifetime::None),
+        }
+    }
+
+    fn on_attr(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id, fid): (Ticket, RequestId, Fid),
+        attr: Attr,
+        granted: &[Fid],
+    ) {
+        if granted.contains(&fid) {
+            self.learn(fid, attr.clone(), true);
+        }
+        if self.asked_again(step, (ticket, id), (fid, &attr)) || self.waits_for_drop(fid, ticket) {
+            return self.go_on_draining(step, fid);
+        }
+        let (attr, lifetime) = self.to_say(fid, attr);
+        self.node(fid).asked = step.now;
+        self.finish(step, ticket, Done::Attr { attr, lifetime });
+        self.go_on_draining(step, fid);
+        self.retire(step, fid);
+    }
+
+    fn on_set(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id, fid): (Ticket, RequestId, Fid),
+        set: &Set,
+        (attr, vouched): (Attr, bool),
+    ) {
+        let node = self.node(fid);
+        node.asked = step.now;
+        let own = node.right == Right::Exclusive && node.attr.is_some();
+        let outdated = attr.kind == Kind::File && set.size.is_none() && id <= node.recalled;
+        if outdated && node.held().is_none() && !vouched {
+            // The server answered without what was written back since, and the kernel would take
+            // the size over.
+            let (caller, hold) = (Caller::default(), node.hold(0));
+            if let Some(running) = self.calls.get_mut(&ticket) {
+                running.set = Some(attr);
+            }
+            let op = Op::GetAttr { fid };
+            self.note_sent(&op);
+            self.request(step, (op, caller, hold), Vec::new(), Why::Call(ticket));
+            return;
+        }
+        if let (true, Some(size)) = (own, set.size) {
+            self.cut(step, fid, size);
+        }
+        let overtaken = self.node(fid).is_overtaken(&attr);
+        self.changed(fid, attr.clone(), vouched);
+        let own = own && !overtaken;
+        if let (true, Some(own)) = (own, self.node(fid).attr.as_mut()) {
+            if set.mtime.is_some() || set.size.is_some() {
+                own.mtime = attr.mtime;
+            }
+            if let Some(size) = set.size {
+                (own.size, own.version) = (size, attr.version);
+            }
+        }
+        if own && set.size.is_some() {
+            self.resized(fid, &attr);
+            self.tell_times(step, fid, attr.ctime);
+        }
+        let (attr, lifetime) = self.to_say(fid, attr);
+        let done = Done::Attr { attr, lifetime };
+        match set.size {
+            Some(size) => self.answer_resize(step, (ticket, fid), size, done),
+            None => self.finish(step, ticket, done),
+        }
+        self.unpark(step, fid);
+        self.clean(step, fid);
+        self.go_on_draining(step, fid);
+        self.retire(step, fid);
+    }
+
+    fn on_opened(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        (fid, access): (Fid, Access),
+        (attr, vouched): (Attr, bool),
+    ) {
+        self.node(fid).opened(access);
+        if vouched {
+            self.learn(fid, attr, true);
+        }
+        let Some((&Call::Open { append, .. }, caller)) =
+            (self.calls.get(&ticket)).map(|running| (&running.call, running.caller.clone()))
+        else {
+            return;
+        };
+        let trusting = self.options.mutant == Some(Mutant::CachesSharedOpens);
+        let covered = self.node(fid).lasting() && !access.write && !append;
+        let cached = covered || trusting;
+        self.node(fid).direct |= !cached;
+        if access.write && self.drops_for_writer(step, (ticket, fid)) {
+            return;
+        }
+        self.answer_open(step, (ticket, fid, &caller), cached);
+    }
+
+    fn on_read(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, id, fid): (Ticket, RequestId, Fid),
+        reply: Reply,
+        bulk_len: u32,
+    ) {
+        let pages = match self.calls.get(&ticket).map(|running| &running.call) {
+            Some(Call::Read { pages, .. }) => *pages,
+            _ => return,
+        };
+        let granted = self.node(fid).grant;
+        let withholds = pages && self.withholds_pages(fid);
+        let accepted = reply.grants.iter().all(|grant| self.accept(*grant));
+        let node = self.node(fid);
+        let lasting = reply
+            .grants
+            .iter()
+            .any(|grant| grant.right >= Right::Shared);
+        let overtaken = reply.grants.iter().any(|grant| grant.epoch < granted);
+        let outdated = overtaken || node.outdates(id, lasting);
+        let counts = accepted && !outdated;
+        // The server may have applied an own change of the size that is not answered. If others are
+        // answered from the cache, which does not know of it yet, so is this one.
+        let own = node.resizing > 0 && node.cached() && node.drain.is_none();
+        // Nor may the kernel have it if the file has been opened for writing meanwhile.
+        let own = own || (withholds && !(node.drain.is_some() && node.pages));
+        // Given while the kernel drops pages, it is dropped once more; not so what others of its
+        // machine see in the page meanwhile, who may have seen the own change.
+        let draining = node.drain.is_some() && !outdated;
+        let freed = node
+            .drain
+            .as_ref()
+            .is_none_or(|drain| drain.freed.contains(&ticket));
+        match reply.outcome {
+            Outcome::Read { len, .. } if !own && freed && (counts || !pages || draining) => {
+                if node.drain.is_some() && pages {
+                    node.right = node.right.max(Right::Transient);
+                }
+                let len = len.min(bulk_len);
+                self.finish_read(step, ticket, vec![Piece::Bulk { from: 0, len }]);
+            }
+            // A recall or an own change has overtaken the answer: what the kernel would keep may be
+            // outdated.
+            Outcome::Read { .. } => self.start(step, ticket),
+            Outcome::Refused(refusal) => {
+                node.reading.remove(&ticket);
+                self.finish(step, ticket, Done::Refused(refusal));
+                self.ask_behind(step, fid);
+            }
+            _ => self.finish(step, ticket, Done::Refused(Refusal::Invalid)),
+        }
+        self.retire(step, fid);
+    }
+
+    pub(crate) fn on_refused(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+        refusal: Refusal,
+    ) {
+        if let Op::Claim { fid } = op {
+            return self.on_claim_refused(step, (ticket, *fid), refusal);
+        }
+        if refusal == Refusal::Exists && self.replaces_after_all(step, ticket, op) {
+            return;
+        }
+        self.finish(step, ticket, Done::Refused(refusal));
+        let fid = match op {
+            Op::Open { fid, .. } => {
+                if self
+                    .nodes
+                    .get(fid)
+                    .is_some_and(|node| node.right < Right::Shared)
+                {
+                    self.say_opens(step, *fid);
+                }
+                *fid
+            }
+            Op::GetAttr { fid }
+            | Op::SetAttr { fid, .. }
+            | Op::Write { fid, .. }
+            | Op::Allocate { fid, .. }
+            | Op::Copy { to: fid, .. } => *fid,
+            _ => return,
+        };
+        self.unpark(step, fid);
+        self.clean(step, fid);
+        self.go_on_draining(step, fid);
+        self.retire(step, fid);
+    }
+}

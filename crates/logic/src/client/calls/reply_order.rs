@@ -1,0 +1,114 @@
+//! Answers that the answer to an own change has overtaken.
+//!
+//! The network may bring the answer to a question after the answer to a change of the same object,
+//! although the server gave it before: then it says how things were. Grants tell their order by
+//! their epochs, but a change may be answered without a grant. So once it is, what was asked before
+//! vouches for nothing any more: it may bring a right, but neither attributes nor a name nor pages
+//! are kept by it.
+
+use crate::client::Client;
+use crate::client::node::Node;
+use alloc::vec::Vec;
+use wire::{Attr, Fid, Grant, Op, Outcome, RequestId, Right};
+
+impl Client {
+    /// Noted even if they are not used (a repeated reply, a block): a token is given back with the
+    /// latest grant that the server may count. Of a repeated reply that is all that they are for.
+    pub(crate) fn note_grants(&mut self, grants: &mut Vec<Grant>) {
+        for grant in &*grants {
+            if let Some(node) = self.nodes.get_mut(&grant.fid) {
+                node.seen = node.seen.max(grant.epoch);
+            }
+        }
+        grants.retain(|grant| grant.right > Right::None);
+    }
+
+    /// The objects that the answer to an own change is about.
+    pub(crate) fn changed_by(op: &Op, outcome: &Outcome) -> Vec<Fid> {
+        if !op.changes() || matches!(outcome, Outcome::Refused(_)) {
+            return Vec::new();
+        }
+        let mut fids: Vec<Fid> = super::start::dirs(op).into_iter().flatten().collect();
+        match op {
+            Op::SetAttr { fid, .. }
+            | Op::Write { fid, .. }
+            | Op::Link { fid, .. }
+            | Op::SetXattr { fid, .. }
+            | Op::RemoveXattr { fid, .. }
+            | Op::Allocate { fid, .. }
+            | Op::Copy { to: fid, .. } => fids.push(*fid),
+            _ => {}
+        }
+        match outcome {
+            Outcome::Removed { fid, .. } => fids.push(*fid),
+            Outcome::Renamed { fid, victim, .. } => {
+                fids.push(*fid);
+                fids.extend(victim.as_ref().map(|(fid, _)| *fid));
+            }
+            _ => {}
+        }
+        fids
+    }
+
+    /// The answer to an own change of these has come: what was asked before may be older.
+    pub(crate) fn note_changed(&mut self, fids: &[Fid]) {
+        let last = self.last_request;
+        for fid in fids {
+            match self.nodes.get_mut(fid) {
+                Some(node) => node.changed = last,
+                None => self.changed = last,
+            }
+        }
+    }
+
+    /// An own change was applied by the server: these are the attributes after it.
+    pub(crate) fn changed(&mut self, fid: Fid, attr: Attr, vouched: bool) {
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        let overtaken = node.is_overtaken(&attr);
+        if node.right == Right::Exclusive
+            && let Some(own) = node.attr.as_mut()
+        {
+            if overtaken {
+                return;
+            }
+            // What the server said before it had heard of a change made here is overtaken.
+            if self.answering >= node.told_by {
+                (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
+                (own.nlink, own.atime) = (attr.nlink, attr.atime);
+            }
+            own.ctime = own.ctime.max(attr.ctime);
+        } else {
+            self.learn(fid, attr, vouched);
+        }
+    }
+
+    /// Takes over a grant that came with the answer to this request, if it counts; does it vouch
+    /// for what the answer says?
+    pub(crate) fn vouches(&mut self, grant: Grant, id: RequestId) -> bool {
+        let accepted = self.accept(grant);
+        let node = self.node(grant.fid);
+        let vouches = accepted && id > node.changed;
+        if vouches && grant.bare && node.right >= Right::Shared {
+            node.has_no_xattrs();
+        }
+        vouches
+    }
+}
+
+impl Node {
+    /// Takes note of the answer to an own change: has the answer to a later one come before?
+    pub(crate) fn is_overtaken(&mut self, attr: &Attr) -> bool {
+        let overtaken = attr.ctime < self.answered;
+        self.answered = self.answered.max(attr.ctime);
+        overtaken
+    }
+
+    /// May bytes that came with the answer to this request be from before an own change? A write
+    /// ends transient rights before it is applied, so that what was read before is void in any
+    /// case; a lasting right stays; a change of the size ends none, nor does a write to the cache.
+    pub(crate) fn outdates(&self, id: RequestId, lasting: bool) -> bool {
+        id <= self.resized.max(self.written) || (lasting && id <= self.changed)
+    }
+}

@@ -1,0 +1,443 @@
+//! The block cache: which slot holds which block, in which state, and which is given up next.
+//!
+//! Guarantees: a slot is in exactly one place: free, or holding one block. Only clean blocks are on
+//! the list of blocks that may be given up, which is ordered exactly by last use (Nelson, section
+//! 3.2). A block that is being filled or sent stays where it is. Bytes of a slot beyond the end of
+//! its file are zeros. How much of a file is dirty, and from where on, is known without looking
+//! through its blocks: a large file is written back in many batches.
+
+use crate::client::api::Slot;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+use wire::{Fid, Time};
+
+const NONE: Slot = Slot::MAX;
+
+/// What a slot holds, and in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockState {
+    /// Waits for its bytes.
+    Filling,
+    /// As at the server.
+    Clean,
+    /// Changed; since when.
+    Dirty(Time),
+    /// On its way to the server; changed again since, if a time is given.
+    Sending(Option<Time>),
+}
+
+/// Does the server have bytes of a block, or is it a hole there?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum There {
+    /// It has.
+    Yes,
+    /// It has none.
+    No,
+    /// The client cannot tell: the block lies in a file with holes that others have written.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    key: (Fid, u64),
+    state: BlockState,
+    there: There,
+    older: Slot,
+    newer: Slot,
+}
+
+/// What is dirty or on its way to the server of a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changed {
+    pub(crate) count: u32,
+    /// No such block is before this one.
+    from: u64,
+    /// How many of them the server may have no bytes of, and of how many of these that is not
+    /// known.
+    pub(crate) new: u32,
+    pub(crate) unknown: u32,
+}
+
+impl Changed {
+    /// A block counts, or counts no more.
+    fn count(&mut self, there: There, more: bool) {
+        let step = |number: &mut u32| *number = if more { *number + 1 } else { *number - 1 };
+        step(&mut self.count);
+        if there != There::Yes {
+            step(&mut self.new);
+        }
+        if there == There::Unknown {
+            step(&mut self.unknown);
+        }
+    }
+}
+
+/// The cache's table.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    entries: Vec<Entry>,
+    free: Vec<Slot>,
+    index: BTreeMap<(Fid, u64), Slot>,
+    oldest: Slot,
+    newest: Slot,
+    /// How many are between these.
+    listed: u32,
+    dirty: u32,
+    changed: BTreeMap<Fid, Changed>,
+}
+
+impl Cache {
+    pub(crate) fn new(slots: u32) -> Self {
+        let entry = Entry {
+            key: (Fid::root(0), 0),
+            state: BlockState::Clean,
+            there: There::Unknown,
+            older: NONE,
+            newer: NONE,
+        };
+        Self {
+            entries: vec![entry; slots as usize],
+            free: (0..slots).rev().collect(),
+            index: BTreeMap::new(),
+            oldest: NONE,
+            newest: NONE,
+            listed: 0,
+            dirty: 0,
+            changed: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn slots(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.index.len() as u64
+    }
+
+    pub(crate) fn free(&self) -> &[Slot] {
+        &self.free
+    }
+
+    pub(crate) fn dirty(&self) -> u64 {
+        u64::from(self.dirty)
+    }
+
+    /// The slot of a block and its state.
+    pub(crate) fn find(&self, fid: Fid, block: u64) -> Option<(Slot, BlockState)> {
+        let slot = *self.index.get(&(fid, block))?;
+        Some((slot, self.entries[slot as usize].state))
+    }
+
+    /// Gives a block a slot, if need be that of the block not used for longest.
+    pub(crate) fn take(&mut self, fid: Fid, block: u64, state: BlockState) -> Option<Slot> {
+        debug_assert!(!self.index.contains_key(&(fid, block)));
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = (self.oldest != NONE).then_some(self.oldest)?;
+                self.unlist(slot);
+                self.index.remove(&self.entries[slot as usize].key);
+                slot
+            }
+        };
+        self.index.insert((fid, block), slot);
+        let entry = &mut self.entries[slot as usize];
+        (entry.key, entry.state, entry.there) = ((fid, block), state, There::Unknown);
+        self.enter(slot, state);
+        Some(slot)
+    }
+
+    /// It is now known whether the server has bytes of a block.
+    pub(crate) fn set_there(&mut self, slot: Slot, there: There) {
+        let entry = &mut self.entries[slot as usize];
+        let old = core::mem::replace(&mut entry.there, there);
+        if let (BlockState::Dirty(_) | BlockState::Sending(_), (fid, _)) = (entry.state, entry.key)
+            && let Some(changed) = self.changed.get_mut(&fid)
+        {
+            changed.count(old, false);
+            changed.count(there, true);
+        }
+    }
+
+    pub(crate) fn there(&self, slot: Slot) -> There {
+        self.entries[slot as usize].there
+    }
+
+    /// Files of which something is dirty or on its way to the server.
+    pub(crate) fn changed_files(&self) -> impl Iterator<Item = Fid> + '_ {
+        self.changed.keys().copied()
+    }
+
+    /// How much of a file is dirty or on its way to the server.
+    pub(crate) fn changed(&self, fid: Fid) -> Changed {
+        self.changed.get(&fid).copied().unwrap_or_default()
+    }
+
+    /// Could so many slots be taken now?
+    pub(crate) fn available(&self, wanted: usize) -> bool {
+        self.free.len() + self.listed as usize >= wanted
+    }
+
+    /// Can all these blocks of a file be here at once? Those that are here and clean are among what
+    /// could be given up for the others.
+    pub(crate) fn fits(&self, fid: Fid, blocks: Range<u64>) -> bool {
+        let all = (blocks.end - blocks.start) as usize;
+        let stays = |state: BlockState| state != BlockState::Clean;
+        self.available(all) || {
+            let here = self.span(fid, blocks).flatten();
+            self.available(all - here.filter(|(_, state)| stays(*state)).count())
+        }
+    }
+
+    /// Each of these blocks of a file, as [`Cache::find`] finds it.
+    pub(crate) fn span(
+        &self,
+        fid: Fid,
+        blocks: Range<u64>,
+    ) -> impl Iterator<Item = Option<(Slot, BlockState)>> + '_ {
+        let range = (fid, blocks.start)..(fid, blocks.end.max(blocks.start));
+        let mut here = self.index.range(range).peekable();
+        blocks.map(move |block| {
+            let (_, slot) = here.next_if(|(key, _)| key.1 == block)?;
+            Some((*slot, self.entries[*slot as usize].state))
+        })
+    }
+
+    pub(crate) fn set(&mut self, slot: Slot, state: BlockState) {
+        self.leave(slot);
+        self.entries[slot as usize].state = state;
+        self.enter(slot, state);
+    }
+
+    /// It has been used just now.
+    pub(crate) fn touch(&mut self, slot: Slot) {
+        let state = self.entries[slot as usize].state;
+        self.set(slot, state);
+    }
+
+    /// The kernel has all of it: it is given up first (Nelson, section 6.2: infinite age).
+    pub(crate) fn age(&mut self, slot: Slot) {
+        if self.entries[slot as usize].state != BlockState::Clean {
+            return;
+        }
+        self.unlist(slot);
+        self.listed += 1;
+        let oldest = self.oldest;
+        self.entries[slot as usize].newer = oldest;
+        self.entries[slot as usize].older = NONE;
+        match oldest {
+            NONE => self.newest = slot,
+            oldest => self.entries[oldest as usize].older = slot,
+        }
+        self.oldest = slot;
+    }
+
+    /// Gives up a block, whatever its state.
+    pub(crate) fn drop_block(&mut self, fid: Fid, block: u64) {
+        if let Some(slot) = self.index.remove(&(fid, block)) {
+            self.leave(slot);
+            self.free.push(slot);
+        }
+    }
+
+    /// The blocks of a file from one on, with their slots and states.
+    pub(crate) fn blocks(
+        &self,
+        fid: Fid,
+        from: u64,
+    ) -> impl Iterator<Item = (u64, Slot, BlockState)> + '_ {
+        let range = self.index.range((fid, from)..=(fid, u64::MAX));
+        range.map(|(key, slot)| (key.1, *slot, self.entries[*slot as usize].state))
+    }
+
+    /// Gives up the clean blocks of a file from one on.
+    pub(crate) fn drop_clean(&mut self, fid: Fid, from: u64) {
+        let clean = |(block, _, state)| (state == BlockState::Clean).then_some(block);
+        let blocks: Vec<u64> = self.blocks(fid, from).filter_map(clean).collect();
+        for block in blocks {
+            self.drop_block(fid, block);
+        }
+    }
+
+    /// Gives up the blocks of a file that wait for their bytes.
+    pub(crate) fn drop_filling(&mut self, fid: Fid) {
+        let filling = |(block, _, state)| (state == BlockState::Filling).then_some(block);
+        let blocks: Vec<u64> = self.blocks(fid, 0).filter_map(filling).collect();
+        for block in blocks {
+            self.drop_block(fid, block);
+        }
+    }
+
+    /// Files with dirty blocks, and since when the oldest of them is.
+    pub(crate) fn dirty_files(&self) -> BTreeMap<Fid, Time> {
+        let since = |(_, _, state)| match state {
+            BlockState::Dirty(since) | BlockState::Sending(Some(since)) => Some(since),
+            _ => None,
+        };
+        let oldest = |fid: &Fid| self.changed_blocks(*fid).filter_map(since).min();
+        let files = self.changed.keys();
+        files.filter_map(|fid| Some((*fid, oldest(fid)?))).collect()
+    }
+
+    /// Files of which something has to be written back.
+    pub(crate) fn files_to_clean(&self) -> Vec<Fid> {
+        let waits = |fid: &Fid| {
+            let mut blocks = self.changed_blocks(*fid);
+            blocks.any(|(_, _, state)| {
+                matches!(state, BlockState::Dirty(_) | BlockState::Sending(Some(_)))
+            })
+        };
+        self.changed.keys().copied().filter(waits).collect()
+    }
+
+    /// The blocks of a file from the first one on that is dirty or on its way to the server.
+    pub(crate) fn changed_blocks(
+        &self,
+        fid: Fid,
+    ) -> impl Iterator<Item = (u64, Slot, BlockState)> + '_ {
+        let from = self.changed.get(&fid).map(|changed| changed.from);
+        from.into_iter()
+            .flat_map(move |from| self.blocks(fid, from))
+    }
+
+    /// No block of a file before this one is dirty or on its way to the server.
+    pub(crate) fn changed_from(&mut self, fid: Fid, block: u64) {
+        debug_assert!(
+            self.changed_blocks(fid)
+                .take_while(|(at, _, _)| *at < block)
+                .all(|(_, _, state)| matches!(state, BlockState::Clean | BlockState::Filling))
+        );
+        if let Some(changed) = self.changed.get_mut(&fid) {
+            changed.from = changed.from.max(block);
+        }
+    }
+
+    fn enter(&mut self, slot: Slot, state: BlockState) {
+        match state {
+            BlockState::Clean => self.list(slot),
+            BlockState::Dirty(_) | BlockState::Sending(_) => {
+                let Entry {
+                    key: (fid, block),
+                    there,
+                    ..
+                } = self.entries[slot as usize];
+                let first = Changed {
+                    from: block,
+                    ..Changed::default()
+                };
+                let changed = self.changed.entry(fid).or_insert(first);
+                changed.count(there, true);
+                changed.from = changed.from.min(block);
+                self.dirty += 1;
+            }
+            BlockState::Filling => {}
+        }
+    }
+
+    fn leave(&mut self, slot: Slot) {
+        match self.entries[slot as usize].state {
+            BlockState::Clean => self.unlist(slot),
+            BlockState::Dirty(_) | BlockState::Sending(_) => {
+                let Entry { key, there, .. } = self.entries[slot as usize];
+                let (fid, _) = key;
+                if let Some(changed) = self.changed.get_mut(&fid) {
+                    changed.count(there, false);
+                    if changed.count == 0 {
+                        self.changed.remove(&fid);
+                    }
+                }
+                self.dirty -= 1;
+            }
+            BlockState::Filling => {}
+        }
+    }
+
+    fn list(&mut self, slot: Slot) {
+        self.listed += 1;
+        let newest = self.newest;
+        self.entries[slot as usize].older = newest;
+        self.entries[slot as usize].newer = NONE;
+        match newest {
+            NONE => self.oldest = slot,
+            newest => self.entries[newest as usize].newer = slot,
+        }
+        self.newest = slot;
+    }
+
+    fn unlist(&mut self, slot: Slot) {
+        self.listed -= 1;
+        let Entry { older, newer, .. } = self.entries[slot as usize];
+        match older {
+            NONE => self.oldest = newer,
+            older => self.entries[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.entries[newer as usize].older = older,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_block_not_used_for_longest_is_given_up_first() {
+        let fid = Fid::root(1);
+        let mut cache = Cache::new(3);
+        let slots: Vec<Slot> = (0..3)
+            .map(|b| cache.take(fid, b, BlockState::Clean).expect("three slots"))
+            .collect();
+        cache.touch(slots[0]);
+        cache.age(slots[2]);
+        assert_eq!(cache.take(fid, 10, BlockState::Clean), Some(slots[2]));
+        assert_eq!(cache.take(fid, 11, BlockState::Clean), Some(slots[1]));
+        assert_eq!(cache.take(fid, 12, BlockState::Dirty(1)), Some(slots[0]));
+        cache.set(slots[1], BlockState::Dirty(2));
+        assert_eq!(cache.take(fid, 13, BlockState::Clean), Some(slots[2]));
+        assert!(cache.available(1) && !cache.available(2));
+        cache.set(slots[2], BlockState::Filling);
+        assert_eq!(cache.take(fid, 14, BlockState::Clean), None);
+        assert_eq!((cache.dirty(), cache.used()), (2, 3));
+        assert!(cache.fits(fid, 11..14) && !cache.fits(fid, 10..12));
+    }
+
+    #[test]
+    fn what_is_changed_of_a_file_is_found_without_what_is_not() {
+        let (fid, other) = (Fid::root(1), Fid::root(2));
+        let mut cache = Cache::new(8);
+        for block in 0..4 {
+            cache.take(fid, block, BlockState::Dirty(block));
+        }
+        let clean = cache.take(other, 0, BlockState::Clean).expect("a slot");
+        assert_eq!(cache.files_to_clean(), [fid]);
+        let slot = |cache: &Cache, block| cache.find(fid, block).expect("it is here").0;
+        for block in 0..2 {
+            cache.set(slot(&cache, block), BlockState::Sending(None));
+            cache.set(slot(&cache, block), BlockState::Clean);
+        }
+        cache.changed_from(fid, 2);
+        let changed = |cache: &Cache| cache.changed_blocks(fid).map(|(b, _, _)| b).next();
+        assert_eq!(changed(&cache), Some(2));
+        cache.set(slot(&cache, 1), BlockState::Dirty(9));
+        assert_eq!(
+            changed(&cache),
+            Some(1),
+            "it is looked for from there again"
+        );
+        cache.set(clean, BlockState::Sending(None));
+        assert_eq!(cache.files_to_clean(), [fid], "on its way already");
+        let span: Vec<_> = cache
+            .span(fid, 3..6)
+            .map(|found| found.map(|f| f.1))
+            .collect();
+        assert_eq!(span, [Some(BlockState::Dirty(3)), None, None]);
+        (0..4).for_each(|block| cache.drop_block(fid, block));
+        cache.set(clean, BlockState::Clean);
+        assert!(cache.changed.is_empty() && cache.dirty() == 0);
+    }
+}

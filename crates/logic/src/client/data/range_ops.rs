@@ -1,0 +1,123 @@
+//! Operations on ranges of files that the server does by itself: fallocate, copies, finding holes.
+//!
+//! What this client has changed of a file that such an operation looks into is at the server before
+//! it; of a file that it changes nothing is dirty, or older bytes would be written over it later.
+//! While it is under way the cache of that file is not used, as during an own write at the server.
+
+use crate::Ticket;
+use crate::client::api::{Call, Done};
+use crate::client::mutant::Mutant;
+use crate::client::{Client, Step, is_dirty};
+use wire::{Attr, Fid, Op, Right, Time};
+
+impl Client {
+    /// Must the operation wait for blocks to be written back, or for its turn?
+    pub(crate) fn must_bring(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
+        if let Some(fid) = op.edits() {
+            let node = self.node(fid);
+            if node.drain.is_some() || node.resizing + node.cutting > 0 {
+                node.parked.push(ticket);
+                return true;
+            }
+            if self.has_changed(fid) {
+                self.bring(step, (ticket, fid), Time::MAX);
+                return true;
+            }
+        }
+        let Some(fid) = op.draws_on().filter(|fid| op.edits() != Some(*fid)) else {
+            return false;
+        };
+        let Some(running) = self.calls.get_mut(&ticket) else {
+            return false;
+        };
+        // Once is enough: what is written to it from now on may be looked at or not.
+        if core::mem::replace(&mut running.brought, true) || !self.has_changed(fid) {
+            return false;
+        }
+        let now = step.now;
+        self.bring(step, (ticket, fid), now);
+        true
+    }
+
+    fn has_changed(&self, fid: Fid) -> bool {
+        if self.options.mutant == Some(Mutant::LeavesRanges) {
+            return false;
+        }
+        let mut blocks = self.cache.blocks(fid, 0);
+        blocks.any(|(_, _, state)| is_dirty(state))
+    }
+
+    /// Writes back what is dirty; the call goes on when nothing is left that was there by then.
+    fn bring(&mut self, step: &mut Step<'_>, (ticket, fid): (Ticket, Fid), until: Time) {
+        self.node(fid).syncing.push((ticket, until));
+        self.flush(step, fid);
+        self.go_on_syncing(step, fid);
+    }
+
+    /// The operation goes to the server: the file's cache is not used until it is answered, and
+    /// what is known of the file is not said to anybody who asks for it meanwhile.
+    pub(crate) fn note_edit(&mut self, fid: Fid) {
+        let node = self.node(fid);
+        node.remote_writes += 1;
+        node.fills += 1;
+        node.attr = None;
+    }
+
+    /// The server has done it. The kernel drops the pages itself, behind the answer.
+    pub(crate) fn on_edited(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid): (Ticket, Fid),
+        (attr, vouched): (Attr, bool),
+        done: Done,
+    ) {
+        self.keep_edited(fid, (attr, vouched));
+        let zeros = self.zeroed_by(ticket);
+        self.finish(step, ticket, done);
+        let node = self.node(fid);
+        let spoilt = zeros.filter(|zeros| node.zeroes(step.now, *zeros));
+        if node.remote_writes == 0 {
+            node.pages_beside_are_known();
+        }
+        if let Some(range) = spoilt {
+            self.drop_again(step, fid, range);
+        }
+        self.unpark(step, fid);
+    }
+
+    /// The range that the kernel makes zeros itself, behind the answer to this call: of the pages
+    /// that are in it in part.
+    fn zeroed_by(&self, ticket: Ticket) -> Option<(u64, u64)> {
+        match self.calls.get(&ticket)?.call {
+            Call::Op(Op::Allocate {
+                zero: true,
+                offset,
+                len,
+                ..
+            }) => Some((offset, offset.saturating_add(len))),
+            _ => None,
+        }
+    }
+
+    /// What is kept of a file after an own change of its bytes at the server.
+    pub(crate) fn keep_edited(&mut self, fid: Fid, (attr, vouched): (Attr, bool)) {
+        self.cache.drop_clean(fid, 0);
+        let node = self.node(fid);
+        if attr.version > node.version || node.attr.is_none() {
+            // An answer that was kept over a restart of the server says how things were then.
+            node.version = node.version.max(attr.version);
+            node.attr = None;
+            if node.right >= Right::Shared && vouched {
+                node.has_attr(attr);
+            }
+        } else if attr.version == node.version {
+            // No bytes have changed, but times may have: room was made behind the end.
+            let older = node.attr.as_ref().is_some_and(|own| own.ctime < attr.ctime);
+            if vouched {
+                self.changed(fid, attr, vouched);
+            } else if older && node.right < Right::Exclusive {
+                node.attr = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Telling the server of the changes that are kept: when, in which order, and how many together.
+
+use super::local_apply::Prediction;
+use crate::client::calls::start::dirs;
+use crate::client::mutant::Mutant;
+use crate::client::session::requests::LinkState;
+use crate::client::{Client, Step};
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{
+    Attr, Caller, Chosen, Fid, Op, Outcome, Request, RequestId, Set, SetTime, Time, ToServer,
+};
+
+impl Client {
+    /// Tells the server of all that is kept.
+    pub(crate) fn ship(&mut self, step: &mut Step<'_>) {
+        self.keep_touches(step);
+        let ids: Vec<RequestId> = core::mem::take(&mut self.delegation.kept)
+            .into_iter()
+            .collect();
+        for &id in &ids {
+            if let Some(sent) = self.requests.get_mut(&id) {
+                sent.kept = false;
+                sent.request.after = core::mem::replace(&mut self.delegation.last, id);
+                debug_assert!(sent.request.after < id, "changes are told in their order");
+            }
+        }
+        if !ids.is_empty() {
+            self.await_word(step.now);
+        }
+        if self.state == LinkState::Up {
+            self.send_together(step, &ids);
+        }
+    }
+
+    /// A file was cut. What was stored into its pages before its client knew, since the caller had
+    /// been killed, has changed its times, and may have gone with what was cut off: then no
+    /// write-back brings them.
+    pub(crate) fn tell_times(&mut self, step: &mut Step<'_>, fid: Fid, stored: Time) {
+        let ahead = |attr: &Attr| attr.ctime > stored;
+        let node = self.nodes.get(&fid);
+        if node.and_then(|node| node.own()).is_some_and(ahead) && self.cache.changed(fid).count == 0
+        {
+            self.delegation.touched.insert(fid, self.last_request);
+            self.ship(step);
+        }
+    }
+
+    /// Directories in which something was made and has gone again have other times now.
+    fn keep_touches(&mut self, step: &mut Step<'_>) {
+        for (dir, last) in core::mem::take(&mut self.delegation.touched) {
+            let Some(node) = self.nodes.get(&dir) else {
+                continue;
+            };
+            let touched_since = node.told_by > last && self.is_kept(node.told_by, dir);
+            let Some(attr) = node.own().filter(|_| !touched_since) else {
+                self.retire(step, dir);
+                continue;
+            };
+            let set = Set {
+                mtime: Some(SetTime::To(attr.mtime)),
+                ..Set::default()
+            };
+            let owner = Caller {
+                uid: attr.uid,
+                gid: attr.gid,
+                groups: Some(Vec::new()),
+            };
+            let prediction = Prediction {
+                outcome: Outcome::Attr(attr.clone()),
+                after: vec![(dir, attr.clone())],
+                chosen: Chosen::default(),
+                at: attr.ctime,
+                relies_on: Vec::new(),
+            };
+            self.last_request += 1;
+            let id = self.last_request;
+            self.keep(
+                step,
+                id,
+                (&Op::SetAttr { fid: dir, set }, owner),
+                &prediction,
+            );
+        }
+    }
+
+    /// Is this a change of names in this directory that the server will be told of?
+    fn is_kept(&self, id: RequestId, dir: Fid) -> bool {
+        let sent = self.requests.get(&id).filter(|sent| sent.kept);
+        sent.is_some_and(|sent| dirs(&sent.request.op).contains(&Some(dir)))
+    }
+
+    /// Is there anything about this object that the server does not know of?
+    pub(crate) fn owes(&self, fid: Fid) -> bool {
+        if self.options.mutant == Some(Mutant::ReturnsBeforeTelling) {
+            return false;
+        }
+        let told = self.nodes.get(&fid).is_none_or(|node| node.delegated == 0);
+        !told || self.delegation.touched.contains_key(&fid)
+    }
+
+    /// Before the server is asked for this: does it build on what it does not know of?
+    pub(crate) fn ship_before(&mut self, step: &mut Step<'_>, op: &Op) {
+        if self.delegation.is_empty() {
+            return;
+        }
+        // Of names that it changes it need not be known here what they name.
+        let names = matches!(
+            op,
+            Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
+        );
+        let all = names || matches!(op, Op::Sync { .. } | Op::StatFs);
+        if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
+            self.ship(step);
+        }
+    }
+
+    /// Sends delegated changes together.
+    fn send_together(&mut self, step: &mut Step<'_>, ids: &[RequestId]) {
+        self.settle_taken(step);
+        let acked = self.acked();
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        for id in ids {
+            let Some((request, _)) = self.ready_to_send(step.now, *id, acked) else {
+                continue;
+            };
+            bytes += most_bytes(&request);
+            part.push(request);
+            if part.len() == wire::limits::REQUESTS || bytes > wire::limits::BODY_BYTES / 2 {
+                bytes = 0;
+                let message = ToServer::Requests(core::mem::take(&mut part));
+                self.say(step, message);
+            }
+        }
+        if !part.is_empty() {
+            self.say(step, ToServer::Requests(part));
+        }
+    }
+}
+
+/// The objects that an operation names.
+pub(crate) fn about(op: &Op) -> [Option<Fid>; 2] {
+    match op {
+        Op::Lookup { dir, .. }
+        | Op::Make { dir, .. }
+        | Op::MakeNameless { dir, .. }
+        | Op::Unlink { dir, .. }
+        | Op::Rmdir { dir, .. }
+        | Op::ReadDir { dir, .. }
+        | Op::Prefetch { dir, .. } => [Some(*dir), None],
+        Op::Link { fid, dir, .. } => [Some(*fid), Some(*dir)],
+        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        Op::Copy { from, to, .. } => [Some(*from), Some(*to)],
+        Op::GetAttr { fid }
+        | Op::Claim { fid }
+        | Op::SetAttr { fid, .. }
+        | Op::ReadLink { fid }
+        | Op::Open { fid, .. }
+        | Op::Read { fid, .. }
+        | Op::Write { fid, .. }
+        | Op::Sync { fid }
+        | Op::GetXattr { fid, .. }
+        | Op::SetXattr { fid, .. }
+        | Op::ListXattr { fid }
+        | Op::RemoveXattr { fid, .. }
+        | Op::Reap { fid }
+        | Op::Lock { fid, .. }
+        | Op::Unlock { fid, .. }
+        | Op::TestLock { fid, .. }
+        | Op::Allocate { fid, .. }
+        | Op::Find { fid, .. } => [Some(*fid), None],
+        // What is locked of a file is told however things stand with its changes.
+        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } | Op::GiveLocks { .. } => {
+            [None, None]
+        }
+    }
+}
+
+/// No request for a delegated change is longer than this, bytes.
+fn most_bytes(request: &Request) -> usize {
+    const OTHERS: usize = 256;
+    let groups = request.caller.groups.as_ref().map_or(0, Vec::len);
+    let names = match &request.op {
+        Op::Make {
+            make: wire::Make::Symlink(target),
+            ..
+        } => target.len() + wire::limits::NAME_BYTES,
+        Op::SetXattr { name, value, .. } => name.len() + value.len(),
+        _ => 2 * wire::limits::NAME_BYTES,
+    };
+    OTHERS + 5 * groups + names
+}

@@ -1,0 +1,6 @@
+//! Delegated directories: changes applied here, and their log sent to the server.
+
+pub(super) mod changes;
+pub(super) mod dir_moves;
+pub(super) mod local_apply;
+pub(super) mod log_ship;

@@ -1,0 +1,290 @@
+//! Which names the kernel was handed, so that a recall of others need not wait for it.
+//!
+//! To drop a name the kernel must get the directory's lock, which may be held by a change that
+//! itself waits for another machine (see [`super::name_revoke`]). But most of what is made
+//! elsewhere in a directory that several machines use nobody here has ever asked for: scratch
+//! files, objects of a build. So it is noted which names answers have told of; what none has told
+//! of, and no look-up is asking for, the kernel can neither keep nor have in hand.
+//!
+//! A name is noted until the kernel has dropped it, or has itself taken it away: others are told of
+//! that change only when the answer has been taken in ([`super::reply_ack`]). That a name is absent
+//! is noted only if the kernel may believe it for longer than for this once: what is absent cannot
+//! be in the way of a rename.
+//!
+//! Where machines fight for the same names that is no help: one of the changes is put back
+//! ([`super::wound_wait`]), or the epoch of all names is raised, which takes away far more than is
+//! asked for, and for a moment hides directories that are in use (see `docs/kernels.md`). So it
+//! happens rarely: for a while the kernel is told each name of that directory for this once only
+//! (but by listings). Then a change that holds the lock is enough: nothing is kept, and nobody has
+//! anything in hand.
+
+use crate::client::api::{Call, Done, Lifetime};
+use crate::client::mutant::Mutant;
+use crate::client::{Client, Running};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use wire::{Fid, Name, Op, Time};
+
+/// Names that are noted of one directory: of more it is taken that any name may be known.
+const DENTRIES_MAX: usize = 16_384;
+
+/// For how long after a fight names are told for once only.
+const ONE_USE_NAMES_NS: Time = 10_000_000_000;
+
+/// A name that the kernel was handed.
+#[derive(Clone, Copy, Debug)]
+struct Dentry {
+    /// The stamp of the last time.
+    stamp: u64,
+    /// What it names; `None`: nothing, or that is not noted.
+    fid: Option<Fid>,
+    /// It may believe it until it is told otherwise.
+    lasting: bool,
+}
+
+/// What the kernel was handed of one directory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dentries {
+    names: BTreeMap<Name, Dentry>,
+    /// There were too many to note.
+    any: bool,
+    /// Until then names are told for once only.
+    wary: Time,
+    /// When a name was noted last.
+    told: Time,
+}
+
+impl Dentries {
+    /// Is there one more to remember?
+    fn note(&mut self, name: &Name, known: Dentry) -> bool {
+        if self.any {
+            return false;
+        }
+        if let Some(last) = self.names.get_mut(name) {
+            (last.stamp, last.fid) = (known.stamp, known.fid);
+            last.lasting |= known.lasting;
+            return false;
+        }
+        if self.names.len() == DENTRIES_MAX {
+            self.overflow();
+            return false;
+        }
+        self.names.insert(name.clone(), known).is_none()
+    }
+
+    /// It has been dropped, and what was handed before this stamp is gone.
+    pub(crate) fn dropped(&mut self, name: &Name, stamp: u64) {
+        if self.names.get(name).is_some_and(|last| last.stamp < stamp) {
+            self.names.remove(name);
+        }
+    }
+
+    /// The kernel believes nothing that it was told before this stamp, but may have it in hand.
+    pub(crate) fn expired(&mut self, stamp: u64) {
+        let told = self.names.values_mut().filter(|last| last.stamp < stamp);
+        told.for_each(|known| known.lasting = false);
+    }
+
+    /// There is no room to note names: any may be known.
+    pub(crate) fn overflow(&mut self) {
+        self.any |= !self.names.is_empty();
+        self.names = BTreeMap::new();
+    }
+
+    /// May the kernel believe it until it is told otherwise?
+    pub(crate) fn lasts(&self, name: &Name) -> bool {
+        self.any || self.names.get(name).is_some_and(|known| known.lasting)
+    }
+
+    /// When the kernel was told a name last that is noted.
+    pub(crate) fn told(&self) -> Time {
+        self.told
+    }
+
+    /// How many names are noted.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Are all names noted that the kernel may know?
+    pub(crate) fn is_complete(&self) -> bool {
+        !self.any
+    }
+
+    /// The names that are noted.
+    pub(crate) fn names(&self) -> Vec<Name> {
+        self.names.keys().cloned().collect()
+    }
+
+    /// Two machines want the same names.
+    pub(crate) fn be_wary(&mut self, now: Time) {
+        self.wary = now + ONE_USE_NAMES_NS;
+    }
+}
+
+impl Client {
+    /// A call is answered: which names does the kernel know by it, and for how long?
+    pub(crate) fn note_handed(&mut self, now: Time, running: &Running, done: &mut Done) {
+        self.say_once(now, &running.call, done);
+        let lasting = lasts(done);
+        match (&running.call, &*done) {
+            (
+                Call::Op(Op::Lookup { dir, name }),
+                Done::Absent {
+                    lifetime: Lifetime::Forever,
+                },
+            ) => self.hand(now, (*dir, name), (None, lasting)),
+            (
+                Call::Op(
+                    Op::Lookup { dir, name }
+                    | Op::Make { dir, name, .. }
+                    | Op::Link { dir, name, .. },
+                ),
+                Done::Entry { fid, .. },
+            ) => self.hand(now, (*dir, name), (Some(*fid), lasting)),
+            (Call::Op(Op::Unlink { dir, name } | Op::Rmdir { dir, name }), Done::Nothing) => {
+                self.take_away(*dir, name)
+            }
+            (
+                Call::Op(Op::Rename {
+                    from,
+                    name,
+                    to,
+                    new,
+                    exchange,
+                    no_replace,
+                }),
+                Done::Nothing,
+            ) => {
+                // It keeps its lifetime.
+                let handed = |dir, name| (self.handed(dir, name), self.lasts(dir, name));
+                let (moved, other) = (handed(*from, name), handed(*to, new));
+                if *exchange && !*no_replace {
+                    self.hand(now, (*from, name), other);
+                } else {
+                    self.take_away(*from, name);
+                }
+                self.take_away(*to, new);
+                self.hand(now, (*to, new), moved);
+            }
+            (Call::List { dir, .. }, Done::Listing { entries, .. })
+                if self.options.mutant != Some(Mutant::ForgetsListed) =>
+            {
+                for entry in entries.iter().filter(|entry| entry.known.is_some()) {
+                    self.hand(now, (*dir, &entry.name), (Some(entry.fid), true));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A name of a directory for which there is a fight is told for this once.
+    fn say_once(&self, now: Time, call: &Call, done: &mut Done) {
+        let (
+            Call::Op(Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. }),
+            Done::Entry {
+                name_lifetime: lifetime,
+                ..
+            }
+            | Done::Absent { lifetime },
+        ) = (call, done)
+        else {
+            return;
+        };
+        let node = self.nodes.get(dir);
+        if node.is_some_and(|node| now < node.dentries.wary) {
+            *lifetime = Lifetime::None;
+        }
+    }
+
+    fn hand(&mut self, now: Time, (dir, name): (Fid, &Name), (fid, lasting): (Option<Fid>, bool)) {
+        let stamp = self.last_stamp;
+        if let Some(node) = self.nodes.get_mut(&dir) {
+            node.dentries.told = now;
+            let known = Dentry {
+                stamp,
+                fid,
+                lasting,
+            };
+            let more = node.dentries.note(name, known);
+            if more {
+                self.count_handed();
+            }
+        }
+    }
+
+    /// What the kernel was told last that this name means.
+    fn handed(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.nodes.get(&dir)?.dentries.names.get(name)?.fid
+    }
+
+    /// What else than the directories that it names the kernel has locked, alone, during this call,
+    /// if that is a directory: what is removed or replaced, and what comes to another directory.
+    pub(crate) fn locked_too(&self, call: &Call) -> [Option<Fid>; 2] {
+        match call {
+            Call::Op(Op::Rmdir { dir, name }) => [self.handed(*dir, name), None],
+            Call::Op(Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                exchange,
+                ..
+            }) => {
+                let (crosses, replaces) = (from != to, !*exchange);
+                let target = self.handed(*to, new).filter(|_| crosses || replaces);
+                [target, self.handed(*from, name).filter(|_| crosses)]
+            }
+            _ => [None; 2],
+        }
+    }
+
+    /// May the kernel believe this name until it is told otherwise?
+    pub(crate) fn lasts(&self, dir: Fid, name: &Name) -> bool {
+        let node = self.nodes.get(&dir);
+        node.is_some_and(|node| node.dentries.lasts(name))
+    }
+
+    fn take_away(&mut self, dir: Fid, name: &Name) {
+        if let Some(node) = self.nodes.get_mut(&dir) {
+            node.dentries.names.remove(name);
+        }
+    }
+
+    /// May the kernel know this name, or have it in hand?
+    pub(crate) fn may_be_known(&self, dir: Fid, name: &Name) -> bool {
+        let Some(node) = self.nodes.get(&dir) else {
+            return false;
+        };
+        if node.dentries.any || node.dentries.names.contains_key(name) {
+            return true;
+        }
+        if self.options.mutant == Some(Mutant::ForgetsLookups) {
+            return false;
+        }
+        let asks = |running: &Running| {
+            let Call::Op(Op::Lookup {
+                dir: at,
+                name: asked,
+            }) = &running.call
+            else {
+                return false;
+            };
+            *at == dir && asked == name
+        };
+        self.calls.values().any(asks)
+    }
+}
+
+/// May the kernel keep the name that this answer tells?
+fn lasts(done: &Done) -> bool {
+    let (Done::Entry {
+        name_lifetime: lifetime,
+        ..
+    }
+    | Done::Absent { lifetime }) = done
+    else {
+        return false;
+    };
+    *lifetime == Lifetime::Forever
+}

@@ -1,0 +1,135 @@
+//! What the kernel may have in hand when a session ends, or when a name is let go without its lock.
+//!
+//! A rename(2) under way may have looked up its old name in the session that is over; the server
+//! has let others change that name since. If the rename found the object under its new name in the
+//! next session, where another machine has moved it, it would succeed without asking anybody (see
+//! [`super::name_revoke`]). The same threatens when a recall of names was answered because the lock
+//! did not come in time. What it has in hand it has under the directory's lock, and it has the lock
+//! of the directory too in which it looks up its other name, whichever that is. So every directory
+//! is *barred* then, until the kernel has had its lock for us once: who looks a name up in it
+//! meanwhile waits a while, and is refused then, unless a change that waits for us holds the lock,
+//! so that he has nothing in hand; and what was asked before is refused when the answer comes. The
+//! kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once. Where
+//! nobody holds the lock that is over at once.
+
+use super::name_revoke::locks;
+use crate::Ticket;
+use crate::client::api::{Call, Done};
+use crate::client::notices::Invalidate;
+use crate::client::{After, Client, Step};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use wire::{Fid, Name, Op, Refusal, Time};
+
+/// How long a look-up in a barred directory waits, each of them: on a machine that is kept from
+/// running the kernel may take that long to get at the lock, and who is refused twice tells his
+/// program.
+const BARRIER_WAIT_NS: Time = 100_000_000;
+
+/// The directories that are barred.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LookupBarriers {
+    /// Each with its notification, and the look-ups that wait: until when.
+    dirs: BTreeMap<Fid, (u64, VecDeque<(Time, Ticket)>)>,
+}
+
+impl LookupBarriers {
+    /// Is this directory barred?
+    pub(crate) fn holds(&self, dir: Fid) -> bool {
+        self.dirs.contains_key(&dir)
+    }
+}
+
+impl Client {
+    /// The session is over, or the patience with one of their locks.
+    pub(crate) fn bar_directories(&mut self, step: &mut Step<'_>) {
+        let dirs = self.nodes.iter().filter(|(_, node)| node.directory);
+        let dirs: Vec<Fid> = dirs.map(|(fid, _)| *fid).collect();
+        for dir in dirs {
+            self.bar(step, dir);
+        }
+    }
+
+    fn bar(&mut self, step: &mut Step<'_>, dir: Fid) {
+        // Whichever name: the kernel looks for it under the directory's lock.
+        let name = Name::new(b"-").expect("it is a name");
+        let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));
+        self.lookup_barriers.dirs.entry(dir).or_default().0 = id;
+    }
+
+    /// Does a change that waits for us hold this directory's lock?
+    fn is_held(&self, dir: Fid) -> bool {
+        self.calls.values().any(|running| locks(&running.call, dir))
+    }
+
+    /// The answer of a call, unless it was begun before its directory was barred: it may be the
+    /// second look-up of a rename.
+    pub(crate) fn refuse_late(&mut self, step: &mut Step<'_>, call: &Call, done: Done) -> Done {
+        let Call::Op(Op::Lookup { dir, .. }) = call else {
+            return done;
+        };
+        if !self.lookup_barriers.holds(*dir) || self.is_held(*dir) {
+            return done;
+        }
+        if let Done::Entry { fid, .. } = done {
+            self.on_forget(step, fid, 1);
+        }
+        Done::Refused(Refusal::Stale)
+    }
+
+    /// A look-up begins: is it held back, or refused?
+    pub(crate) fn is_barred(&mut self, step: &mut Step<'_>, ticket: Ticket, dir: Fid) -> bool {
+        if !self.lookup_barriers.holds(dir) || self.is_held(dir) {
+            return false;
+        }
+        let Some((_, waiting)) = self.lookup_barriers.dirs.get_mut(&dir) else {
+            return false;
+        };
+        waiting.push_back((step.now + BARRIER_WAIT_NS, ticket));
+        true
+    }
+
+    /// The kernel has had the lock.
+    pub(crate) fn on_lock_seen(&mut self, step: &mut Step<'_>, dir: Fid, id: u64) {
+        if self
+            .lookup_barriers
+            .dirs
+            .get(&dir)
+            .is_none_or(|bar| bar.0 != id)
+        {
+            return; // barred again since
+        }
+        let bar = self.lookup_barriers.dirs.remove(&dir);
+        for (_, ticket) in bar.into_iter().flat_map(|bar| bar.1) {
+            self.start(step, ticket);
+        }
+    }
+
+    pub(crate) fn tick_bars(&mut self, step: &mut Step<'_>) {
+        let mut late = Vec::new();
+        for (dir, (_, waiting)) in &mut self.lookup_barriers.dirs {
+            while let Some((until, ticket)) = waiting.front()
+                && *until <= step.now
+            {
+                late.push((*dir, *ticket));
+                waiting.pop_front();
+            }
+        }
+        for (dir, ticket) in late {
+            if self.is_held(dir) {
+                self.start(step, ticket);
+            } else {
+                self.finish(step, ticket, Done::Refused(Refusal::Stale));
+            }
+        }
+    }
+
+    pub(crate) fn bars_due(&self) -> Option<Time> {
+        let waiting = self
+            .lookup_barriers
+            .dirs
+            .values()
+            .filter_map(|bar| bar.1.front());
+        waiting.map(|(until, _)| *until).min()
+    }
+}

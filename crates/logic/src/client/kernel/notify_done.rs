@@ -1,0 +1,127 @@
+//! What the kernel is told to drop, and what follows when it has.
+
+use crate::client::api::{Done, Output};
+use crate::client::notices::Invalidate;
+use crate::client::{Client, Step};
+use crate::{Ticket, kernel};
+use wire::{Epoch, Fid, RequestId};
+
+/// What to do once the kernel has dropped something.
+#[derive(Clone, Debug)]
+pub(crate) enum After {
+    /// A part of the answer to a recall of names.
+    Names(Fid, Epoch),
+    /// This directory is barred no more.
+    Bar(Fid),
+    /// The drain of this object goes on.
+    Drain(Fid),
+    /// Who asked for attributes has taken the answers in: the drain of this object goes on.
+    Settled(Fid),
+    /// The answer to this change has been taken in.
+    Turn(RequestId),
+    /// One of the notifications that make the kernel ask again for what this change touched.
+    Look(RequestId),
+    /// The name is gone that this change has moved.
+    Moved(RequestId, Fid),
+    /// A name is gone that this abandoned change is about.
+    Doubt(Ticket),
+    /// All of them expire.
+    DoubtOfAll(Ticket),
+    /// The call is answered: one that holds nothing that the notification needs.
+    Answer(Ticket, Done),
+    /// The call is begun again.
+    Begin(Ticket),
+    /// A change of this file's size was answered before.
+    Cut(Fid),
+    /// The call that opens this file for writing is answered, if the kernel was given no more pages
+    /// than by then.
+    Opened(Ticket, Fid, u64),
+    /// This directory is being given up.
+    Unused(Fid),
+    /// The kernel was asked to let go of what it does not use.
+    LetGo,
+    /// Nothing.
+    Nothing,
+}
+
+impl Client {
+    /// Tells the kernel to drop something, and what follows.
+    pub(crate) fn invalidate(
+        &mut self,
+        step: &mut Step<'_>,
+        what: Invalidate,
+        after: After,
+    ) -> u64 {
+        debug_assert!(
+            !self.stands_before(&what, &after) || self.options.mutant.is_some(),
+            "the kernel must drop {what:?} before it is answered what keeps it from that"
+        );
+        self.last_id += 1;
+        let id = self.last_id;
+        let told = match &what {
+            Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some((*fid, drops(&what))),
+            _ => None,
+        };
+        if let Some((fid, drops)) = told
+            && let Some(node) = self.nodes.get_mut(&fid)
+        {
+            node.sizes.noticed(step.now, drops);
+            node.given &= !drops_pages(&what);
+        }
+        self.invalidations.insert(id, (after, told));
+        step.out.push(Output::Invalidate { id, what });
+        id
+    }
+
+    /// Does an answer wait for a notification that needs what the kernel holds until that answer?
+    fn stands_before(&self, what: &Invalidate, after: &After) -> bool {
+        let After::Answer(ticket, _) = after else {
+            return false;
+        };
+        let call = self.calls.get(ticket).map(|running| &running.call);
+        call.is_some_and(|call| kernel::held(call).meets(kernel::needed(what)))
+    }
+
+    pub(crate) fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {
+        let Some((after, told)) = self.invalidations.remove(&id) else {
+            return;
+        };
+        if let Some((fid, drops)) = told
+            && let Some(node) = self.nodes.get_mut(&fid)
+        {
+            node.sizes.taken_in(step.now, drops);
+        }
+        match after {
+            After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
+            After::Bar(dir) => self.on_lock_seen(step, dir, id),
+            After::Drain(fid) => self.on_pages_dropped(step, fid, id),
+            After::Settled(fid) => self.on_settled(step, fid, id),
+            After::Turn(id) => self.on_taken(step, id),
+            After::Look(id) => self.on_look(step, id),
+            After::Answer(ticket, done) => self.finish(step, ticket, done),
+            After::Doubt(ticket) => self.on_doubt(step, ticket, false),
+            After::DoubtOfAll(ticket) => self.on_doubt(step, ticket, true),
+            After::Begin(ticket) => self.start(step, ticket),
+            After::Cut(fid) => self.on_cut(step, fid),
+            After::Opened(ticket, fid, paged) => {
+                self.on_dropped_for_writer(step, (ticket, fid), paged);
+            }
+            After::Moved(id, dir) => self.on_moved(step, (id, dir)),
+            After::Unused(dir) => self.on_unused_step(step, dir, id),
+            After::LetGo => self.on_let_go(step),
+            After::Nothing => {}
+        }
+        if let Some((fid, _)) = told {
+            self.ask_after_drop(step, fid);
+        }
+    }
+}
+
+/// Does this drop pages, without waiting for anybody who asks for the size?
+fn drops_pages(what: &Invalidate) -> bool {
+    matches!(what, Invalidate::Inode { ranges, .. } if !ranges.is_empty())
+}
+
+fn drops(what: &Invalidate) -> bool {
+    matches!(what, Invalidate::Inode { .. })
+}

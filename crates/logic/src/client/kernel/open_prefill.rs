@@ -1,0 +1,65 @@
+//! Bytes that the kernel is given when a file is opened, without being asked for them.
+//!
+//! Of a short file whose bytes are all here the kernel gets its pages along with the answer to the
+//! open: it need not ask for them, nor for the attributes once more, which it does after each read
+//! of its own: two of the five requests of reading a small file, with its close. They are covered
+//! by the token as those of a read are, and dropped with them.
+//!
+//! The kernel locks the pages that it is given, and a page that it is reading stays locked until
+//! that read is answered, perhaps by whoever gives: so only who opens a file that nobody else here
+//! has open is given anything. For the same reason no write of this machine is under way.
+
+use crate::Ticket;
+use crate::client::api::{Done, Piece};
+use crate::client::{Client, Step};
+use alloc::vec::Vec;
+use wire::{Caller, Fid};
+
+impl Client {
+    /// Answers an open.
+    pub(crate) fn answer_open(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, fid, caller): (Ticket, Fid, &Caller),
+        cached: bool,
+    ) {
+        let bytes = match cached {
+            true => self.give_at_open(step, fid, caller),
+            false => {
+                // What bypasses its pages makes the kernel drop them.
+                self.node(fid).given = false;
+                Vec::new()
+            }
+        };
+        self.finish(step, ticket, Done::Opened { cached, bytes });
+    }
+
+    /// A program has just opened a file through the page cache: what the kernel is given of it,
+    /// from its first byte to its end, or nothing.
+    fn give_at_open(&mut self, step: &mut Step<'_>, fid: Fid, caller: &Caller) -> Vec<Piece> {
+        let most = u64::from(self.options.open_bytes);
+        let Some(node) = self.nodes.get(&fid) else {
+            return Vec::new();
+        };
+        let Some(attr) = node.held().filter(|_| node.lasting()) else {
+            return Vec::new();
+        };
+        let size = attr.size;
+        let first = node.reads == 1 && node.writes == 0 && node.opening.is_empty();
+        let alone = first && node.reading.is_empty() && self.serves();
+        let still = node.quiet() && !node.may_cut(step.now, size);
+        if size == 0 || size > most || !alone || !still || node.given {
+            return Vec::new();
+        }
+        let Some(pieces) = self.gather(fid, (0, size), true) else {
+            return Vec::new();
+        };
+        let last = self.last_request;
+        let node = self.node(fid);
+        (node.pages, node.given) = (true, true);
+        node.gave_all(step.now, (size, last));
+        self.read_ahead_pays(fid);
+        self.walk_used(step, fid, caller);
+        pieces
+    }
+}

@@ -1,0 +1,154 @@
+//! Changes that are put back, so that their callers let go of locks.
+//!
+//! A change of names holds its directory's lock in the kernel until it is answered. If it waits for
+//! another machine which itself waits until this kernel has dropped a name of that directory, one
+//! of the two must go first. The server is told which change is in the way, and refuses it if it is
+//! the later one: nothing of it is done, its caller lets go of the lock, walks to the place once
+//! more and begins again (Linux does so once for `ESTALE`, `retry_estale` in `namei.c`), while the
+//! name is dropped. Who has begun again is not put back once more, as the program would be told.
+
+use crate::Ticket;
+use crate::client::api::{Call, Done};
+use crate::client::mutant::Mutant;
+use crate::client::session::requests::{Sent, Why};
+use crate::client::{Client, Running, Step};
+use alloc::collections::BTreeMap;
+use wire::{Fid, Kind, Make, Name, Op, Refusal, Time, ToServer};
+
+/// So many threads that may have begun again are known. If there are more, nobody is put back until
+/// those that are not known have come back.
+const RETRYING_THREADS_MAX: usize = 1024;
+/// A thread that has asked for nothing for so long has nothing to begin again. Between two of its
+/// questions there is only the kernel's walk.
+const RETRY_WITHIN_NS: Time = 60_000_000_000;
+
+/// Threads that may have begun again: since when they have been on their way, and with what, if
+/// that is known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RetryingThreads {
+    again: BTreeMap<u32, (Time, Option<Op>)>,
+    /// Until then there may be others.
+    others: Time,
+}
+
+impl RetryingThreads {
+    /// A thread asks for something: may it be what it has begun again? It may also have found that
+    /// there is nothing to be done any more, and ask for something else.
+    pub(crate) fn repeats(&mut self, now: Time, thread: u32, call: &Call) -> bool {
+        let Some(op) = change_of_names(call) else {
+            self.goes_on(now, thread);
+            return false;
+        };
+        let began = self.again.remove(&thread);
+        began.is_some_and(|(since, began)| {
+            now < since + RETRY_WITHIN_NS && began.is_none_or(|began| may_be_one(&began, op))
+        })
+    }
+
+    /// It is still on its way, however long a look-up has taken.
+    fn goes_on(&mut self, now: Time, thread: u32) {
+        if let Some((since, _)) = self.again.get_mut(&thread)
+            && now < *since + RETRY_WITHIN_NS
+        {
+            *since = now;
+        }
+    }
+
+    fn note(&mut self, now: Time, thread: u32, op: Option<Op>) {
+        if self.again.len() >= RETRYING_THREADS_MAX {
+            self.again
+                .retain(|_, (since, _)| now < *since + RETRY_WITHIN_NS);
+        }
+        if self.again.len() < RETRYING_THREADS_MAX {
+            self.again.insert(thread, (now, op));
+        } else {
+            self.others = now + RETRY_WITHIN_NS;
+        }
+    }
+}
+
+impl Client {
+    /// Asks the server to put a call back that holds a lock. `false`: that cannot be.
+    pub(crate) fn put_back(&mut self, step: &mut Step<'_>, ticket: Ticket) -> bool {
+        let Some(running) = self.calls.get(&ticket) else {
+            return false;
+        };
+        // Of thread 0 it is not known which it is.
+        let knows = change_of_names(&running.call).is_some() && running.thread != 0;
+        let drops = self.drops_at_once;
+        if !knows || drops || running.repeated || step.now < self.retrying.others {
+            return false;
+        }
+        let of = |sent: &Sent| matches!(sent.why, Why::Call(of) if of == ticket) && !sent.kept;
+        let Some((&request, _)) = self.requests.iter().find(|(_, sent)| of(sent)) else {
+            return false;
+        };
+        self.say(step, ToServer::PutBack { request });
+        true
+    }
+
+    /// A call is answered so that its thread begins again, or may: it does so once whatever for.
+    pub(crate) fn note_again(&mut self, now: Time, running: &Running, done: &Done) {
+        let op = match done {
+            Done::Refused(Refusal::Again) => change_of_names(&running.call).cloned(),
+            // The path has changed.
+            Done::Refused(Refusal::Stale) => None,
+            // The front may say so, when it finds that something else has the name.
+            Done::Refused(Refusal::Exists) if makes_file(&running.call) => None,
+            // The kernel may, by itself, when it finds a directory elsewhere (`d_splice_alias`).
+            Done::Entry { fid, attr, .. }
+                if attr.kind == Kind::Directory && self.is_found_elsewhere(&running.call, *fid) =>
+            {
+                None
+            }
+            _ => return self.retrying.goes_on(now, running.thread),
+        };
+        if running.thread != 0 && self.options.mutant != Some(Mutant::PutsBackTwice) {
+            self.retrying.note(now, running.thread, op);
+        }
+    }
+
+    /// May the kernel know this directory already, but in another one? In the same one it gives it
+    /// the name without a lock of another.
+    fn is_found_elsewhere(&self, call: &Call, fid: Fid) -> bool {
+        let node = self.nodes.get(&fid);
+        let known = node.is_some_and(|node| node.lookups > 1 && node.moved);
+        known && matches!(call, Call::Op(Op::Lookup { .. }))
+    }
+}
+
+fn makes_file(call: &Call) -> bool {
+    const FILE: Make = Make::File;
+    matches!(call, Call::Op(Op::Make { make: FILE, .. }))
+}
+
+/// A change whose caller begins again.
+fn change_of_names(call: &Call) -> Option<&Op> {
+    match call {
+        Call::Op(op) => Some(op).filter(|op| op.may_be_put_back()),
+        _ => None,
+    }
+}
+
+/// Who walks to a place once more may come to another directory; where a file is made, also by
+/// another symbolic link to another name.
+fn may_be_one(began: &Op, op: &Op) -> bool {
+    let kind = core::mem::discriminant::<Op>;
+    match (began, op) {
+        (Op::Make { make: began, .. }, Op::Make { make, .. }) if *began == Make::File => {
+            *make == Make::File
+        }
+        _ => kind(began) == kind(op) && name(began) == name(op),
+    }
+}
+
+fn name(op: &Op) -> Option<&Name> {
+    match op {
+        Op::Make { name, .. }
+        | Op::Link { name, .. }
+        | Op::Unlink { name, .. }
+        | Op::Rmdir { name, .. }
+        | Op::Rename { name, .. } => Some(name),
+        _ => None,
+    }
+}

@@ -1,0 +1,227 @@
+//! The lease and its end: when the caches may not be used any more, and what becomes of everything
+//! when the session is over.
+//!
+//! When the lease is near its end, the kernel drops everything and calls wait; tokens are not given
+//! up, since the server still believes in them, and are used again once it has answered. When the
+//! session is over, everything cached is void: changes that were not written back are lost, which
+//! is reported, and the same calls go on in a new session.
+
+use super::requests::{LinkState, Why};
+use crate::client::api::Output;
+use crate::client::data::file_capabilities::Privileges;
+use crate::client::mutant::Mutant;
+use crate::client::notices::Event;
+use crate::client::{Client, Step};
+use alloc::vec::Vec;
+use wire::{Fid, RequestId, Right, Time};
+
+impl Client {
+    /// The server has heard us since then. Not that it counts while a restarted server has not
+    /// noted what we hold: it may end the session for that, whatever else it heard.
+    pub(crate) fn renew(&mut self, step: &mut Step<'_>, sent: Time) {
+        if !self.reasserting.is_empty() {
+            return;
+        }
+        self.leased = self.leased.max(sent.min(step.now));
+        self.wake_up(step);
+    }
+
+    /// An answer has come: the server has heard this client when the request came, or later. (Not
+    /// while it does not count what this client says: the answer says so.)
+    pub(crate) fn note_answer(&mut self, step: &mut Step<'_>, id: RequestId, renews: bool) {
+        let Some(sent) = self.requests.get(&id) else {
+            return;
+        };
+        let Some(left) = sent.left else { return };
+        if matches!(sent.why, Why::Back { .. }) {
+            self.window.answered(step.now.saturating_sub(left));
+        }
+        if renews {
+            let mutant = self.options.mutant == Some(Mutant::RenewsFromAnswers);
+            self.renew(step, if mutant { step.now } else { left });
+        }
+    }
+
+    pub(crate) fn wake_up(&mut self, step: &mut Step<'_>) {
+        if step.now < self.lease_end() {
+            self.give_late_locks(step);
+        }
+        if self.suspended && step.now < self.lease_end() {
+            self.suspended = false;
+            for ticket in core::mem::take(&mut self.parked) {
+                self.start(step, ticket);
+            }
+        }
+    }
+
+    /// Until when the caches may be used: each clock's rate may be off by a twentieth, and the
+    /// kernel takes its time to drop everything.
+    pub(crate) fn lease_end(&self) -> Time {
+        self.leased + self.lease_ns / 4 * 3
+    }
+
+    pub(crate) fn suspend_if_due(&mut self, step: &mut Step<'_>) {
+        if self.serves() && step.now >= self.lease_end() {
+            self.suspend(step);
+        }
+    }
+
+    /// The lease is near its end: the kernel drops everything, and nothing is served.
+    fn suspend(&mut self, step: &mut Step<'_>) {
+        self.suspended = true;
+        self.drop_everything(step);
+        self.tick_names(step);
+    }
+
+    fn drop_everything(&mut self, step: &mut Step<'_>) {
+        let known: Vec<Fid> = self
+            .nodes
+            .iter()
+            .filter(|(_, n)| n.right > Right::None)
+            .map(|(f, _)| *f)
+            .collect();
+        for fid in known {
+            let what = match self.whole(fid, step.now) {
+                // One epoch, below, is enough for all.
+                crate::client::Invalidate::Names { dir } => {
+                    crate::client::Invalidate::Listing { dir }
+                }
+                what => what,
+            };
+            self.invalidate(step, what, crate::client::After::Nothing);
+        }
+        if let Some(dir) = self.root {
+            self.invalidate(
+                step,
+                crate::client::Invalidate::Names { dir },
+                crate::client::After::Nothing,
+            );
+        }
+        for node in self.nodes.values_mut() {
+            node.renew_listing();
+        }
+    }
+
+    /// The session is over: everything cached is void, and changes not written back are lost.
+    pub(crate) fn lose(&mut self, step: &mut Step<'_>) {
+        step.out.push(Output::Event(Event::SessionLost));
+        self.lose_unstable(step, None);
+        self.lose_delegated(step);
+        self.drop_everything(step);
+        let fids: Vec<Fid> = self.nodes.keys().copied().collect();
+        for fid in fids {
+            self.forget_session(step, fid);
+        }
+        self.lose_walks(step);
+        self.idle_releases.clear();
+        self.session = renew(self.session);
+        self.begun = false;
+        self.statements.clear();
+        self.liveness.lose();
+        self.reasserting.clear();
+        self.confirms.clear();
+        self.reply_acks.clear();
+        self.draining.clear();
+        self.root = None;
+        self.lose_locks();
+        let open: Vec<Fid> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.hold(0).open)
+            .map(|(fid, _)| *fid)
+            .collect();
+        for fid in open {
+            self.say_opens(step, fid);
+        }
+        self.bar_directories(step);
+        self.fail_requests(step);
+        if self.state != LinkState::Down {
+            step.out.push(Output::Hangup);
+        }
+        self.state = LinkState::Down;
+    }
+
+    fn forget_session(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let dirty: Vec<u64> = self
+            .cache
+            .blocks(fid, 0)
+            .filter(|(_, _, state)| crate::client::is_dirty(*state))
+            .map(|(block, _, _)| block)
+            .collect();
+        let stillborn = self.nodes.get(&fid).is_some_and(|node| node.stillborn);
+        if !dirty.is_empty() && !stillborn {
+            let bytes = dirty.len() as u64 * u64::from(wire::limits::BLOCK_BYTES);
+            step.out.push(Output::Event(Event::DataLost { fid, bytes }));
+        }
+        for block in &dirty {
+            self.cache.drop_block(fid, *block);
+        }
+        let node = self.node(fid);
+        if !dirty.is_empty() {
+            node.error = Some(wire::Refusal::SessionLost);
+        }
+        (node.right, node.attr) = (Right::None, None);
+        // A link whose answer is lost may have given it a name: what is written to it now counts.
+        (node.private, node.unlinked) = (false, false);
+        node.names.clear();
+        node.not_whole();
+        node.tell = None;
+        (node.delegated, node.unborn, node.stillborn) = (0, 0, false);
+        node.own = Vec::new();
+        node.sending = false;
+        node.flush = false;
+        node.privileges = Privileges::default();
+        if let Some(drain) = node.drain.take() {
+            drop(drain);
+        }
+        let mut parked = core::mem::take(&mut node.parked);
+        parked.append(&mut node.behind);
+        let syncing = core::mem::take(&mut node.syncing);
+        self.parked.extend(parked);
+        for (ticket, _) in syncing {
+            self.finish(
+                step,
+                ticket,
+                crate::client::Done::Refused(wire::Refusal::SessionLost),
+            );
+        }
+    }
+
+    /// Requests of the lost session: changes may or may not have been applied, so they fail; what
+    /// only asks is asked again in the next session.
+    fn fail_requests(&mut self, step: &mut Step<'_>) {
+        self.suspended = true;
+        self.cleaners = 0;
+        self.wants_cleaner.clear();
+        // The slots that they waited for are free now.
+        self.parked.append(&mut self.starved);
+        for (_, sent) in core::mem::take(&mut self.requests) {
+            self.let_bytes_go(step, &sent);
+            match sent.why {
+                Why::Call(ticket) => {
+                    self.unsend(&sent.request.op);
+                    if sent.request.op.changes() {
+                        let lost = crate::client::Done::Refused(wire::Refusal::SessionLost);
+                        self.finish(step, ticket, lost);
+                    } else {
+                        self.parked.push(ticket);
+                    }
+                }
+                Why::Fill { fid, .. } => self.cache.drop_filling(fid),
+                Why::Walk | Why::Names => self.unsend(&sent.request.op),
+                Why::Back { .. }
+                | Why::Lock
+                | Why::Numbers
+                | Why::Stable
+                | Why::Privileges { .. }
+                | Why::Delegated(_) => {}
+            }
+        }
+    }
+}
+
+/// The next session's number: another one, as far from this one as can be.
+fn renew(session: u64) -> u64 {
+    let mut state = session;
+    wire::splitmix64(&mut state).max(1)
+}

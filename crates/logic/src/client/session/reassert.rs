@@ -1,0 +1,147 @@
+//! What a restarted server is told: what this client holds and has open, and which changes its
+//! callers have not seen answered.
+//!
+//! The last run of the server may have applied such a change. The callers' kernel shows the old
+//! state until they are answered, so the server must show it too: it may not learn of the change
+//! first from the repeated request, when others have asked already.
+
+use super::requests::Why;
+use crate::client::api::{Call, How};
+use crate::client::mutant::Mutant;
+use crate::client::{Client, Step};
+use alloc::vec;
+use alloc::vec::Vec;
+use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, ToServer, Unseen};
+
+impl Client {
+    /// Says in parts what a restarted server does not know; they are repeated until it has all.
+    pub(crate) fn reassert(&mut self, step: &mut Step<'_>, boot: Epoch) {
+        self.settle_taken(step);
+        let stamp = self.stamp();
+        self.reassert_since = self.greeted;
+        for node in self.nodes.values_mut() {
+            // The restarted server counts what is reasserted as granted at its start.
+            node.seen = node.seen.max(boot);
+        }
+        let holding = |fid: Fid, node: &crate::client::Node| Holding {
+            fid,
+            // Which names of a directory the kernel has in hand is not known here.
+            right: if node.directory {
+                node.right.max(Right::Transient)
+            } else {
+                node.right
+            },
+            hold: node.hold(stamp),
+        };
+        let holds = |holding: &Holding| holding.right > Right::None || holding.hold.open;
+        // What is to be made is none of the server's business before it has been told; what it may
+        // have made by now is.
+        let kept = |node: &crate::client::Node| {
+            let made = self.requests.get(&node.unborn);
+            node.unborn != 0 && made.is_none_or(|sent| sent.kept)
+        };
+        let nodes = self.nodes.iter().filter(|(_, node)| !kept(node));
+        let all = nodes.map(|(fid, node)| holding(*fid, node));
+        let holdings: Vec<Holding> = all.filter(holds).collect();
+        let unseen = self.unseen();
+        self.end_lock_delegations(boot);
+        let forgets = self.options.mutant == Some(Mutant::ForgetsLocks);
+        let locks = if forgets { vec![] } else { self.lock_claims() };
+        let most = self.options.part.max(1);
+        let parts = [holdings.len(), unseen.len(), locks.len()];
+        let parts = parts
+            .into_iter()
+            .max()
+            .unwrap_or_default()
+            .div_ceil(most)
+            .max(1);
+        let say = |part: usize| ToServer::Reassert {
+            boot,
+            part: (part as u32, parts as u32),
+            again: self.unstable.count(),
+            holdings: slice(&holdings, part, most),
+            unseen: slice(&unseen, part, most),
+            locks: slice(&locks, part, most),
+        };
+        self.reasserting = (0..parts).map(say).collect();
+        for part in self.reasserting.clone() {
+            self.say(step, part);
+        }
+    }
+
+    /// Changes asked for that the server has not answered, those answered whose callers wait for
+    /// the kernel to drop something, and those that the kernel may not have taken in.
+    fn unseen(&self) -> Vec<Unseen> {
+        let asked = self
+            .requests
+            .iter()
+            .filter_map(|(&id, sent)| match sent.why {
+                Why::Call(ticket) => Some((ticket, id)),
+                Why::Fill { .. }
+                | Why::Back { .. }
+                | Why::Lock
+                | Why::Walk
+                | Why::Names
+                | Why::Numbers
+                | Why::Stable
+                | Why::Privileges { .. }
+                | Why::Delegated(_) => None,
+            });
+        let answered = self
+            .unfinished
+            .iter()
+            .map(|(&ticket, (id, _))| (ticket, *id));
+        asked
+            .chain(answered)
+            .filter_map(|(ticket, id)| self.touches(id, &self.calls.get(&ticket)?.call))
+            .chain(self.reply_acks.unseen())
+            .collect()
+    }
+
+    /// What others must not be shown yet if this call's change has been applied. The objects that
+    /// names named are known to the server only.
+    pub(crate) fn touches(&self, request: RequestId, call: &Call) -> Option<Unseen> {
+        let place = |dir: &Fid, name: &Name| (*dir, name.clone());
+        let caches = |fid| {
+            self.nodes
+                .get(fid)
+                .is_some_and(|node| node.right > Right::None)
+        };
+        let (names, fids) = match call {
+            Call::Op(
+                Op::Make { dir, name, .. } | Op::Unlink { dir, name } | Op::Rmdir { dir, name },
+            ) => (vec![place(dir, name)], vec![]),
+            Call::Op(Op::Link { fid, dir, name }) => (vec![place(dir, name)], vec![*fid]),
+            Call::Op(Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                ..
+            }) => (vec![place(from, name), place(to, new)], vec![]),
+            Call::Op(
+                Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. },
+            ) => (vec![], vec![*fid]),
+            Call::Write {
+                fid,
+                how: How::Direct | How::Append,
+                ..
+            }
+            | Call::Op(Op::Allocate { fid, .. } | Op::Copy { to: fid, .. })
+                if caches(fid) =>
+            {
+                (vec![], vec![*fid])
+            }
+            _ => return None,
+        };
+        Some(Unseen {
+            request,
+            names,
+            fids,
+        })
+    }
+}
+
+fn slice<T: Clone>(all: &[T], part: usize, most: usize) -> Vec<T> {
+    all.iter().skip(part * most).take(most).cloned().collect()
+}

@@ -1,0 +1,493 @@
+//! The session with the server: greeting, requests and their repetition, restarts.
+//!
+//! A request is kept until its reply comes and sent again on each new connection, with the same
+//! number. So are statements (`Opens`, `Release`) until they are noted. On a connection that lives
+//! neither is said twice.
+
+use crate::Ticket;
+use crate::client::api::{Output, Piece};
+use crate::client::{Client, Step};
+use alloc::vec::Vec;
+use wire::{
+    Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Time, ToClient, ToServer,
+    VERSION, Welcome,
+};
+
+/// Is there a connection, and does the server know us on it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    Down,
+    Greeting,
+    Up,
+    /// It has said goodbye: what was on its way then is about a session that is over.
+    Left,
+}
+
+impl LinkState {
+    /// Is the server to answer?
+    pub(crate) fn talks(self) -> bool {
+        matches!(self, Self::Greeting | Self::Up)
+    }
+}
+
+/// Why a request was sent.
+#[derive(Clone, Debug)]
+pub(crate) enum Why {
+    /// For a call. With the object's fill count when it was sent.
+    Call(Ticket),
+    /// To fill blocks: which file, first block, how many, and the file's fill count.
+    Fill {
+        fid: Fid,
+        first: u64,
+        count: u32,
+        fills: u64,
+    },
+    /// To know what follows in a directory, ahead of its use.
+    Walk,
+    /// To know all names of a directory.
+    Names,
+    /// About locks, and for no call.
+    Lock,
+    /// To write blocks back: which file, first block, how many.
+    Back { fid: Fid, first: u64, count: u32 },
+    /// To take the capabilities from a file that is written: which, and how often it may have got
+    /// some.
+    Privileges { fid: Fid, sets: u32 },
+    /// For numbers of what is made here.
+    Numbers,
+    /// To have the server make stable what it has.
+    Stable,
+    /// To tell of a change that is answered.
+    Delegated(crate::client::delegation::changes::LoggedObjects),
+}
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) request: Request,
+    pub(crate) bulk: Vec<Piece>,
+    pub(crate) why: Why,
+    /// When it left for the first time: who answers it has heard this client since.
+    pub(crate) left: Option<Time>,
+    /// Not to be sent before its turn.
+    pub(crate) kept: bool,
+    /// It was sent, on whichever connection.
+    pub(crate) said: bool,
+}
+
+impl Sent {
+    /// One that is sent later.
+    pub(crate) fn kept(request: Request, why: Why) -> Self {
+        Self {
+            request,
+            bulk: Vec::new(),
+            why,
+            left: None,
+            kept: true,
+            said: false,
+        }
+    }
+}
+
+/// What was said about an object's opens or token.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    stamp: u64,
+    message: ToServer,
+}
+
+impl Client {
+    pub(crate) fn on_connected(&mut self, step: &mut Step<'_>) {
+        self.state = LinkState::Greeting;
+        self.greeted = step.now;
+        self.await_welcome(step.now);
+        let (session, name) = (self.session, self.name.clone());
+        self.say(
+            step,
+            ToServer::Hello {
+                version: VERSION,
+                session,
+                name,
+            },
+        );
+    }
+
+    pub(crate) fn say(&self, step: &mut Step<'_>, message: ToServer) {
+        step.out.push(Output::Send {
+            message,
+            bulk: Vec::new(),
+        });
+    }
+
+    /// Sends a request, or keeps it until there is a connection.
+    pub(crate) fn request(
+        &mut self,
+        step: &mut Step<'_>,
+        (op, caller, hold): (Op, Caller, Hold),
+        bulk: Vec<Piece>,
+        why: Why,
+    ) -> RequestId {
+        if !matches!(why, Why::Stable) {
+            self.ship_before(step, &op);
+        }
+        self.last_request += 1;
+        let id = self.last_request;
+        let call = self.why_call(&why);
+        let keeps = matches!(call, Some(crate::client::Call::Read { pages: true, .. }));
+        let plus = matches!(call, Some(crate::client::Call::List { plus: true, .. }));
+        let walked = plus && self.walks.pay(step.now, self.options.walk_pause_ns);
+        let delegable = self.options.keep_ns.is_some() && op.may_be_delegated();
+        let keeps = keeps || plus || delegable;
+        let ahead = self
+            .inline_budget
+            .wanted(&op, self.options.ahead_bytes, walked);
+        // Others wait for the answer to a callback, so it waits for nothing.
+        let after = match op {
+            Op::GiveLocks { .. } => 0,
+            _ if matches!(why, Why::Stable) => 0,
+            _ => self.delegation.last_unanswered(&self.requests),
+        };
+        let request = Request {
+            id,
+            acked: 0,
+            op,
+            caller,
+            hold,
+            keeps,
+            ahead,
+            clock: 0,
+            delegated: None,
+            after,
+            again: None,
+        };
+        self.requests.insert(
+            id,
+            Sent {
+                request,
+                bulk,
+                why,
+                left: None,
+                kept: false,
+                said: false,
+            },
+        );
+        self.await_word(step.now);
+        if self.state == LinkState::Up {
+            self.send_request(step, id);
+        }
+        id
+    }
+
+    fn why_call(&self, why: &Why) -> Option<&crate::client::Call> {
+        let Why::Call(ticket) = why else { return None };
+        self.calls.get(ticket).map(|running| &running.call)
+    }
+
+    pub(crate) fn send_request(&mut self, step: &mut Step<'_>, id: RequestId) {
+        self.settle_taken(step);
+        let acked = self.acked();
+        self.keep_bytes(step, id);
+        if let Some((request, bulk)) = self.ready_to_send(step.now, id, acked) {
+            let message = ToServer::Request(request);
+            step.out.push(Output::Send { message, bulk });
+        }
+    }
+
+    /// A request as it is now to be sent.
+    pub(crate) fn ready_to_send(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        acked: RequestId,
+    ) -> Option<(Request, Vec<Piece>)> {
+        // What it comes after may have been answered to a run of the server that has ended; if it
+        // was refused, no other one knows of it.
+        let after = self.requests.get(&id)?.request.after;
+        let waits = self.requests.contains_key(&after);
+        let sent = self.requests.get_mut(&id)?;
+        sent.request.after = if waits { after } else { 0 };
+        sent.left.get_or_insert(now);
+        sent.said = true;
+        sent.request.acked = acked;
+        sent.request.clock = self.clock.last_shown();
+        if let Some(delegated) = &mut sent.request.delegated {
+            let unfinished = self.unfinished.values().any(|(other, _)| *other == id);
+            delegated.unseen = unfinished || self.reply_acks.holds(id);
+        }
+        Some((sent.request.clone(), sent.bulk.clone()))
+    }
+
+    /// All requests below this one have been answered to their callers, whose machine shows it.
+    pub(crate) fn acked(&self) -> RequestId {
+        let unanswered = self.requests.keys().next().copied();
+        let unfinished = self.unfinished.values().map(|(id, _)| *id).min();
+        let untaken = self.reply_acks.first();
+        let owed = self.unstable.first_owed();
+        let oldest = [unanswered, unfinished, untaken, owed]
+            .into_iter()
+            .flatten()
+            .min();
+        oldest.unwrap_or(self.last_request + 1)
+    }
+
+    pub(crate) fn on_message(&mut self, step: &mut Step<'_>, message: ToClient, bulk_len: u32) {
+        if self.state == LinkState::Left {
+            return;
+        }
+        self.begun |= !matches!(message, ToClient::Welcome(_));
+        self.hear(step.now);
+        self.heard_at = step.now;
+        self.note_stable(step, &message);
+        match message {
+            ToClient::Welcome(welcome) => self.on_welcome(step, &welcome),
+            ToClient::Reply {
+                id,
+                reply,
+                clock,
+                renews,
+                ..
+            } => {
+                self.clock.not_before(clock);
+                self.note_answer(step, id, renews);
+                if reply.outcome == Outcome::Refused(Refusal::Later) {
+                    return self.ask_later(step.now, id);
+                }
+                self.on_reply(step, id, reply, bulk_len);
+            }
+            ToClient::Recall(recall) => self.on_recall(step, recall),
+            ToClient::Confirm { request } => {
+                let unfinished = self.unfinished.values().any(|(id, _)| *id == request);
+                let asked = self.requests.contains_key(&request);
+                if unfinished || asked || self.prove(step, request) {
+                    self.confirms.insert(request);
+                } else {
+                    self.say(step, ToServer::Confirmed { request });
+                }
+            }
+            ToClient::Alive { sent, clock, .. } => {
+                self.clock.hear_within(step.now, clock, sent);
+                self.renew(step, sent);
+            }
+            ToClient::Noted { fid, stamp } => {
+                if self
+                    .statements
+                    .get(&fid)
+                    .is_some_and(|said| said.stamp == stamp)
+                {
+                    self.statements.remove(&fid);
+                }
+            }
+            ToClient::Reasserted { boot } => {
+                if boot == self.boot && !self.reasserting.is_empty() {
+                    self.reasserting.clear();
+                    self.renew(step, self.reassert_since);
+                    // What was stated before that the server has not heard.
+                    self.state_again(step);
+                }
+            }
+            ToClient::Lost => self.lose(step),
+            ToClient::Waited { request, outcome } => self.on_waited(step, request, outcome),
+            ToClient::Watched {
+                watch,
+                first,
+                missed,
+                changes,
+                end,
+            } => self.on_watched(step, (watch, first), (missed, changes), end),
+        }
+    }
+
+    fn on_welcome(&mut self, step: &mut Step<'_>, welcome: &Welcome) {
+        if self.state != LinkState::Greeting {
+            return; // repeated
+        }
+        if welcome.boot != self.boot {
+            self.clock.begin_anew();
+        }
+        self.clock
+            .hear_within(step.now, welcome.clock, self.greeted);
+        let known = self.root.is_some();
+        self.root = Some(welcome.root);
+        self.node(welcome.root).directory = true;
+        (self.lease_ns, self.rights) = (welcome.lease_ns, welcome.rights.clone());
+        // A session in which nothing was heard holds nothing, and begins with this welcome as with
+        // the one before, unless a change was asked for that the server may have done.
+        let fresh = !self.begun && !self.requests.values().any(|sent| sent.request.op.changes());
+        if known && !welcome.resumed && !fresh {
+            // The greeting has opened a session that nobody will use.
+            self.say(step, ToServer::Goodbye);
+            self.lose_unstable(step, Some(welcome));
+            return self.lose(step);
+        }
+        self.state = LinkState::Up;
+        self.hear(step.now);
+        self.heard_at = step.now;
+        let restarted = welcome.resumed && welcome.boot != self.boot;
+        // Known to the server from before its restart, even if its first answer never came here: it
+        // waits for us to say what we hold.
+        if !welcome.resumed {
+            // What was to be said to an earlier run, which ended first, nobody waits for.
+            self.reasserting.clear();
+        } else if welcome.boot != self.boot {
+            self.look_what_is_left(step, welcome);
+            self.reassert(step, welcome.boot);
+        } else {
+            for part in self.reasserting.clone() {
+                self.say(step, part);
+            }
+        }
+        self.boot = welcome.boot;
+        self.renew(step, self.greeted);
+        self.begin_keeping_alive(step.now);
+        self.ask_again(step);
+        self.watch_again();
+        self.repeat(step);
+        if restarted {
+            self.wait_again(step);
+        }
+        self.wake_up(step);
+    }
+
+    /// On a new connection: says again what is not answered.
+    fn repeat(&mut self, step: &mut Step<'_>) {
+        self.state_again(step);
+        for question in self.watches.questions() {
+            self.say(step, question);
+        }
+        let sent = self.requests.iter().filter(|(_, sent)| !sent.kept);
+        let ids: Vec<RequestId> = sent.map(|(id, _)| *id).collect();
+        if !ids.is_empty() {
+            self.await_word(step.now);
+        }
+        for id in ids {
+            self.send_request(step, id);
+        }
+    }
+
+    fn state_again(&mut self, step: &mut Step<'_>) {
+        let statements = self.statements.values();
+        let said: Vec<ToServer> = statements.map(|said| said.message.clone()).collect();
+        for message in said {
+            self.say(step, message);
+        }
+    }
+
+    /// Says something about an object's opens or token, until it is noted.
+    pub(crate) fn state_it(
+        &mut self,
+        step: &mut Step<'_>,
+        fid: Fid,
+        stamp: u64,
+        message: ToServer,
+    ) {
+        self.statements.insert(
+            fid,
+            Statement {
+                stamp,
+                message: message.clone(),
+            },
+        );
+        if self.state == LinkState::Up {
+            self.say(step, message);
+        }
+    }
+
+    /// Gives back what is held above `keep`.
+    pub(crate) fn release(&mut self, step: &mut Step<'_>, fid: Fid, keep: Right) {
+        let stamp = self.stamp();
+        let Some(node) = self.nodes.get_mut(&fid) else {
+            return;
+        };
+        if node.right <= keep {
+            return;
+        }
+        node.right = keep;
+        if node.stillborn {
+            return; // the server has not heard of it
+        }
+        // Grants still on their way are older than this, or the server keeps them.
+        let epoch = node.grant.max(node.seen);
+        node.void = node.void.max(epoch + 1);
+        let hold = node.hold(stamp);
+        let right = keep;
+        self.state_it(
+            step,
+            fid,
+            stamp,
+            ToServer::Release {
+                fid,
+                epoch,
+                right,
+                hold,
+            },
+        );
+    }
+
+    /// Says what is open of a file that no token covers.
+    pub(crate) fn say_opens(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let stamp = self.stamp();
+        let hold = self.nodes.get(&fid).map_or(
+            Hold {
+                stamp,
+                ..Hold::default()
+            },
+            |n| n.hold(stamp),
+        );
+        self.state_it(step, fid, stamp, ToServer::Opens { fid, hold });
+    }
+
+    pub(crate) fn on_tick(&mut self, step: &mut Step<'_>) {
+        let now = step.now;
+        self.tick_liveness(step);
+        self.suspend_if_due(step);
+        self.tick_waits(step);
+        self.give_back_unused(step);
+        if now >= self.next_scan {
+            self.next_scan = now + self.options.scan_ns;
+            self.scan(step);
+        }
+        self.tick_locks(step);
+        self.tick_drains(step);
+        self.tick_names(step);
+        self.tick_bars(step);
+        self.tick_taken(step);
+        self.tick_late(step);
+        self.tick_delegation(step);
+        self.tick_starved(step);
+    }
+
+    /// When it wants `Input::Tick`.
+    pub fn deadline(&self) -> Option<Time> {
+        let mut deadline = Time::MAX;
+        if self.root.is_some() && !self.suspended {
+            deadline = deadline.min(self.lease_end());
+        }
+        if self.cache.dirty() > 0 {
+            deadline = deadline.min(self.next_scan);
+        }
+        let due = [
+            self.liveness_due(),
+            self.drains_due(),
+            self.lock_delegation.due(),
+            self.names_due(),
+            self.bars_due(),
+            self.taken_due(),
+            self.late_due(),
+            self.bounds_due(),
+            self.delegation_due(),
+            self.starved_due(),
+            self.waits_due(),
+        ];
+        for due in due.into_iter().flatten() {
+            deadline = deadline.min(due);
+        }
+        (deadline != Time::MAX).then_some(deadline)
+    }
+
+    /// Sends `Confirmed` if the server has asked for it.
+    pub(crate) fn confirm(&mut self, step: &mut Step<'_>, id: RequestId) {
+        if self.confirms.remove(&id) {
+            self.say(step, ToServer::Confirmed { request: id });
+        }
+    }
+}

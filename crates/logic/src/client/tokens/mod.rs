@@ -1,0 +1,5 @@
+//! Tokens: how they are recalled, and given back without a recall.
+
+pub(super) mod recall;
+pub(super) mod reclaim;
+pub(super) mod release_idle;

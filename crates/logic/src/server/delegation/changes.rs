@@ -1,0 +1,238 @@
+//! Delegated changes: applied as they come.
+//!
+//! To whom a directory is delegated (it holds its token Exclusive) has answered the caller already,
+//! and nobody else can have looked since. So nothing is in the way of such a change, and it cannot
+//! be refused; if it is all the same (the disk fails, the client has lied or has been fenced), so
+//! are all that the client sends behind it: what others are shown is a prefix of what it did.
+
+use crate::server::Server;
+use crate::server::Step;
+use crate::server::api::{Bulk, Conn, Disk, Mutant};
+use crate::server::requests::conflicts::{Need, Plan};
+use crate::server::table::{Holder, Waiting};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use wire::{
+    Epoch, Fid, Grant, Op, Origin, Outcome, Refusal, Request, RequestId, Right, SessionId, What,
+};
+
+/// Most requests of a client that are kept because they have overtaken others.
+const OVERTAKEN_MAX: usize = 1024;
+/// Of those with bytes beside them, which may be a MiB each.
+const OVERTAKEN_BULKS_MAX: usize = 64;
+
+impl Server {
+    /// Delegated changes that came together.
+    pub(crate) fn on_requests(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        from: (Conn, SessionId),
+        requests: Vec<Request>,
+    ) {
+        for request in requests {
+            self.on_request(step, from, request, (0, 0));
+        }
+    }
+
+    /// Does the client hold Exclusive all that its delegated change is about?
+    pub(crate) fn holds_all(&self, waiting: &Waiting, plan: &Plan) -> bool {
+        let session = waiting.session;
+        let holds = |fid: &Fid| {
+            let held = self.holder(session, *fid);
+            held.is_some_and(|holder| holder.right == Right::Exclusive)
+        };
+        let whole = self.sessions.get(&session).is_some_and(|s| !s.broken);
+        whole && plan.fids().iter().all(holds)
+    }
+
+    /// A delegated change that the disk has no room for, or cannot make: its caller believes that
+    /// it is done. Its client asks for it later, and what builds on it waits.
+    pub(crate) fn comes_later(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+        refusal: Refusal,
+    ) -> bool {
+        if waiting.request.delegated.is_none() {
+            return false;
+        }
+        if !matches!(refusal, Refusal::NoSpace | Refusal::Disk) {
+            self.break_delegation(waiting.session);
+            return false;
+        }
+        self.ask_later(step, (waiting.session, waiting.request.id));
+        true
+    }
+
+    /// Has the delegated change before this request been applied? An earlier run of the server may
+    /// have done it.
+    pub(crate) fn is_its_turn(
+        &self,
+        step: &Step<'_, impl Disk>,
+        id: SessionId,
+        request: &Request,
+    ) -> bool {
+        let after = request.after;
+        let Some(session) = self.sessions.get(&id) else {
+            return true;
+        };
+        let origin = Origin {
+            session: id,
+            request: after,
+        };
+        let any = self.options.mutant == Some(Mutant::DoesOutOfTurn);
+        let answered =
+            any || after == 0 || session.answers.contains_key(&after) || after < session.acked;
+        answered || step.disk.answer(origin).is_some()
+    }
+
+    /// Keeps a request that has overtaken others; of too many the client asks again later.
+    pub(crate) fn keep_back(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        (request, bulk): (Request, Bulk),
+    ) {
+        let key = (request.after, request.id);
+        let room = |kept: &BTreeMap<_, (Request, Bulk)>| {
+            let bulks = kept.values().filter(|(_, bulk)| *bulk != 0).count();
+            kept.len() < OVERTAKEN_MAX && (bulk == 0 || bulks < OVERTAKEN_BULKS_MAX)
+        };
+        let kept = self.sessions.get_mut(&id).map(|s| &mut s.overtaken);
+        match kept {
+            Some(kept) if kept.contains_key(&key) => step.discard(bulk),
+            Some(kept) if room(kept) => drop(kept.insert(key, (request, bulk))),
+            _ => {
+                step.discard(bulk);
+                self.ask_later(step, (id, request.id));
+            }
+        }
+    }
+
+    /// A delegated change is done: what has overtaken it has its turn.
+    pub(crate) fn go_on_behind(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        done: RequestId,
+    ) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        if !session.answers.contains_key(&done) || session.overtaken.is_empty() {
+            return;
+        }
+        // A thousand may have come in the wrong order. Each is done when the one before it is over,
+        // not as a part of that.
+        self.done.push_back((id, done));
+        if self.done.len() > 1 {
+            return;
+        }
+        while let Some(&(id, done)) = self.done.front() {
+            self.begin_behind(step, id, done);
+            self.done.pop_front();
+        }
+    }
+
+    /// Begins what has overtaken this request.
+    fn begin_behind(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, done: RequestId) {
+        let Some(session) = self.sessions.get(&id) else {
+            return;
+        };
+        let behind = session.overtaken.range((done, 0)..=(done, RequestId::MAX));
+        let keys: Vec<_> = behind.map(|(key, _)| *key).collect();
+        for key in keys {
+            let session = self.sessions.get_mut(&id);
+            let kept = session.and_then(|session| session.overtaken.remove(&key));
+            if let Some((request, bulk)) = kept {
+                self.on_new_request(step, id, request, bulk);
+            }
+        }
+    }
+
+    /// From now on nothing delegated is taken from this client.
+    fn break_delegation(&mut self, session: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.broken = true;
+        }
+    }
+
+    /// Notes who uses which directories. Those that a client changes alone may be delegated to it:
+    /// none in which something is inherited that a client does not know of.
+    pub(crate) fn note_users(
+        &mut self,
+        disk: &impl Disk,
+        waiting: &Waiting,
+        plan: &Plan,
+    ) -> Vec<Fid> {
+        let (session, request) = (waiting.session, &waiting.request);
+        for dir in plan.looks.iter().filter(|dir| !plan.names_in(**dir)) {
+            self.delegation_policy.looked(*dir, session);
+        }
+        let mut alone = Vec::new();
+        for (dir, _) in &plan.names {
+            if request.delegated.is_some() {
+                self.delegation_policy.changed_there(*dir);
+            } else if self.delegation_policy.changed(*dir, session)
+                && request.keeps
+                && disk.bare(*dir)
+            {
+                alone.push(*dir);
+            }
+        }
+        alone
+    }
+
+    /// What would be delegated, if nobody else held anything of it: others are asked whether they
+    /// use it, and nobody waits for them.
+    pub(crate) fn ask_for_unused(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        alone: &[Fid],
+    ) {
+        for &fid in alone {
+            let idle = |holder: &Holder| matches!(holder.right, Right::Transient | Right::Shared);
+            let file = self.files.get(&fid);
+            let holders = file.into_iter().flat_map(|file| file.holders.iter());
+            let others = holders.filter(|(id, holder)| **id != session && idle(holder));
+            let others: Vec<(SessionId, Epoch)> =
+                others.map(|(id, holder)| (*id, holder.epoch)).collect();
+            if others.is_empty() || !self.delegation_policy.asks(fid) {
+                continue;
+            }
+            for (session, granted) in others {
+                let what = What::Unused;
+                let need = Need { session, fid, what };
+                self.ask(step, need, (granted, step.now), None);
+            }
+        }
+    }
+
+    /// These were to be delegated: some have been.
+    pub(crate) fn note_delegated(&mut self, alone: &[Fid], grants: &[Grant]) {
+        for grant in grants {
+            if grant.right == Right::Exclusive && alone.contains(&grant.fid) {
+                self.delegation_policy.delegated(grant.fid);
+            }
+        }
+    }
+
+    /// What a delegated change has made is its maker's alone: nobody else knows of it. Is anything
+    /// known of it all the same, its maker has lied: it holds what it cannot be granted.
+    pub(crate) fn grant_made(
+        &mut self,
+        session: SessionId,
+        (op, outcome): (&Op, &Outcome),
+        grants: &mut Vec<Grant>,
+    ) {
+        let (Op::Make { .. }, Outcome::Entry(entry)) = (op, outcome) else {
+            return;
+        };
+        if self.exclusive_fits(session, entry.fid) {
+            self.grant((session, entry.fid), Right::Exclusive, grants);
+        } else {
+            self.break_delegation(session);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Advisory locks: who has locked what, and files whose locks a client decides.
+
+pub(super) mod delegation;
+pub(super) mod requests;

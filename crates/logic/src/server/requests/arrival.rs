@@ -1,0 +1,414 @@
+//! Requests: arrival, waiting, and judging again after each event.
+//!
+//! A request is judged from scratch whenever something changes where it waits. It claims nothing
+//! meanwhile; it only marks the files, so that no grant is given that would be in its way. So no
+//! two requests can wait for each other. Some may keep others waiting for a while: see `turns`.
+
+use super::awaited::Awaited;
+use super::conflicts::{Need, Needs, Plan};
+use crate::server::api::{Bulk, Conn, Disk, Mutant, Output};
+use crate::server::table::{Seq, Session, Waiting};
+use crate::server::{Server, Step};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wire::{
+    Fid, Op, Origin, Outcome, Refusal, Reply, Request, RequestId, Right, SessionId, ToClient,
+    Violation,
+};
+
+impl Server {
+    pub(crate) fn on_request(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (conn, id): (Conn, SessionId),
+        mut request: Request,
+        (bulk, bulk_len): (Bulk, u32),
+    ) {
+        self.narrow(conn, &mut request);
+        let expected = if let Op::Write { len, .. } = request.op {
+            len
+        } else {
+            0
+        };
+        if matches!(request.op, Op::Reap { .. }) {
+            step.discard(bulk);
+            return step.violation(conn, Violation::Forbidden);
+        }
+        if bulk_len != expected {
+            step.discard(bulk);
+            return step.violation(conn, Violation::Bounds);
+        }
+        self.on_acked(step, id, request.acked);
+        self.hear_time(step, request.clock);
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return step.discard(bulk);
+        };
+        if session.stalled {
+            session.uncounted = session.uncounted.max(request.id);
+        }
+        if let Some(reply) = session.answers.get(&request.id).cloned() {
+            step.discard(bulk);
+            let reply = self.again(id, reply);
+            return self.reply(step, (id, request.id), reply, 0);
+        }
+        if let Some(outcome) = session.lock_answers.get(&request.id).cloned() {
+            return self.reply_lock(step, (id, request.id), outcome);
+        }
+        if request.id < session.acked {
+            return step.discard(bulk);
+        }
+        if let Some(again) = request.again {
+            return self.on_again(step, id, (request, bulk), again);
+        }
+        if !self.is_its_turn(step, id, &request) {
+            return self.keep_back(step, id, (request, bulk));
+        }
+        self.on_new_request(step, id, request, bulk);
+    }
+
+    /// An answer that is given again. What it granted may have been taken back since, so it grants
+    /// nothing; but it says up to where the client was granted something, who could else never give
+    /// that back if the first answer was lost.
+    fn again(&self, id: SessionId, mut reply: Reply) -> Reply {
+        reply.grants.retain_mut(|grant| {
+            let held = self
+                .holder(id, grant.fid)
+                .filter(|held| held.right > Right::None);
+            grant.right = Right::None;
+            grant.bare = false;
+            grant.epoch = held.map_or(0, |held| held.epoch);
+            held.is_some()
+        });
+        reply
+    }
+
+    /// One that comes for the first time, as far as is known, and at its turn.
+    pub(crate) fn on_new_request(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        request: Request,
+        bulk: Bulk,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return step.discard(bulk);
+        };
+        if !session.running.insert(request.id) {
+            return step.discard(bulk);
+        }
+        if let Op::StopWaiting { request: waits } = request.op {
+            // Not even until a restarted server serves again.
+            return self.on_stop_waiting(step, (id, request.id), waits);
+        }
+        self.begin(step, id, request, bulk);
+    }
+
+    /// All requests below this one have been answered to their callers.
+    pub(crate) fn on_acked(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        acked: RequestId,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if acked <= session.acked {
+            return;
+        }
+        session.acked = acked;
+        session.lock_answers = session.lock_answers.split_off(&acked);
+        let later = session.answers.split_off(&acked);
+        if !core::mem::replace(&mut session.answers, later).is_empty() {
+            step.disk.forget_answers(id, acked);
+        }
+        let confirmed: Vec<RequestId> = session
+            .unconfirmed
+            .range(..acked)
+            .map(|(request, _)| *request)
+            .collect();
+        if !confirmed.is_empty() {
+            self.confirm_all(step, id, confirmed);
+        }
+    }
+
+    pub(crate) fn begin(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        session: SessionId,
+        request: Request,
+        bulk: Bulk,
+    ) {
+        if !self.sessions.contains_key(&session) {
+            return step.discard(bulk);
+        }
+        let forbidden = self.forbids(step.disk, session, &request);
+        if request.op.locks() {
+            if let Some(refusal) = forbidden {
+                let outcome = Outcome::Refused(refusal);
+                return self.answer_lock(step, (session, request.id), outcome);
+            }
+            if let Some(missing) = self.locks_in_doubt() {
+                return self.hold(step, missing, (session, request, bulk));
+            }
+            return self.on_lock_request(step, session, &request);
+        }
+        self.last_seq += 1;
+        let at = (self.last_seq, self.epoch);
+        let waiting = Waiting::new(at, session, (request, bulk));
+        // Where somebody else may have changed the rights without a word so far, that is found out
+        // first.
+        if let Some(refusal) = forbidden
+            && !self.may_be_outdated(session, &waiting.request.op)
+        {
+            // Of a delegated change: what builds on it is refused as well.
+            self.comes_later(step, &waiting, refusal);
+            return self.refuse(step, &waiting, refusal);
+        }
+        // Most requests wait for nothing, and are never entered as waiting.
+        let plan = match self.plan(step.disk, &waiting) {
+            Ok(plan) => plan,
+            Err(refusal) if self.comes_later(step, &waiting, refusal) => return,
+            Err(refusal) => return self.refuse(step, &waiting, refusal),
+        };
+        if let Some(missing) = self.in_doubt(session, &plan) {
+            let Waiting { request, bulk, .. } = waiting;
+            return self.hold(step, missing, (session, request, bulk));
+        }
+        // What is delegated nobody else can be in the way of.
+        let delegated = waiting.request.delegated.is_some();
+        if delegated || self.applied_before(step.disk, &waiting) {
+            return self.execute(step, waiting, &plan);
+        }
+        let needs = self.needs(&waiting, &plan);
+        let free = needs.0.is_empty() && needs.1.is_empty();
+        if free && !self.put_off(step, &waiting, &plan) {
+            return self.execute(step, waiting, &plan);
+        }
+        if matches!(waiting.request.op, Op::Prefetch { .. }) {
+            return self.not_now(step, &waiting);
+        }
+        self.waiting.insert(at.0, waiting);
+        self.wait(step, at.0, plan, needs);
+    }
+
+    /// Does a request if nothing stands in its way, or asks for what does.
+    pub(crate) fn judge(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq) {
+        let Some(waiting) = self.waiting.get(&seq) else {
+            return;
+        };
+        let plan = match self.plan(step.disk, waiting) {
+            Ok(plan) => plan,
+            Err(refusal) => {
+                let waiting = self.take_waiting(seq);
+                self.refuse(step, &waiting, refusal);
+                return self.recheck_all(step, &waiting);
+            }
+        };
+        if let Some(missing) = self.in_doubt(waiting.session, &plan) {
+            let over = self.take_waiting(seq);
+            self.recheck_all(step, &over);
+            let held = (over.session, over.request, over.bulk);
+            return self.hold(step, missing, held);
+        }
+        let needs = self.needs(waiting, &plan);
+        let free = needs.0.is_empty() && needs.1.is_empty();
+        if free && !self.put_off(step, waiting, &plan) {
+            let waiting = self.take_waiting(seq);
+            return self.execute(step, waiting, &plan);
+        }
+        self.wait(step, seq, plan, needs);
+    }
+
+    /// Nobody needs it, so nobody is asked for what it would need.
+    fn not_now(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+        let reply = Reply::from(Outcome::Done);
+        self.answer(step, (waiting.session, &waiting.request), reply, 0);
+    }
+
+    /// The disk cannot say what the request is about: nothing happens.
+    pub(crate) fn refuse(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+        refusal: Refusal,
+    ) {
+        step.discard(waiting.bulk);
+        let reply = Reply::from(Outcome::Refused(refusal));
+        self.answer(step, (waiting.session, &waiting.request), reply, 0);
+    }
+
+    /// Enters a request as waiting where it is about something, and asks for what it waits for.
+    fn wait(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        seq: Seq,
+        plan: Plan,
+        (needs, confirms): Needs,
+    ) {
+        self.enter_plan(seq, plan);
+        self.wake(step.now);
+        let put_off = needs.is_empty() && confirms.is_empty();
+        self.mark_put_off(seq, put_off);
+        if put_off {
+            self.note_put_off(step.now, seq);
+        }
+        let Some(waiting) = self.waiting.get_mut(&seq) else {
+            return;
+        };
+        let (session, arrived) = (waiting.session, waiting.arrived);
+        let mut asked = BTreeMap::new();
+        for Need { session, fid, .. } in &needs {
+            let key = (*session, *fid);
+            asked.insert(key, *waiting.asked.get(&key).unwrap_or(&step.now));
+        }
+        waiting.asked.clone_from(&asked);
+        let mut owed = BTreeSet::new();
+        for need in needs {
+            let since = asked[&(need.session, need.fid)];
+            let question = self.ask(step, need, (arrived, since), Some(seq));
+            owed.insert(Awaited::Answer(question));
+        }
+        for confirm in confirms {
+            debug_assert!(session != confirm.session, "nobody waits for himself");
+            owed.insert(Awaited::Confirmed(confirm.session, confirm.request));
+            self.ask_confirm(step, confirm, seq);
+        }
+        if let Some(waiting) = self.waiting.get_mut(&seq) {
+            waiting.owed = owed;
+        }
+    }
+
+    pub(crate) fn take_waiting(&mut self, seq: Seq) -> Waiting {
+        self.leave_queues(seq);
+        let waiting = self
+            .waiting
+            .remove(&seq)
+            .expect("the request has just been looked at");
+        if let Some(until) = waiting.patient_until {
+            self.patient.remove(&(until, seq));
+        }
+        waiting
+    }
+
+    /// Nobody waits for this answer any more. Where others may have been put off for it.
+    pub(crate) fn drop_waiting(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        seq: Seq,
+    ) -> BTreeSet<Fid> {
+        let waiting = self.take_waiting(seq);
+        step.discard(waiting.bulk);
+        waiting.fids
+    }
+
+    /// Something has changed here that this client may have done: what is put off here, by
+    /// everybody or by one client, is judged again, in the order of arrival.
+    pub(crate) fn recheck(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        fid: Fid,
+        (by, only): (SessionId, Option<SessionId>),
+    ) {
+        self.reap_if_unused(step, fid);
+        self.judge_put_off(step, fid, only);
+        self.tidy(fid, by);
+    }
+
+    /// A request that others were put off for is over.
+    pub(crate) fn recheck_all(&mut self, step: &mut Step<'_, impl Disk>, over: &Waiting) {
+        for &fid in &over.fids {
+            self.recheck(step, fid, (over.session, None));
+        }
+    }
+
+    /// Answers a request, and keeps the answer to a change until it is acknowledged.
+    pub(crate) fn answer(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (session, request): (SessionId, &Request),
+        reply: Reply,
+        bulk: Bulk,
+    ) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.running.remove(&request.id);
+            if request.op.changes() {
+                state.answers.insert(request.id, reply.clone());
+            }
+        }
+        self.reply(step, (session, request.id), reply, bulk);
+    }
+
+    pub(crate) fn reply(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (session, id): (SessionId, RequestId),
+        reply: Reply,
+        bulk: Bulk,
+    ) {
+        let clock = self.time(step);
+        // Of a request that came while nothing that its client said was counted nothing is known.
+        let counts = |session: &Session| !session.stalled && id > session.uncounted;
+        let renews = self.sessions.get(&session).is_some_and(counts);
+        let message = ToClient::Reply {
+            id,
+            reply,
+            clock,
+            renews,
+            stable: self.stable(step),
+        };
+        self.send_bulk(step, session, message, bulk);
+    }
+
+    /// Up to which record everything is stable.
+    pub(crate) fn stable(&self, step: &Step<'_, impl Disk>) -> u64 {
+        match self.options.mutant {
+            Some(Mutant::SaysStableEarly) => step.disk.logged(),
+            _ => step.disk.stable(),
+        }
+    }
+
+    /// Has a request asked again, since it cannot be done yet: nothing is kept of it.
+    pub(crate) fn ask_later(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (session, id): (SessionId, RequestId),
+    ) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.running.remove(&id);
+        }
+        let later = Reply::from(Outcome::Refused(Refusal::Later));
+        self.reply(step, (session, id), later, 0);
+    }
+
+    pub(crate) fn begin_sync(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+        self.last_sync += 1;
+        self.syncs
+            .insert(self.last_sync, (waiting.session, waiting.request.id));
+        step.out.push(Output::Sync {
+            ticket: self.last_sync,
+        });
+    }
+
+    pub(crate) fn on_synced(&mut self, step: &mut Step<'_, impl Disk>, ticket: u64, ok: bool) {
+        let Some((session, id)) = self.syncs.remove(&ticket) else {
+            return;
+        };
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.running.remove(&id);
+        }
+        let outcome = if ok {
+            Outcome::Done
+        } else {
+            Outcome::Refused(Refusal::Disk)
+        };
+        self.reply(step, (session, id), Reply::from(outcome), 0);
+    }
+
+    pub(crate) fn origin(waiting: &Waiting) -> Origin {
+        Origin {
+            session: waiting.session,
+            request: waiting.request.id,
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Doing a request once nothing is in its way: the store first, then what others may be told, then
+//! grants and the answer.
+
+use super::conflicts::{Need, Plan};
+use super::inline_data::bytes_ahead;
+use crate::server::api::{By, Disk, Mutant};
+use crate::server::table::{Seq, Unconfirmed, Waiting};
+use crate::server::tokens::grants::{delegable, note_bare};
+use crate::server::{Server, Step};
+use alloc::vec::Vec;
+use wire::{
+    Access, Attr, Fid, Grant, Hold, Logged, Name, Op, Outcome, Refusal, Reply, Request, RequestId,
+    Right, SessionId, Time,
+};
+use wire::{What, WriteMode};
+
+impl Server {
+    pub(crate) fn execute(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        mut waiting: Waiting,
+        plan: &Plan,
+    ) {
+        let session = waiting.session;
+        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request) {
+            self.comes_later(step, &waiting, refusal);
+            self.refuse(step, &waiting, refusal);
+            self.recheck_all(step, &waiting);
+            return self.go_on_behind(step, session, waiting.request.id);
+        }
+        self.raise(step.disk, session, &mut waiting.request);
+        let mut changed = false;
+        match waiting.request.op {
+            Op::Read { .. } => self.read(step, &waiting),
+            Op::Sync { .. } => self.begin_sync(step, &waiting),
+            _ => changed = self.apply(step, &waiting, plan),
+        }
+        self.spread(step, (&waiting, plan), changed);
+        self.go_on_behind(step, waiting.session, waiting.request.id);
+    }
+
+    fn read(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting) {
+        let Op::Read { fid, offset, len } = waiting.request.op else {
+            return;
+        };
+        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        let mut grants = Vec::new();
+        if matches!(outcome, Outcome::Read { .. }) {
+            self.grant((waiting.session, fid), Right::Shared, &mut grants);
+            if grants.is_empty() && waiting.request.keeps {
+                self.grant_pages(waiting.session, fid, &mut grants);
+            }
+        }
+        let mut reply = Reply::from(outcome);
+        reply.grants = grants;
+        self.answer(step, (waiting.session, &waiting.request), reply, bulk);
+    }
+
+    /// True if it has changed something now.
+    fn apply(&mut self, step: &mut Step<'_, impl Disk>, waiting: &Waiting, plan: &Plan) -> bool {
+        let (session, op) = (waiting.session, &waiting.request.op);
+        let (mut outcome, repeated, logged) = self.apply_once(step, waiting, plan);
+        let mut delegated = Vec::new();
+        if let Outcome::Refused(refusal) = outcome
+            && self.comes_later(step, waiting, refusal)
+        {
+            return false;
+        }
+        let done = !matches!(outcome, Outcome::Refused(_));
+        if done {
+            self.note_objects(step.now, waiting, &outcome);
+            if !repeated {
+                if shows_before(&waiting.request) {
+                    self.note_changes(waiting, plan);
+                }
+                self.outdate_said(waiting, plan);
+                delegated = self.note_users(&*step.disk, waiting, plan);
+                self.tell_change(step, waiting, &outcome);
+            }
+        }
+        show_held(waiting, &mut outcome);
+        self.hide(step.disk, session, (op, &mut outcome));
+        let held = self.withhold(waiting, &mut outcome);
+        let mut grants = Vec::new();
+        match waiting.request.delegated {
+            _ if repeated => {}
+            Some(_) => self.grant_made(session, (op, &outcome), &mut grants),
+            None => self.grant_for(step, (waiting, &outcome), &delegated, &mut grants),
+        }
+        self.grant_claimed(session, (op, &outcome), &mut grants);
+        self.note_delegated(&delegated, &grants);
+        self.ask_for_unused(step, session, &delegated);
+        if let (Op::MakeNameless { .. }, Outcome::Entry(entry)) = (op, &outcome)
+            && entry.attr.nlink == 0
+        {
+            // Behind the grant: of what loses its last name nothing more is granted Exclusive.
+            self.linger(step.now, entry.fid);
+        }
+        self.told(waiting, &outcome, &mut grants);
+        let heard = self.show(step.now, waiting, (&outcome, &grants));
+        if let Op::Write {
+            fid,
+            mode: WriteMode::Lazy,
+            ..
+        } = op
+            && matches!(outcome, Outcome::Written { .. })
+        {
+            self.take_from_others(step, session, *fid);
+            self.grant_pages(session, *fid, &mut grants);
+        }
+        note_bare(&*step.disk, op, &mut grants);
+        let about = (&*self, session, &waiting.request);
+        let bulk = bytes_ahead(step, about, (&mut outcome, &grants));
+        let reply = Reply {
+            outcome,
+            grants,
+            heard,
+            logged,
+        };
+        self.answer(step, (session, &waiting.request), reply, bulk);
+        self.say_listed(step, held);
+        done && !repeated && op.changes()
+    }
+
+    /// Was it applied by an earlier run of the server? Then nothing stands in its way, and what its
+    /// caller has not seen was entered when the client came back.
+    pub(crate) fn applied_before(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
+        let twice = self.options.mutant == Some(Mutant::AppliesTwice);
+        let changes = waiting.request.op.changes() && !twice;
+        changes && disk.answer(Self::origin(waiting)).is_some()
+    }
+
+    /// The outcome, and whether it is that of an earlier run of the server: then it says how things
+    /// were, and nothing may be cached of it.
+    fn apply_once(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+        plan: &Plan,
+    ) -> (Outcome, bool, Option<Logged>) {
+        let request = &waiting.request;
+        let origin = request.op.changes().then(|| Self::origin(waiting));
+        let twice = self.options.mutant == Some(Mutant::AppliesTwice);
+        let kept = origin
+            .filter(|_| !twice)
+            .and_then(|origin| step.disk.answer(origin));
+        if let Some(outcome) = kept {
+            step.discard(waiting.bulk);
+            return (outcome, true, None);
+        }
+        if let Op::Write {
+            fid,
+            mode: WriteMode::Back { .. },
+            ..
+        } = request.op
+        {
+            let holds = |f: &crate::server::table::File| {
+                f.holders
+                    .get(&waiting.session)
+                    .is_some_and(|h| h.right == Right::Exclusive)
+            };
+            if !self.files.get(&fid).is_some_and(holds) {
+                step.discard(waiting.bulk);
+                return (Outcome::Refused(Refusal::SessionLost), false, None);
+            }
+        }
+        let delegated = request.delegated;
+        if delegated.is_some() && !self.holds_all(waiting, plan) {
+            return (Outcome::Refused(Refusal::SessionLost), false, None);
+        }
+        let now = self.stamp(step);
+        // What its machine has shown is no later than this: see `hear_time`.
+        let now = delegated.map_or(now, |delegated| delegated.at.min(now));
+        let by = By {
+            caller: &request.caller,
+            origin,
+            delegated: delegated.map(|delegated| delegated.chosen),
+            again: false,
+        };
+        let outcome = match request.op {
+            Op::Prefetch { dir, after, max } => {
+                let op = Op::ReadDir { dir, after, max };
+                step.disk.apply(now, &op, by, 0)
+            }
+            _ => step.disk.apply(now, &request.op, by, waiting.bulk),
+        };
+        let done = request.op.changes() && !matches!(outcome, Outcome::Refused(_));
+        let record = step.disk.logged();
+        (outcome, false, done.then_some(Logged { record, at: now }))
+    }
+
+    /// What Exclusive holders have said of an object to requests that wait is true no more: they
+    /// ask again. (What such a holder writes itself was not there yet when it said so.)
+    fn outdate_said(&mut self, waiting: &Waiting, plan: &Plan) {
+        if !waiting.request.op.changes() {
+            return;
+        }
+        let used = plan.uses.map(|(fid, _)| fid).filter(|fid| {
+            let held = self.holder(waiting.session, *fid);
+            held.is_none_or(|holder| holder.right < Right::Exclusive)
+        });
+        for fid in plan.changes.iter().map(|(fid, _)| *fid).chain(used) {
+            let Some(file) = self.files.get(&fid) else {
+                continue;
+            };
+            let all: Vec<Seq> = file.waiting().collect();
+            for seq in all {
+                let other = self.waiting.get_mut(&seq);
+                if other.is_some_and(|other| other.attrs.remove(&fid).is_some()) {
+                    self.note_outdated(seq);
+                }
+            }
+        }
+    }
+
+    /// Enters what is open and what is nameless now.
+    fn note_objects(&mut self, now: Time, waiting: &Waiting, outcome: &Outcome) {
+        let session = waiting.session;
+        match (&waiting.request.op, outcome) {
+            (Op::Open { fid, .. }, _) => self.declare(session, *fid, waiting.request.hold),
+            (op, Outcome::Entry(entry)) if op.makes_open().is_some() => {
+                self.declare(session, entry.fid, waiting.request.hold);
+            }
+            // It may be the first name.
+            (Op::Link { fid, .. }, Outcome::Entry(_)) => self.keep_named(*fid),
+            _ => {}
+        }
+        let gone = match outcome {
+            Outcome::Removed { fid, attr, .. } => Some((*fid, attr.nlink)),
+            Outcome::Renamed {
+                victim: Some((fid, attr)),
+                ..
+            } => Some((*fid, attr.nlink)),
+            _ => None,
+        };
+        if let Some((fid, 0)) = gone {
+            self.linger(now, fid);
+        }
+    }
+
+    /// An object without a name goes when nobody has it open, and not at once.
+    fn linger(&mut self, now: Time, fid: Fid) {
+        let until = now + self.options.linger_ns;
+        self.files.entry(fid).or_default().orphan = Some(until);
+        self.lingering.insert((until, fid));
+    }
+
+    /// What had no name has one now.
+    fn keep_named(&mut self, fid: Fid) {
+        let file = self.files.get_mut(&fid);
+        if let Some(until) = file.and_then(|file| file.orphan.take()) {
+            self.lingering.remove(&(until, fid));
+        }
+    }
+
+    /// Enters what the caller's machine must confirm before others are shown it.
+    fn note_changes(&mut self, waiting: &Waiting, plan: &Plan) {
+        let session = waiting.session;
+        let change = (session, waiting.request.id);
+        for (dir, names) in &plan.names {
+            for name in names {
+                self.unconfirm(change, *dir, Some(name.clone()));
+            }
+        }
+        for (fid, _) in &plan.changes {
+            self.unconfirm(change, *fid, None);
+        }
+        if let Op::Write {
+            fid,
+            mode: WriteMode::At | WriteMode::Append,
+            ..
+        }
+        | Op::Allocate { fid, .. }
+        | Op::Copy { to: fid, .. } = &waiting.request.op
+        {
+            let caches = self
+                .files
+                .get(fid)
+                .and_then(|file| file.holders.get(&session));
+            if caches.is_some_and(|holder| holder.right != Right::None) {
+                self.unconfirm(change, *fid, None);
+            }
+        }
+    }
+
+    fn declare(&mut self, session: SessionId, fid: Fid, hold: Hold) {
+        let holder = self.files.entry(fid).or_default().holders.of(session);
+        holder.declare(hold);
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.fids.insert(fid);
+        }
+    }
+
+    pub(crate) fn unconfirm(
+        &mut self,
+        (session, request): (SessionId, RequestId),
+        fid: Fid,
+        name: Option<Name>,
+    ) {
+        let Some(state) = self.sessions.get_mut(&session) else {
+            return;
+        };
+        state.unconfirmed.entry(request).or_default().push(fid);
+        let change = Unconfirmed {
+            session,
+            request,
+            name,
+        };
+        let file = self.files.entry(fid).or_default();
+        file.unconfirmed.push(change);
+        // What the disk is to know of it is entered there.
+        file.holders.of(session);
+        state.fids.insert(fid);
+        self.held.push((session, fid));
+    }
+
+    /// Grants what goes with the outcome.
+    fn grant_for(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (waiting, outcome): (&Waiting, &Outcome),
+        delegated: &[Fid],
+        grants: &mut Vec<Grant>,
+    ) {
+        let session = waiting.session;
+        let disk = &*step.disk;
+        // Who holds a file Exclusive knows more of it than the store: what the store says must not
+        // count as news when the answer arrives after the token was given back.
+        let alone = self.held_alone(session, &waiting.request.op, outcome);
+        let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
+        let own = delegable(disk, waiting, outcome);
+        let in_dir = |dir: &Fid| match delegated.contains(dir) {
+            true => Right::Exclusive,
+            false => Right::Shared,
+        };
+        let mut give = |server: &mut Self, fid: Fid, right: Right| {
+            server.grant((session, fid), right, grants);
+        };
+        match (&waiting.request.op, outcome) {
+            (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
+                give(self, *dir, in_dir(dir));
+                if shown(&entry.fid) {
+                    give(self, entry.fid, Right::Shared);
+                }
+            }
+            (Op::Lookup { dir, .. }, Outcome::Absent { .. }) => give(self, *dir, Right::Shared),
+            (op, Outcome::Attr(_)) => {
+                if let Some(fid) = answered_by_attr(op).filter(shown) {
+                    give(self, fid, Right::Shared);
+                }
+            }
+            (Op::MakeNameless { open, .. }, Outcome::Entry(entry)) => {
+                give(self, entry.fid, wanted(Some(*open)));
+            }
+            (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
+                give(self, *dir, in_dir(dir));
+                give(self, entry.fid, own.unwrap_or(wanted(*open)));
+            }
+            (Op::Unlink { dir, .. } | Op::Rmdir { dir, .. }, Outcome::Removed { .. }) => {
+                give(self, *dir, in_dir(dir));
+            }
+            (Op::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
+                give(self, *from, in_dir(from));
+                if from != to {
+                    give(self, *to, in_dir(to));
+                }
+                if shown(fid) {
+                    give(self, *fid, Right::Shared);
+                }
+            }
+            (Op::Open { fid, access }, Outcome::Opened(_)) => {
+                give(self, *fid, wanted(Some(*access)));
+            }
+            (Op::Write { mode, .. }, Outcome::Written { .. }) if is_back(mode) => {}
+            (Op::Write { fid, .. } | Op::Allocate { fid, .. }, Outcome::Written { .. })
+            | (Op::Copy { to: fid, .. }, Outcome::Copied { .. }) => {
+                give(self, *fid, Right::Exclusive);
+            }
+            (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) => {
+                give(self, *dir, Right::Shared);
+                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
+                    give(self, entry.fid, Right::Shared);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The object of an answer, if the client itself holds it Exclusive.
+    fn held_alone(&self, session: SessionId, op: &Op, outcome: &Outcome) -> Option<Fid> {
+        let fid = match (op, outcome) {
+            (_, Outcome::Entry(entry)) => entry.fid,
+            (_, Outcome::Renamed { fid, .. }) => *fid,
+            (op, Outcome::Attr(_)) => answered_by_attr(op)?,
+            _ => return None,
+        };
+        let holder = self.files.get(&fid)?.holders.get(&session)?;
+        (holder.right == Right::Exclusive).then_some(fid)
+    }
+
+    /// After a write that could not wait: others drop what they cache as soon as may be.
+    fn take_from_others(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+        let Some(file) = self.files.get(&fid) else {
+            return;
+        };
+        let others: Vec<SessionId> = file
+            .holders
+            .iter()
+            .filter(|(id, holder)| **id != session && holder.right != Right::None)
+            .map(|(id, _)| *id)
+            .collect();
+        let arrived = self.epoch;
+        for other in others {
+            let need = Need {
+                session: other,
+                fid,
+                what: What::Keep(Right::None),
+            };
+            self.ask(step, need, (arrived, step.now), None);
+        }
+    }
+}
+
+/// The object whose attributes are the answer to this.
+fn answered_by_attr(op: &Op) -> Option<Fid> {
+    match op {
+        Op::GetAttr { fid }
+        | Op::SetAttr { fid, .. }
+        | Op::SetXattr { fid, .. }
+        | Op::RemoveXattr { fid, .. } => Some(*fid),
+        _ => None,
+    }
+}
+
+fn is_back(mode: &WriteMode) -> bool {
+    matches!(mode, WriteMode::Back { .. })
+}
+
+/// May the client's machine still show how things were before this change? Of a delegated one its
+/// client says so.
+fn shows_before(request: &Request) -> bool {
+    request.delegated.is_none_or(|delegated| delegated.unseen)
+}
+
+/// The right that goes with an open.
+fn wanted(access: Option<Access>) -> Right {
+    if access.is_some_and(|access| access.write) {
+        Right::Exclusive
+    } else {
+        Right::Shared
+    }
+}
+
+/// Puts the size, the room and the times that an Exclusive holder has said into the outcome.
+fn show_held(waiting: &Waiting, outcome: &mut Outcome) {
+    let merge = |fid: &Fid, attr: &mut Attr| {
+        if let Some(held) = waiting.attrs.get(fid) {
+            (attr.size, attr.mtime) = (held.size, held.mtime);
+            attr.used_bytes = held.used_bytes;
+            attr.ctime = attr.ctime.max(held.ctime);
+        }
+    };
+    match outcome {
+        Outcome::Entry(entry) => merge(&entry.fid, &mut entry.attr),
+        Outcome::Attr(attr) => {
+            if let Op::GetAttr { fid } = &waiting.request.op {
+                merge(fid, attr);
+            }
+        }
+        _ => {}
+    }
+}

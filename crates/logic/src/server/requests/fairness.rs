@@ -1,0 +1,150 @@
+//! Whose turn it is: requests that nothing stands in the way of, and that wait all the same, so
+//! that others come to their turn who would wait for ever behind those that come again and again.
+//!
+//! Who is put off may hold a lock in its kernel that somebody must have whom the others wait for.
+//! So nobody is put off for longer than a part of the lease, once in its life.
+
+use super::conflicts::{Need, Plan};
+use crate::server::api::Disk;
+use crate::server::table::{File, Seq, Waiting};
+use crate::server::{Server, Step};
+use wire::{Fid, Name, Op, Right, Time, What};
+
+/// Of the lease, the part that a request is put off at most.
+const LEASE_PART: Time = 8;
+
+impl Server {
+    /// Must it wait, though nothing is in its way?
+    pub(crate) fn put_off(
+        &self,
+        step: &Step<'_, impl Disk>,
+        waiting: &Waiting,
+        plan: &Plan,
+    ) -> bool {
+        waiting.patient_until.is_none_or(|until| step.now < until)
+            && (self.outruns(waiting, plan)
+                || self.waits_for_change(step.disk, waiting, plan)
+                || self.waits_for_rename(step.disk, waiting))
+    }
+
+    /// Notes until when.
+    pub(crate) fn note_put_off(&mut self, now: Time, seq: Seq) {
+        let until = now + self.options.lease_ns / LEASE_PART;
+        if let Some(waiting) = self.waiting.get_mut(&seq)
+            && waiting.patient_until.is_none()
+        {
+            waiting.patient_until = Some(until);
+            self.patient.insert((until, seq));
+        }
+    }
+
+    /// Those who have been put off for long enough.
+    pub(crate) fn tick_put_off(&mut self, step: &mut Step<'_, impl Disk>) {
+        while let Some(&(until, seq)) = self.patient.first()
+            && until <= step.now
+        {
+            self.patient.pop_first();
+            self.judge(step, seq);
+        }
+    }
+
+    /// Is it a change on top of one by the same client that has not been confirmed, and that others
+    /// wait to see? Programs that change an object again and again on one machine would keep all
+    /// others from it: whenever one change is confirmed, there is another that is not.
+    fn outruns(&self, waiting: &Waiting, plan: &Plan) -> bool {
+        let Some(state) = self.sessions.get(&waiting.session) else {
+            return false;
+        };
+        if state.confirm_asked.is_empty() || !waiting.request.op.changes() {
+            return false;
+        }
+        plan.views.iter().any(|(fid, view)| {
+            let unconfirmed = self.files.get(fid).map(|file| &file.unconfirmed);
+            unconfirmed.into_iter().flatten().any(|change| {
+                change.session == waiting.session
+                    && (state.confirm_asked.get(&change.request))
+                        .is_some_and(|asked| asked.whole || view.shows(change.name.as_ref()))
+            })
+        })
+    }
+
+    /// Does it show something of a file that an earlier request is about to change, for which this
+    /// machine has given up what it had of the file? It would have to be asked for that once more,
+    /// and with programs that look again and again on some machines the change would never come.
+    /// Who is asked for something is served first: also if it is to confirm a change, since the
+    /// call that made it may have to look at what it has done before it can return.
+    fn waits_for_change(&self, disk: &impl Disk, waiting: &Waiting, plan: &Plan) -> bool {
+        let state = self.sessions.get(&waiting.session);
+        let asked = state.is_some_and(|state| !state.confirm_asked.is_empty());
+        if asked || waiting.request.op.changes() {
+            return false;
+        }
+        let shown = plan.shows.iter().copied();
+        let mut shown = shown.chain(plan.uses.map(|(fid, _)| fid));
+        shown.any(|fid| {
+            let file = self.files.get(&fid);
+            let seqs = file.into_iter().flat_map(File::waiting);
+            let earlier = seqs.take_while(|seq| *seq < waiting.seq);
+            let mut earlier = earlier.filter_map(|seq| self.waiting.get(&seq));
+            earlier.any(|change| self.gave_way(disk, waiting, (change, fid)))
+        })
+    }
+
+    /// Has the machine of this request given this file up for that change, and is nothing of it
+    /// waited for any more?
+    fn gave_way(
+        &self,
+        disk: &impl Disk,
+        waiting: &Waiting,
+        (change, fid): (&Waiting, Fid),
+    ) -> bool {
+        if !change.gave_up.contains(&(waiting.session, fid)) {
+            return false;
+        }
+        self.plan(disk, change).is_ok_and(|plan| {
+            let changes = |changed: &(Fid, Right)| *changed == (fid, Right::None);
+            let owes = |fid: Fid| {
+                !self
+                    .needs_of(change, &plan, (waiting.session, fid))
+                    .is_empty()
+            };
+            plan.changes.iter().any(changes) && !plan.fids().into_iter().any(owes)
+        })
+    }
+
+    /// Is it put off until a rename or a removal is done? Each look-up of a name that this takes
+    /// away makes it ask the one who looks once more: programs that do so again and again on some
+    /// machines would put it off for ever. So who has dropped the name is not told it again while
+    /// the rename waits only for others who have dropped it once before. Of all of these the one
+    /// that waits longest may do that: two might wait for each other, as a look-up holds the lock
+    /// that its machine must have to drop names.
+    fn waits_for_rename(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
+        let Op::Lookup { dir, name } = &waiting.request.op else {
+            return false;
+        };
+        if !self.files.get(dir).is_some_and(File::waits) {
+            return false;
+        }
+        let moves =
+            |other: &&Waiting| matches!(other.request.op, Op::Rename { .. } | Op::Unlink { .. });
+        let Some(rename) = self.waiting.values().find(moves) else {
+            return false;
+        };
+        if !rename.moves(*dir, name) {
+            return false;
+        }
+        let again = |need: &Need| match &need.what {
+            What::Names(names) if need.session != waiting.session && !names.is_empty() => {
+                let at = (need.session, need.fid);
+                let dropped = |name: &Name| rename.dropped.of(at, name).is_some();
+                names.iter().all(dropped)
+            }
+            _ => false,
+        };
+        self.plan(disk, rename).is_ok_and(|plan| {
+            let (needs, confirms) = self.needs(rename, &plan);
+            let others = rename.session != waiting.session && !needs.is_empty();
+            others && confirms.is_empty() && needs.iter().all(again)
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! What the disk is told of what each client may hold, for the time after a restart.
+//!
+//! Guarantees: what a client is granted, or has changed without having confirmed it, is noted
+//! before it can know of it, with the step that does so; what it no longer holds is noted too. So
+//! the disk never knows of less than clients hold, as long as it keeps what it was told.
+
+use crate::server::api::Disk;
+use crate::server::{Server, Step};
+use wire::{Fid, Right, SessionId};
+
+impl Server {
+    /// The end of a step: notes what has changed.
+    pub(crate) fn note_held(&mut self, step: &mut Step<'_, impl Disk>) {
+        let mut changed = core::mem::take(&mut self.held);
+        for (session, fid) in changed.drain(..) {
+            let most = self.may_hold(session, fid);
+            let file = self.files.get_mut(&fid);
+            let Some(holder) = file.and_then(|file| file.holders.get_mut(&session)) else {
+                continue;
+            };
+            if holder.noted == most {
+                continue;
+            }
+            holder.noted = most;
+            step.disk.note_held(session, fid, most);
+            if most == Right::None {
+                self.tidy(fid, session);
+            }
+        }
+        // Its room is used again.
+        self.held = changed;
+    }
+
+    /// The most that a client may hold: who has changed what others may not see yet counts as who
+    /// holds it alone; who has something in his kernel's hand as who shares it.
+    fn may_hold(&self, session: SessionId, fid: Fid) -> Right {
+        let Some(file) = self.files.get(&fid) else {
+            return Right::None;
+        };
+        let own = |change: &crate::server::table::Unconfirmed| change.session == session;
+        if file.unconfirmed.iter().any(own) {
+            return Right::Exclusive;
+        }
+        let holder = file.holders.get(&session);
+        match holder.map_or(Right::None, |holder| holder.right) {
+            Right::Transient => Right::Shared,
+            right => right,
+        }
+    }
+
+    /// All that the disk is to know, to be written anew.
+    pub fn held(&self) -> impl Iterator<Item = (SessionId, Fid, Right)> + '_ {
+        self.files.iter().flat_map(|(fid, file)| {
+            let holders = file.holders.iter();
+            let noted = holders.filter(|(_, holder)| holder.noted > Right::None);
+            noted.map(|(session, holder)| (*session, *fid, holder.noted))
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! Sessions: greeting, end, and what is due at some time.
+
+use crate::server::api::{By, Conn, Disk, Event, Mutant, Output};
+use crate::server::{Server, Step};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use wire::{Fid, Op, Rights, SessionId, Time, ToClient, VERSION, Violation, Welcome};
+
+/// Looks at who is silent and what was lost in the time of one, at most.
+const TICKS_PER_LEASE: Time = 8;
+
+impl Server {
+    pub(crate) fn on_hello(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        from: Conn,
+        (version, id): (u32, SessionId),
+        name: Vec<u8>,
+    ) {
+        if version != VERSION {
+            return step.violation(from, Violation::Version);
+        }
+        if self.conns.get(&from).is_some_and(|&known| known != id) {
+            return step.violation(from, Violation::Greeting);
+        }
+        if !self.is_its_own(from, id) {
+            return step.violation(from, Violation::Foreign);
+        }
+        let known = self.sessions.contains_key(&id);
+        if !known {
+            step.out
+                .push(Output::Event(Event::Opened { session: id, name }));
+        }
+        let session = self.sessions.entry(id).or_default();
+        // A greeting that is answered renews the lease.
+        if !session.stalled {
+            session.heard = step.now;
+        }
+        session.unwelcome = session.stalled;
+        let welcome = !session.stalled;
+        // Who comes for the first time has nothing to say after a restart, and is not waited for.
+        session.reasserted |= !known;
+        let resumed = session.used;
+        if let Some(old) = session.conn.replace(from).filter(|&old| old != from) {
+            self.conns.remove(&old);
+            step.out.push(Output::Close {
+                conn: old,
+                violation: None,
+            });
+        }
+        self.conns.insert(from, id);
+        self.bind(step, from, id);
+        if welcome {
+            self.welcome(step, id, resumed);
+        }
+        self.repeat_asks(step, Some(id));
+        self.repeat_lock_asks(step, Some(id));
+        self.repeat_confirms(step, Some(id));
+        self.repeat_waited(step, Some(id));
+    }
+
+    pub(crate) fn welcome(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
+        let (boot, root, lease_ns) = (self.boot, self.root, self.options.lease_ns);
+        let clock = self.own_time(step);
+        let conn = self.sessions.get(&id).and_then(|session| session.conn);
+        let rights = conn.map_or(Rights::all(), |conn| self.rights_at(conn));
+        self.send(
+            step,
+            id,
+            ToClient::Welcome(Welcome {
+                boot,
+                root,
+                resumed,
+                lease_ns,
+                clock,
+                left: self.left.clone(),
+                rights,
+            }),
+        );
+    }
+
+    /// A session begins with its first word that is no greeting, and is remembered from then on.
+    pub(crate) fn begin_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !core::mem::replace(&mut session.used, true)
+        {
+            step.disk.open_session(id, step.now);
+            // A client that is not known after a power failure has lost all that it was answered.
+            if self.options.mutant != Some(Mutant::ForgetsSessions) {
+                step.disk.make_firm();
+            }
+        }
+    }
+
+    pub(crate) fn on_gone(&mut self, now: Time, conn: Conn) {
+        let Some(id) = self.conns.remove(&conn) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(&id)
+            && session.conn == Some(conn)
+        {
+            session.conn = None;
+            self.silent.insert((now + self.idle_ns(), id));
+        }
+    }
+
+    pub(crate) fn on_goodbye(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        if let Some(conn) = self.sessions.get(&id).and_then(|session| session.conn) {
+            step.out.push(Output::Close {
+                conn,
+                violation: None,
+            });
+        }
+        step.out.push(Output::Event(Event::Closed { session: id }));
+        self.end_session(step, id);
+    }
+
+    pub(crate) fn on_tick(&mut self, step: &mut Step<'_, impl Disk>) {
+        while let Some((until, fid)) = self.lingering.first().copied() {
+            if step.now < until {
+                break;
+            }
+            self.lingering.remove(&(until, fid));
+            self.reap_if_unused(step, fid);
+            self.forget_quiet(fid);
+        }
+        self.redo(step);
+        self.begin_ready(step);
+        self.tick_silent(step);
+        self.tick_gathered(step);
+        self.tick_put_off(step);
+        self.tick_looks(step);
+        if self.next_tick.is_none_or(|due| step.now < due) {
+            return;
+        }
+        self.tick_shown(step);
+        self.forget_answered();
+        self.fence_silent(step);
+        self.repeat_asks(step, None);
+        self.repeat_lock_asks(step, None);
+        self.repeat_confirms(step, None);
+        self.repeat_waited(step, None);
+        self.repeat_watched(step);
+        // As soon as something is due again; not for each of many things by itself, since all are
+        // looked through.
+        let (soonest, latest) = (
+            step.now + self.every_ns() / TICKS_PER_LEASE,
+            step.now + self.every_ns(),
+        );
+        let again = self.oldest_sent().map(|sent| sent + self.options.resend_ns);
+        let next = again.map_or(latest, |again| again.clamp(soonest, latest));
+        self.next_tick = self.waits().then_some(next);
+    }
+
+    /// Keeps in `asked` only who has something to answer.
+    fn forget_answered(&mut self) {
+        let files = &self.files;
+        self.asked.retain(|(id, fid)| {
+            let holder = files.get(fid).and_then(|file| file.holders.get(id));
+            holder.is_some_and(|holder| !holder.asks.is_empty())
+        });
+    }
+
+    /// Takes everything from a session and lets those go on who waited for it.
+    pub(crate) fn end_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else {
+            return;
+        };
+        if let Some(conn) = session.conn {
+            self.conns.remove(&conn);
+        }
+        step.disk.close_session(id);
+        for (_, bulk) in session.overtaken.into_values() {
+            step.discard(bulk);
+        }
+        self.sizes_told.end(id);
+        self.watches.remove_session(id);
+        self.look_no_more();
+        let own: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, w)| w.session == id)
+            .map(|(s, _)| *s)
+            .collect();
+        let mut touched: BTreeSet<Fid> = session.fids;
+        for seq in own {
+            touched.extend(self.drop_waiting(step, seq));
+        }
+        touched.extend(session.unconfirmed.into_values().flatten());
+        let mut paid = Vec::new();
+        for &fid in &touched {
+            if let Some(file) = self.files.get_mut(&fid) {
+                let holder = file.holders.remove(&id);
+                file.unconfirmed.retain(|change| change.session != id);
+                let asks = holder.map_or_else(Vec::new, |holder| holder.asks);
+                let waiters = asks.iter().flat_map(|ask| ask.waiters.iter().copied());
+                paid.push((fid, waiters.collect(), asks));
+            }
+        }
+        for (fid, waiters, asks) in paid {
+            self.forget_look(fid);
+            self.write_off(&asks);
+            self.look_again(step, (id, fid), waiters);
+            self.recheck(step, fid, (id, None));
+        }
+        let asked = session.confirm_asked.into_iter();
+        let paid = asked.flat_map(|(request, asked)| {
+            let waiters = asked.waiters.into_iter();
+            waiters.map(move |seq| (seq, request))
+        });
+        self.pay_confirmed(step, id, paid.collect());
+        self.free_locks(step, id);
+        self.end_in_grace(step, id);
+    }
+
+    /// Removes what is left of a nameless object once nobody has it open.
+    pub(crate) fn reap_if_unused(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
+        let Some(file) = self.files.get_mut(&fid) else {
+            return;
+        };
+        let due = file.orphan.is_some_and(|until| step.now >= until);
+        if !due || file.in_use() {
+            return;
+        }
+        file.orphan = None;
+        let nobody = wire::Caller::default();
+        let now = self.stamp(step);
+        let reap = Op::Reap { fid };
+        let by = By {
+            caller: &nobody,
+            origin: None,
+            delegated: None,
+            again: false,
+        };
+        step.disk.apply(now, &reap, by, 0);
+    }
+}

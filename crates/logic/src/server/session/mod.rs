@@ -1,0 +1,8 @@
+//! Sessions: greeting, fencing, the grace after a restart, and the end.
+
+pub(super) mod fencing;
+pub(super) mod grace;
+pub(super) mod holder_records;
+pub(super) mod lifecycle;
+pub(super) mod machines;
+pub(super) mod reassert;

@@ -1,0 +1,5 @@
+//! Watches: what a client wants to be told of changes.
+
+pub(super) mod delivery;
+pub(super) mod poll;
+pub(super) mod queues;
