@@ -116,7 +116,7 @@ mod tests {
                 let line: Value = serde_json::from_str(line).unwrap();
                 assert_eq!(
                     line["refused"].is_null(),
-                    line["what"].as_u64().unwrap() % 3 != 0
+                    !line["what"].as_u64().unwrap().is_multiple_of(3)
                 );
                 numbers.push(line["what"].as_u64().unwrap());
             }

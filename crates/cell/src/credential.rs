@@ -5,7 +5,7 @@
 
 use crate::machine::Role;
 use crate::private;
-use net::{Addresses, ClientTls, Credentials, Pem};
+use net::{Addresses, ClientTls, Credentials, KeyPrint, Pem, ServerTls};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -100,6 +100,21 @@ impl Credential {
         ClientTls::new(pem).map_err(|error| error.to_string())
     }
 
+    /// How another machine that calls this one finds it shown, and the print of its key.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn as_called(&self) -> Result<(ServerTls, KeyPrint), String> {
+        let pem = Pem {
+            authority: &self.authority,
+            certificate: &self.certificate,
+            key: &self.key,
+        };
+        let print = net::print_of_pem(&self.certificate).map_err(|error| error.to_string())?;
+        let tls = ServerTls::new(pem).map_err(|error| error.to_string())?;
+        Ok((tls, print))
+    }
+
     /// Where the servers are, if that is known.
     #[must_use]
     pub fn servers(&self) -> Option<Addresses> {
@@ -153,5 +168,12 @@ impl Credentials for Shown {
         let tls = credential.tls()?;
         *last = Some((version, tls.clone()));
         Ok(tls)
+    }
+
+    fn as_called(&self) -> Result<(ServerTls, KeyPrint), String> {
+        let path = self.dir.join(FILE);
+        let credential = Credential::read(&self.dir).map_err(|error| error.to_string())?;
+        let credential = credential.ok_or_else(|| format!("{} is gone", path.display()))?;
+        credential.as_called()
     }
 }

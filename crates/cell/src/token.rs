@@ -186,10 +186,9 @@ fn is_within(path: &str, outer: &str) -> bool {
 
 /// A path of the tree as a limit: from the root, without what a name cannot be.
 fn clean(path: &str) -> Result<String, String> {
-    let plain =
-        |name: &&str| !matches!(*name, "" | "." | "..") && !name.contains(['"', '\\', '\n']);
+    let plain = |name: &str| !matches!(name, "." | "..") && !name.contains(['"', '\\', '\n']);
     let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-    if !path.starts_with('/') || names.is_empty() || !names.iter().all(|name| plain(&name)) {
+    if !path.starts_with('/') || names.is_empty() || !names.iter().copied().all(plain) {
         return Err(format!(
             "{path:?} is no path below the root: begin with /, without . and .. and quotes"
         ));

@@ -2,9 +2,11 @@
 
 mod bench;
 mod cell;
+mod cooperate;
 mod internal;
 mod login;
 mod look;
+mod memory;
 mod reproduce;
 mod segment;
 mod serve;
@@ -12,6 +14,7 @@ mod sim;
 mod trace;
 mod tree;
 mod up;
+mod volume;
 mod words;
 
 pub(crate) use bench::BenchArgs;
@@ -19,6 +22,7 @@ pub(crate) use cell::{
     AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
     TrustArgs,
 };
+pub(crate) use cooperate::{CooperateArgs, Cooperation};
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use login::{
     AttenuateArgs, LoginArgs, LogoutArgs, TokenCommand, UserAddArgs, UserArgs, UserCommand,
@@ -33,9 +37,11 @@ pub(crate) use trace::{
     Form, GenerateArgs, InfoArgs, InputArgs, ReplayArgs, TraceArgs, TraceCommand, Unit, Work,
 };
 pub(crate) use tree::{
-    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, remote,
+    CatArgs, GetArgs, LsArgs, MkdirArgs, MvArgs, PutArgs, Remote, RmArgs, StatArgs, TreeArgs,
+    remote,
 };
 pub(crate) use up::{DownArgs, UpArgs};
+pub(crate) use volume::{BranchArgs, OneArgs, VolumeArgs, VolumeCommand, VolumeListArgs};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
@@ -110,6 +116,8 @@ pub(crate) enum Command {
     Profile(ProfileArgs),
     /// List the tokens that a mount or a server holds
     Tokens(TokensArgs),
+    /// Say, or change, how the clients of a server lend cached blocks to each other
+    Cooperate(CooperateArgs),
     /// Print what changes below a path of a mount, whichever machine does it
     Watch(WatchArgs),
     /// List directories of a server's tree, without a mount
@@ -128,6 +136,8 @@ pub(crate) enum Command {
     Mkdir(MkdirArgs),
     /// Tell what a file of a server's tree is
     Stat(StatArgs),
+    /// Make, clone, freeze and delete volumes of a server
+    Volume(VolumeArgs),
     /// Run a program that uses more memory than it is given; the rest goes to a cell
     Run(RunArgs),
     /// Look at memory that is paged to a cell
@@ -186,6 +196,9 @@ pub(crate) struct MountArgs {
     /// and those of this command without their dashes (cache-mib=64)
     #[arg(short = 'o', long = "options", value_name = "LIST", value_parser = flags)]
     pub(crate) flags: Option<Flags>,
+    /// The volume, or VOLUME@SNAPSHOT, whose root is mounted [default: root]
+    #[arg(long, value_name = "VOLUME", value_parser = volume::existing)]
+    pub(crate) volume: Option<wire::Name>,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Stay in the foreground and log to standard error
@@ -227,10 +240,12 @@ pub(crate) struct MountArgs {
     /// to the server yet, with EINTR. Without this only signals that end the program do
     #[arg(long)]
     pub(crate) intr: bool,
-    /// Most memory for cached blocks, MiB; about as much again goes to what is known of objects
-    #[arg(long, value_name = "N", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub(crate) cache_mib: u32,
+    #[command(flatten)]
+    pub(crate) memory: memory::CacheArgs,
+    /// Lend cached blocks to other mounts, if the server says that mounts do so: `idle`, while no
+    /// program here waits for memory and no battery is emptied; `never`: nor borrow any
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Lend::Idle)]
+    pub(crate) lend: Lend,
     /// Age at which changed blocks are written back
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub(crate) write_delay: u64,
@@ -286,6 +301,17 @@ impl Transport {
             Transport::Dev => "dev",
         }
     }
+}
+
+/// When are cached blocks lent to other mounts?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lend {
+    /// Never, and none are borrowed.
+    Never,
+    /// When the machine has nothing better to do.
+    Idle,
+    /// Always.
+    Always,
 }
 
 /// Does the kernel announce opens and closes?

@@ -3,7 +3,7 @@
 use crate::args::BenchArgs;
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
-use crate::trial::{self, Cell};
+use crate::trial::{self, Cell, Passage};
 use crate::{control, runtime, signals, usage};
 use bench::{Fresh, Mounted, Options, Outside, Progress, Report, Tells, Told, Usage, Uses};
 use serde_json::Value;
@@ -50,7 +50,11 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     let transport = ["--transport".into(), args.transport.word().into()];
     let mut mounts = [transport.to_vec(), transport.to_vec()];
     mounts[1].extend(["--opens".into(), "silent".into()]);
-    let started = Cell::start(&dir, &mounts);
+    let passage = match args.insecure_loopback {
+        true => Passage::Insecure,
+        false => Passage::Tls,
+    };
+    let started = Cell::start(&dir, &mounts, passage);
     let cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.
         let _ = trial::remove(&dir);

@@ -11,6 +11,7 @@ mod child;
 mod clock;
 mod config;
 mod control;
+mod cooperate;
 mod daemon;
 mod end;
 mod failure;
@@ -104,6 +105,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Status(args) => status::status(&args),
         Command::Profile(args) => profile::profile(&args),
         Command::Tokens(args) => status::tokens(&args),
+        Command::Cooperate(args) => cooperate::cooperate(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Ls(args) => tree::ls(&args),
         Command::Cat(args) => tree::cat(&args),
@@ -113,6 +115,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Mv(args) => tree::mv(&args),
         Command::Mkdir(args) => tree::mkdir(&args),
         Command::Stat(args) => tree::stat(&args),
+        Command::Volume(args) => tree::volume(&args),
         Command::Run(args) => run::run(&args),
         Command::Segment(args) => segment::segment(&args),
         Command::Pager(args) => pager::pager(&args),

@@ -5,6 +5,7 @@
 //! address harms only itself: so many connections at once, so much time to ask, one page.
 
 mod page;
+mod stages;
 mod table;
 
 use crate::failure::Failure;

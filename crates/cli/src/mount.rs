@@ -1,6 +1,6 @@
 //! `ariel mount`: a mount as a process, in the foreground or as a daemon.
 
-use crate::args::{Cache, MountArgs, Opens, RemountArgs, Transport};
+use crate::args::{Cache, Lend, MountArgs, Opens, RemountArgs, Transport};
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::{Failure, NOT_RUN};
@@ -10,6 +10,7 @@ use crate::place::Place;
 use crate::watch::relay;
 use crate::{daemon, end, log, metrics, paths, profile, runtime, service, show, trust};
 use cell::Renewal;
+use client::front::Lends;
 use client::{LeaveError, Owed};
 use fuse::front::{Keeping, Mount, MountError, MountOptions};
 use fuse::mount::MountId;
@@ -142,9 +143,15 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         },
         interruptible: args.intr,
         timeout_ns: args.timeout.filter(|ns| *ns > 0),
-        cache_mib: args.cache_mib,
+        cache: args.memory.size(),
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
+        volume: args.volume.as_ref().map(ToString::to_string),
+        lends: match args.lend {
+            Lend::Never => Lends::Never,
+            Lend::Idle => Lends::Idle,
+            Lend::Always => Lends::Always,
+        },
         name: format!("{}:{}", host.trim(), point.display()),
     }
 }

@@ -99,7 +99,10 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.experiment == Some(Experiment::Cooperative) {
-        return cooperative::cooperative(args);
+        return cooperative::report(args, trace::cooperative);
+    }
+    if args.experiment == Some(Experiment::Memory) {
+        return cooperative::report(args, trace::memory);
     }
     let failed = |error: segment::Error| Failure::of("reproduce", error);
     let raw = raw(&args.local).map_err(failed)?;

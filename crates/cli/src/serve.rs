@@ -5,7 +5,9 @@ use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
 use crate::gate::{Gatekeeper, Lapses};
-use crate::{daemon, end, log, membership, metrics, profile, runtime, service, show, trust};
+use crate::{
+    cooperate, daemon, end, log, membership, metrics, profile, runtime, service, show, trust,
+};
 use cell::{Cell, CellDoor, CellError, Credential, Renewal, Role};
 use net::Addresses;
 use rustix::process::{getegid, geteuid};
@@ -95,6 +97,7 @@ fn start(
         on_failure: Box::new(move |_| drop(send.send(End::Itself))),
     };
     let server = Server::start(options).map_err(|error| Failure::of("serve", error))?;
+    server.cooperate(args.cooperate.into());
     let server = Arc::new(server);
     if let Some(gate) = gate {
         // The server outlives its door's last question, and the door the server.
@@ -204,6 +207,9 @@ fn listen(server: &Arc<Server>, send: Sender<End>) -> Option<Listener> {
             Ok(report) => show::report(&report),
             Err(error) => control::refusal(format_args!("{error}")),
         },
+        word if word.starts_with(cooperate::ASK) => {
+            cooperate::answer(&server, &word[cooperate::ASK.len()..])
+        }
         "stop" => end::ask(&send, "server", End::Asked),
         other => control::refusal(format_args!("a server does not know {other:?}")),
     };

@@ -1,6 +1,6 @@
 //! How servers and mounts are shown: as JSON, and the same as text.
 
-use client::front::{Figures, TokenLine};
+use client::front::{Figures, Memory, TokenLine};
 use fuse::front::Mount;
 use serde_json::{Map, Value, json};
 use server::Status;
@@ -43,6 +43,15 @@ pub(crate) fn server_status(status: &Status) -> Value {
             "delegated_files": figures.lock_files,
         },
         "watches": figures.watches,
+        "cooperation": {
+            "policy": status.cooperation.0.word(),
+            "lenders": status.cooperation.1.lenders,
+            "hints": status.cooperation.1.hints,
+            "forwarded": status.cooperation.1.forwarded,
+            "sent": status.cooperation.1.sent,
+            "lacking": status.cooperation.1.lacking,
+            "failing": status.cooperation.1.failing,
+        },
         "held_bytes": status.held_bytes,
         "store": status.store.as_ref().map(store_status),
         "checks": {
@@ -171,6 +180,15 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
             "transient": figures.transient,
         },
         "cache": cache(&figures),
+        "memory": memory(&client.memory(), &figures),
+        "cooperation": {
+            "lends": figures.lending.lends,
+            "borrowed": figures.lending.borrowed,
+            "fetched": figures.lending.fetched,
+            "lent": figures.lending.lent,
+            "lacking": figures.lending.lacking,
+            "failing": figures.lending.failing,
+        },
     })
 }
 
@@ -181,6 +199,24 @@ fn cache(figures: &Figures) -> Value {
         "dirty": figures.dirty,
         "hits": figures.hits,
         "misses": figures.misses,
+    })
+}
+
+/// How much memory the cache may have, and what has taken of it.
+fn memory(memory: &Memory, figures: &Figures) -> Value {
+    let oldest = figures.oldest.filter(|used_ns| *used_ns > 0);
+    let age_ns = oldest.map(|used_ns| client::front::now_ns().saturating_sub(used_ns));
+    json!({
+        "varies": memory.varies,
+        "size_bytes": memory.size,
+        "least_bytes": memory.least,
+        "most_bytes": memory.most,
+        "resident_bytes": memory.resident,
+        "pressed_by": memory.pressed,
+        "presses": memory.presses,
+        "given_back_bytes": memory.given_back,
+        "oldest_s": age_ns.map(|ns| ns / 1_000_000_000),
+        "penalty_s": memory.varies.then_some(memory.penalty_ns / 1_000_000_000),
     })
 }
 

@@ -4,7 +4,7 @@ use crate::args::{TortureArgs, TortureWorkerArgs, Victim};
 use crate::clock::monotonic_ns;
 use crate::failure::{FAILED, Failure, NOT_RUN};
 use crate::signals;
-use crate::trial::{self, Cell, Shared};
+use crate::trial::{self, Cell, Passage, Shared};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::os::unix::process::CommandExt;
@@ -100,7 +100,7 @@ fn start_cell(
 ) -> Result<(Shared, Vec<PathBuf>), Failure> {
     let mut how: Vec<OsString> = vec!["--cache".into(), args.cache.to_string().into()];
     how.extend(["--transport".into(), args.transport.word().into()]);
-    let started = Cell::start(dir, &vec![how; count as usize]);
+    let started = Cell::start(dir, &vec![how; count as usize], Passage::Tls);
     let cell = started.map_err(|error| {
         // What is left of it is of no use, and what is mounted stays.
         let _ = trial::remove(dir);

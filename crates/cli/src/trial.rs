@@ -99,9 +99,21 @@ impl Drop for Daemon {
     }
 }
 
+/// How the mounts of a cell reach its server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passage {
+    Tls,
+    /// Plain, on loopback.
+    Insecure,
+}
+
+/// The flag that makes a server or a mount go without TLS.
+const INSECURE: &str = "--insecure-loopback";
+
 /// The cell.
 pub(crate) struct Cell {
     dir: PathBuf,
+    passage: Passage,
     addr: String,
     server: Daemon,
     mounts: Vec<Mount>,
@@ -117,13 +129,18 @@ struct Mount {
 
 impl Cell {
     /// Starts a server and mounts with these flags, below a directory that is made for them.
-    pub(crate) fn start(dir: &Path, mounts: &[Vec<OsString>]) -> Result<Cell, String> {
+    pub(crate) fn start(
+        dir: &Path,
+        mounts: &[Vec<OsString>],
+        passage: Passage,
+    ) -> Result<Cell, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
         std::fs::create_dir(dir).map_err(failed)?;
         membership::init(&dir.join("data"), Some("torture")).map_err(|why| why.to_string())?;
-        let (server, addr) = serve(dir, "127.0.0.1:0")?;
+        let (server, addr) = serve(dir, "127.0.0.1:0", passage)?;
         let mut cell = Cell {
             dir: dir.to_owned(),
+            passage,
             addr,
             server,
             mounts: Vec::new(),
@@ -150,9 +167,13 @@ impl Cell {
             self.addr.as_str().into(),
             point.into(),
             "--foreground".into(),
-            "--credentials".into(),
-            Cell::credentials(&self.data()),
         ];
+        match self.passage {
+            Passage::Tls => {
+                arguments.extend(["--credentials".into(), Cell::credentials(&self.data())]);
+            }
+            Passage::Insecure => arguments.push(INSECURE.into()),
+        }
         arguments.extend_from_slice(how);
         let what = format!("the mount at {}", point.display());
         let log = point.with_extension("log");
@@ -162,7 +183,7 @@ impl Cell {
     /// Kills the server and starts it again.
     pub(crate) fn kill_server(&mut self) -> Result<(), String> {
         self.server.kill()?;
-        self.server = serve(&self.dir, &self.addr)?.0;
+        self.server = serve(&self.dir, &self.addr, self.passage)?.0;
         Ok(())
     }
 
@@ -264,14 +285,17 @@ impl Shared {
 }
 
 /// Starts the server; it and its address.
-fn serve(dir: &Path, addr: &str) -> Result<(Daemon, String), String> {
-    let arguments: Vec<OsString> = vec![
+fn serve(dir: &Path, addr: &str, passage: Passage) -> Result<(Daemon, String), String> {
+    let mut arguments: Vec<OsString> = vec![
         "serve".into(),
         "--data".into(),
         dir.join("data").into(),
         "--listen".into(),
         addr.into(),
     ];
+    if passage == Passage::Insecure {
+        arguments.push(INSECURE.into());
+    }
     let (server, line) = Daemon::start("the server", &arguments, &dir.join("server.log"))?;
     match line.strip_prefix("listening on ") {
         Some(addr) => Ok((server, addr.to_owned())),

@@ -5,59 +5,58 @@
 //! there meanwhile puts it into a copy. The machine alone decides what a slot holds; a number or
 //! range outside of a slot would be its bug and ends the process.
 
+use blocks::{Block, Pool};
 use logic::client::Slot;
-use std::hint::black_box;
-use std::iter::{repeat_n, repeat_with};
 use std::ops::Range;
 use std::sync::Arc;
 use wire::limits::BLOCK_BYTES;
 
 /// Bytes of a slot.
 const SLOT_BYTES: usize = BLOCK_BYTES as usize;
-/// Blocks that are made at once: as many as the allocator puts into a heap.
-const FRESH: usize = 28;
 
 /// All slots.
 pub(crate) struct Arena {
-    /// What was never used is not there.
-    slots: Vec<Option<Arc<[u8]>>>,
+    /// What was never used, or given up, is not there.
+    slots: Vec<Option<Arc<Block>>>,
     /// What it reads as.
-    zeros: Arc<[u8]>,
-    /// Blocks for slots that are used for the first time.
-    fresh: Vec<Arc<[u8]>>,
-    /// How many take memory, those included.
+    zeros: Arc<Block>,
+    /// Where blocks come from, and go.
+    pool: Pool,
+    /// How many slots take memory.
     taken: u32,
 }
 
 impl Arena {
-    /// So many slots, all zero.
-    pub(crate) fn new(slots: u32) -> Arena {
+    /// Slots that are all zero.
+    pub(crate) fn new() -> Arena {
+        let pool = Pool::default();
         Arena {
-            slots: vec![None; slots as usize],
-            zeros: zeros(),
-            fresh: Vec::new(),
+            slots: Vec::new(),
+            zeros: Arc::new(zeros(&pool)),
+            pool,
             taken: 0,
         }
     }
 
-    /// The block of a slot, to be written to or replaced.
-    fn own(&mut self, slot: Slot) -> &mut Arc<[u8]> {
-        let block = &mut self.slots[slot as usize];
-        block.get_or_insert_with(|| {
-            if self.fresh.is_empty() {
-                make_room();
-                self.fresh.extend(repeat_with(zeros).take(FRESH));
-                self.taken += FRESH as u32;
-            }
-            self.fresh.pop().unwrap_or_else(zeros)
-        })
+    /// Where the memory comes from.
+    pub(crate) fn pool(&self) -> Pool {
+        self.pool.clone()
     }
 
-    fn block(&self, slot: Slot) -> &Arc<[u8]> {
-        self.slots[slot as usize].as_ref().unwrap_or(&self.zeros)
+    fn place(&mut self, slot: Slot) -> &mut Option<Arc<Block>> {
+        let slot = slot as usize;
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, None);
+        }
+        &mut self.slots[slot]
     }
 
-    /// How many blocks take memory.
+    fn block(&self, slot: Slot) -> &Arc<Block> {
+        let block = self.slots.get(slot as usize).and_then(Option::as_ref);
+        block.unwrap_or(&self.zeros)
+    }
+
+    /// How many slots take memory.
     pub(crate) fn taken(&self) -> u32 {
         self.taken
     }
@@ -69,7 +68,8 @@ impl Arena {
             if left == 0 {
                 return;
             }
-            if self.slots[*slot as usize].take().is_some() {
+            let block = self.slots.get_mut(*slot as usize);
+            if block.and_then(Option::take).is_some() {
                 (left, self.taken) = (left - 1, self.taken - 1);
             }
         }
@@ -82,26 +82,34 @@ impl Arena {
     }
 
     /// The same, to be kept.
-    pub(crate) fn share(&self, slot: Slot, at: u32, len: u32) -> (Arc<[u8]>, Range<usize>) {
+    pub(crate) fn share(&self, slot: Slot, at: u32, len: u32) -> (Arc<Block>, Range<usize>) {
         (Arc::clone(self.block(slot)), range(at, len))
     }
 
     /// Puts bytes into a slot.
     pub(crate) fn put(&mut self, slot: Slot, at: u32, bytes: &[u8]) {
         let range = range(at, bytes.len() as u32);
-        let block = self.own(slot);
-        if range.len() == SLOT_BYTES && Arc::get_mut(block).is_none() {
-            // Nothing of what is there is needed.
-            *block = bytes.into();
+        let pool = self.pool.clone();
+        let all = range.len() == SLOT_BYTES;
+        let place = self.place(slot);
+        // Of a block that is written whole nothing is needed: it is not copied where others hold
+        // it.
+        if let Some(block) = place
+            && (!all || Arc::get_mut(block).is_some())
+        {
+            Arc::make_mut(block)[range].copy_from_slice(bytes);
             return;
         }
-        Arc::make_mut(block)[range].copy_from_slice(bytes);
+        let mut block = if all { pool.take() } else { zeros(&pool) };
+        block[range].copy_from_slice(bytes);
+        let first = place.replace(Arc::new(block)).is_none();
+        self.taken += u32::from(first);
     }
 
     /// Makes bytes of a slot zero.
     pub(crate) fn zero(&mut self, slot: Slot, at: u32, len: u32) {
         let range = range(at, len);
-        if let Some(block) = &mut self.slots[slot as usize]
+        if let Some(block) = self.place(slot)
             && !range.is_empty()
         {
             Arc::make_mut(block)[range].fill(0);
@@ -116,16 +124,10 @@ impl Arena {
     }
 }
 
-/// Has the allocator take room for so many blocks from the system at once. In a thread's own heap
-/// it takes as much as it is asked for, with a call for each block.
-fn make_room() {
-    drop(black_box(Vec::<u8>::with_capacity(
-        FRESH * (SLOT_BYTES + 64),
-    )));
-}
-
-fn zeros() -> Arc<[u8]> {
-    repeat_n(0, SLOT_BYTES).collect()
+fn zeros(pool: &Pool) -> Block {
+    let mut block = pool.take();
+    block.fill(0);
+    block
 }
 
 fn range(at: u32, len: u32) -> Range<usize> {
@@ -140,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_filled_slot_ends_in_zeros_and_its_neighbours_stay() {
-        let mut arena = Arena::new(3);
+        let mut arena = Arena::new();
         arena.put(0, BLOCK_BYTES - 1, &[7]);
         arena.put(1, 0, &[9; SLOT_BYTES]);
         arena.put(2, 0, &[8]);
@@ -160,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_was_shared_stays_as_it_was() {
-        let mut arena = Arena::new(2);
+        let mut arena = Arena::new();
         let (never, _) = arena.share(1, 0, 1);
         arena.put(0, 0, &[1; SLOT_BYTES]);
         arena.put(1, 5, &[2]);
@@ -193,6 +195,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "outside of a slot")]
     fn no_range_reaches_into_the_next_slot() {
-        Arena::new(2).put(0, BLOCK_BYTES - 1, &[1, 2]);
+        Arena::new().put(0, BLOCK_BYTES - 1, &[1, 2]);
     }
 }

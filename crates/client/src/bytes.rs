@@ -123,7 +123,7 @@ impl Bytes<'_> {
         match *piece {
             Piece::Slot { slot, at, len } => {
                 let (block, range) = self.arena.share(slot, at, len);
-                bulk.push_shared(block, range);
+                bulk.push_held(block, range);
             }
             Piece::Zero { len } => bulk.push(vec![0; len as usize]),
             Piece::Bulk { from, len } => bulk.push(kept(range(self.beside, from, len))),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn pieces_are_gathered_in_their_order() {
-        let mut arena = Arena::new(1);
+        let mut arena = Arena::new();
         arena.put(0, 10, &[1, 2, 3]);
         let mut data = HashMap::from([(5, Data::Given(vec![9, 9]))]);
         let mut beside = vec![6, 7, 8];
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn bytes_beside_a_message_are_moved_only_when_nobody_needs_them_later() {
-        let (mut arena, mut data) = (Arena::new(1), HashMap::new());
+        let (mut arena, mut data) = (Arena::new(), HashMap::new());
         let mut beside = vec![1; 100];
         let mut bytes = Bytes {
             arena: &mut arena,

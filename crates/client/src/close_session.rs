@@ -28,6 +28,7 @@ impl Events for Burial {
             version: VERSION,
             session: self.session,
             name: b"the guard of a client that was killed".to_vec(),
+            volume: Vec::new(),
         };
         for message in [hello, ToServer::Goodbye] {
             link.send(wire::encode(&message), Bulk::empty());

@@ -4,8 +4,10 @@
 //! holds the lock.
 
 use crate::effects::Effects;
-use crate::front::{Asker, Completion, Front, OnDone, OnNews};
+use crate::front::{Asker, Completion, Front, Memory, OnDone, OnNews};
+use crate::memory::Watch;
 use crate::state::State;
+use blocks::Pool;
 use logic::Ticket;
 use logic::client::{Call, Input};
 use net::{CloseReason, Events, Link, LinkId, Timer};
@@ -25,11 +27,19 @@ pub(crate) struct Core {
     timer: OnceLock<Timer>,
     front: Arc<dyn Front>,
     stopped: AtomicBool,
+    /// Where the memory of blocks comes from.
+    pool: Pool,
+    /// How much of it the cache may have.
+    memory: Mutex<Memory>,
+    watch: OnceLock<Watch>,
 }
 
 impl Core {
-    pub(crate) fn new(state: State, front: Arc<dyn Front>) -> Core {
+    pub(crate) fn new(state: State, front: Arc<dyn Front>, memory: Memory) -> Core {
         Core {
+            pool: state.pool(),
+            memory: Mutex::new(memory),
+            watch: OnceLock::new(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             root: OnceLock::new(),
@@ -85,6 +95,7 @@ impl Core {
             (state.deadline(), released)
         });
         if released {
+            self.pool.trim(0);
             self.front.released();
         }
         next
@@ -146,9 +157,14 @@ impl Core {
 
     /// An input without an answer.
     pub(crate) fn tell(&self, input: Input) {
+        self.tell_with(input, Vec::new());
+    }
+
+    /// The same, with bytes beside it.
+    pub(crate) fn tell_with(&self, input: Input, beside: Vec<u8>) {
         self.enter(|state| {
             if !state.stopped {
-                state.handle(input, Vec::new());
+                state.handle(input, beside);
             }
         });
     }
@@ -188,6 +204,10 @@ impl Core {
             (std::mem::take(&mut state.replies), watchers)
         });
         drop(watchers);
+        let peers = self.state.lock().peers.take();
+        if let Some(peers) = peers {
+            peers.close();
+        }
         if !owed.is_empty() {
             tracing::warn!(calls = owed.len(), "calls were not answered before the end");
         }
@@ -195,7 +215,39 @@ impl Core {
         if let Some(timer) = self.timer.get() {
             timer.stop();
         }
+        if let Some(watch) = self.watch.get() {
+            watch.stop();
+        }
         true
+    }
+
+    /// The size of the cache varies from now on.
+    pub(crate) fn watched(&self, watch: Watch) {
+        // There is one: it is started once.
+        let _ = self.watch.set(watch);
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub(crate) fn memory(&self) -> &Mutex<Memory> {
+        &self.memory
+    }
+
+    pub(crate) fn front(&self) -> &dyn Front {
+        &*self.front
+    }
+
+    /// A step of giving up what is beyond these limits. Is there more to do?
+    pub(crate) fn shrink(&self, slots: u32, objects: usize) -> bool {
+        self.enter(|state| {
+            let before = state.machine.used_slots();
+            if !state.stopped {
+                state.handle(Input::Memory { slots, objects }, Vec::new());
+            }
+            state.machine.is_over() && state.machine.used_slots() < before
+        })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

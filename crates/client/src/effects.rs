@@ -7,6 +7,7 @@
 //! go on. A callback that makes a call finds the queue taken, and its effects follow.
 
 use crate::front::{Completion, Front, Invalidate, News, OnDone, OnNews, Waiting};
+use crate::peers::{Duty, Peers};
 use net::{Bulk, CloseReason, Link};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -27,6 +28,8 @@ pub(crate) enum Effect {
     Look(Vec<Waiting>),
     /// Who watches is told something.
     News(OnNews, News),
+    /// Something is to be done about other clients.
+    Peer(Arc<Peers>, Duty),
     /// The connection is of no use.
     Hangup(Arc<Link>),
     /// Nothing is heard on the connection.
@@ -106,6 +109,7 @@ fn carry_out(batch: &mut VecDeque<Effect>, front: &dyn Front) -> Option<Arc<Link
             Effect::Outdated(fid) => front.outdated(fid),
             Effect::Look(callers) => front.look(callers),
             Effect::News(tell, news) => tell(news),
+            Effect::Peer(peers, duty) => peers.run(duty),
             Effect::GiveUp(link) => {
                 let server = link.peer();
                 tracing::warn!(%server, "nothing is heard of the server: a new connection");

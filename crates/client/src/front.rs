@@ -44,8 +44,12 @@ pub type Waits = logic::client::Waits;
 pub type Waiting = logic::client::Waiting;
 /// The machine's limits and delays.
 pub type MachineOptions = logic::client::Options;
+/// When blocks are lent to other clients.
+pub type Lends = logic::client::Lends;
 /// The machine's figures.
 pub type Figures = logic::client::Figures;
+/// Between what the size of the cache varies.
+pub type Bounds = logic::memory::Bounds;
 /// A token as listed for people.
 pub type TokenLine = logic::client::TokenLine;
 
@@ -123,6 +127,93 @@ pub struct News {
 /// Takes what is told to who watches; called without a lock held, in the order of the server. The
 /// first that comes says that the watch has begun. Must not wait for anything.
 pub type OnNews = Arc<dyn Fn(News) + Send + Sync>;
+
+/// How much memory cached blocks may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheSize {
+    /// Always the same.
+    Fixed {
+        /// MiB.
+        mib: u32,
+    },
+    /// What nobody else wants.
+    Varies {
+        /// Always so much, MiB.
+        least_mib: u32,
+        /// Never more, MiB; `None`: as much as the machine has.
+        most_mib: Option<u32>,
+        /// For so long programs' pages stay, ns.
+        penalty_ns: u64,
+    },
+}
+
+impl CacheSize {
+    /// The bounds of a size that varies.
+    #[must_use]
+    pub fn bounds(self) -> Option<Bounds> {
+        let CacheSize::Varies {
+            least_mib,
+            most_mib,
+            penalty_ns,
+        } = self
+        else {
+            return None;
+        };
+        Some(Bounds {
+            least: u64::from(least_mib) << 20,
+            most: most_mib.map_or(u64::MAX, |mib| u64::from(mib) << 20),
+            penalty: penalty_ns,
+        })
+    }
+
+    /// A size for the beginning, MiB.
+    #[must_use]
+    pub fn first_mib(self) -> u32 {
+        match self {
+            CacheSize::Fixed { mib } => mib,
+            CacheSize::Varies { least_mib, .. } => least_mib,
+        }
+    }
+}
+
+/// How much memory the cache has, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Does its size vary?
+    pub varies: bool,
+    /// How large it may be now.
+    pub size: u64,
+    /// The least and the most that it may ever be.
+    pub least: u64,
+    /// See above.
+    pub most: u64,
+    /// For so long programs' pages stay, ns.
+    pub penalty_ns: u64,
+    /// Memory that blocks take, and some that is kept for the next.
+    pub resident: u64,
+    /// What has made it smaller than it could be, when that was looked at last.
+    pub pressed: &'static str,
+    /// How often something had.
+    pub presses: u64,
+    /// Memory that went back to the machine since somebody else wanted it.
+    pub given_back: u64,
+}
+
+impl Memory {
+    /// At the beginning.
+    pub(crate) fn new(bounds: Option<Bounds>, slots: u32) -> Memory {
+        let fixed = u64::from(slots) * u64::from(wire::limits::BLOCK_BYTES);
+        Memory {
+            varies: bounds.is_some(),
+            size: fixed,
+            least: bounds.map_or(fixed, |bounds| bounds.least),
+            most: bounds.map_or(fixed, |bounds| bounds.most),
+            penalty_ns: bounds.map_or(0, |bounds| bounds.penalty),
+            pressed: logic::memory::Pressed::Nothing.word(),
+            ..Memory::default()
+        }
+    }
+}
 
 /// How a client is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

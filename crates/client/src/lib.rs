@@ -17,6 +17,8 @@ mod core;
 mod effects;
 mod errno;
 pub mod front;
+mod memory;
+mod peers;
 mod state;
 mod trim;
 
@@ -25,9 +27,10 @@ pub use errno::errno;
 
 use crate::core::Core;
 use crate::front::{
-    Asker, Call, Completion, Counters, Done, Figures, Front, MachineOptions, OnDone, OnNews,
-    Reading, TokenLine,
+    Asker, Bounds, Call, Completion, Counters, Done, Figures, Front, MachineOptions, Memory,
+    OnDone, OnNews, Reading, TokenLine,
 };
+use crate::memory::Watch;
 use crate::state::State;
 use logic::Ticket;
 use logic::client::Input;
@@ -76,6 +79,8 @@ pub struct ClientOptions {
     pub server: Server,
     /// The machine's limits and delays.
     pub machine: MachineOptions,
+    /// Between which bounds the size of the cache varies; `None`: it is that of `machine`.
+    pub memory: Option<Bounds>,
     /// A name for people: host and mount point.
     pub name: String,
 }
@@ -189,18 +194,33 @@ impl Client {
     pub fn start(options: ClientOptions, front: Arc<dyn Front>) -> Result<Client, ClientError> {
         let ClientOptions {
             server,
-            machine,
+            mut machine,
+            memory,
             name,
         } = options;
         let Server { addresses, passage } = server;
+        let memory = memory.map(|bounds| Bounds {
+            most: bounds.most.min(memory::total()).max(bounds.least),
+            ..bounds
+        });
+        if let Some(bounds) = memory {
+            machine.slots = memory::slots(bounds.most);
+            machine.dirty_slots = machine.dirty_slots.min(memory::DIRTY);
+        }
+        let shown = Memory::new(memory, machine.slots);
         let state = State::new(machine, net::entropy::session_id(), &name);
-        let core = Arc::new(Core::new(state, front));
+        let core = Arc::new(Core::new(state, front, shown));
         let timer = {
             let core = Arc::downgrade(&core);
             let on_deadline = move || core.upgrade().and_then(|core| core.on_deadline());
             Timer::new(Box::new(on_deadline)).map_err(ClientError::Thread)?
         };
         core.begin(timer);
+        if let Some(bounds) = memory {
+            core.watched(Watch::start(&core, bounds).map_err(ClientError::Thread)?);
+        }
+        let peers = peers::Peers::new(Arc::downgrade(&core), &passage);
+        core.state().peers = Some(Arc::new(peers));
         let events = Arc::clone(&core) as Arc<dyn net::Events>;
         let how = (passage, speaks());
         let dialer = Dialer::new(addresses.clone(), how, events).map_err(ClientError::Thread)?;
@@ -384,6 +404,15 @@ impl Client {
     #[must_use]
     pub fn owed(&self) -> Owed {
         Owed::of(&self.figures())
+    }
+
+    /// How much memory the cache has.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let mut memory = *self.core.memory().lock();
+        let pages = self.core.pool().resident() as u64;
+        memory.resident = pages * u64::from(wire::limits::BLOCK_BYTES);
+        memory
     }
 
     /// All tokens.

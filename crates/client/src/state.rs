@@ -10,16 +10,15 @@ use crate::arena::Arena;
 use crate::bytes::{self, Bytes, Data, Given, NOTHING_GIVEN};
 use crate::effects::Effect;
 use crate::front::{Completion, Counters, Done, MachineOptions, News, OnDone, OnNews};
+use crate::peers::{Duty, Peers};
 use crate::trim::Trim;
+use blocks::Pool;
 use logic::Ticket;
-use logic::client::{Client as Machine, Event, Input, Output};
+use logic::client::{Client as Machine, Event, Input, Output, PeerOutput};
 use net::{Bulk, Link, Meters, Reading};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wire::{RequestId, SessionId, ToClient, ToServer, WatchId};
-
-/// Fewest slots of a cache.
-const SLOTS_MIN: u32 = 16;
 
 /// A request that was sent.
 struct Asked {
@@ -43,6 +42,8 @@ pub(crate) struct State {
     last_ticket: Ticket,
     /// The connection whose messages count.
     pub(crate) link: Option<Arc<Link>>,
+    /// Other clients, once this one is wired up.
+    pub(crate) peers: Option<Arc<Peers>>,
     /// Nothing is called any more.
     pub(crate) stopped: bool,
     /// Why the last connection ended.
@@ -61,11 +62,9 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(options: MachineOptions, session: SessionId, name: &str) -> State {
-        // The machine makes at least so many of it.
-        let arena = Arena::new(options.slots.max(SLOTS_MIN));
         State {
             machine: Machine::new(options, session, name.as_bytes()),
-            arena,
+            arena: Arena::new(),
             trim: Trim::default(),
             replies: HashMap::new(),
             data: HashMap::new(),
@@ -74,6 +73,7 @@ impl State {
             last_watch: 0,
             last_ticket: 0,
             link: None,
+            peers: None,
             stopped: false,
             last_end: None,
             sent: BTreeMap::new(),
@@ -149,6 +149,17 @@ impl State {
         count > 0
     }
 
+    /// Where the memory of blocks comes from.
+    pub(crate) fn pool(&self) -> Pool {
+        self.arena.pool()
+    }
+
+    /// Gives up the blocks of all slots that hold nothing.
+    pub(crate) fn release_free(&mut self) {
+        let free = self.machine.free_slots();
+        self.arena.release(free, free.len() as u32);
+    }
+
     fn carry_out(
         &mut self,
         output: Output,
@@ -207,6 +218,7 @@ impl State {
             }
             Output::Invalidate { id, what } => self.effects.push(Effect::Invalidate(id, what)),
             Output::Outdated { fid } => self.effects.push(Effect::Outdated(fid)),
+            Output::Peer(output) => self.see_to(output, beside),
             Output::Hangup => self.end_link(Effect::Hangup),
             Output::Redial => self.end_link(Effect::GiveUp),
             Output::Event(event) => self.tell(&event),
@@ -216,6 +228,36 @@ impl State {
             | Output::Keep { .. }
             | Output::Forget { .. } => {}
         }
+    }
+
+    /// Queues what is to be done about other clients; bytes that are lent are those of now.
+    fn see_to(&mut self, output: PeerOutput, beside: &mut Vec<u8>) {
+        let duty = match output {
+            PeerOutput::Listen { secret, looks } => {
+                let peers = self.peers.clone().filter(|_| looks);
+                let look = peers.map(|peers| Effect::Peer(peers, Duty::Look));
+                self.effects.extend(look);
+                let ip = self.link.as_ref().and_then(|link| link.own_ip());
+                Duty::Listen(ip, secret)
+            }
+            PeerOutput::Close => Duty::Close,
+            PeerOutput::Borrow { id, elsewhere } => Duty::Borrow(id, elsewhere),
+            PeerOutput::GiveUp { id } => Duty::GiveUp(id),
+            PeerOutput::Soon { ask } => Duty::Soon(ask),
+            PeerOutput::Lent { ask, have, bulk } => {
+                let mut bytes = Bytes {
+                    arena: &mut self.arena,
+                    data: &mut self.data,
+                    kept: &mut self.kept,
+                    given: NOTHING_GIVEN,
+                    beside,
+                };
+                Duty::Lend(ask, have, bytes.bulk(&bulk))
+            }
+        };
+        let peers = self.peers.clone();
+        self.effects
+            .extend(peers.map(|peers| Effect::Peer(peers, duty)));
     }
 
     /// The bytes of a write are not needed any more.

@@ -163,6 +163,7 @@ fn start(server: SocketAddr) -> Client {
             slots: 16,
             ..MachineOptions::default()
         },
+        memory: None,
         name: "test".to_owned(),
     };
     Client::start(options, Arc::new(NoFront)).unwrap()

@@ -104,9 +104,12 @@ const fn reason(refusal: Refusal) -> std::result::Result<Errno, &'static str> {
         Refusal::Damaged => "the stored bytes are damaged: `ariel fsck` says what else is",
         Refusal::Disk => "the server's disk failed: see the server's log",
         Refusal::SessionLost => "the session with the server was lost: begin again",
-        Refusal::NoAnswer => "the server did not answer in time",
-        Refusal::ReadOnly => "this machine may only read: `ariel machine grant --read-write`",
+        Refusal::ReadOnly => {
+            "nothing can be changed here: a snapshot never changes, and a machine that may only \
+             read is allowed to write by `ariel machine grant --read-write`"
+        }
         Refusal::Expired => "the login has expired: `ariel login`",
+        Refusal::NoAnswer => "the server did not answer in time",
         other => return Ok(client::errno(other)),
     })
 }

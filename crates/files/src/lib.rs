@@ -20,6 +20,7 @@ mod listing;
 mod names;
 mod object;
 mod tree;
+mod volumes;
 mod walk;
 mod watch;
 mod xattrs;

@@ -33,6 +33,8 @@ pub struct Options {
     pub timeout: Option<Duration>,
     /// How long [`Tree::close`] waits while nothing gets to the server.
     pub close_timeout: Duration,
+    /// The volume, or the snapshot, whose tree it is; `None`: the first volume.
+    pub volume: Option<String>,
     /// A name for people, shown by `ariel status` of the server.
     pub name: String,
 }
@@ -44,6 +46,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(10),
             timeout: None,
             close_timeout: Duration::from_secs(10),
+            volume: None,
             name: format!("library, process {}", std::process::id()),
         }
     }
@@ -73,11 +76,13 @@ impl Tree {
             // There are no pages to fill.
             open_bytes: 0,
             passing_bytes: u32::MAX,
+            volume: options.volume.clone().unwrap_or_default().into(),
             ..MachineOptions::default()
         };
         let client = ClientOptions {
             server,
             machine,
+            memory: None,
             name: options.name.clone(),
         };
         let front = Arc::new(Bare::default());

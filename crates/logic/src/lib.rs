@@ -16,6 +16,7 @@ extern crate std;
 pub mod client;
 pub mod kernel;
 mod locks;
+pub mod memory;
 pub mod pages;
 pub mod peers;
 pub mod ranges;

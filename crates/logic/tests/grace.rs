@@ -62,6 +62,7 @@ impl Cell {
             version: VERSION,
             session,
             name: b"host".to_vec(),
+            volume: Vec::new(),
         };
         self.says(now, session, hello, 0);
     }
@@ -213,6 +214,7 @@ fn request(id: u64, op: Op) -> ToServer {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     })
 }
 

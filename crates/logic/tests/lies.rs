@@ -84,6 +84,7 @@ impl Cell {
             version: VERSION,
             session,
             name,
+            volume: Vec::new(),
         };
         let mut out = self.says(now, session, hello);
         for (part, &right) in rights.iter().enumerate() {
@@ -130,6 +131,7 @@ fn request(id: u64, op: Op) -> Request {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     }
 }
 

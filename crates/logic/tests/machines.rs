@@ -68,6 +68,7 @@ impl World {
                 version: VERSION,
                 session,
                 name: b"host".to_vec(),
+                volume: Vec::new(),
             },
         )
     }
@@ -112,6 +113,7 @@ fn request(id: u64, op: Op) -> Request {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     }
 }
 

@@ -114,6 +114,7 @@ impl World {
             version: VERSION,
             session: SESSION + machine,
             name: b"host".to_vec(),
+            volume: Vec::new(),
         };
         self.says(machine, hello)
     }
@@ -155,6 +156,7 @@ impl World {
             ahead: 1 << 16,
             clock: 0,
             delegated: None,
+            lenders: wire::Lenders::None,
             after: 0,
             again: None,
         }

@@ -309,6 +309,13 @@ fn connect_to(shared: &Shared, addr: SocketAddr) -> Result<Reached, Unreached> {
             let secured = secure(&socket, config)?;
             (Identity::Server, Some(secured.sealer), Some(secured.opener))
         }
+        Passage::ToMachine(credentials, key) => {
+            let tls = credentials.tls().map_err(refusal)?;
+            let config = tls.for_machine(*key).map_err(|e| refusal(e.to_string()))?;
+            let secured = secure(&socket, config)?;
+            let (sealer, opener) = (Some(secured.sealer), Some(secured.opener));
+            (Identity::Peer { key: *key }, sealer, opener)
+        }
     };
     // What waits is bounded by those who made it, and wait for its answers.
     let link = Link::new(

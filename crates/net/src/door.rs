@@ -33,6 +33,14 @@ pub trait Credentials: Send + Sync {
     /// # Errors
     /// There are none, in words that name the cure.
     fn tls(&self) -> Result<ClientTls, String>;
+    /// How the machine shows itself to another one that is no server and calls it; and the print of
+    /// its key, by which that one knows it.
+    ///
+    /// # Errors
+    /// It is for calling servers alone, or as above.
+    fn as_called(&self) -> Result<(ServerTls, KeyPrint), String> {
+        Err("this credential is for calling servers alone".to_owned())
+    }
 }
 
 /// How a client reaches servers.
@@ -42,6 +50,8 @@ pub enum Passage {
     InsecureLoopback,
     /// With these credentials.
     Tls(Arc<dyn Credentials>),
+    /// With these credentials, to the machine of the cell with this key, which is no server.
+    ToMachine(Arc<dyn Credentials>, KeyPrint),
 }
 
 impl std::fmt::Debug for Passage {
@@ -49,6 +59,7 @@ impl std::fmt::Debug for Passage {
         f.write_str(match self {
             Passage::InsecureLoopback => "InsecureLoopback",
             Passage::Tls(_) => "Tls",
+            Passage::ToMachine(..) => "ToMachine",
         })
     }
 }

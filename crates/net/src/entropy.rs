@@ -21,6 +21,16 @@ pub fn seed() -> u64 {
     }
 }
 
+/// A secret.
+#[must_use]
+pub fn secret() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for part in bytes.chunks_exact_mut(8) {
+        part.copy_from_slice(&seed().to_ne_bytes());
+    }
+    bytes
+}
+
 /// The name of a new session: never zero, so that zero can mean none.
 #[must_use]
 pub fn session_id() -> u64 {

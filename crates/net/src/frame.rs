@@ -16,8 +16,8 @@
 //!
 //! The lengths are those of the whole message, and zero in a `Part`.
 
+use crate::announced::{Announced, Source, read_announced};
 use crate::greeting::TEXT_BYTES_MAX;
-use crate::spare;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
@@ -32,10 +32,8 @@ const MAGIC: [u8; 4] = *b"ARIL";
 /// How TLS begins.
 const TLS_HANDSHAKE: [u8; 3] = [0x16, 3, 1];
 const VERSION: u8 = 3;
-/// Taken before the first byte came; doubled with each part that really arrived.
-const FIRST_STEP_BYTES: usize = 256 << 10;
 /// Read ahead: a message without bulk comes with one system call. More would be copied twice.
-const READ_AHEAD_BYTES: usize = 16 << 10;
+pub(crate) const READ_AHEAD_BYTES: usize = 16 << 10;
 /// A message of no more is short: it is handled at once.
 const SHORT_BYTES: usize = 512;
 /// A body buffer larger than this is not kept for the next frame.
@@ -286,23 +284,25 @@ pub struct Frame<'a> {
 #[derive(Debug)]
 struct Pieces {
     header: Header,
-    body: Vec<u8>,
-    bulk: Vec<u8>,
+    body: Announced,
+    bulk: Announced,
 }
 
 impl Pieces {
     fn missing(&self) -> usize {
         let all = self.header.body_bytes() + self.header.bulk_bytes();
-        all - self.body.len() - self.bulk.len()
+        all - self.body.filled - self.bulk.filled
     }
 
     /// Takes the next `here` bytes, of those that are missing.
-    fn take(&mut self, stream: &mut impl Read, here: usize) -> Result<(), FrameError> {
-        let of_body = here.min(self.header.body_bytes() - self.body.len());
-        let body_end = self.body.len() + of_body;
-        let bulk_end = self.bulk.len() + here - of_body;
-        read_announced(stream, body_end, &mut self.body)?;
-        read_announced(stream, bulk_end, &mut self.bulk)
+    fn take<R: Source>(
+        &mut self,
+        stream: &mut BufReader<R>,
+        here: usize,
+    ) -> Result<(), FrameError> {
+        let of_body = here.min(self.header.body_bytes() - self.body.filled);
+        self.body.read(stream, of_body)?;
+        self.bulk.read(stream, here - of_body)
     }
 }
 
@@ -314,7 +314,7 @@ pub struct FrameReader<R> {
     pieces: Option<Pieces>,
 }
 
-impl<R: Read> FrameReader<R> {
+impl<R: Source> FrameReader<R> {
     /// Reads frames from `stream`.
     pub fn new(stream: R) -> FrameReader<R> {
         FrameReader {
@@ -353,8 +353,8 @@ impl<R: Read> FrameReader<R> {
                 None if !header.is_whole() => {
                     let pieces = Pieces {
                         header,
-                        body: Vec::new(),
-                        bulk: spare::used(header.bulk_bytes()).unwrap_or_default(),
+                        body: Announced::default(),
+                        bulk: Announced::bulk(header.bulk_bytes()),
                     };
                     self.next_piece(pieces, header.here_bytes())?;
                 }
@@ -379,10 +379,9 @@ impl<R: Read> FrameReader<R> {
         }
         self.body.clear();
         read_announced(&mut self.stream, header.body_bytes(), &mut self.body)?;
-        // One that has been used costs nobody memory, whatever is announced.
-        let mut bulk = spare::used(header.bulk_bytes()).unwrap_or_default();
-        read_announced(&mut self.stream, header.bulk_bytes(), &mut bulk)?;
-        Ok(bulk)
+        let mut bulk = Announced::bulk(header.bulk_bytes());
+        bulk.read(&mut self.stream, header.bulk_bytes())?;
+        Ok(bulk.whole())
     }
 
     /// Reads the next piece; of the last one the bulk of its message, whose body is kept here.
@@ -399,8 +398,8 @@ impl<R: Read> FrameReader<R> {
             self.pieces = Some(pieces);
             return Ok(None);
         }
-        self.body = pieces.body;
-        Ok(Some(pieces.bulk))
+        self.body = pieces.body.whole();
+        Ok(Some(pieces.bulk.whole()))
     }
 
     fn is_short_here(&self) -> bool {
@@ -429,56 +428,10 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// Appends to `into` until it has `announced` bytes; it grows as they arrive.
-fn read_announced(
-    stream: &mut impl Read,
-    announced: usize,
-    into: &mut Vec<u8>,
-) -> Result<(), FrameError> {
-    while into.len() < announced {
-        // As much again as has come: an announcement alone costs FIRST_STEP_BYTES at most.
-        let room = into.capacity() - into.len();
-        let step = (announced - into.len()).min(into.len().max(FIRST_STEP_BYTES).max(room));
-        into.reserve_exact(step);
-        // Reads into the spare capacity, which need not be zeroed first.
-        if stream.by_ref().take(step as u64).read_to_end(into)? < step {
-            return Err(FrameError::Truncated);
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn an_announcement_alone_takes_little_memory() {
-        let mut into = Vec::new();
-        let end = read_announced(&mut io::empty(), BULK_BYTES_MAX, &mut into);
-        assert!(matches!(end, Err(FrameError::Truncated)));
-        assert!(into.capacity() <= FIRST_STEP_BYTES, "{}", into.capacity());
-
-        let mut into = Vec::new();
-        let some = vec![7; FIRST_STEP_BYTES + 1];
-        let end = read_announced(&mut some.as_slice(), BULK_BYTES_MAX, &mut into);
-        assert!(matches!(end, Err(FrameError::Truncated)));
-        assert!(
-            into.capacity() <= 2 * FIRST_STEP_BYTES,
-            "{}",
-            into.capacity()
-        );
-    }
-
-    #[test]
-    fn what_arrives_takes_no_more_than_it_needs() {
-        let bytes: Vec<u8> = (0..BULK_BYTES_MAX - 3).map(|at| (at % 251) as u8).collect();
-        let mut into = Vec::new();
-        read_announced(&mut bytes.as_slice(), bytes.len(), &mut into).unwrap();
-        assert_eq!(into, bytes);
-        assert_eq!(into.capacity(), bytes.len());
-    }
 
     #[test]
     fn every_wrong_byte_of_a_header_is_noticed_or_changes_a_length() {

@@ -18,6 +18,11 @@ pub enum Identity {
     Loopback,
     /// A server that holds a certificate of the cell, as its clients see it.
     Server,
+    /// A machine of the cell, as another one that is no server sees it.
+    Peer {
+        /// The print of its key.
+        key: KeyPrint,
+    },
     /// A machine of the cell, as its servers see it.
     Machine {
         /// The number by which the cell knows it; never zero.
@@ -32,6 +37,7 @@ impl fmt::Display for Identity {
         match self {
             Identity::Loopback => f.write_str("a process of this machine"),
             Identity::Server => f.write_str("the server"),
+            Identity::Peer { key } => write!(f, "the machine with the key {key}"),
             Identity::Machine { name, .. } => write!(f, "machine {name}"),
         }
     }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod announced;
 pub mod clock;
 mod dial;
 mod door;
@@ -25,6 +26,7 @@ mod pen;
 mod queue;
 mod reason;
 mod receive;
+mod seal;
 mod socket;
 pub mod spare;
 mod timer;
@@ -32,6 +34,7 @@ mod tls;
 mod worker;
 
 pub use addresses::{Addresses, NoAddress};
+pub use announced::Source;
 pub use dial::{DialError, Dialer, ask};
 pub use door::{Credentials, Door, Entrance, Passage};
 pub use frame::{
@@ -43,8 +46,9 @@ pub use identity::{Identity, KeyPrint, NotLoopback};
 pub use link::{LINGER_NS, Link};
 pub use listen::{CONNECTIONS_MAX, ListenOptions, Listener};
 pub use meter::{Meter, Meters, Reading};
-pub use queue::{Bulk, CONGESTED_BYTES, QUEUE_BYTES_MAX};
+pub use queue::{Bulk, CONGESTED_BYTES, Held, QUEUE_BYTES_MAX};
 pub use reason::CloseReason;
+pub use seal::{digest_of, is_sealed, seal};
 pub use timer::Timer;
 pub use tls::{ClientTls, Pem, SERVER_NAME, ServerTls, TlsError, print_of_pem};
 pub use worker::Worker;

@@ -18,22 +18,20 @@
 //! | Closing | drains    | discarded   | the reader finds the end, or Aborted after LINGER_NS     |
 //! | Aborted | dropped   | discarded   | the reader finds the end at once                         |
 
-use crate::clock;
 use crate::frame::Kind;
-use crate::greeting;
 use crate::id::LinkId;
 use crate::identity::Identity;
 use crate::pen::Pen;
 use crate::queue::{Bulk, CONGESTED_BYTES, Outgoing, Queue};
 use crate::reason::CloseReason;
 use crate::tls::record::Sealer;
-use crate::{Events, receive, socket};
+use crate::{Events, clock, greeting, receive, socket};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -146,6 +144,12 @@ impl Link {
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// This end's address, as the peer's network sees it.
+    #[must_use]
+    pub fn own_ip(&self) -> Option<IpAddr> {
+        self.socket.local_addr().ok().map(|addr| addr.ip())
     }
 
     /// Who is at the other end.

@@ -36,11 +36,31 @@ pub struct Bulk {
     len: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Part {
     Owned(Vec<u8>),
     /// Always in bounds: checked when pushed.
     Shared(Arc<[u8]>, Range<usize>),
+    Held(Held, Range<usize>),
+}
+
+/// Bytes that others hold too, wherever they are: always the same for as long as this is there.
+pub type Held = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Part::Owned(bytes) => bytes,
+            Part::Shared(bytes, range) => &bytes[range.clone()],
+            Part::Held(bytes, range) => &(**bytes).as_ref()[range.clone()],
+        }
+    }
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes().len())
+    }
 }
 
 impl Bulk {
@@ -82,12 +102,21 @@ impl Bulk {
         }
     }
 
+    /// The same of bytes that are not in an allocation of their own.
+    ///
+    /// # Panics
+    /// The range is not within the bytes.
+    pub fn push_held(&mut self, bytes: Held, range: Range<usize>) {
+        let len = (*bytes).as_ref()[range.clone()].len();
+        if len > 0 {
+            self.len += len;
+            self.parts.push(Part::Held(bytes, range));
+        }
+    }
+
     /// All bytes, part by part.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.parts.iter().map(|part| match part {
-            Part::Owned(bytes) => bytes.as_slice(),
-            Part::Shared(bytes, range) => &bytes[range.clone()],
-        })
+        self.parts.iter().map(Part::bytes)
     }
 }
 

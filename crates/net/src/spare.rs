@@ -3,8 +3,8 @@
 //! File bytes travel in pieces of up to a mebibyte. Memory that is new to a process costs a page
 //! fault for each page when it is touched first, which is more than the copying of what goes into
 //! it. So whoever is done with a large buffer gives it back here, and whoever needs one asks here.
-//! Guarantees: at most [`KEPT`] buffers are kept, none of them larger than a frame's bulk; what was
-//! in them is gone.
+//! Guarantees: at most [`KEPT`] buffers are kept, none of them larger than a frame's bulk; [`take`]
+//! gives none of the bytes that were in one.
 
 use crate::frame::BULK_BYTES_MAX;
 use parking_lot::Mutex;
@@ -19,10 +19,17 @@ static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 /// An empty buffer with room for so many bytes.
 #[must_use]
 pub fn take(bytes: usize) -> Vec<u8> {
-    used(bytes).unwrap_or_else(|| Vec::with_capacity(bytes))
+    match used(bytes) {
+        Some(mut buffer) => {
+            buffer.clear();
+            buffer
+        }
+        None => Vec::with_capacity(bytes),
+    }
 }
 
-/// The same, if one is at hand.
+/// One of so many bytes at most, if there is one at hand; it holds bytes of its last use, so that
+/// memory that is read into need not be made zeros first.
 pub(crate) fn used(bytes: usize) -> Option<Vec<u8>> {
     if bytes < LEAST_BYTES {
         return None;
@@ -30,15 +37,22 @@ pub(crate) fn used(bytes: usize) -> Option<Vec<u8>> {
     let mut spare = SPARE.lock();
     // The one used last is in the processor's cache.
     let at = spare.iter().rposition(|kept| kept.capacity() >= bytes)?;
-    Some(spare.remove(at))
+    let mut buffer = spare.remove(at);
+    buffer.truncate(bytes);
+    Some(buffer)
+}
+
+/// Drops the buffers that wait: memory is short.
+pub fn clear() {
+    let waiting = std::mem::take(&mut *SPARE.lock());
+    drop(waiting);
 }
 
 /// Gives a buffer back.
-pub fn give(mut buffer: Vec<u8>) {
+pub fn give(buffer: Vec<u8>) {
     if !(LEAST_BYTES..=2 * BULK_BYTES_MAX).contains(&buffer.capacity()) {
         return;
     }
-    buffer.clear();
     let mut spare = SPARE.lock();
     if spare.len() < KEPT {
         return spare.push(buffer);

@@ -23,6 +23,11 @@ impl Bulks {
         self.last
     }
 
+    /// The bytes, which stay; none for zero.
+    pub(crate) fn get(&self, bulk: Bulk) -> &[u8] {
+        self.kept.get(&bulk).map_or(&[], Vec::as_slice)
+    }
+
     /// Gives the bytes up; none for zero.
     pub(crate) fn take(&mut self, bulk: Bulk) -> Vec<u8> {
         self.kept.remove(&bulk).unwrap_or_default()

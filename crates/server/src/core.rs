@@ -7,6 +7,7 @@ use crate::profile::Measured;
 use crate::state::{After, State};
 use crate::status::{self, Status};
 use logic::Ticket;
+use logic::peers::Policy;
 use logic::server::Input;
 use net::Timer;
 use parking_lot::{Mutex, MutexGuard};
@@ -64,6 +65,11 @@ impl Core {
             after.deadline = None;
             state.store.as_ref().and_then(|_| state.deadline())
         })
+    }
+
+    /// Clients lend to each other like this from now on.
+    pub(crate) fn cooperate(&self, policy: Policy) {
+        self.enter(|state, after| state.handle(Input::Cooperate { policy }, after));
     }
 
     /// A machine is not trusted any more.

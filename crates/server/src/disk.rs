@@ -5,7 +5,8 @@ use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
 use wire::{
-    Attr, Caller, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time,
+    Attr, Caller, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
+    Time, VolumeInfo,
 };
 
 /// The store, the bytes beside messages, and whether something was applied.
@@ -60,6 +61,19 @@ impl Disk for StoreDisk<'_> {
         (outcome, bulk)
     }
 
+    fn digests(&self, bulk: Bulk) -> Vec<Digest> {
+        const BLOCK: usize = wire::limits::BLOCK_BYTES as usize;
+        let digest = |block: &[u8]| {
+            if block.len() == BLOCK {
+                return Digest(net::digest_of(block));
+            }
+            let mut whole = [0; BLOCK];
+            whole[..block.len()].copy_from_slice(block);
+            Digest(net::digest_of(&whole))
+        };
+        self.bulks.get(bulk).chunks(BLOCK).map(digest).collect()
+    }
+
     fn read_whole(&mut self, files: &[(Fid, u32)]) -> (Vec<u32>, Bulk) {
         let total = files.iter().map(|(_, size)| *size as usize).sum();
         let (mut all, mut bytes) = (Vec::with_capacity(total), Vec::new());
@@ -100,6 +114,10 @@ impl Disk for StoreDisk<'_> {
 
     fn orphans(&self) -> Vec<Fid> {
         self.store.orphans()
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        self.store.volumes()
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::state::{After, State};
 use logic::server::Input;
 use net::{CloseReason, Events, Identity, Link, LinkId};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::{Rights, ToServer, limits};
 
@@ -37,6 +38,7 @@ impl Events for Core {
             }
             state.received.add(message.kind());
             state.moved.received += (body.len() + bulk.len()) as u64;
+            let message = at_home(link, message);
             let Some(message) = state.congested.keep(link, message) else {
                 return;
             };
@@ -94,6 +96,22 @@ impl State {
         };
         self.handle(input, after);
     }
+}
+
+/// A client lends at the address from which it has come, and nowhere else: others are not sent to
+/// machines that have not asked for it.
+fn at_home(link: &Link, message: ToServer) -> ToServer {
+    let ToServer::Lends { addr, key } = message else {
+        return message;
+    };
+    let said = str::from_utf8(&addr).ok();
+    let said = said.and_then(|text| text.parse::<SocketAddr>().ok());
+    let own = link.peer().ip().to_canonical();
+    let addr = match said.is_some_and(|said| said.ip().to_canonical() == own) {
+        true => addr,
+        false => Vec::new(),
+    };
+    ToServer::Lends { addr, key }
 }
 
 fn decode(body: &[u8], bulk: &[u8]) -> Result<ToServer, String> {

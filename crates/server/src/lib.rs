@@ -17,6 +17,7 @@ mod held;
 mod profile;
 mod runs;
 mod scrub;
+mod seals;
 mod state;
 mod status;
 mod sync;
@@ -45,6 +46,10 @@ use wire::{Epoch, MachineId, Place, Rights};
 pub type MachineOptions = logic::server::Options;
 /// The machine's figures.
 pub type Figures = logic::server::Figures;
+/// How clients lend blocks of their caches to each other.
+pub type Policy = logic::peers::Policy;
+/// Figures of lending.
+pub type LendingFigures = logic::server::LendingFigures;
 /// A token as listed for people.
 pub type TokenLine = logic::server::TokenLine;
 
@@ -217,6 +222,11 @@ impl Server {
             self.core.expel(machine);
         }
         self.listener.shut_out(machine, why);
+    }
+
+    /// Clients lend blocks of their caches to each other like this from now on, or not.
+    pub fn cooperate(&self, policy: Policy) {
+        self.core.cooperate(policy);
     }
 
     /// Ends in order: what was answered leaves, connections are closed, the store is

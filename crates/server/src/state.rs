@@ -13,6 +13,7 @@ use crate::disk::StoreDisk;
 use crate::held::HeldLog;
 use crate::profile::Profile;
 use crate::scrub::Checks;
+use crate::seals::Seals;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
 use net::{CloseReason, Link};
@@ -21,6 +22,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use store::Store;
 use wire::{SessionId, ToClient, Violation};
+
+/// For so long the deletion of a volume can be undone: a week.
+const DELETED_NS: u64 = 7 * 24 * 3_600 * 1_000_000_000;
 
 /// Everything behind the lock.
 pub(crate) struct State {
@@ -48,6 +52,8 @@ pub(crate) struct State {
     tend_at: Option<u64>,
     /// Why the server stopped serving.
     pub(crate) failure: Option<String>,
+    /// What seals the server's word to lenders.
+    seals: Seals,
     /// Reused, to spare an allocation for each input.
     outputs: Vec<Output>,
 }
@@ -83,6 +89,7 @@ impl State {
             // What the last run left may want doing.
             tend_at: Some(0),
             failure: None,
+            seals: Seals::new(),
             outputs: Vec::new(),
         }
     }
@@ -153,6 +160,13 @@ impl State {
     }
 
     fn tend(&mut self, now: u64) {
+        if let Some(store) = &mut self.store {
+            // Time in the store goes on from the latest that it knows, as that of files does.
+            let time = store.newest().max(net::clock::wall_ns());
+            if store.purge_deleted(time, DELETED_NS) && store.write_out().is_err() {
+                tracing::debug!("what was purged is written with the next change");
+            }
+        }
         self.tend_at = self.store.as_mut().and_then(|store| store.tend(now));
         if self.held.has_grown() && !self.machine.in_grace() {
             self.held.shorten(self.machine.held());
@@ -161,7 +175,12 @@ impl State {
 
     fn carry_out(&mut self, output: Output, now: u64, after: &mut After) {
         match output {
-            Output::Send { to, message, bulk } => {
+            Output::Send {
+                to,
+                mut message,
+                bulk,
+            } => {
+                self.seals.put_into(&mut message);
                 let bytes = self.send(to, &message, bulk, after);
                 self.profile.sent(now, to, &message, bytes);
             }
@@ -275,5 +294,6 @@ fn describe(violation: Violation) -> &'static str {
         Violation::Bounds => "it broke a bound of the protocol",
         Violation::Forbidden => "it asked for what clients may not do",
         Violation::Foreign => "it named a session that another machine has begun",
+        Violation::NoVolume => "it asked for a volume that is not there: see `ariel volume list`",
     }
 }

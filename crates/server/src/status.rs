@@ -1,9 +1,9 @@
 //! How a server is, as plain data for whoever shows it.
 
-use crate::Figures;
 use crate::counts::Moved;
 use crate::scrub::Checks;
 use crate::state::State;
+use crate::{Figures, LendingFigures, Policy};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use wire::SessionId;
@@ -17,6 +17,8 @@ pub struct Status {
     pub data: PathBuf,
     /// The machine's figures.
     pub figures: Figures,
+    /// How clients lend to each other, and what came of it.
+    pub cooperation: (Policy, LendingFigures),
     /// Connections.
     pub connections: u64,
     /// Clients known by name.
@@ -55,6 +57,7 @@ pub(crate) fn of(state: &State, addr: SocketAddr, data: &Path) -> Status {
         addr,
         data: data.to_owned(),
         figures: state.machine.figures(),
+        cooperation: (state.machine.cooperation(), state.machine.lending()),
         connections: state.links.len() as u64,
         clients: state.names.iter().map(line).collect(),
         received: state.received.list(),

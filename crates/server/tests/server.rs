@@ -79,6 +79,7 @@ fn request(id: u64, (op, hold): (Op, Hold)) -> Request {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     }
 }
 
@@ -112,6 +113,7 @@ impl Peer {
                 version: wire::VERSION,
                 session,
                 name: b"test".to_vec(),
+                volume: Vec::new(),
             },
             Vec::new(),
         );

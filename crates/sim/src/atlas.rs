@@ -6,7 +6,7 @@
 
 use crate::disk::{Trouble, Troubles};
 use crate::inject::Strike;
-use crate::plan::Plan;
+use crate::plan::{self, Plan};
 use crate::power::power;
 use crate::rng::Rng;
 use store::Keep;
@@ -48,6 +48,8 @@ pub(crate) enum Fault {
     Rot { at_ppm: u32 },
     /// A machine that is not ours comes, and lies for a while.
     Liar { greedy: bool, ns: Time },
+    /// A client's machine has memory for so few blocks for a while.
+    Memory { host: u32, slots: u32, ns: Time },
 }
 
 /// A line of the atlas.
@@ -72,6 +74,7 @@ pub(crate) enum Kind {
     DiskErrors,
     Rot,
     Liar,
+    Memory,
 }
 
 /// What a fault may cost. What it may not: anything that a fsync had answered for, a change made
@@ -112,7 +115,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 19] = [
+pub(crate) const ATLAS: [Line; 20] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -137,6 +140,8 @@ pub(crate) const ATLAS: [Line; 19] = [
     // Programs are told so, and not what is not true.
     line(Kind::Rot, FREE),
     line(Kind::Liar, LATE),
+    // What is changed is written back before it goes.
+    line(Kind::Memory, LATE),
 ];
 
 impl Fault {
@@ -149,7 +154,8 @@ impl Fault {
             | Self::SlowServer { ns, .. }
             | Self::Mute { ns, .. }
             | Self::Disk { ns, .. }
-            | Self::Liar { ns, .. } => ns,
+            | Self::Liar { ns, .. }
+            | Self::Memory { ns, .. } => ns,
             Self::Server { ns }
             | Self::Client { ns, .. }
             | Self::Killed { ns, .. }
@@ -178,6 +184,7 @@ impl Fault {
             },
             Self::Rot { .. } => Kind::Rot,
             Self::Liar { .. } => Kind::Liar,
+            Self::Memory { .. } => Kind::Memory,
         }
     }
 
@@ -385,6 +392,39 @@ impl Plan {
             let host = rng.between(1, u64::from(self.clients)) as u32;
             let ns = rng.between(MS, 100 * MS);
             self.faults.push((at, Fault::Killed { host, ns }));
+        }
+    }
+
+    /// Memory that others want, drawn likewise: mostly all but the least, sometimes less of it.
+    pub(crate) fn draw_memory(&mut self, rng: &mut Rng) {
+        if !rng.chance(2 * RARE_PERMILLE) {
+            return;
+        }
+        self.client.dirty_slots = *rng.pick(&[u32::MAX, u32::MAX, 4, 8]);
+        if !self.deep && rng.chance(700) {
+            self.fill_caches(rng);
+        }
+        for _ in 0..rng.between(1, 6) {
+            let at = self.fault_time(rng);
+            let host = rng.between(1, u64::from(self.clients)) as u32;
+            let some = rng.between(1, u64::from(self.client.slots)) as u32;
+            let slots = *rng.pick(&[0, 0, some]);
+            let ns = rng.between(1, self.span_ns / 2);
+            self.faults.push((at, Fault::Memory { host, slots, ns }));
+        }
+    }
+
+    /// Programs have files enough that caches fill: of one or two there are blocks for any memory.
+    fn fill_caches(&mut self, rng: &mut Rng) {
+        self.names = rng.between(3, 10);
+        self.dirs = self.dirs.max(2);
+        self.units = self.units.max(16);
+        self.client.passing_bytes = u32::MAX;
+        for kind in [plan::Kind::Create, plan::Kind::Write, plan::Kind::Read] {
+            self.weights[kind as usize] = rng.between(40, 120);
+        }
+        for kind in [plan::Kind::Unlink, plan::Kind::Truncate, plan::Kind::Sync] {
+            self.weights[kind as usize] = rng.between(0, 5);
         }
     }
 

@@ -113,7 +113,12 @@ rare! {
     HeldWriteBack: "write-back waited for a change of the size",
     Claimed: "a file was claimed for a page of a mapping",
     Undone: "a power failure undid what living clients had been answered",
+    Elsewhere: "a reader was sent to a client that lends",
+    Borrowed: "a client lent blocks",
+    Lacking: "a client that was to lend blocks had none of them",
+    Lied: "a client lent other bytes than those of the block",
     MadeAgain: "a change was made again as it had been",
+    Shrunk: "a client gave blocks up for want of memory",
 }
 
 impl Rare {

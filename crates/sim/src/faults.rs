@@ -218,6 +218,20 @@ impl World {
                 }
             }
             Fault::Killed { host, ns } => self.kill(host, now + ns),
+            Fault::Memory { host, slots, ns } => {
+                self.allow(host, slots);
+                let (then, most) = (Rc::clone(self), self.plan.client.slots);
+                self.sched.at(now + ns, move || then.allow(host, most));
+            }
+        }
+    }
+
+    /// The cache of this machine may use so many slots from now on.
+    fn allow(self: &Rc<Self>, host: u32, slots: u32) {
+        let room = self.rooms.borrow().get(&host).cloned();
+        if let Some(room) = room.filter(|room| room.alive()) {
+            let objects = self.plan.client.objects;
+            room.allow(self, slots, objects);
         }
     }
 
@@ -251,6 +265,7 @@ impl World {
             version: wire::VERSION,
             session,
             name: b"guard".to_vec(),
+            volume: Vec::new(),
         };
         self.net.says(self, [hello, ToServer::Goodbye]);
     }

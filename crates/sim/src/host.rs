@@ -7,6 +7,7 @@ use crate::liar::LIAR;
 use crate::network::Beside;
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
+use logic::peers::Policy;
 use logic::server::{Conn, Disk, Event, Input, Options, Output, Server};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -111,6 +112,10 @@ impl ServerRoom {
         let server = server.after(self.left.borrow().clone());
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
+        if world.plan.neighbours.is_some() {
+            let policy = Policy::Greedy;
+            self.input(world, Input::Cooperate { policy });
+        }
     }
 
     /// The process dies; with its machine, if that lost its power, alone or with all others, and

@@ -17,6 +17,7 @@ mod host;
 mod inject;
 mod judge;
 mod kernel;
+mod lending;
 mod liar;
 mod locker;
 mod mutant;

@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 61] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -79,6 +79,9 @@ impl Mutant {
         Self::Server(server::Mutant::ServesBeforeRedone),
         Self::Server(server::Mutant::SaysStableEarly),
         Self::Server(server::Mutant::ForgetsSessions),
+        Self::Client(client::Mutant::ShrinksDirty),
+        Self::Client(client::Mutant::KeepsTooMuch),
+        Self::Client(client::Mutant::TakesAnyBytes),
     ];
 }
 

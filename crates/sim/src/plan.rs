@@ -3,6 +3,7 @@
 
 use crate::atlas::Fault;
 use crate::inject::{DiskStrike, Strike};
+use crate::lending::Neighbours;
 use crate::network::Weather;
 use crate::rng::Rng;
 use wire::Time;
@@ -148,6 +149,8 @@ pub(crate) struct Plan {
     pub(crate) watches: u32,
     /// Of a thousand calls, so many callers are killed, or handle a signal, within this time.
     pub(crate) signals: (u64, Time),
+    /// Clients lend blocks to each other, like this.
+    pub(crate) neighbours: Option<Neighbours>,
     /// What else goes wrong, and at which message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
     /// The same of a call of the server's disk.
@@ -177,7 +180,21 @@ impl Plan {
         plan.draw_signals(&mut Rng::new(!seed.rotate_left(32)));
         plan.draw_stores(&mut Rng::new(seed.rotate_left(56)));
         plan.draw_power(&mut Rng::new(seed.rotate_left(4)));
+        plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
+        plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
         plan
+    }
+
+    /// Clients that lend to each other, in one world of five.
+    fn draw_neighbours(&mut self, rng: &mut Rng) {
+        if rng.chance(200) {
+            self.neighbours = Some(Neighbours::draw(rng));
+            self.client.lends = logic::client::Lends::Idle;
+            // Bytes that come with look-ups need not be asked for.
+            self.client.ahead_bytes = *rng.pick(&[0, 0, 0, self.client.ahead_bytes]);
+            self.weights[Kind::Read as usize] *= 3;
+            self.server.hints = *rng.pick(&[2, 16, 1 << 20]);
+        }
     }
 
     /// Operations on ranges of files, and files without a name, in one world of four.
@@ -268,6 +285,7 @@ impl Plan {
         let lease_ns = rng.between(of(300, 600), of(1_000, 3_000)) * MS;
         let client = logic::client::Options {
             slots: rng.between(16, of(24, 64)) as u32,
+            least_slots: 3,
             write_delay_ns: rng.between(of(1, 5), of(100, 1_000)) * MS,
             scan_ns: rng.between(of(1, 2), of(30, 200)) * MS,
             // Not drawn, so that the other worlds stay what they were.
@@ -310,6 +328,7 @@ impl Plan {
             locks: 0,
             watches: 0,
             signals: (0, 0),
+            neighbours: None,
             strike: None,
             disk_strike: None,
         };

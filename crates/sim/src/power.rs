@@ -13,7 +13,12 @@ impl Kind {
     pub(crate) fn spares(self) -> bool {
         matches!(
             self,
-            Self::Loss | Self::Repetition | Self::Restart | Self::Power | Self::Drift
+            Self::Loss
+                | Self::Repetition
+                | Self::Restart
+                | Self::Power
+                | Self::Drift
+                | Self::Memory
         )
     }
 }

@@ -148,6 +148,16 @@ impl Room {
         reply
     }
 
+    /// The cache may use so many slots, and know so many objects, from now on.
+    pub(crate) fn allow(self: &Rc<Self>, world: &Rc<World>, slots: u32, objects: usize) {
+        let before = self.with(Client::used_slots);
+        world.trace(|| format!("h{} has {before} blocks", self.host));
+        self.input(world, Input::Memory { slots, objects }, Units::new());
+        if self.with(Client::used_slots) < before {
+            world.meet(Rare::Shrunk.bit());
+        }
+    }
+
     /// The caller of the last call is killed after this time, or handles a signal, if it waits.
     pub(crate) fn signal_later(self: &Rc<Self>, world: &Rc<World>, after: Time, ends: bool) {
         let ticket = self.last_ticket.get();
@@ -193,6 +203,10 @@ impl Room {
             }
         );
         self.machine.borrow_mut().handle(now, input, &mut outputs);
+        // In these worlds there are fewer blocks than a step gives up.
+        if self.machine.borrow().is_over() {
+            world.fail(wrong!("h{} keeps more blocks than it may", self.host));
+        }
         for output in outputs.drain(..) {
             if lists {
                 world.meet(coverage::of_listing(&output));
@@ -311,6 +325,7 @@ impl Room {
                 let met = world.watchers.told(moment, whose, (missed, changes), end);
                 world.meet(met);
             }
+            Output::Peer(output) => self.to_peer(world, output, beside),
             Output::Hangup | Output::Redial => world.net.hangup(world, self.host),
             Output::Event(event) => self.event(world, &event),
         }
@@ -346,7 +361,7 @@ impl Room {
         });
     }
 
-    fn gather(&self, pieces: &[Piece], beside: &Units) -> Units {
+    pub(crate) fn gather(&self, pieces: &[Piece], beside: &Units) -> Units {
         let mut all = Units::new();
         for piece in pieces {
             match *piece {

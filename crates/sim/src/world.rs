@@ -9,6 +9,7 @@ use crate::exec::{Sched, Signal};
 use crate::history::History;
 use crate::host::ServerRoom;
 use crate::kernel::Kernel;
+use crate::lending::Lending;
 use crate::liar::{LIAR, Liar};
 use crate::locker::{Board, Locker};
 use crate::mutant::Mutant;
@@ -72,6 +73,7 @@ pub(crate) struct World {
     /// What programs have locked.
     pub(crate) board: Board,
     pub(crate) watchers: Watchers,
+    pub(crate) lending: Lending,
     /// Who has been told all that was done before this moment, of what he watches.
     pub(crate) told: RefCell<Option<(BTreeSet<u32>, u64)>>,
     /// Programs that run, by machine.
@@ -141,6 +143,7 @@ impl World {
             liar: Liar::default(),
             board: Board::default(),
             watchers: Watchers::default(),
+            lending: Lending::default(),
             told: RefCell::default(),
             running: RefCell::default(),
             faults_end: Cell::new(Time::MAX),

@@ -67,6 +67,11 @@ impl Answers {
             key::SEGMENT => {
                 index.load_live(u32::try_from(parts.vnode).ok()?, value::decode(bytes)?)
             }
+            key::VOLUME if parts.vnode == 0 => index.volumes.load_next(value::decode(bytes)?),
+            key::VOLUME => {
+                let id = u32::try_from(parts.vnode).ok()?;
+                index.volumes.load(id, value::decode(bytes)?);
+            }
             _ => {}
         }
         Some(())

@@ -10,14 +10,14 @@
 mod compare;
 mod names;
 mod places;
+mod versions;
 
 use crate::error::StoreError;
 use crate::image::Image;
 use crate::index::Index;
-use crate::key::{self, Parts};
+use crate::key::{self, Key, Parts};
 use crate::log::Place;
-use crate::reading::read_extent;
-use crate::report::{Damage, Loss, Report};
+use crate::report::{Damage, Report};
 use crate::segments::{Bytes, Segments};
 use crate::state::Core;
 use crate::value::{self, Borrower, Extent, Named, Object, Placed};
@@ -25,6 +25,7 @@ use compare::{compare, compare_dir};
 use names::Names;
 use places::Places;
 use std::collections::{BTreeMap, BTreeSet};
+use versions::bytes_of;
 use wire::{Fid, Kind};
 
 /// What the keys of one object say.
@@ -109,12 +110,15 @@ pub(crate) fn check(
     (limits, pace): (Limits, Pace<'_>),
 ) -> Option<Report> {
     let counters = &core.index.counters;
+    let volumes = &core.index.volumes;
+    let most = volumes.iter().map(|(_, volume)| volume.objects).max();
+    let most = most.unwrap_or(0);
     let mut walk = Walk {
         bytes,
         core,
         pace,
         round: 0,
-        rounds: counters.objects / limits.objects.max(1) + 1,
+        rounds: most / limits.objects.max(1) + 1,
         names: Names::default(),
         places: Places::new(log, limits.records),
         current: None,
@@ -133,9 +137,6 @@ impl<'a> Walk<'a> {
         loop {
             self.load_places()?;
             self.keys()?;
-            if !self.partial {
-                self.compare_names();
-            }
             self.round += 1;
             if self.round >= self.rounds && self.places.is_done() {
                 break;
@@ -211,33 +212,44 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reads every key of the partition and of its volume.
+    /// Reads every key of the partition, all that each volume sees, and all versions.
     fn keys(&mut self) -> Result<(), Stopped> {
-        let ranges = [key::partition(), key::volume(self.volume)];
-        for (mut from, to) in ranges {
-            loop {
-                let part = match self.index().scan_all(&from, &to, 256) {
-                    Ok(part) => part,
-                    Err(error) => {
-                        self.unread(&error);
-                        break;
-                    }
-                };
-                let Some((last, _)) = part.last() else {
-                    break;
-                };
-                from = key::after(last);
-                let lens = part
-                    .iter()
-                    .map(|(key, value)| (key.len() + value.as_ref().map_or(0, Vec::len)) as u64);
-                self.went_on(lens.sum())?;
-                for (key, value) in part {
-                    self.key(&key, value)?;
-                }
+        self.range(key::partition())?;
+        for volume in self.seen_volumes() {
+            self.volume = volume;
+            let before = (self.report.objects, self.report.bytes);
+            self.range(key::volume(volume))?;
+            self.finish();
+            if !self.partial {
+                self.compare_names();
+                self.compare_counts(before);
             }
         }
-        self.finish();
-        Ok(())
+        match self.index().volumes.is_plain() {
+            true => Ok(()),
+            false => self.all_versions(),
+        }
+    }
+
+    /// Reads the things of a range.
+    fn range(&mut self, (mut from, to): (Key, Key)) -> Result<(), Stopped> {
+        loop {
+            let part = match self.index().scan_all(&from, &to, 256) {
+                Ok(part) => part,
+                Err(error) => {
+                    self.unread(&error);
+                    return Ok(());
+                }
+            };
+            let Some((last, _)) = part.last() else {
+                return Ok(());
+            };
+            from = key::after(last);
+            self.went_on(bytes_of(&part))?;
+            for (key, value) in part {
+                self.key(&key, value)?;
+            }
+        }
     }
 
     fn key(&mut self, key: &[u8], value: Option<Vec<u8>>) -> Result<(), Stopped> {
@@ -299,6 +311,7 @@ impl<'a> Walk<'a> {
 
     fn name(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<()> {
         let entry: Named = value::decode(value)?;
+        let entry = entry.within(self.volume);
         let dir = self.fid(parts.vnode);
         let of = self.seen(parts.vnode);
         of.entries += 1;
@@ -316,7 +329,8 @@ impl<'a> Walk<'a> {
         let agrees = placed.is_none_or(|placed| {
             placed.is_some_and(|placed| {
                 placed.name.as_bytes() == parts.detail
-                    && placed.fid == entry.fid
+                    && placed.fid.vnode == entry.fid.vnode
+                    && placed.fid.uniq == entry.fid.uniq
                     && placed.kind == entry.kind
             })
         });
@@ -352,7 +366,9 @@ impl<'a> Walk<'a> {
         let key = key::name(dir, placed.name.as_bytes());
         let entry: Option<Option<Named>> = self.known(self.index().get_as(&key));
         let elsewhere = entry.is_some_and(|entry| {
-            entry.is_none_or(|entry| entry.position != position || entry.fid != placed.fid)
+            entry.is_none_or(|entry| {
+                entry.position != position || entry.fid.vnode != placed.fid.vnode
+            })
         });
         if elsewhere {
             let what = format!("position {position} has a name that is elsewhere");
@@ -361,7 +377,7 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// How many bytes it has.
+    /// How many bytes of it were read.
     fn extent(&mut self, parts: Parts<'_>, value: &[u8]) -> Option<u64> {
         let extent = Extent::decode(value)?;
         let end = parts.number()?;
@@ -371,34 +387,14 @@ impl<'a> Walk<'a> {
         of.extents += 1;
         of.end = end;
         of.used += u64::from(extent.len);
-        self.stray(parts.vnode, (begin, end), &extent);
-        if !self.is_first() {
-            return Some(0);
-        }
-        if overlaps {
+        if self.is_first() && overlaps {
             self.object_damage(parts.vnode, "two of its extents overlap");
         }
-        if extent.is_lost() {
-            let file = self.core.describe(self.fid(parts.vnode));
-            self.report.lose(Loss {
-                file,
-                from: begin,
-                to: end,
-            });
-            return Some(0);
+        match self.index().volumes.is_plain() {
+            true => Some(self.extent_bytes(parts.vnode, (begin, end), &extent)),
+            // Versions share extents: each is looked at by itself.
+            false => Some(0),
         }
-        *self.live.entry(extent.segment).or_default() += u64::from(extent.stored);
-        let mut bytes = vec![0; extent.len as usize];
-        if let Err(error) = read_extent(self.bytes, &extent, 0, &mut bytes) {
-            let (file, what) = (self.core.describe(self.fid(parts.vnode)), error.to_string());
-            self.damage(Damage::Bytes {
-                file,
-                from: begin,
-                to: end,
-                what,
-            });
-        }
-        Some(u64::from(extent.len))
     }
 
     fn orphan(&mut self, parts: Parts<'_>) -> Option<()> {
@@ -408,7 +404,9 @@ impl<'a> Walk<'a> {
             if matches!(found, Some(None)) {
                 self.object_damage(fid.vnode, "it is listed as nameless and does not exist");
             }
-            self.report.orphans.push(fid);
+            if !self.index().volumes.is_frozen(self.volume) {
+                self.report.orphans.push(fid);
+            }
         }
         Some(())
     }

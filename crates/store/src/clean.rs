@@ -113,6 +113,12 @@ impl Cleaner {
         self.looking || self.at.is_some()
     }
 
+    /// So many bytes were copied, in a record of so many.
+    pub(crate) fn count(&mut self, moved: u64, written: u64) {
+        self.round.moved += moved;
+        self.round.written += written;
+    }
+
     /// A segment is done: what its copies took will be asked when it is their turn.
     fn finish(&mut self, segment: u32, last: u32) {
         let Round {
@@ -150,6 +156,7 @@ fn span(happened: &Happened, data: u64) -> (u64, u64) {
             op: Op::Write { offset, mode, .. },
             ..
         } if *mode != WriteMode::Append => (*offset, *offset + data),
+        Happened::Relocate { from, to, .. } => (*from, *to),
         Happened::Move { offset, .. }
         | Happened::Apply {
             op: Op::Copy { offset, .. },
@@ -296,10 +303,14 @@ impl Store {
         let begin = borrower.from.max(if same { offset } else { 0 });
         let end = borrower.to.min(begin.saturating_add(PORTION_BYTES));
         let mut moved = 0;
-        for (begin, extent) in self.extents_in_use(borrower.fid, (begin, end))? {
-            if extent.segment == segment {
-                moved += self.move_extent(borrower.fid, begin, &extent)?;
+        if self.core.index.volumes.is_plain() {
+            for (begin, extent) in self.extents_in_use(borrower.fid, (begin, end))? {
+                if extent.segment == segment {
+                    moved += self.move_extent(borrower.fid, begin, &extent)?;
+                }
             }
+        } else {
+            moved = self.relocate((borrower.fid, (begin, end)), segment, 0..u64::MAX)?;
         }
         let (vnode, offset) = match end < borrower.to {
             true => (borrower.fid.vnode, end),
@@ -343,6 +354,11 @@ impl Store {
             return Ok(Some((next, 0)));
         };
         let within = data_at..data_at + data_len as u64;
+        if !self.core.index.volumes.is_plain() {
+            let part = span(&happened, data_len as u64);
+            let moved = self.relocate((fid, part), at.segment, within)?;
+            return Ok(Some((next, moved)));
+        }
         let mut moved = 0;
         for (begin, extent) in self.extents_in_use(fid, span(&happened, data_len as u64))? {
             if extent.segment == at.segment && within.contains(&u64::from(extent.position)) {
@@ -411,8 +427,7 @@ impl Store {
         let changes = planned.map_err(|refusal| self.uncleaned(fid, refusal))?;
         self.log.append(&data, &meta);
         self.core.index.commit(changes);
-        self.cleaner.round.moved += data.len() as u64;
-        self.cleaner.round.written += bytes;
+        self.cleaner.count(data.len() as u64, bytes);
         Ok(data.len() as u64)
     }
 }

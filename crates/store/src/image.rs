@@ -10,7 +10,7 @@ use crate::engine::{Batch, Engine};
 use crate::error::StoreError;
 use crate::key::{self, Key};
 use crate::log::Place;
-use crate::record::FORMAT;
+use crate::record::{FORMAT, reads_format};
 use crate::value::{self, Counters};
 use std::io;
 use std::sync::Arc;
@@ -56,10 +56,10 @@ pub(crate) fn numbers(files: &dyn Files) -> Result<Vec<u32>, StoreError> {
     Ok(numbers)
 }
 
-fn header(image: &Image) -> Vec<u8> {
+fn header(image: &Image, format: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES);
     bytes.extend_from_slice(&MAGIC);
-    for number in [FORMAT, image.number, image.place.segment, 0] {
+    for number in [format, image.number, image.place.segment, 0] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     for number in [image.identity, image.place.offset, image.sequence] {
@@ -83,7 +83,9 @@ fn parse_header(number: u32, bytes: &[u8]) -> Option<Image> {
         sequence: long(40)?,
         bytes: 0,
     };
-    (image.number == number && header(&image) == bytes).then_some(image)
+    let format = word(8)?;
+    let sound = reads_format(format) && header(&image, format) == bytes;
+    (image.number == number && sound).then_some(image)
 }
 
 /// The header of a block: its length, and the checksum that says where it belongs. Its end is a
@@ -164,7 +166,7 @@ pub(crate) fn write(
     };
     let disk = files.open(&file, true).map_err(io)?;
     disk.resize(0).map_err(io)?;
-    disk.write_at(0, &header(&image)).map_err(io)?;
+    disk.write_at(0, &header(&image, FORMAT)).map_err(io)?;
     let mut writer = Writer {
         image: &mut image,
         disk: disk.clone(),

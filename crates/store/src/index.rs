@@ -9,6 +9,7 @@ use crate::error::StoreError;
 use crate::key::{self, Key};
 use crate::options::Mutant;
 use crate::value::{self, Counters, Object};
+use crate::volumes::{Volume, Volumes};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Included};
@@ -20,8 +21,13 @@ use wire::{Fid, Time};
 pub(crate) struct Changes {
     pub(crate) puts: Batch,
     pub(crate) objects: Vec<(Fid, Option<Object>)>,
+    /// Volumes, before anything else.
+    pub(crate) volumes: Vec<(u32, Option<Volume>)>,
+    /// Of the volume of the objects.
     pub(crate) objects_more: i64,
     pub(crate) bytes_more: i64,
+    /// Objects and bytes of all volumes, beyond these.
+    pub(crate) all: (i64, i64),
     pub(crate) made: u64,
     /// Bytes more in use of segments.
     pub(crate) live: BTreeMap<u32, i64>,
@@ -73,6 +79,7 @@ pub(crate) struct Index {
     frozen: Option<Arc<Batch>>,
     cache: Mutex<Cache>,
     pub(crate) counters: Counters,
+    pub(crate) volumes: Volumes,
     /// The latest time of any change.
     pub(crate) newest: Time,
     /// A planted fault of what works on the index.
@@ -106,6 +113,7 @@ impl Index {
             frozen: None,
             cache: Mutex::default(),
             counters,
+            volumes: Volumes::default(),
             newest: 0,
             mutant,
             live: BTreeMap::new(),
@@ -122,8 +130,8 @@ impl Index {
         std::mem::replace(&mut self.engine, engine)
     }
 
-    /// The value of a key.
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    /// The value of a key, as it lies there.
+    pub(crate) fn raw_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         if let Some(value) = self.active.get(key) {
             return Ok(value.clone());
         }
@@ -140,7 +148,7 @@ impl Index {
     }
 
     /// What lies under a key is not what was written there: the engine is no more to be believed.
-    fn damaged(&self, key: &[u8]) -> StoreError {
+    pub(crate) fn damaged(&self, key: &[u8]) -> StoreError {
         self.engine.doubt();
         damaged(key)
     }
@@ -161,6 +169,9 @@ impl Index {
 
     /// An object, whatever its uniquifier.
     pub(crate) fn object(&self, fid: Fid) -> Result<Option<Object>, StoreError> {
+        if self.volumes.lineage(fid.volume).is_none() {
+            return Ok(None);
+        }
         if let Some(object) = self.cache.lock().get(fid) {
             return Ok(Some(object));
         }
@@ -189,8 +200,8 @@ impl Index {
         Ok(sound)
     }
 
-    /// The same, with damaged values among them.
-    pub(crate) fn scan_all(
+    /// The same of the keys that lie there, with damaged values among them.
+    pub(crate) fn raw_scan(
         &self,
         from: &[u8],
         to: &[u8],
@@ -248,8 +259,8 @@ impl Index {
         present.nth(limit - 1).map(|(key, _)| key.clone())
     }
 
-    /// Puts one value into the index.
-    pub(crate) fn put(&mut self, key: Key, value: Option<Vec<u8>>) {
+    /// Puts one value under a key, or nothing.
+    pub(crate) fn raw_put(&mut self, key: Key, value: Option<Vec<u8>>) {
         let more = key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
         let key_bytes = key.len();
         let old = self.active.insert(key, value);
@@ -261,6 +272,14 @@ impl Index {
 
     /// Applies everything that one operation changes.
     pub(crate) fn commit(&mut self, changes: Changes) {
+        for (id, volume) in changes.volumes {
+            self.volumes.put(id, volume);
+        }
+        let of = changes.objects.first().map(|(fid, _)| fid.volume);
+        if let Some(of) = of {
+            self.volumes
+                .count(of, changes.objects_more, changes.bytes_more);
+        }
         for (fid, object) in changes.objects {
             let value = object.as_ref().map(value::encode);
             match object {
@@ -273,14 +292,21 @@ impl Index {
             self.put(key, value);
         }
         let counters = &mut self.counters;
-        counters.objects = counters.objects.saturating_add_signed(changes.objects_more);
-        counters.bytes = counters.bytes.saturating_add_signed(changes.bytes_more);
+        let (objects, bytes) = changes.all;
+        let (objects, bytes) = (objects + changes.objects_more, bytes + changes.bytes_more);
+        counters.objects = counters.objects.saturating_add_signed(objects);
+        counters.bytes = counters.bytes.saturating_add_signed(bytes);
         counters.next_vnode += changes.made;
         for (segment, more) in changes.live {
-            let live = self.live.entry(segment).or_default();
-            *live = live.saturating_add_signed(more);
-            self.touched.insert(segment);
+            self.count_live(segment, more);
         }
+    }
+
+    /// So many bytes more of a segment are in use.
+    pub(crate) fn count_live(&mut self, segment: u32, more: i64) {
+        let live = self.live.entry(segment).or_default();
+        *live = live.saturating_add_signed(more);
+        self.touched.insert(segment);
     }
 
     /// Bytes in use of each segment that has any.
@@ -311,6 +337,12 @@ impl Index {
                 self.live.remove(&segment);
             }
             self.put(key::segment(segment), live.map(|live| value::encode(&live)));
+        }
+        for id in self.volumes.take_touched() {
+            let volume = self.volumes.get(id).map(value::encode);
+            self.put(key::volume_of(id), volume);
+            let next = value::encode(&self.volumes.next());
+            self.put(key::volume_of(0), Some(next));
         }
         let counters = value::encode(&self.counters);
         self.put(key::counters(), Some(counters));

@@ -3,14 +3,17 @@
 //!
 //! No key is the beginning of another one, so that the versions of one thing lie together too, the
 //! newest first. Volume 0 holds what belongs to the whole partition.
+//!
+//! The functions here give the key of a thing as if its volume had no versions; [`version`] makes
+//! of it the key of one of them, see [`crate::versions`].
 
 use wire::{Fid, RequestId, SessionId};
 
 /// A key of the index.
 pub(crate) type Key = Vec<u8>;
 
-/// The number of the volume's current version. Clones, which freeze it, come later.
-pub(crate) const BIRTH: u32 = 1;
+/// The birth in the key of a thing, as long as it is not said which version of it is meant.
+const BIRTH: u32 = crate::volumes::FIRST_BIRTH;
 
 /// The attributes of an object.
 pub(crate) const OBJECT: u8 = 0;
@@ -44,6 +47,9 @@ pub(crate) const SHARED: u8 = 20;
 
 /// The latest time of any change.
 pub(crate) const NEWEST: u8 = 21;
+
+/// A volume (the vnode is its number; under 0: the number of the next one).
+pub(crate) const VOLUME: u8 = 22;
 
 /// Bytes before the detail.
 pub(crate) const HEAD_BYTES: usize = 13;
@@ -110,6 +116,10 @@ pub(crate) fn newest() -> Key {
     key(0, 0, NEWEST, &[])
 }
 
+pub(crate) fn volume_of(id: u32) -> Key {
+    key(0, u64::from(id), VOLUME, &[])
+}
+
 pub(crate) fn session(session: SessionId) -> Key {
     key(0, session, SESSION, &[])
 }
@@ -167,6 +177,52 @@ pub(crate) fn after(key: &[u8]) -> Key {
     let mut after = key.to_vec();
     after.push(0);
     after
+}
+
+/// Bytes of the volume in a key.
+const VOLUME_BYTES: usize = 4;
+
+/// The volume of a key, or of a bound.
+pub(crate) fn volume_in(key: &[u8]) -> u32 {
+    let bytes = key.first_chunk::<VOLUME_BYTES>();
+    bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+/// What follows the volume in a bound.
+pub(crate) fn behind_volume(bound: &[u8]) -> &[u8] {
+    bound.get(VOLUME_BYTES..).unwrap_or_default()
+}
+
+/// A bound in another volume.
+pub(crate) fn bound_in(volume: u32, behind: &[u8]) -> Key {
+    [&volume.to_be_bytes(), behind].concat()
+}
+
+/// What a key names, without the volume and the birth.
+pub(crate) fn thing(key: &[u8]) -> &[u8] {
+    let behind = behind_volume(key);
+    &behind[..behind.len().saturating_sub(BIRTH_BYTES)]
+}
+
+/// The birth of a key.
+pub(crate) fn birth(key: &[u8]) -> u32 {
+    let bytes = key.last_chunk::<BIRTH_BYTES>();
+    bytes.map_or(0, |bytes| !u32::from_be_bytes(*bytes))
+}
+
+/// The key of a version of a thing.
+pub(crate) fn version(volume: u32, thing: &[u8], birth: u32) -> Key {
+    [&volume.to_be_bytes(), thing, &(!birth).to_be_bytes()].concat()
+}
+
+/// The key of a thing in a volume, of no version.
+pub(crate) fn plain(volume: u32, thing: &[u8]) -> Key {
+    version(volume, thing, BIRTH)
+}
+
+/// The keys of the versions of a thing of at most this birth.
+pub(crate) fn versions(volume: u32, thing: &[u8], birth: u32) -> (Key, Key) {
+    (version(volume, thing, birth), version(volume, thing, 0))
 }
 
 /// What a key says.

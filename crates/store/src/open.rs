@@ -13,20 +13,23 @@ use crate::image;
 use crate::images::Images;
 use crate::index::Index;
 use crate::key;
-use crate::log::{self, Log, Use, segment_name};
+use crate::log::{self, Log, Place, Use, segment_name};
 use crate::memory::MemoryDisk;
 use crate::options::{Mutant, Options};
 use crate::rebuild::{self, ASIDE, Until};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
 use crate::roll::Roll;
 use crate::room::Room;
-use crate::segments;
+use crate::segments::{self, Bytes};
 use crate::state::{Core, Root};
 use crate::store::Store;
-use crate::value::{self, Counters};
+use crate::sweep::Sweeper;
+use crate::value::{self, Counters, Object};
+use crate::volumes;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::Fid;
 
 /// A creation that was interrupted left no more than this in the first segment.
 const UNFINISHED_BYTES: u64 = 4096;
@@ -289,6 +292,7 @@ fn create(
         images,
         healing: Healing::default(),
         cleaner: Cleaner::default(),
+        sweeper: Sweeper::default(),
         room: Room::default(),
         memory,
         left: 0,
@@ -318,6 +322,19 @@ pub(crate) fn new_core(engine: Arc<dyn Engine>, options: &Options) -> Result<Cor
         index.newest = newest;
     }
     let answers = Answers::load(&mut index)?;
+    let counters = &index.counters;
+    if counters.volume != 0 && index.volumes.len() == 0 {
+        // Of a partition that never had another volume nothing is kept by itself.
+        let (id, objects, bytes) = (counters.volume, counters.objects, counters.bytes);
+        // Damage of the root is met where the root is looked at.
+        let key = key::object(Fid::root(id));
+        let found = index.raw_scan(&key, &key::after(&key), 1)?;
+        let root = found.into_iter().next().and_then(|(_, value)| value);
+        let root: Option<Object> = root.and_then(|bytes| value::decode(&bytes));
+        let made = root.map_or(0, |root| root.attr.btime);
+        let first = volumes::first(made, objects, bytes);
+        index.volumes.put(id, Some(first));
+    }
     Ok(Core {
         index,
         answers,
@@ -373,6 +390,7 @@ pub(crate) fn open(
         images,
         healing: Healing::default(),
         cleaner: Cleaner::default(),
+        sweeper: Sweeper::default(),
         room: Room::default(),
         memory,
         left: roll.left,
@@ -381,12 +399,27 @@ pub(crate) fn open(
     };
     store.keep_for_image();
     if purpose.writes() {
+        store.leave_older_format()?;
         store.count_boot()?;
     }
     Ok(store)
 }
 
 impl Store {
+    /// What an older program would not understand comes into segments that it refuses to read.
+    fn leave_older_format(&mut self) -> Result<(), StoreError> {
+        let begin = Place {
+            offset: 0,
+            ..self.log.end()
+        };
+        let mut header = [0; SEGMENT_HEADER_BYTES];
+        self.log.read(begin, &mut header)?;
+        match record::is_of_older_format(&header) {
+            true => self.log.next_segment(),
+            false => Ok(()),
+        }
+    }
+
     /// Counts this opening, and puts all that was recovered on stable storage with it.
     fn count_boot(&mut self) -> Result<(), StoreError> {
         let count = self.core.index.counters.boot + 1;

@@ -70,10 +70,31 @@ pub enum Mutant {
     LeavesUnsynced,
     /// The name of a new segment is not synced.
     ForgetsNames,
+    /// A volume goes on changing what its snapshots see.
+    SnapshotsMelt,
+    /// A clone changes what it shares in the volume that it was cloned from.
+    ClonesShare,
+    /// What is removed under a later birth is seen again.
+    ForgetsAbsence,
+    /// Versions that only snapshots see are removed with those that nobody sees.
+    SweepsSeen,
+    /// Bytes that another version has, too, count as free.
+    FreesShared,
+    /// The cleaner moves the bytes of a single version.
+    MovesOneVersion,
 }
 
 impl Mutant {
-    /// All of them.
+    /// Those that show only where volumes have versions.
+    pub const OF_VERSIONS: [Self; 6] = [
+        Self::SnapshotsMelt,
+        Self::ClonesShare,
+        Self::ForgetsAbsence,
+        Self::SweepsSeen,
+        Self::FreesShared,
+        Self::MovesOneVersion,
+    ];
+    /// All others.
     pub const ALL: [Self; 14] = [
         Self::SkipsChecksums,
         Self::StopsEarly,

@@ -9,8 +9,17 @@ use crate::value::PIECE_BYTES;
 use serde::{Deserialize, Serialize};
 use wire::{Caller, Fid, Op, Origin, SessionId, Time, limits};
 
-/// The format that this program reads and writes.
-pub(crate) const FORMAT: u32 = 4;
+/// The format that this program writes.
+pub(crate) const FORMAT: u32 = 5;
+/// The oldest format that it reads. What format 5 has beyond it is volumes and their versions: a
+/// partition of format 4 is one volume without any, and gets segments of format 5 from its first
+/// opening on.
+const OLDEST_FORMAT: u32 = 4;
+
+/// Does this program read a format?
+pub(crate) fn reads_format(format: u32) -> bool {
+    (OLDEST_FORMAT..=FORMAT).contains(&format)
+}
 /// Bytes of a record's header: file bytes begin here.
 pub(crate) const HEADER_BYTES: usize = 40;
 /// Bytes of a segment's header: records begin here.
@@ -59,6 +68,23 @@ pub(crate) enum Entry<O, C, V> {
     Numbers { vnode: u64 },
     /// The volume's clock has shown this time.
     Shown { now: Time },
+    /// The cleaner moved these bytes, which versions of a file share, here: they lay at this place
+    /// of a segment, and all that is made of them lies in this part of the file.
+    Relocate {
+        fid: Fid,
+        from: u64,
+        to: u64,
+        segment: u32,
+        position: u32,
+        checks: V,
+    },
+    /// So many keys of a volume, from this one on, were looked at: versions that nobody sees any
+    /// more were removed.
+    Sweep {
+        volume: u32,
+        from: Vec<u8>,
+        keys: u32,
+    },
 }
 
 /// What happened, as read.
@@ -70,7 +96,9 @@ impl Happened {
     /// The checksums of the record's file bytes.
     pub(crate) fn checks(&self) -> &[u32] {
         match self {
-            Self::Apply { checks, .. } | Self::Move { checks, .. } => checks,
+            Self::Apply { checks, .. }
+            | Self::Move { checks, .. }
+            | Self::Relocate { checks, .. } => checks,
             _ => &[],
         }
     }
@@ -82,7 +110,8 @@ impl Happened {
                 op: Op::Write { fid, .. } | Op::Copy { to: fid, .. },
                 ..
             }
-            | Self::Move { fid, .. } => Some(*fid),
+            | Self::Move { fid, .. }
+            | Self::Relocate { fid, .. } => Some(*fid),
             _ => None,
         }
     }
@@ -271,6 +300,11 @@ pub(crate) fn segment_header(segment: SegmentId, first: u64) -> [u8; SEGMENT_HEA
     header
 }
 
+/// Was this segment, whose header reads, begun with an older format than the one written now?
+pub(crate) fn is_of_older_format(header: &[u8]) -> bool {
+    number(header, 8).is_some_and(|bytes| u32::from_le_bytes(bytes) < FORMAT)
+}
+
 /// What a segment's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentHead {
@@ -291,7 +325,7 @@ pub(crate) fn parse_segment_header(segment: u32, bytes: &[u8]) -> SegmentHead {
             return None;
         }
         let format = u32::from_le_bytes(number(header, 8)?);
-        if format != FORMAT {
+        if !reads_format(format) {
             return Some(SegmentHead::Format(format));
         }
         let id = SegmentId {

@@ -22,6 +22,7 @@ use crate::report::{Damage, Report};
 use crate::store::Store;
 use crate::txn::{Context, Txn};
 use crate::value::{Extent, PIECE_BYTES};
+use crate::versions::Version;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -246,9 +247,12 @@ impl Store {
         if broken.contains(&self.log.end().segment) {
             self.log.next_segment()?;
         }
+        if !self.core.index.volumes.is_plain() {
+            self.mend_versions(&broken)?;
+        }
         let (mut from, to) = key::volume(self.core.index.counters.volume);
         let mut changed = 0;
-        loop {
+        while self.core.index.volumes.is_plain() {
             let part = self.core.index.scan(&from, &to, 256)?;
             let Some((last, _)) = part.last() else {
                 break;
@@ -268,6 +272,75 @@ impl Store {
         self.checkpoint()?;
         self.renew_image()?;
         self.checkpoint()
+    }
+
+    /// The same where volumes have versions. Snapshots never change, so an extent of which anything
+    /// cannot be read is lost as a whole, in all versions that have it.
+    fn mend_versions(&mut self, broken: &BTreeSet<u32>) -> Result<(), StoreError> {
+        let volumes: Vec<u32> = self.core.index.volumes.with_keys().collect();
+        for volume in volumes {
+            let (mut from, to) = key::volume(volume);
+            loop {
+                let (part, more) = self.core.index.raw_part(&from, &to, 256)?;
+                let Some((last, _)) = part.last() else {
+                    break;
+                };
+                from = key::after(last);
+                for (key, value) in part {
+                    let extent = key::parts(&key).filter(|parts| parts.kind == key::EXTENT);
+                    let version = value.and_then(|value| Version::of(&key, value));
+                    if let (Some(parts), Some(Version::Present(value))) = (extent, version)
+                        && let Some(extent) = Extent::decode(&value)
+                    {
+                        let fid = Fid {
+                            volume,
+                            vnode: parts.vnode,
+                            uniq: 1,
+                        };
+                        self.mend_version((fid, &key), &extent, broken)?;
+                    }
+                }
+                if self.is_due_by_size() {
+                    self.checkpoint()?;
+                }
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn mend_version(
+        &mut self,
+        (fid, key): (Fid, &[u8]),
+        extent: &Extent,
+        broken: &BTreeSet<u32>,
+    ) -> Result<(), StoreError> {
+        let Some(end) = key::parts(key).and_then(|parts| parts.number()) else {
+            return Ok(());
+        };
+        if extent.is_lost() {
+            return Ok(());
+        }
+        let mut bytes = vec![0; extent.len as usize];
+        match read_extent(&self.log, extent, 0, &mut bytes) {
+            Ok(()) if broken.contains(&extent.segment) => {
+                let begin = u64::from(extent.position);
+                let within = begin..begin + u64::from(extent.stored);
+                let part = (end - u64::from(extent.len), end);
+                self.relocate((fid, part), extent.segment, within)?;
+            }
+            Ok(()) => {}
+            Err(StoreError::Damaged(_)) => {
+                let lost = Version::sealed(key, Some(extent.lost().encode()));
+                let index = &mut self.core.index;
+                index.count_live(extent.segment, -i64::from(extent.stored));
+                index.raw_put(key.to_vec(), Some(lost));
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(())
     }
 
     /// Was anything done about it?
@@ -344,7 +417,9 @@ impl Store {
         let mut object = txn.file(fid).map_err(|refusal| {
             StoreError::Damaged(format!("the index entry of object {fid} ({refusal:?})"))
         })?;
-        txn.drop_extent(fid, &mut object, begin + u64::from(extent.len), extent);
+        let end = begin + u64::from(extent.len);
+        let dropped = txn.drop_extent(fid, &mut object, end, extent);
+        dropped.map_err(|_| StoreError::unreadable(format!("mend object {fid}")))?;
         for (at, piece) in &pieces {
             txn.put_extent(fid, &mut object, *at, piece);
         }

@@ -11,6 +11,7 @@ use crate::clean::Step;
 use crate::error::StoreError;
 use crate::log::Use;
 use crate::store::Store;
+use crate::sweep::KEYS_ALONE;
 use wire::{Op, Refusal};
 
 /// The store is tended when nothing was changed for this long.
@@ -163,6 +164,11 @@ impl Store {
             return Some(rested);
         }
         if running {
+            return Some(now + PAUSE_NS);
+        }
+        if self.is_sweeping() && !self.is_due_by_size() {
+            self.sweep(KEYS_ALONE);
+            self.room.seen = self.log.appended();
             return Some(now + PAUSE_NS);
         }
         if self.cleaner.is_busy() && !self.is_due_by_size() {

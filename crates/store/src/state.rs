@@ -7,10 +7,11 @@ use crate::error::StoreError;
 use crate::index::{Changes, Index};
 use crate::log::{End, Place};
 use crate::options::Mutant;
-use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record};
+use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record, reads_format};
 use crate::txn::{Context, Txn, trouble};
-use crate::value::Object;
-use wire::{Attr, Caller, Chosen, Fid, Kind, Name, Op, Outcome, Refusal, Time};
+use crate::value::{Object, root_object};
+use crate::volumes;
+use wire::{Caller, Chosen, Fid, Name, Op, Outcome, Refusal, Time};
 
 /// The state that operations work on.
 #[derive(Debug)]
@@ -38,6 +39,20 @@ impl Core {
     ) -> Result<(Outcome, Changes), Refusal> {
         let mut txn = Txn::new(&self.index, context);
         let outcome = apply::apply(&mut txn, op)?;
+        let volumes = &self.index.volumes;
+        let opens = match op {
+            Op::Open { fid, access } if access.write => Some(fid),
+            Op::Claim { fid } => Some(fid),
+            _ => None,
+        };
+        if opens.is_some_and(|fid| volumes.is_frozen(fid.volume)) {
+            return Err(Refusal::ReadOnly);
+        }
+        let made = |id| txn.changes.volumes.iter().any(|(of, _)| *of == id);
+        let mut changed = txn.changes.objects.iter().map(|(fid, _)| fid.volume);
+        if changed.any(|id| volumes.is_frozen(id) && !made(id)) {
+            return Err(Refusal::ReadOnly);
+        }
         Ok((outcome, txn.changes))
     }
 
@@ -56,35 +71,13 @@ impl Core {
     /// Makes the root.
     pub(crate) fn format(&mut self, root: &Root) {
         let fid = Fid::root(root.volume);
-        let object = Object {
-            attr: Attr {
-                kind: Kind::Directory,
-                mode: root.mode,
-                uid: root.uid,
-                gid: root.gid,
-                nlink: 2,
-                size: 0,
-                used_bytes: 0,
-                rdev: 0,
-                atime: root.now,
-                mtime: root.now,
-                ctime: root.now,
-                btime: root.now,
-                version: 1,
-            },
-            uniq: fid.uniq,
-            parent: 0,
-            home: 0,
-            next_position: 1,
-            entries: 0,
-            extents: 0,
-            inline: 0,
-            xattrs: 0,
-            acl: false,
-        };
+        let object = root_object((root.uid, root.gid), root.mode, root.now);
         self.index.newest = root.now;
         self.index.counters.volume = root.volume;
         self.index.counters.next_vnode = fid.vnode + 1;
+        self.index
+            .volumes
+            .put(root.volume, Some(volumes::first(root.now, 0, 0)));
         self.index.commit(Changes {
             objects: vec![(fid, Some(object))],
             objects_more: 1,
@@ -182,15 +175,41 @@ impl Core {
                 let changes = self.plan_move(context, *fid, *offset).map_err(refused)?;
                 self.index.commit(changes);
             }
+            Happened::Relocate { .. } | Happened::Sweep { .. } => {
+                self.replay_care(record, context.place)?;
+            }
             other => self.replay_note(other)?,
         }
         Ok(())
     }
 
+    /// Does once more what was done for room, and that nobody sees.
+    fn replay_care(&mut self, record: &Record<'_>, place: Place) -> Result<(), StoreError> {
+        match &record.happened {
+            Happened::Relocate {
+                fid,
+                from,
+                to,
+                segment,
+                position,
+                ..
+            } => {
+                let begin = u64::from(*position);
+                let within = begin..begin + record.data.len() as u64;
+                self.relocate((*fid, (*from, *to)), *segment, (within, place))
+            }
+            Happened::Sweep { volume, from, keys } => {
+                self.sweep(*volume, from, *keys)?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Does once more what a record without an operation says.
     fn replay_note(&mut self, happened: &Happened) -> Result<(), StoreError> {
         match happened {
-            Entry::Format { format, .. } if *format != FORMAT => {
+            Entry::Format { format, .. } if !reads_format(*format) => {
                 return Err(StoreError::Format {
                     found: *format,
                     known: FORMAT,
@@ -217,7 +236,10 @@ impl Core {
             Entry::Shown { now } => self.index.newest = self.index.newest.max(*now),
             Entry::Boot { count } => self.index.counters.boot = *count,
             Entry::Numbers { vnode } => self.index.counters.next_vnode = *vnode,
-            Entry::Apply { .. } | Entry::Move { .. } => {}
+            Entry::Apply { .. }
+            | Entry::Move { .. }
+            | Entry::Relocate { .. }
+            | Entry::Sweep { .. } => {}
         }
         Ok(())
     }
@@ -236,6 +258,7 @@ impl Core {
         };
         let key = crate::key::position(dir, object.home);
         let placed: Option<crate::value::Placed> = self.index.get_as(&key).map_err(trouble)?;
+        let placed = placed.map(|placed| placed.within(dir.volume));
         let placed = placed.filter(|placed| placed.fid == fid);
         Ok(placed.map(|placed| (dir, placed.name)))
     }

@@ -21,6 +21,7 @@ use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
 use crate::room::Room;
 use crate::state::Core;
+use crate::sweep::{KEYS_BESIDE, Sweeper};
 use crate::sync::Syncer;
 use crate::txn::{Context, trouble};
 use crate::value;
@@ -103,6 +104,7 @@ pub struct Store {
     pub(crate) images: Images,
     pub(crate) healing: Healing,
     pub(crate) cleaner: Cleaner,
+    pub(crate) sweeper: Sweeper,
     pub(crate) room: Room,
     pub(crate) memory: Option<MemoryDisk>,
     /// The last record that was found when it was opened.
@@ -238,6 +240,7 @@ impl Store {
             self.core.answers.put(origin, outcome.clone());
         }
         self.clean(bytes as u64);
+        self.sweep(KEYS_BESIDE);
         Ok(outcome)
     }
 
@@ -366,36 +369,6 @@ impl Store {
         Fid::root(self.core.index.counters.volume)
     }
 
-    /// Objects that have no name any more and have not been reaped.
-    pub fn orphans(&self) -> Vec<Fid> {
-        let top = Fid {
-            vnode: 0,
-            ..self.root()
-        };
-        let (mut from, to) = key::range(top, key::ORPHAN);
-        let mut orphans = Vec::new();
-        loop {
-            let part = match self.core.index.scan(&from, &to, 1024) {
-                Ok(part) => part,
-                Err(error) => {
-                    tracing::error!("cannot list all objects without a name: {error}");
-                    return orphans;
-                }
-            };
-            let Some((last, _)) = part.last() else {
-                return orphans;
-            };
-            from = key::after(last);
-            orphans.extend(part.iter().filter_map(|(key, uniq)| {
-                Some(Fid {
-                    vnode: key::parts(key)?.number()?,
-                    uniq: u32::from_be_bytes(uniq.as_slice().try_into().ok()?),
-                    ..top
-                })
-            }));
-        }
-    }
-
     /// The attributes of an object, if it exists; refused if the disk cannot say.
     pub fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
         match self.core.object(fid) {
@@ -422,7 +395,8 @@ impl Store {
         }
         let key = key::name(dir, name.as_bytes());
         let entry = self.core.index.get_as::<value::Named>(&key);
-        Ok(entry.map_err(trouble)?.map(|entry| entry.fid))
+        let entry = entry.map_err(trouble)?;
+        Ok(entry.map(|entry| entry.within(dir.volume).fid))
     }
 
     /// A directory that has a name of an object, and the name: of several names one of them; `None`

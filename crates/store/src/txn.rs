@@ -63,7 +63,7 @@ impl<'a> Txn<'a> {
     }
 
     /// The number of a new object.
-    pub(crate) fn number(&mut self) -> Result<u64, Refusal> {
+    pub(crate) fn number(&mut self, volume: u32) -> Result<u64, Refusal> {
         let (next, reserved) = (self.index.counters.next_vnode, self.context.chosen.vnode);
         if reserved == 0 {
             self.changes.made += 1;
@@ -71,7 +71,7 @@ impl<'a> Txn<'a> {
         }
         let fid = Fid {
             vnode: reserved,
-            ..Fid::root(self.index.counters.volume)
+            ..Fid::root(volume)
         };
         let taken = reserved >= next || self.index.object(fid).map_err(trouble)?.is_some();
         // Whoever reserved it has given it away already, or it never was reserved.
@@ -169,7 +169,14 @@ impl<'a> Txn<'a> {
     /// An entry of a directory, as it was before this operation.
     pub(crate) fn entry(&self, dir: Fid, name: &Name) -> Result<Option<Named>, Refusal> {
         let key = key::name(dir, name.as_bytes());
-        self.index.get_as(&key).map_err(trouble)
+        let entry: Option<Named> = self.index.get_as(&key).map_err(trouble)?;
+        Ok(entry.map(|entry| entry.within(dir.volume)))
+    }
+
+    /// Counts objects and bytes of all volumes together, where no volume gains or loses any.
+    pub(crate) fn count_all(&mut self, objects: i64, bytes: i64) {
+        self.changes.all.0 += objects;
+        self.changes.all.1 += bytes;
     }
 
     /// May the caller do this with the object?
@@ -257,14 +264,24 @@ impl<'a> Txn<'a> {
         Ok(())
     }
 
-    /// Removes an extent of a file.
-    pub(crate) fn drop_extent(&mut self, fid: Fid, object: &mut Object, end: u64, extent: &Extent) {
+    /// Removes an extent of a file. Its bytes stay in use if another version of the file has it.
+    pub(crate) fn drop_extent(
+        &mut self,
+        fid: Fid,
+        object: &mut Object,
+        end: u64,
+        extent: &Extent,
+    ) -> Result<(), Refusal> {
+        let key = key::extent(fid, end);
         let len = u64::from(extent.len);
         object.extents = object.extents.saturating_sub(1);
         object.attr.used_bytes = object.attr.used_bytes.saturating_sub(len);
         self.changes.bytes_more -= len as i64;
-        self.count_live(extent, -1);
-        self.remove(key::extent(fid, end));
+        if self.index.is_own(&key).map_err(trouble)? {
+            self.count_live(extent, -1);
+        }
+        self.remove(key);
+        Ok(())
     }
 
     /// Counts the bytes of a segment that an extent uses.

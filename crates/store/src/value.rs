@@ -2,7 +2,7 @@
 //! value that was damaged, or belongs to another key, is known to be bad.
 
 use serde::{Deserialize, Serialize};
-use wire::{Attr, Fid, Kind, Name};
+use wire::{Attr, Fid, Kind, Name, Time};
 
 /// Bytes that one checksum covers.
 pub(crate) const PIECE_BYTES: usize = wire::limits::BLOCK_BYTES as usize;
@@ -32,7 +32,45 @@ pub(crate) struct Object {
     pub(crate) acl: bool,
 }
 
-/// An entry of a directory, under its name.
+impl Object {
+    /// One that has nothing but attributes, and no name yet.
+    pub(crate) fn new(attr: Attr) -> Self {
+        Self {
+            attr,
+            uniq: 1,
+            parent: 0,
+            home: 0,
+            next_position: 1,
+            entries: 0,
+            extents: 0,
+            inline: 0,
+            xattrs: 0,
+            acl: false,
+        }
+    }
+}
+
+/// The root of a new volume.
+pub(crate) fn root_object((uid, gid): (u32, u32), mode: u16, now: Time) -> Object {
+    Object::new(Attr {
+        kind: Kind::Directory,
+        mode,
+        uid,
+        gid,
+        nlink: 2,
+        size: 0,
+        used_bytes: 0,
+        rdev: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        version: 1,
+    })
+}
+
+/// An entry of a directory, under its name. The volume of the fid is the one that it was made in:
+/// for who sees it, it is the volume of the directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Named {
     pub(crate) fid: Fid,
@@ -57,13 +95,31 @@ pub(crate) struct Borrower {
     pub(crate) to: u64,
 }
 
+impl Named {
+    /// As it is seen in a directory of this volume.
+    pub(crate) fn within(mut self, volume: u32) -> Self {
+        self.fid.volume = volume;
+        self
+    }
+}
+
+impl Placed {
+    /// As it is seen in a directory of this volume.
+    pub(crate) fn within(mut self, volume: u32) -> Self {
+        self.fid.volume = volume;
+        self
+    }
+}
+
 /// Numbers of the whole partition, and up to where of the log the index has it all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counters {
+    /// The volume that it began with.
     pub(crate) volume: u32,
     pub(crate) next_vnode: u64,
+    /// Objects of all volumes that are there and may change: what clones share is counted in each.
     pub(crate) objects: u64,
-    /// Bytes of files and symbolic links.
+    /// Bytes of files and symbolic links, likewise.
     pub(crate) bytes: u64,
     pub(crate) boot: u64,
     /// The segment, the offset in it and the number of the first record that the index does not

@@ -5,6 +5,7 @@ mod access;
 mod count;
 mod generate;
 mod look;
+mod memory;
 mod read;
 mod replay;
 mod reproduce;
@@ -16,6 +17,7 @@ pub use access::{Access, Builder, Op, TooMany, Trace};
 pub use count::{Counts, Level, Load, Prices};
 pub use generate::{Depths, Generator, Model};
 pub use look::Look;
+pub use memory::memory;
 pub use read::{
     Columns, ColumnsError, Format, ReadError, Reader, TimeUnit, WriteError, Writer, merge,
 };

@@ -1,6 +1,7 @@
 //! Messages to bytes and back. Decoding never panics, reads no more than it is given, and refuses
 //! what breaks a bound of [`crate::limits`]; what follows the message is refused as well.
 
+use crate::lend::{Capability, Elsewhere, Lenders, ToLender, ToReader};
 use crate::limits;
 use crate::lock::{Lock, LockOwner};
 use crate::message::{Chosen, Delegated, Request, ToClient, ToServer};
@@ -157,6 +158,7 @@ impl Bounded for Request {
             && self.op.within_bounds()
             && delegated(self)
             && again(self)
+            && (self.lenders == Lenders::None || matches!(self.op, Op::Read { .. }))
     }
 }
 
@@ -164,9 +166,17 @@ impl Bounded for ToServer {
     fn within_bounds(&self) -> bool {
         match self {
             // So that what is reckoned from it is within the bound, too.
+            Self::Lends { addr, .. } => addr.len() <= limits::ADDRESS_BYTES,
             Self::Watch { next, .. } | Self::Took { next, .. } => *next <= limits::CHANGES / 2,
-            Self::Hello { session, name, .. } => {
-                *session != 0 && name.len() <= limits::TARGET_BYTES
+            Self::Hello {
+                session,
+                name,
+                volume,
+                ..
+            } => {
+                *session != 0
+                    && name.len() <= limits::TARGET_BYTES
+                    && volume.len() <= limits::NAME_BYTES
             }
             Self::Request(request) => request.within_bounds(),
             // What writes has bytes of its own beside the message.
@@ -193,11 +203,47 @@ impl Bounded for Outcome {
                         .all(|entry| entry.ahead <= limits::AHEAD_BYTES)
             }
             Self::Read { len, .. } => *len <= limits::BULK_BYTES,
+            Self::Elsewhere(elsewhere) => elsewhere.within_bounds(),
             Self::Copied { len, .. } => *len <= limits::COPY_BYTES,
             Self::Target(target) => target.len() <= limits::TARGET_BYTES,
             Self::Value(value) => value.len() <= limits::XATTR_VALUE_BYTES,
+            Self::Volumes(volumes) => volumes.len() <= crate::VOLUMES_MAX,
             _ => true,
         }
+    }
+}
+
+impl Bounded for Capability {
+    fn within_bounds(&self) -> bool {
+        let most = limits::FILE_BYTES / u64::from(limits::BLOCK_BYTES);
+        let end = self.first.checked_add(u64::from(self.count));
+        self.count <= limits::LENT_BLOCKS && end.is_some_and(|end| end <= most)
+    }
+}
+
+impl Bounded for Elsewhere {
+    fn within_bounds(&self) -> bool {
+        self.len <= limits::BULK_BYTES
+            && self.addr.len() <= limits::ADDRESS_BYTES
+            && self.digests.len() == self.capability.count as usize
+            && self.capability.within_bounds()
+    }
+}
+
+impl Bounded for ToLender {
+    fn within_bounds(&self) -> bool {
+        let Self::Borrow { capability, .. } = self;
+        capability.within_bounds()
+    }
+}
+
+impl Bounded for ToReader {
+    fn within_bounds(&self) -> bool {
+        let Self::Lent { have, .. } = self else {
+            return true;
+        };
+        let fits = |at: &u16| u32::from(*at) < limits::LENT_BLOCKS;
+        have.is_sorted_by(|one, other| one < other) && have.last().is_none_or(fits)
     }
 }
 

@@ -12,6 +12,7 @@ extern crate alloc;
 mod attr;
 mod codec;
 mod ids;
+mod lend;
 pub mod limits;
 mod lock;
 mod message;
@@ -21,11 +22,13 @@ mod outcome;
 mod refusal;
 mod rights;
 mod seed;
+mod volume;
 mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use ids::{Epoch, Fid, RequestId, SessionId, Time, file_time};
+pub use lend::{Capability, Digest, Elsewhere, LenderId, Lenders, Secret, ToLender, ToReader};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
     Again, Chosen, Delegated, Hold, Holding, Origin, Place, Recall, Request, Returned, Right,
@@ -37,4 +40,8 @@ pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
 pub use rights::{MachineId, NOBODY, Proven, Rights};
 pub use seed::{mix64, splitmix64};
+pub use volume::{
+    FIRST_VOLUME, SNAPSHOT_MARK, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
+    is_volume_name, snapshot_name, split_volume_name,
+};
 pub use watch::{Change, Deed, Path, WatchId};

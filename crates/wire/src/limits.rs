@@ -38,6 +38,10 @@ pub const GROUPS: usize = 1024;
 pub const PATH_BYTES: usize = 64 << 10;
 /// Largest number of a change that is told to who watches: no sum of such numbers is too large.
 pub const CHANGES: u64 = 1 << 62;
+/// Most blocks that one client asks another one for at once.
+pub const LENT_BLOCKS: u32 = BULK_BYTES / BLOCK_BYTES;
+/// Most bytes of an address where a client listens, as text.
+pub const ADDRESS_BYTES: usize = 64;
 /// Largest size of a file.
 pub const FILE_BYTES: u64 = 1 << 50;
 

@@ -4,6 +4,7 @@
 
 use crate::attr::Attr;
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
+use crate::lend::{LenderId, Lenders, Secret};
 use crate::lock::HeldLock;
 use crate::name::Name;
 use crate::op::{Caller, Op};
@@ -154,6 +155,8 @@ pub struct Request {
     pub after: RequestId,
     /// It was answered before, and the server has lost it.
     pub again: Option<Again>,
+    /// Of a read: the clients that may bring the bytes.
+    pub lenders: Lenders,
 }
 
 /// What the server asks back or asks for.
@@ -239,6 +242,8 @@ pub enum ToServer {
         session: SessionId,
         /// A name for people: host and mount point.
         name: Vec<u8>,
+        /// The volume, or the snapshot, whose root is to be the tree's; empty: the first volume.
+        volume: Vec<u8>,
     },
     /// Asks for an operation. Bytes to be written travel beside it.
     Request(Request),
@@ -327,6 +332,14 @@ pub enum ToServer {
         /// Which watch.
         watch: WatchId,
     },
+    /// Lends blocks of its cache, and borrows from others; said on each new connection, once the
+    /// server has said that clients do so.
+    Lends {
+        /// Where it listens, as text.
+        addr: Vec<u8>,
+        /// The print of its key.
+        key: Secret,
+    },
 }
 
 /// What a server says.
@@ -399,6 +412,15 @@ pub enum ToClient {
         /// Nothing more comes, and why.
         end: Option<Refusal>,
     },
+    /// Clients lend blocks to each other from now on.
+    Lend {
+        /// The client's number among those that do.
+        lender: LenderId,
+        /// What the capabilities for it are sealed with.
+        secret: Secret,
+    },
+    /// They do so no more.
+    Keep,
 }
 
 /// How a peer broke the protocol: the connection ends.
@@ -416,6 +438,8 @@ pub enum Violation {
     Forbidden,
     /// The session of another machine.
     Foreign,
+    /// A volume that is not there.
+    NoVolume,
 }
 
 impl ToServer {
@@ -442,6 +466,7 @@ impl ToServer {
             Self::Watch { .. } => "Watch",
             Self::Took { .. } => "Took",
             Self::Unwatch { .. } => "Unwatch",
+            Self::Lends { .. } => "Lends",
         }
     }
 }
@@ -465,6 +490,8 @@ impl ToClient {
             Self::Lost => "Lost",
             Self::Waited { .. } => "Waited",
             Self::Watched { .. } => "Watched",
+            Self::Lend { .. } => "Lend",
+            Self::Keep => "Keep",
         }
     }
 }

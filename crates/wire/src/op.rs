@@ -6,6 +6,7 @@ use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
 use crate::rights::NOBODY;
+use crate::volume::VolumeOp;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -240,6 +241,10 @@ pub enum Op {
     /// All of a file for the client, whoever has it open: its kernel asks for a page of a mapping
     /// in which programs may store. Others give up what they have. Outcome: `Attr`.
     Claim { fid: Fid },
+    /// Changes the volumes of the partition. Outcome: `Volume`.
+    Volume(VolumeOp),
+    /// The volumes of the partition. Outcome: `Volumes`.
+    Volumes,
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -281,6 +286,8 @@ impl Op {
             Self::Reserve { .. } => "Reserve",
             Self::GiveLocks { .. } => "GiveLocks",
             Self::Claim { .. } => "Claim",
+            Self::Volume { .. } => "Volume",
+            Self::Volumes => "Volumes",
         }
     }
 
@@ -302,6 +309,7 @@ impl Op {
                 | Self::Copy { .. }
                 | Self::MakeNameless { .. }
                 | Self::Reserve { .. }
+                | Self::Volume(_)
         )
     }
 

@@ -2,10 +2,12 @@
 
 use crate::attr::{Attr, Kind};
 use crate::ids::{Epoch, Fid, Time};
+use crate::lend::Elsewhere;
 use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
 use crate::refusal::Refusal;
+use crate::volume::VolumeInfo;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +128,12 @@ pub enum Outcome {
     Position(u64),
     /// Numbers of objects, from this one on.
     Numbers { first: u64, count: u32 },
+    /// A volume, after a change of it.
+    Volume(VolumeInfo),
+    /// Volumes, with those whose deletion can be undone, by their numbers.
+    Volumes(Vec<VolumeInfo>),
+    /// The bytes of a read are to be had from another client.
+    Elsewhere(Elsewhere),
 }
 
 /// A right that comes with a reply.

@@ -161,11 +161,19 @@ fn greetings_and_requests_over_a_bound_are_refused() {
             version: VERSION,
             session: 0,
             name: vec![],
+            volume: Vec::new(),
         },
         ToServer::Hello {
             version: VERSION,
             session: 1,
             name: vec![0; limits::TARGET_BYTES + 1],
+            volume: Vec::new(),
+        },
+        ToServer::Hello {
+            version: VERSION,
+            session: 1,
+            name: vec![],
+            volume: vec![0; limits::NAME_BYTES + 1],
         },
     ] {
         assert_eq!(
@@ -225,6 +233,7 @@ fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
         delegated: None,
         after: 0,
         again: None,
+        lenders: wire::Lenders::None,
     })
 }
 
@@ -332,6 +341,7 @@ fn a_claimed_length_is_not_allocated() {
         version: VERSION,
         session: 1,
         name: b"host".to_vec(),
+        volume: Vec::new(),
     };
     let named = request(
         Op::Unlink {

@@ -147,6 +147,7 @@ proptest! {
         let request = Request {
             id, acked, op, caller, hold, keeps, ahead, clock, delegated, after,
             again: None,
+            lenders: wire::Lenders::None,
         };
         let message = ToServer::Request(request);
         prop_assert_eq!(decode::<ToServer>(&encode(&message)), Ok(message));

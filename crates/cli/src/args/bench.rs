@@ -30,6 +30,9 @@ pub(crate) struct BenchArgs {
     /// How the kernel's requests come to the bench's own mounts: see `ariel mount --help`
     #[arg(long, value_enum, default_value_t = Transport::Auto)]
     pub(crate) transport: Transport,
+    /// The bench's own server and mounts talk without TLS, to tell what TLS costs
+    #[arg(long, conflicts_with = "mount")]
+    pub(crate) insecure_loopback: bool,
     /// How often each measure is taken on each side
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]

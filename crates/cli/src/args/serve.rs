@@ -1,6 +1,6 @@
 //! The command line of a server.
 
-use super::{cell, seconds};
+use super::{Cooperation, cell, seconds};
 use net::Addresses;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,6 +32,10 @@ pub(crate) struct ServeArgs {
     /// After a restart, wait so long for the clients of the last run [default: 20]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) grace: Option<u64>,
+    /// How clients lend blocks of their caches to each other: docs/cooperation.md. `ariel
+    /// cooperate` changes it while the server runs
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t = Cooperation::Off)]
+    pub(crate) cooperate: Cooperation,
     /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
     /// Whoever reaches ADDR can read it; it names no file and no user
     #[arg(long, value_name = "ADDR")]

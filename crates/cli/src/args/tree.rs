@@ -50,6 +50,16 @@ pub(crate) fn remote(text: &str) -> Result<Remote, String> {
     Ok(Remote { server, path })
 }
 
+/// Which tree a command works on.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TreeArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// The volume, or VOLUME@SNAPSHOT, whose tree it is [default: root]
+    #[arg(long, value_name = "VOLUME", value_parser = super::volume::existing)]
+    pub(crate) volume: Option<wire::Name>,
+}
+
 #[derive(Debug, clap::Args)]
 #[command(
     disable_help_flag = true,
@@ -60,7 +70,7 @@ Examples:
 )]
 pub(crate) struct LsArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     /// Files and directories to list
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -106,7 +116,7 @@ pub(crate) struct LsArgs {
 #[command(after_help = "Example:\n  ariel cat 127.0.0.1:7000:/etc/motd")]
 pub(crate) struct CatArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     /// Files, written to standard output one behind the other
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -144,7 +154,7 @@ Examples:
 As with cp(1), a destination that is a directory gets the files under their own names.")]
 pub(crate) struct PutArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     /// Wait until the server's disk has all copies
@@ -166,7 +176,7 @@ Examples:
 As with cp(1), a destination that is a directory gets the files under their own names.")]
 pub(crate) struct GetArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     #[command(flatten)]
     pub(crate) transfer: TransferArgs,
     /// Files and directories of a tree
@@ -184,7 +194,7 @@ Examples:
   ariel rm -r 127.0.0.1:7000:/src/project")]
 pub(crate) struct RmArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     /// Files and directories to remove
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -210,7 +220,7 @@ Examples:
 Moves within one tree. `ariel put` and `ariel get` copy from and to this machine.")]
 pub(crate) struct MvArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     /// Files and directories to move, and the destination
     #[arg(value_name = "ADDR:PATH", value_parser = remote, num_args = 2.., required = true)]
     pub(crate) places: Vec<Remote>,
@@ -232,7 +242,7 @@ pub(crate) struct MvArgs {
 #[command(after_help = "Example:\n  ariel mkdir -p 127.0.0.1:7000:/a/b/c")]
 pub(crate) struct MkdirArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     /// Directories to make
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -248,7 +258,7 @@ pub(crate) struct MkdirArgs {
 #[command(after_help = "Example:\n  ariel stat 127.0.0.1:7000:/etc/motd")]
 pub(crate) struct StatArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) tree: TreeArgs,
     /// Files and directories to describe; symbolic links are not followed
     #[arg(value_name = "ADDR:PATH", value_parser = remote, required = true)]
     pub(crate) places: Vec<Remote>,
@@ -263,7 +273,7 @@ pub(crate) struct StatArgs {
     pub(crate) json: bool,
 }
 
-fn mode(text: &str) -> Result<u32, String> {
+pub(crate) fn mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
         _ => Err("not a mode: give octal digits, such as 750".to_owned()),

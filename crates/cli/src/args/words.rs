@@ -277,7 +277,8 @@ mod tests {
             let Command::Mount(args) = Args::try_parse_from(words).unwrap().command else {
                 panic!("another command");
             };
-            assert_eq!((args.cache_mib, args.name_delay), (8, 1_000_000_000));
+            let size = args.memory.cache_mib.to_string();
+            assert_eq!((size.as_str(), args.name_delay), ("8", 1_000_000_000));
             assert!(!args.flags.unwrap().is_read_only());
             assert!(args.quiet);
         }

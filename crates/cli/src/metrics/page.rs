@@ -1,6 +1,7 @@
 //! The page: status and profile in Prometheus' text format.
 
-use super::table::{Kind, MOUNT, Metric, SERVER, STAGES, Stage};
+use super::stages::{STAGES, Stage};
+use super::table::{Kind, MOUNT, Metric, SERVER};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text};
 use prometheus_client::metrics::MetricType;

@@ -43,7 +43,7 @@ const fn family(
 }
 
 /// Of a server.
-pub(super) const SERVER: [Metric; 30] = [
+pub(super) const SERVER: [Metric; 36] = [
     one(
         "ariel_server_clients",
         Gauge,
@@ -79,6 +79,42 @@ pub(super) const SERVER: [Metric; 30] = [
         Gauge,
         "/watches",
         "Watches of clients",
+    ),
+    one(
+        "ariel_server_lenders",
+        Gauge,
+        "/cooperation/lenders",
+        "Clients that lend cached blocks to others",
+    ),
+    one(
+        "ariel_server_hints",
+        Gauge,
+        "/cooperation/hints",
+        "Blocks of which it is known who lends them",
+    ),
+    one(
+        "ariel_server_forwarded_blocks",
+        Counter,
+        "/cooperation/forwarded",
+        "Blocks that readers were sent to other clients for",
+    ),
+    one(
+        "ariel_server_sent_blocks",
+        Counter,
+        "/cooperation/sent",
+        "Blocks sent to clients that lend",
+    ),
+    one(
+        "ariel_server_lacking_lenders",
+        Counter,
+        "/cooperation/lacking",
+        "Hints that were wrong",
+    ),
+    one(
+        "ariel_server_failing_lenders",
+        Counter,
+        "/cooperation/failing",
+        "Lenders that answered late or wrongly",
     ),
     one(
         "ariel_server_held_bytes",
@@ -222,7 +258,7 @@ pub(super) const SERVER: [Metric; 30] = [
 ];
 
 /// Of a mount.
-pub(super) const MOUNT: [Metric; 24] = [
+pub(super) const MOUNT: [Metric; 36] = [
     one(
         "ariel_mount_connected",
         Gauge,
@@ -328,6 +364,42 @@ pub(super) const MOUNT: [Metric; 24] = [
         "Blocks not written back yet",
     ),
     one(
+        "ariel_mount_memory_size_bytes",
+        Gauge,
+        "/memory/size_bytes",
+        "Memory that cached blocks may take now",
+    ),
+    one(
+        "ariel_mount_memory_least_bytes",
+        Gauge,
+        "/memory/least_bytes",
+        "The least that they may ever take",
+    ),
+    one(
+        "ariel_mount_memory_most_bytes",
+        Gauge,
+        "/memory/most_bytes",
+        "The most that they may ever take",
+    ),
+    one(
+        "ariel_mount_memory_resident_bytes",
+        Gauge,
+        "/memory/resident_bytes",
+        "Memory that they take",
+    ),
+    one(
+        "ariel_mount_memory_presses",
+        Counter,
+        "/memory/presses",
+        "Looks at which others wanted memory of the cache",
+    ),
+    one(
+        "ariel_mount_memory_given_back_bytes",
+        Counter,
+        "/memory/given_back_bytes",
+        "Memory given back since others wanted it",
+    ),
+    one(
         "ariel_mount_cache_hits",
         Counter,
         "/cache/hits",
@@ -338,6 +410,42 @@ pub(super) const MOUNT: [Metric; 24] = [
         Counter,
         "/cache/misses",
         "Blocks fetched for a read",
+    ),
+    one(
+        "ariel_mount_lends",
+        Gauge,
+        "/cooperation/lends",
+        "1 while cached blocks are lent to other clients",
+    ),
+    one(
+        "ariel_mount_borrowed_blocks",
+        Counter,
+        "/cooperation/borrowed",
+        "Blocks that other clients lent",
+    ),
+    one(
+        "ariel_mount_fetched_blocks",
+        Counter,
+        "/cooperation/fetched",
+        "Blocks that the server sent for reads",
+    ),
+    one(
+        "ariel_mount_lent_blocks",
+        Counter,
+        "/cooperation/lent",
+        "Blocks lent to other clients",
+    ),
+    one(
+        "ariel_mount_lacking_blocks",
+        Counter,
+        "/cooperation/lacking",
+        "Blocks that a lender had given up",
+    ),
+    one(
+        "ariel_mount_failing_lenders",
+        Counter,
+        "/cooperation/failing",
+        "Lenders that answered late or wrongly",
     ),
     family(
         "ariel_mount_kernel_requests",
@@ -358,62 +466,3 @@ pub(super) const MOUNT: [Metric; 24] = [
         "Messages from the server, by kind",
     ),
 ];
-
-/// One stage of the profile: of each kind of request how many, and how long they took in all.
-#[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) at: &'static str,
-    pub(super) count: &'static str,
-    pub(super) seconds: &'static str,
-    pub(super) help: &'static str,
-}
-
-/// All stages; a process has those of its kind.
-pub(super) const STAGES: [Stage; 4] = [
-    Stage {
-        at: "kernel",
-        count: "ariel_mount_answers",
-        seconds: "ariel_mount_answer_seconds",
-        help: "from a request of the kernel to its answer",
-    },
-    Stage {
-        at: "server",
-        count: "ariel_mount_server_answers",
-        seconds: "ariel_mount_server_answer_seconds",
-        help: "from a request to the server to its answer",
-    },
-    Stage {
-        at: "clients",
-        count: "ariel_server_answers",
-        seconds: "ariel_server_answer_seconds",
-        help: "from a client's request to its answer",
-    },
-    Stage {
-        at: "steps",
-        count: "ariel_server_steps",
-        seconds: "ariel_server_step_seconds",
-        help: "under the server's lock, in which nobody else is served",
-    },
-];
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn each_metric_has_a_name_of_its_own_and_is_documented() {
-        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/service.md");
-        let docs = std::fs::read_to_string(docs).unwrap();
-        let of_status = SERVER.iter().chain(&MOUNT).map(|metric| metric.name);
-        let of_profile = STAGES.iter().flat_map(|stage| [stage.count, stage.seconds]);
-        let names: Vec<&str> = of_status.chain(of_profile).collect();
-        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-        let missing: Vec<_> = names
-            .into_iter()
-            .filter(|name| !docs.contains(&format!("`{name}`")))
-            .collect();
-        assert!(missing.is_empty(), "not in docs/service.md: {missing:?}");
-    }
-}

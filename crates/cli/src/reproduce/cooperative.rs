@@ -1,4 +1,4 @@
-//! `ariel reproduce cooperative`: figures 4 to 14 of the paper on cooperative caching; and the list
+//! `ariel reproduce cooperative` and `memory`: reports that `trace` makes, as files; and the list
 //! of what there is of all papers.
 
 use crate::args::ReproduceArgs;
@@ -21,13 +21,17 @@ pub(super) fn list() -> String {
     text
 }
 
-pub(super) fn cooperative(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
+/// Makes a report. `begins` learns what comes next.
+type Makes = fn(effort: trace::Effort, begins: &mut dyn FnMut(&str)) -> trace::Report;
+
+/// Makes a report, and writes it.
+pub(super) fn report(args: &ReproduceArgs, makes: Makes) -> Result<ExitCode, Failure> {
     let terminal = io::stderr().is_terminal();
     let effort = trace::Effort {
         seed: args.seed,
         long: !args.short,
     };
-    let report = trace::cooperative(effort, &mut |what| {
+    let report = makes(effort, &mut |what| {
         if terminal {
             let _ = write!(io::stderr(), "\r{what}\x1b[K");
         }
@@ -40,7 +44,7 @@ pub(super) fn cooperative(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
         Failure::new(NOT_RUN, format_args!("reproduce: {dir}: {error}"))
     };
     report.write(&args.out).map_err(failed)?;
-    let page = args.out.join("cooperative.md");
+    let page = args.out.join(format!("{}.md", report.name));
     let _ = writeln!(io::stdout(), "written: {}", page.display());
     Ok(ExitCode::SUCCESS)
 }

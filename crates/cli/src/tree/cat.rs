@@ -10,7 +10,7 @@ use std::process::ExitCode;
 const PART_BYTES: usize = 1 << 20;
 
 pub(crate) fn cat(args: &CatArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::new("cat", &args.trust);
+    let mut session = Session::new("cat", &args.tree);
     let mut stdout = io::stdout().lock();
     let mut buffer = vec![0; PART_BYTES];
     for place in &args.places {

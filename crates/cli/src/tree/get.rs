@@ -27,7 +27,7 @@ struct Get {
 }
 
 pub(crate) fn get(args: &GetArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::new("get", &args.trust);
+    let mut session = Session::new("get", &args.tree);
     let to = &args.destination;
     let into = to.is_dir();
     if !into && args.sources.len() > 1 {

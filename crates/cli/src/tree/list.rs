@@ -13,7 +13,7 @@ use std::sync::Arc;
 use wire::Kind;
 
 pub(crate) fn ls(args: &LsArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::new("ls", &args.trust);
+    let mut session = Session::new("ls", &args.tree);
     let (mut files, mut dirs) = (Vec::new(), Vec::new());
     for place in &args.places {
         let tree = session.tree(place)?;

@@ -7,7 +7,7 @@ use files::SetAttributes;
 use std::process::ExitCode;
 
 pub(crate) fn mkdir(args: &MkdirArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::new("mkdir", &args.trust);
+    let mut session = Session::new("mkdir", &args.tree);
     for place in &args.places {
         let tree = session.tree(place)?;
         session.try_at(place, || {

@@ -1,5 +1,5 @@
 //! The commands that work on a server's tree without a mount: `ls`, `cat`, `put`, `get`, `rm`,
-//! `mv`, `mkdir`, `stat`.
+//! `mv`, `mkdir`, `stat`; and `volume`.
 //!
 //! Guarantees: they behave, speak and exit as their Unix namesakes; what fails is told at once, and
 //! the rest is done; when a command ends with 0 the server has everything.
@@ -16,6 +16,7 @@ mod progress;
 mod put;
 mod rm;
 mod stat;
+mod volume;
 
 pub(crate) use cat::cat;
 pub(crate) use get::get;
@@ -25,8 +26,9 @@ pub(crate) use mv::mv;
 pub(crate) use put::put;
 pub(crate) use rm::rm;
 pub(crate) use stat::stat;
+pub(crate) use volume::volume;
 
-use crate::args::{Remote, TrustArgs};
+use crate::args::{Remote, TreeArgs};
 use crate::failure::{FAILED, Failure};
 use crate::trust;
 use files::{Error, Options, Tree};
@@ -42,7 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The sessions of a command, and whether something failed.
 struct Session {
     command: &'static str,
-    trust: TrustArgs,
+    args: TreeArgs,
     trees: BTreeMap<Addresses, Arc<Tree>>,
     failed: Arc<AtomicBool>,
 }
@@ -55,10 +57,10 @@ struct Complaints {
 }
 
 impl Session {
-    fn new(command: &'static str, trust: &TrustArgs) -> Self {
+    fn new(command: &'static str, args: &TreeArgs) -> Self {
         Self {
             command,
-            trust: trust.clone(),
+            args: args.clone(),
             trees: BTreeMap::new(),
             failed: Arc::new(AtomicBool::new(false)),
         }
@@ -71,9 +73,10 @@ impl Session {
         }
         let options = Options {
             name: format!("ariel {}, process {}", self.command, std::process::id()),
+            volume: self.args.volume.as_ref().map(ToString::to_string),
             ..Options::default()
         };
-        let (server, _) = trust::server(self.command, &place.server, &self.trust)?;
+        let (server, _) = trust::server(self.command, &place.server, &self.args.trust)?;
         let tree = Tree::connect(server, &options);
         let tree = Arc::new(tree.map_err(|error| Failure::of(self.command, error))?);
         self.trees.insert(place.server.clone(), Arc::clone(&tree));

@@ -18,7 +18,7 @@ pub(crate) fn mv(args: &MvArgs) -> Result<ExitCode, Failure> {
                     `ariel put`";
         return Err(Failure::new(NOT_RUN, text));
     }
-    let mut session = Session::new("mv", &args.trust);
+    let mut session = Session::new("mv", &args.tree);
     let tree = session.tree(to)?;
     let is_dir = tree.metadata(&to.path).is_ok_and(|found| found.is_dir());
     let into = is_dir && !args.no_target_directory && !args.exchange;

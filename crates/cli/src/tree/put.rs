@@ -32,7 +32,7 @@ struct Put {
 }
 
 pub(crate) fn put(args: &PutArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::new("put", &args.trust);
+    let mut session = Session::new("put", &args.tree);
     let tree = session.tree(&args.destination)?;
     let to = &args.destination;
     let into = tree.metadata(&to.path).is_ok_and(|found| found.is_dir());

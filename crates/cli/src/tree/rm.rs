@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use wire::Kind;
 
 pub(crate) fn rm(args: &RmArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::new("rm", &args.trust);
+    let mut session = Session::new("rm", &args.tree);
     for place in &args.places {
         let tree = session.tree(place)?;
         if is_reserved(&place.path) {

@@ -13,7 +13,7 @@ use wire::Kind;
 const TIME: &str = "%Y-%m-%d %H:%M:%S.%N %z";
 
 pub(crate) fn stat(args: &StatArgs) -> Result<ExitCode, Failure> {
-    let mut session = Session::new("stat", &args.trust);
+    let mut session = Session::new("stat", &args.tree);
     let owners = Owners::read();
     for place in &args.places {
         let tree = session.tree(place)?;

@@ -13,7 +13,8 @@
 //!
 //! With `ARIEL_IT_TRANSPORT=uring` (or `dev`) all mounts of the tests take the kernel's requests
 //! that way; where the kernel's switch for it is off, the tests hold it on while they mount. With
-//! `ARIEL_IT_WITHOUT` and `ARIEL_IT_NAME_DELAY` they are given these options of `ariel mount`.
+//! `ARIEL_IT_WITHOUT` and `ARIEL_IT_NAME_DELAY` they are given these options of `ariel mount`, and
+//! with `ARIEL_IT_COOPERATE` the servers this policy, unless the test says one.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -39,10 +40,12 @@ mod harness;
 mod kernels;
 mod killed;
 mod large;
+mod lending;
 mod local_disk;
 mod locks;
 mod machines;
 mod mapped;
+mod memory;
 mod mmap;
 mod names_in_use;
 mod network;
@@ -68,6 +71,7 @@ mod traces;
 mod transport;
 mod two_mounts_fsx;
 mod users;
+mod volumes;
 mod walks;
 mod warm;
 mod watch;

@@ -55,11 +55,29 @@ fn what_is_no_trace_is_refused_with_its_formats() {
 }
 
 #[test]
+fn memory_against_files_is_reproduced_as_a_page_with_its_plots() {
+    let scratch = Scratch::new("reproduce-memory");
+    said(&["reproduce", "memory", "--out"], scratch.path());
+    let read = |name: &str| std::fs::read_to_string(scratch.join(name)).unwrap();
+    let page = read("memory.md");
+    for plot in ["figure-6-3", "figure-6-4", "figure-6-5", "table-6-3"] {
+        assert!(page.contains(&format!("(memory/{plot}.svg)")), "{plot}");
+        assert!(read(&format!("memory/{plot}.svg")).starts_with("<svg"));
+    }
+    let json: serde_json::Value = serde_json::from_str(&read("memory.json")).unwrap();
+    let figures = json["figures"].as_array().unwrap();
+    let rows = figures
+        .iter()
+        .map(|figure| figure["rows"].as_array().unwrap().len());
+    assert_eq!(rows.collect::<Vec<_>>(), [4, 4, 16, 4, 8, 8]);
+}
+
+#[test]
 fn each_table_of_the_papers_is_listed_with_what_makes_it() {
     let output = run(&mut ariel(&["reproduce", "--list"]));
     assert!(output.status.success(), "{}", text(&output));
     let said = text(&output);
-    for line in ["figure 14", "table 7-1", "not yet"] {
+    for line in ["figure 14", "table 7-1", "reproduce memory", "not yet"] {
         assert!(said.contains(line), "{line} in:\n{said}");
     }
 }

@@ -4,20 +4,21 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 16] = [
-    "wire", "logic", "store", "net", "cell", "server", "client", "fuse", "files", "segment",
-    "preload", "sim", "trace", "torture", "bench", "cli",
+const CRATES: [&str; 17] = [
+    "wire", "logic", "store", "net", "blocks", "cell", "server", "client", "fuse", "files",
+    "segment", "preload", "sim", "trace", "torture", "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
     ("net", &["wire"]),
+    ("blocks", &[]),
     ("cell", &["wire", "net"]),
     ("server", &["wire", "logic", "store", "net"]),
-    ("client", &["wire", "logic", "net"]),
+    ("client", &["wire", "logic", "net", "blocks"]),
     ("fuse", &["wire", "client"]),
     ("files", &["wire", "client"]),
     ("segment", &["logic", "files"]),

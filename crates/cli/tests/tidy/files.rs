@@ -80,7 +80,7 @@ fn each_file_begins_with_what_it_is_for() {
 }
 
 /// Crates that the kernel or a C program calls, or that share memory with one.
-const KERNEL_BOUNDARY: [&str; 3] = ["fuse", "segment", "preload"];
+const KERNEL_BOUNDARY: [&str; 4] = ["fuse", "segment", "preload", "blocks"];
 
 #[test]
 fn unsafe_is_for_the_kernel_boundary_only() {

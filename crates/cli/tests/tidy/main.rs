@@ -7,6 +7,7 @@ mod docs;
 mod edges;
 mod files;
 mod source;
+mod words;
 
 use std::path::{Path, PathBuf};
 

@@ -368,18 +368,22 @@ impl Drop for Mount {
 
 fn client_options(options: &MountOptions) -> ClientOptions {
     let slots_per_mib = (1 << 20) / limits::BLOCK_BYTES;
+    let first_mib = options.cache.first_mib();
     ClientOptions {
         server: options.server.clone(),
         machine: MachineOptions {
-            slots: options.cache_mib.saturating_mul(slots_per_mib),
-            objects: options.cache_mib as usize * OBJECTS_PER_MIB,
+            slots: first_mib.saturating_mul(slots_per_mib),
+            objects: first_mib as usize * OBJECTS_PER_MIB,
             write_delay_ns: options.write_delay_ns,
             announced: !options.silent_opens,
             timeout_ns: options.timeout_ns,
             keep_ns: Some(options.name_delay_ns).filter(|ns| *ns > 0),
             scan_ns: (options.write_delay_ns / 2).clamp(SCAN_LEAST_NS, SCAN_NS),
+            volume: options.volume.clone().unwrap_or_default().into(),
+            lends: options.lends,
             ..MachineOptions::default()
         },
+        memory: options.cache.bounds(),
         name: options.name.clone(),
     }
 }

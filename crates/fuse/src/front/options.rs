@@ -1,6 +1,8 @@
 //! What a mount is asked to be.
 
 use client::Server;
+use client::front::CacheSize;
+use client::front::Lends;
 use std::path::PathBuf;
 
 use super::keeping::Keeping;
@@ -33,13 +35,17 @@ pub struct MountOptions {
     pub interruptible: bool,
     /// For so long a call waits while the server says nothing, ns; `None`: for ever.
     pub timeout_ns: Option<u64>,
-    /// Memory for blocks, MiB.
-    pub cache_mib: u32,
+    /// Memory for blocks.
+    pub cache: CacheSize,
     /// Age at which changed blocks are written back, ns.
     pub write_delay_ns: u64,
     /// Age at which changes in directories of its own are told to the server, ns; 0: it is asked
     /// about each.
     pub name_delay_ns: u64,
+    /// The volume, or the snapshot, whose root is mounted; `None`: the first volume.
+    pub volume: Option<String>,
+    /// When it lends cached blocks to other mounts, if the server says that mounts do so.
+    pub lends: Lends,
     /// A name for people: host and mount point.
     pub name: String,
 }

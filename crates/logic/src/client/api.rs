@@ -1,11 +1,12 @@
 //! What goes into the client's machine and what comes out of it.
 
+use super::lending::{PeerInput, PeerOutput};
 use super::notices::{Event, Invalidate, Waiting, Waits};
 use crate::Ticket;
 use alloc::vec::Vec;
 use wire::{
     Access, Attr, Caller, Change, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op,
-    Refusal, RequestId, ToClient, ToServer, WatchId,
+    Refusal, RequestId, ToClient, ToServer, VolumeInfo, WatchId,
 };
 
 /// Numbers a piece of the cache's memory that holds a block's bytes.
@@ -203,6 +204,17 @@ pub enum Input {
         /// Which.
         watch: WatchId,
     },
+    /// The cache may use so much memory from now on. It has given up what is more when this was
+    /// handled so often that [`super::Client::is_over`] says no, but for what is changed: that is
+    /// written back first.
+    Memory {
+        /// Most slots in use; counts within the limits of the options.
+        slots: u32,
+        /// Of how many objects the kernel may know without using them.
+        objects: usize,
+    },
+    /// From another client.
+    Peer(PeerInput),
     /// The deadline has come.
     Tick,
 }
@@ -341,6 +353,8 @@ pub enum Done {
     Bytes(Vec<u8>),
     /// Numbers of the file system.
     Filesystem(Filesystem),
+    /// Volumes; after a change of one, that one.
+    Volumes(Vec<VolumeInfo>),
     /// The lock that is in the way.
     InTheWay(Option<Lock>),
     /// Done.
@@ -460,6 +474,8 @@ pub enum Output {
     Hangup,
     /// Nothing is heard on the connection: give it up with all that is under way; make another.
     Redial,
+    /// To another client.
+    Peer(PeerOutput),
     /// To be logged and counted.
     Event(Event),
 }

@@ -2,7 +2,7 @@
 
 use super::calls::abandoned;
 use super::node::Node;
-use super::session::requests::LinkState;
+use super::session::LinkState;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Right, Time};
@@ -35,12 +35,18 @@ pub struct Figures {
     pub transient: u64,
     /// Opens that have not ended; those of which the kernel tells nothing are not in it.
     pub opens: u64,
-    /// Slots in all.
+    /// Slots that may be in use now.
     pub slots: u64,
+    /// The most that may ever be.
+    pub most_slots: u64,
     /// Slots in use.
     pub used: u64,
     /// Dirty slots.
     pub dirty: u64,
+    /// Slots whose blocks could be given up at once.
+    pub clean: u64,
+    /// When the block was used that is given up next; 0: its kernel has all of it.
+    pub oldest: Option<Time>,
     /// Files that these are of.
     pub dirty_files: u64,
     /// Changes that the server has made and may lose if its machine fails: it is asked for them
@@ -77,6 +83,8 @@ pub struct Figures {
     pub watches: u64,
     /// Watches that the server has not answered.
     pub unwatched: u64,
+    /// What is lent and borrowed.
+    pub lending: super::LendingFigures,
 }
 
 /// Counters for people.
@@ -125,6 +133,9 @@ impl Client {
         let mut figures = Figures {
             nodes: self.nodes.len() as u64,
             slots: self.cache.slots(),
+            most_slots: u64::from(self.cache.most()),
+            clean: self.cache.clean(),
+            oldest: self.cache.oldest(),
             used: self.cache.used(),
             dirty: self.cache.dirty(),
             dirty_files: self.cache.changed_files().count() as u64,
@@ -144,6 +155,7 @@ impl Client {
             lock_calls: self.lock_delegation.calls,
             watches: self.watches.len() as u64,
             unwatched: self.watches.unanswered() as u64,
+            lending: self.lending(),
             ..Figures::default()
         };
         for node in self.nodes.values() {

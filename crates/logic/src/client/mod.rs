@@ -13,7 +13,9 @@ mod data;
 mod delegation;
 mod figures;
 mod kernel;
+mod lending;
 mod locks;
+mod memory;
 mod mutant;
 mod names;
 mod node;
@@ -25,9 +27,10 @@ mod watches;
 
 pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Piece, Slot};
 pub use figures::{Figures, TokenLine};
+pub use lending::{LendingFigures, PeerInput, PeerOutput};
 pub use mutant::Mutant;
 pub use notices::{Event, Invalidate, Waiting, Waits};
-pub use options::Options;
+pub use options::{Lends, Options};
 
 use crate::Ticket;
 use alloc::boxed::Box;
@@ -39,11 +42,10 @@ use kernel::notify_done::After;
 use kernel::reply_ack::ReplyAcks;
 use kernel::uncovered_sizes::UncoveredSizes;
 use node::Node;
+use session::LinkState;
 use session::clock::VolumeClock;
-use session::requests::{LinkState, Sent, Statement};
-use wire::{
-    Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, ToServer, Unseen,
-};
+use session::requests::{Sent, Statement};
+use wire::{Attr, Caller, Epoch, Fid, Op, RequestId, Right, Rights, SessionId, Time, Unseen};
 
 /// A call that is not answered.
 #[derive(Clone, Debug)]
@@ -58,8 +60,7 @@ pub(crate) struct Running {
     /// Of a write: how many pages the kernel had been given when it was last told to drop those
     /// that are written, and how often it was.
     cleared: Option<(u64, u32)>,
-    /// What it sets is set, once and for all, and gave these attributes; only how things are now is
-    /// still asked for.
+    /// What it sets is set and gave these attributes; how things are now is still asked for.
     set: Option<Attr>,
     /// Directories that the kernel has locked for it beside those that it names.
     locked_too: [Option<Fid>; 2],
@@ -126,10 +127,7 @@ pub struct Client {
     requests: BTreeMap<RequestId, Sent>,
     /// What was said about opens and tokens given back, until the server has noted it.
     statements: BTreeMap<Fid, Statement>,
-    /// Parts of `Reassert`, until the server has noted all.
-    reasserting: Vec<ToServer>,
-    /// When the greeting was sent that this followed.
-    reassert_since: Time,
+    reassertion: session::reassert::Reassertion,
     /// Objects asked for that were not known, while a file was being made and opened.
     guessed: BTreeSet<Fid>,
     /// Requests whose answer the server wants to be told of.
@@ -167,6 +165,8 @@ pub struct Client {
     starved: Vec<Ticket>,
     refused: data::writeback::Refused,
     cache: Cache,
+    /// When write-back was begun last since much is changed.
+    cleaned_at: Time,
     /// Files whose write-back waits for its turn; how many batches are on their way.
     wants_cleaner: VecDeque<Fid>,
     cleaners: u32,
@@ -178,6 +178,7 @@ pub struct Client {
     watches: watches::Watches,
     delegation: delegation::changes::Delegation,
     unstable: session::unstable::Unstable,
+    lending: lending::Lending,
 }
 
 /// The time and the outputs: what every step needs.
@@ -190,6 +191,12 @@ impl Step<'_> {
     fn done(&mut self, ticket: Ticket, done: Done) {
         self.out.push(Output::Done { ticket, done });
     }
+}
+
+fn cache_of(options: &Options) -> Cache {
+    let mut cache = Cache::new(options.slots.max(16), options.least_slots);
+    cache.set_dirty_most(options.dirty_slots);
+    cache
 }
 
 impl Client {
@@ -226,8 +233,7 @@ impl Client {
             heard_at: 0,
             requests: BTreeMap::new(),
             statements: BTreeMap::new(),
-            reasserting: Vec::new(),
-            reassert_since: 0,
+            reassertion: session::reassert::Reassertion::default(),
             guessed: BTreeSet::new(),
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
@@ -249,7 +255,8 @@ impl Client {
             parked: Vec::new(),
             starved: Vec::new(),
             refused: data::writeback::Refused::default(),
-            cache: Cache::new(options.slots.max(16)),
+            cache: cache_of(&options),
+            cleaned_at: 0,
             wants_cleaner: VecDeque::new(),
             cleaners: 0,
             window: data::writeback::Window::new(),
@@ -260,6 +267,7 @@ impl Client {
             watches: watches::Watches::default(),
             delegation: delegation::changes::Delegation::default(),
             unstable: session::unstable::Unstable::default(),
+            lending: lending::Lending::default(),
             options,
         }
     }
@@ -267,6 +275,7 @@ impl Client {
     /// Takes one input.
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Output>) {
         let step = &mut Step { now, out };
+        self.cache.set_now(now);
         match input {
             Input::Connected | Input::Gone if self.state == LinkState::Left => {}
             Input::Connected => self.on_connected(step),
@@ -324,9 +333,12 @@ impl Client {
                 recursive,
             } => self.on_watch(step, watch, (fid, recursive)),
             Input::Unwatch { watch } => self.on_unwatch(step, watch),
+            Input::Memory { slots, objects } => self.on_memory(step, slots, objects),
+            Input::Peer(input) => self.on_peer(step, input),
             Input::Tick => self.on_tick(step),
         }
         self.keep_bounds(step);
+        self.keep_size(step);
     }
 
     /// Root of the tree, once the server has said it.

@@ -59,6 +59,12 @@ pub enum Mutant {
     RenewsFromAnswers,
     /// Keeps nothing that the server has answered.
     ForgetsUnstable,
+    /// Its room takes what another client has lent for what the server's digests vouch for.
+    TakesAnyBytes,
     /// Asks again for what was lost as if it happened now, with numbers of its own.
     AsksAgainAsNew,
+    /// Gives up changed blocks, too, when it has to make do with less memory.
+    ShrinksDirty,
+    /// Keeps the blocks that it has, however little memory it may use.
+    KeepsTooMuch,
 }

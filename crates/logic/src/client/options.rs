@@ -1,12 +1,30 @@
 //! The limits and delays of a client, and which of them are usual.
 
+use alloc::vec::Vec;
 use wire::Time;
+
+/// When a client lends blocks of its cache to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lends {
+    /// Never; nor does it borrow.
+    #[default]
+    Never,
+    /// When its machine has nothing better to do. It borrows at all times.
+    Idle,
+    /// Always.
+    Always,
+}
 
 /// The limits and delays of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Number of slots of the cache; at least 16.
+    /// Number of slots of the cache, or the most that it may ever have; at least 16.
     pub slots: u32,
+    /// The fewest that it may ever have: as many as the largest call needs, or more.
+    pub least_slots: u32,
+    /// Most slots with changed blocks: writers wait beyond that. With half of it write-back begins,
+    /// whatever the age, so that most of a large cache can be given up at any time.
+    pub dirty_slots: u32,
     /// Age at which a change in a directory that is this client's own is told to the server, ns;
     /// `None`: each at once, before it is answered.
     pub keep_ns: Option<Time>,
@@ -46,6 +64,10 @@ pub struct Options {
     pub timeout_ns: Option<Time>,
     /// Most holdings, and most changes, of one part of what a restarted server is told.
     pub part: usize,
+    /// The volume, or the snapshot, whose root is that of the tree; empty: the first volume.
+    pub volume: Vec<u8>,
+    /// When it lends blocks of its cache to other clients, if the server says that clients do so.
+    pub lends: Lends,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<super::Mutant>,
 }
@@ -54,6 +76,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             slots: 65_536,
+            least_slots: 512,
+            dirty_slots: u32::MAX,
             keep_ns: Some(5_000_000_000),
             announced: true,
             write_delay_ns: 30_000_000_000,
@@ -71,6 +95,8 @@ impl Default for Options {
             lock_idle_ns: 30_000_000_000,
             timeout_ns: None,
             part: 1000,
+            volume: Vec::new(),
+            lends: Lends::Never,
             mutant: None,
         }
     }

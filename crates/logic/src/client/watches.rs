@@ -6,7 +6,7 @@
 //! when the server says so.
 
 use super::api::Output;
-use super::session::requests::LinkState;
+use super::session::LinkState;
 use super::{Client, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

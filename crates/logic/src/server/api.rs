@@ -1,10 +1,11 @@
 //! What goes into the server's machine and what comes out of it.
 
 use crate::Ticket;
+use crate::peers::Policy;
 use alloc::vec::Vec;
 use wire::{
-    Attr, Caller, Chosen, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal, RequestId,
-    Right, Rights, SessionId, Time, ToClient, ToServer, Violation,
+    Attr, Caller, Chosen, Digest, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal,
+    RequestId, Right, Rights, SessionId, Time, ToClient, ToServer, Violation, VolumeInfo,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -46,6 +47,12 @@ pub struct Options {
     pub watch_bytes: usize,
     /// How often it is looked what has become of a file that is watched and held Exclusive, ns.
     pub look_ns: Time,
+    /// Of so many blocks at most it is known which clients lend them.
+    pub hints: usize,
+    /// How long a reader may show a lender what it was sent there with, ns.
+    pub capability_ns: Time,
+    /// How long a lender that has failed a reader is not named, ns; longer each time in a row.
+    pub rest_ns: Time,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<Mutant>,
 }
@@ -66,6 +73,9 @@ impl Default for Options {
             watch_changes: 65_536,
             watch_bytes: 16 << 20,
             look_ns: 1_000_000_000,
+            hints: 1 << 20,
+            capability_ns: 10_000_000_000,
+            rest_ns: 2_000_000_000,
             mutant: None,
         }
     }
@@ -134,6 +144,11 @@ pub trait Disk {
     fn apply(&mut self, now: Time, op: &Op, by: By<'_>, bulk: Bulk) -> Outcome;
     /// Reads bytes; they are held under the number returned.
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Bulk);
+    /// The digests of the blocks that bytes which were read from a file consist of, with zeros
+    /// behind the last of them. None: they cannot be vouched for.
+    fn digests(&self, _bulk: Bulk) -> Vec<Digest> {
+        Vec::new()
+    }
     /// Reads these files, each with so many bytes, from their beginnings to their ends. They are
     /// held one behind the other under the number returned; beside it, how many bytes of each: none
     /// of a file that has another length, or cannot be read.
@@ -168,6 +183,11 @@ pub trait Disk {
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     /// Objects without a name.
     fn orphans(&self) -> Vec<Fid>;
+    /// The volumes, with snapshots and with those whose deletion can be undone. One that has only
+    /// its first volume may say nothing.
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        Vec::new()
+    }
     /// Remembers a session over restarts.
     fn open_session(&mut self, session: SessionId, now: Time);
     /// Remembers over restarts that this time has been shown.
@@ -224,6 +244,11 @@ pub enum Input {
     Gone {
         /// Which.
         conn: Conn,
+    },
+    /// From now on clients lend blocks of their caches to each other like this, or not.
+    Cooperate {
+        /// How.
+        policy: Policy,
     },
     /// What was applied before the `Sync` with this ticket is stable, or could not be made so.
     Synced {

@@ -17,16 +17,18 @@ mod clock;
 mod cost;
 mod delegation;
 mod holders;
+mod lending;
 mod locks;
-mod reach;
 mod requests;
 mod rules;
 mod session;
 mod table;
 mod tokens;
+mod volumes;
 mod watch;
 
 pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
+pub use lending::LendingFigures;
 pub use rules::{Rule, Want, rule};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -85,6 +87,8 @@ pub struct Server {
     clock: VolumeClock,
     delegation_policy: delegation::policy::DelegationPolicy,
     peers: session::machines::Peers,
+    volumes: volumes::Volumes,
+    lending: lending::Lending,
 }
 
 /// The time, the store and the outputs: what every step needs.
@@ -145,6 +149,8 @@ impl Server {
             clock: VolumeClock::new(now, newest),
             delegation_policy: delegation::policy::DelegationPolicy::default(),
             peers: session::machines::Peers::default(),
+            volumes: volumes::Volumes::default(),
+            lending: lending::Lending::default(),
         }
     }
 
@@ -179,8 +185,10 @@ impl Server {
             Input::Expelled { machine } => self.on_expelled(step, machine),
             Input::Gone { conn } => {
                 self.forget_peer(conn);
+                self.lending.forget_conn(conn);
                 self.on_gone(now, conn);
             }
+            Input::Cooperate { policy } => self.on_cooperate(step, policy),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }
@@ -283,9 +291,10 @@ impl Server {
             version,
             session,
             name,
+            volume,
         } = message
         {
-            return self.on_hello(step, from, (version, session), name);
+            return self.on_hello(step, from, (version, session), (name, &volume));
         }
         let Some(&session) = self.conns.get(&from) else {
             return step.violation(from, Violation::Greeting);
@@ -321,6 +330,7 @@ impl Server {
             } => self.watch_when_whole(step, (session, watch), (fid, recursive), next),
             ToServer::Took { watch, next } => self.on_took(step, (session, watch), next),
             ToServer::Unwatch { watch } => self.on_unwatch(session, watch),
+            ToServer::Lends { addr, key } => self.on_lends((from, session), (addr, key)),
             ToServer::KeepAlive { sent, acked } => {
                 self.on_acked(step, session, acked);
                 // A client that is stalled is to know that the connection lives.

@@ -74,6 +74,12 @@ const fn both(from: Fid, to: Fid) -> Rule {
     }
 }
 
+/// The store alone decides: it asks for root.
+const ROOT: Rule = Rule {
+    caller: true,
+    objects: [None, None],
+};
+
 /// It is about no object of the tree, or about what the session holds in any case.
 const FREE: Rule = Rule {
     caller: false,
@@ -116,7 +122,8 @@ pub const fn rule(op: &Op) -> Rule {
         Op::Claim { fid } => both(fid, fid),
         Op::Copy { from, to, .. } => both(from, to),
         // Numbers of the whole, numbers for what is to be made, and a request of its own.
-        Op::StatFs | Op::Reserve { .. } | Op::StopWaiting { .. } => FREE,
+        Op::StatFs | Op::Reserve { .. } | Op::StopWaiting { .. } | Op::Volumes => FREE,
+        Op::Volume(_) => ROOT,
         // No client may ask for it.
         Op::Reap { .. } => FREE,
     }

@@ -294,6 +294,8 @@ pub(crate) struct Session {
     /// What it could do on its last connection.
     pub(crate) rights: Option<Rights>,
     pub(crate) conn: Option<Conn>,
+    /// The root of its tree, and whether nothing changes there; none: it has not said which.
+    pub(crate) root: Option<(Fid, bool)>,
     /// When it was last heard of.
     pub(crate) heard: Time,
     /// It leaves a question unanswered for too long: nothing renews its lease; see `silence`.

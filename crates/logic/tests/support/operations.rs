@@ -1,11 +1,12 @@
 //! One of each kind of operation that a client may ask for.
 
 use wire::{
-    Access, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Set, WriteMode, XattrMode,
+    Access, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Set, VolumeOp, WriteMode,
+    XattrMode,
 };
 
 /// How many kinds there are.
-pub const KINDS: usize = 31;
+pub const KINDS: usize = 33;
 
 /// The number of an operation's kind. A new kind does not compile until it has one, and
 /// [`every`] has it.
@@ -42,6 +43,8 @@ pub fn kind(op: &Op) -> usize {
         Op::Reserve { .. } => 28,
         Op::GiveLocks { .. } => 29,
         Op::Claim { .. } => 30,
+        Op::Volume(_) => 31,
+        Op::Volumes => 32,
         Op::Reap { .. } => unreachable!("no client may ask for it: the connection ends"),
     }
 }
@@ -189,5 +192,10 @@ fn others() -> Vec<Op> {
         Op::StatFs,
         Op::Reserve { count: 1 },
         Op::StopWaiting { request: 1 },
+        Op::Volume(VolumeOp::Create {
+            name: name("made"),
+            mode: 0o700,
+        }),
+        Op::Volumes,
     ]
 }

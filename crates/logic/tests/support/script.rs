@@ -2,8 +2,9 @@
 
 use super::world::{SERVER, World};
 use logic::client::{self, Call, How, Input};
+use logic::peers::Policy;
 use std::fmt::Write;
-use wire::{Access, Fid, Make, Name, Op, Set, SetTime};
+use wire::{Access, Fid, Make, Name, Op, Set, SetTime, VolumeOp};
 
 /// A command's words; what is in quotes is one word, with `x*n` for n times x.
 fn words(line: &str) -> Vec<String> {
@@ -105,10 +106,35 @@ pub fn run(text: &str) -> String {
     out
 }
 
+/// What clients lend to each other.
+fn lending_step(world: &mut World, words: &[&str]) {
+    match words {
+        ["lend"] => world.cooperate(Policy::Greedy),
+        ["keep"] => world.cooperate(Policy::Off),
+        ["lose", on] => world.lose_between(link(on), 1),
+        [machine, "stalled", permille] => {
+            let machine = machine.chars().next().expect("a machine is one letter");
+            let input = client::PeerInput::Machine {
+                stalled_permille: number(permille),
+                on_battery: false,
+            };
+            world.client(machine, Input::Peer(input), &[]);
+        }
+        [machine, "lies"] => {
+            let machine = machine.chars().next().expect("a machine is one letter");
+            world.liars.insert(machine);
+        }
+        _ => panic!("{words:?} is no command"),
+    }
+}
+
 fn step(world: &mut World, words: &[&str]) {
     match words {
         ["lazy"] => world.disk.be_lazy(),
         ["power"] => world.power(),
+        ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
+            lending_step(world, words)
+        }
         ["quiet"] => world.quiet = true,
         ["trace"] => world.quiet = false,
         ["hold", on] => world.hold(link(on)),
@@ -393,6 +419,22 @@ fn xattr_op(world: &World, words: &[&str]) -> Op {
     }
 }
 
+fn volume_op(words: &[&str]) -> Op {
+    let name = |word: &str| Name::new(word.as_bytes()).expect("a name");
+    Op::Volume(match words {
+        ["snapshot", of, new] => VolumeOp::Snapshot {
+            of: name(of),
+            name: name(new),
+        },
+        ["clone", of, new] => VolumeOp::Clone {
+            of: name(of),
+            name: name(new),
+        },
+        ["delete", of] => VolumeOp::Delete { of: name(of) },
+        other => panic!("unknown command: {}", other.join(" ")),
+    })
+}
+
 fn op(world: &World, words: &[&str]) -> Op {
     let make = |path: &str, make: Make, mode: u32, open: Option<Access>| {
         let (dir, name) = place(world, path);
@@ -423,6 +465,7 @@ fn op(world: &World, words: &[&str]) -> Op {
             mode: 0o644,
             open: access(how),
         },
+        ["snapshot" | "clone" | "delete", ..] => volume_op(words),
         ["mkdir", path] => make(path, Make::Directory, 0o755, None),
         ["link", file, path] => {
             let (dir, name) = place(world, path);

@@ -4,9 +4,9 @@
 use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
 use wire::{
-    Access, Attr, Change, Deed, Epoch, Fid, Grant, HeldLock, Hold, Holding, Kind, Op, Outcome,
-    Path, Recall, Refusal, Request, Returned, Right, Set, SetTime, ToClient, ToServer, Unseen,
-    What, WriteMode,
+    Access, Attr, Change, Deed, Elsewhere, Epoch, Fid, Grant, HeldLock, Hold, Holding, Kind,
+    Lenders, Op, Outcome, Path, Recall, Refusal, Request, Returned, Right, Set, SetTime, ToClient,
+    ToServer, Unseen, VolumeOp, What, WriteMode,
 };
 
 /// What a fid is called.
@@ -111,6 +111,15 @@ fn range_op(disk: &MemoryDisk, op: &Op) -> String {
     }
 }
 
+fn volume_op(op: &VolumeOp) -> String {
+    match op {
+        VolumeOp::Snapshot { of, name } => format!("Snapshot {name} of {of}"),
+        VolumeOp::Clone { of, name } => format!("Clone {name} of {of}"),
+        VolumeOp::Delete { of } => format!("Delete {of}"),
+        other => format!("{other:?}"),
+    }
+}
+
 fn op(disk: &MemoryDisk, op: &Op) -> String {
     let of = |fid: &Fid| name(disk, *fid);
     let kind = op.kind();
@@ -169,6 +178,7 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         | Op::RemoveXattr { fid, name } => {
             format!("{kind} {} {}", of(fid), String::from_utf8_lossy(name))
         }
+        Op::Volume(op) => volume_op(op),
         _ => range_op(disk, op),
     }
 }
@@ -218,8 +228,22 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         }
         Outcome::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
         Outcome::Copied { len, attr: known } => format!("Copied {len}, {}", attr(known)),
+        Outcome::Elsewhere(Elsewhere {
+            len,
+            size,
+            addr,
+            digests,
+            ..
+        }) => {
+            let lender = String::from_utf8_lossy(addr);
+            let has = digests.iter().filter(|digest| digest.is_some()).count();
+            let all = digests.len();
+            format!("{len} of size {size}, {lender} has {has} of {all} blocks")
+        }
         Outcome::Position(at) => format!("Position {at}"),
         Outcome::Numbers { count, .. } => format!("Numbers, {count}"),
+        Outcome::Volume(info) => format!("Volume {}", info.name),
+        Outcome::Volumes(all) => format!("{} volumes", all.len()),
     }
 }
 
@@ -340,6 +364,12 @@ fn asked(disk: &MemoryDisk, request: &Request) -> String {
         (false, 0) => "",
         (false, _) => ", with bytes",
     };
+    let lenders = match request.lenders {
+        Lenders::None => "",
+        Lenders::Any => ", from anybody",
+        Lenders::Lacking(_) => ", since it was lacking there",
+        Lenders::Failing(_) => ", since that has failed",
+    };
     let done = match request.delegated {
         Some(delegated) if delegated.unseen => ", done but not seen",
         Some(_) => ", done",
@@ -354,7 +384,7 @@ fn asked(disk: &MemoryDisk, request: &Request) -> String {
         Some(again) => format!(", again as record {}", again.place.record),
     };
     let what = op(disk, &request.op);
-    format!("#{} {what}{held}{wishes}{done}{after}", request.id)
+    format!("#{} {what}{held}{wishes}{lenders}{done}{after}", request.id)
 }
 
 /// A message of a client about what it waits for or watches.
@@ -370,6 +400,8 @@ fn watching(disk: &MemoryDisk, message: &ToServer) -> String {
             format!("Watch {watch} of {}{all}, next {next}", name(disk, *fid))
         }
         ToServer::Took { watch, next } => format!("Took {watch}, next {next}"),
+        ToServer::Lends { addr, .. } if addr.is_empty() => "Lends nothing for now".into(),
+        ToServer::Lends { .. } => "Lends".into(),
         ToServer::Unwatch { watch } => format!("Unwatch {watch}"),
         ToServer::PutBack { request } => format!("PutBack #{request}"),
         ToServer::Heard { request } => format!("Heard #{request}"),
@@ -442,6 +474,8 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             request,
             outcome: end,
         } => format!("Waited #{request}: {}", outcome(disk, end)),
+        ToClient::Lend { .. } => "Lend".into(),
+        ToClient::Keep => "Keep".into(),
         ToClient::Watched {
             watch,
             first,
@@ -545,6 +579,10 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
         }
         Done::Bytes(bytes) => text(bytes),
         Done::Filesystem(_) => "numbers".into(),
+        Done::Volumes(all) => {
+            let names: Vec<String> = all.iter().map(|info| info.name.to_string()).collect();
+            names.join(" ")
+        }
         Done::InTheWay(found) => super::lock::in_the_way(found.as_ref()),
         Done::Nothing => "done".into(),
     }

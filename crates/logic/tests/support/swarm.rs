@@ -73,6 +73,7 @@ impl Swarm {
                 version: VERSION,
                 session,
                 name: b"swarm".to_vec(),
+                volume: Vec::new(),
             };
             swarm.flying.push_back((session, hello));
             let (dir, name) = (root(), name("common"));
@@ -187,6 +188,7 @@ impl Swarm {
             delegated: None,
             after: 0,
             again: None,
+            lenders: wire::Lenders::None,
         };
         self.flying.push_back((session, ToServer::Request(request)));
     }

@@ -3,11 +3,13 @@
 //! and no client holds more than the server believes.
 
 mod outputs;
+mod peers;
 
 use super::disk::MemoryDisk;
 use super::room::Machine;
 use super::show;
-use logic::client::{self, Call, Client, Done};
+use logic::client::{self, Call, Client, Done, PeerInput};
+use logic::peers::Policy;
 use logic::server::{self, Server};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::{Caller, Fid, Right, Time, ToClient, ToServer};
@@ -24,6 +26,8 @@ enum Load {
     ToClient(ToClient, Vec<u8>),
     /// The server has ended the connection.
     Closed,
+    /// From one client to another.
+    Between(PeerInput, Vec<u8>),
 }
 
 struct Packet {
@@ -63,6 +67,10 @@ pub struct World {
     last: u64,
     /// Of all clients.
     options: client::Options,
+    /// What clients ask each other for.
+    questions: BTreeMap<u64, peers::Question>,
+    /// Those whose next word to another client is a lie.
+    pub liars: BTreeSet<char>,
 }
 
 /// In how large parts a restarted server is told, how long a file may be whose bytes come with its
@@ -115,8 +123,11 @@ impl World {
                 part,
                 keep_ns,
                 announced,
+                lends: client::Lends::Idle,
                 ..Default::default()
             },
+            questions: BTreeMap::new(),
+            liars: BTreeSet::new(),
         };
         for (at, name) in names.iter().enumerate() {
             world.start(*name, at as u64 + 1);
@@ -274,6 +285,17 @@ impl World {
         self.connect(name);
     }
 
+    /// The nth message held between two clients is lost.
+    pub fn lose_between(&mut self, link: (char, char), nth: usize) {
+        let at = self.nth_held(link, nth);
+        self.flying.remove(at);
+    }
+
+    /// Clients lend to each other from now on, or not.
+    pub fn cooperate(&mut self, policy: Policy) {
+        self.server(server::Input::Cooperate { policy });
+    }
+
     /// The nth message held on a link is there twice.
     pub fn repeat(&mut self, link: (char, char), nth: usize) {
         let at = self.nth_held(link, nth);
@@ -282,6 +304,7 @@ impl World {
             Load::ToServer(message, bytes) => Load::ToServer(message.clone(), bytes.clone()),
             Load::ToClient(message, bytes) => Load::ToClient(message.clone(), bytes.clone()),
             Load::Closed => Load::Closed,
+            Load::Between(input, bytes) => Load::Between(input.clone(), bytes.clone()),
         };
         let copy = Packet {
             from: old.from,
@@ -298,6 +321,7 @@ impl World {
                 Load::ToServer(message, _) => show::to_server(&self.disk, message),
                 Load::ToClient(message, _) => show::to_client(&self.disk, message),
                 Load::Closed => "end of connection".into(),
+                Load::Between(input, _) => self.between_text(input).unwrap_or_default(),
             };
             self.say(format!("{} .. {} {text}", packet.from, packet.to));
         }
@@ -311,6 +335,10 @@ impl World {
             conn,
             load,
         } = packet;
+        let load = match load {
+            Load::Between(input, bytes) => return self.arrive_between((from, to), input, &bytes),
+            load => load,
+        };
         let name = if from == SERVER { to } else { from };
         if self.machines[&name].conn != Some(conn) {
             return;
@@ -349,6 +377,7 @@ impl World {
                     self.connect(name);
                 }
             }
+            Load::Between(..) => {}
         }
         self.check();
     }

@@ -16,6 +16,7 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
@@ -118,6 +119,8 @@ impl ServerTls {
 pub struct ClientTls {
     frames: Arc<ClientConfig>,
     question: Arc<ClientConfig>,
+    /// Those who vouch for other machines; nobody: this one has no certificate.
+    authorities: Option<Arc<RootCertStore>>,
 }
 
 impl ClientTls {
@@ -127,13 +130,17 @@ impl ClientTls {
     /// The parts are no credential.
     pub fn new(pem: Pem<'_>) -> Result<ClientTls, TlsError> {
         let roots = pem.roots()?;
-        let servers = WebPkiServerVerifier::builder_with_provider(roots, provider()).build()?;
+        let servers = WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), provider());
+        let servers = servers.build()?;
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
             .with_custom_certificate_verifier(servers)
             .with_client_auth_cert(pem.chain()?, pem.key()?)?;
-        Ok(ClientTls::with(config))
+        Ok(ClientTls {
+            authorities: Some(roots),
+            ..ClientTls::with(config)
+        })
     }
 
     /// A machine that has no certificate yet, and knows the key of its cell's authority.
@@ -145,7 +152,7 @@ impl ClientTls {
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Pinned {
-                authority,
+                taken: Taken::ServerOf(authority),
                 provider: provider(),
             }))
             .with_no_client_auth();
@@ -163,7 +170,24 @@ impl ClientTls {
         ClientTls {
             frames: of(FRAMES),
             question: of(QUESTION),
+            authorities: None,
         }
+    }
+
+    /// For the machine of the cell with this key, and for no other.
+    pub(crate) fn for_machine(&self, key: KeyPrint) -> Result<Arc<ClientConfig>, TlsError> {
+        let unknown = rustls::Error::General("this machine has no certificate".into());
+        let roots = self.authorities.clone().ok_or(unknown)?;
+        let machines = WebPkiClientVerifier::builder_with_provider(roots, provider()).build()?;
+        let mut config = ClientConfig::clone(&self.frames);
+        let called = Pinned {
+            taken: Taken::Machine(key, machines),
+            provider: provider(),
+        };
+        config
+            .dangerous()
+            .set_certificate_verifier(Arc::new(called));
+        Ok(Arc::new(config))
     }
 
     pub(crate) fn for_frames(&self) -> Arc<ClientConfig> {
@@ -185,10 +209,19 @@ pub(crate) fn is_question(protocol: &[u8]) -> bool {
     protocol == QUESTION
 }
 
-/// Takes a server whose certificate was made by the authority with this key.
+/// Who is taken at the other end.
+#[derive(Debug)]
+enum Taken {
+    /// A server whose certificate was made by the authority with this key.
+    ServerOf(KeyPrint),
+    /// The machine with this key, if the cell's authority has certified it as a machine.
+    Machine(KeyPrint, Arc<dyn ClientCertVerifier>),
+}
+
+/// Takes nobody else.
 #[derive(Debug)]
 struct Pinned {
-    authority: KeyPrint,
+    taken: Taken,
     provider: Arc<CryptoProvider>,
 }
 
@@ -201,8 +234,18 @@ impl ServerCertVerifier for Pinned {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        let pinned = match &self.taken {
+            Taken::ServerOf(authority) => *authority,
+            Taken::Machine(key, machines) => {
+                if KeyPrint::of_certificate(end_entity)? != *key {
+                    return Err(CertificateError::ApplicationVerificationFailure.into());
+                }
+                machines.verify_client_cert(end_entity, intermediates, now)?;
+                return Ok(ServerCertVerified::assertion());
+            }
+        };
         let is_pinned = |der: &&CertificateDer<'_>| {
-            KeyPrint::of_certificate(der).is_ok_and(|print| print == self.authority)
+            KeyPrint::of_certificate(der).is_ok_and(|print| print == pinned)
         };
         let authority = intermediates.iter().find(is_pinned);
         let authority = authority.ok_or(CertificateError::UnknownIssuer)?;

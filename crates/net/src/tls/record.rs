@@ -11,6 +11,7 @@
 //! 4.6.3 and 5.5); what was changed, left out, repeated or put out of order on the way is an error
 //! and yields no bytes; an idle connection holds [`RECORD_BYTES_MAX`] bytes.
 
+use crate::announced::Source;
 use parking_lot::Mutex;
 use rustls::client::ClientConnectionData;
 use rustls::crypto::cipher::{
@@ -215,10 +216,21 @@ pub(crate) struct Opener {
 impl Opener {
     /// Reads what was opened, and more from the socket when there is nothing.
     pub(crate) fn read(&mut self, socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
-        if into.is_empty() {
-            return Ok(0);
-        }
-        while self.plain.is_empty() {
+        let opened = self.opened(socket, into.len())?;
+        into[..opened.len()].copy_from_slice(opened);
+        Ok(opened.len())
+    }
+
+    /// The same, into memory that nobody made zeros.
+    fn append(&mut self, socket: &TcpStream, into: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+        let opened = self.opened(socket, most)?;
+        into.extend_from_slice(opened);
+        Ok(opened.len())
+    }
+
+    /// The next bytes, at most `most`; none at the end of the stream.
+    fn opened(&mut self, socket: &TcpStream, most: usize) -> io::Result<&[u8]> {
+        while most > 0 && self.plain.is_empty() {
             match self.record_len()? {
                 Some(len) if len <= self.filled.len() => self.open(len)?,
                 wanted => {
@@ -228,17 +240,16 @@ impl Opener {
                 }
             }
         }
-        let taken = into.len().min(self.plain.len());
+        let taken = most.min(self.plain.len());
         let (from, to) = (self.plain.start, self.plain.start + taken);
-        into[..taken].copy_from_slice(&self.buffer[from..to]);
         self.plain.start = to;
-        Ok(taken)
+        Ok(&self.buffer[from..to])
     }
 
     /// Where the stream ends. Whether that may be here is for the frames to say.
-    fn end(&self) -> io::Result<usize> {
+    fn end(&self) -> io::Result<&[u8]> {
         match self.filled.is_empty() {
-            true => Ok(0),
+            true => Ok(&[]),
             false => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
@@ -347,6 +358,22 @@ impl Read for Incoming<'_> {
             Some(opener) => opener.read(self.socket, into),
             None => self.socket.read(into),
         }
+    }
+}
+
+impl Source for Incoming<'_> {
+    fn append(&mut self, into: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+        if let Some(opener) = &mut self.opener {
+            return opener.append(self.socket, into, most);
+        }
+        if into.capacity() - into.len() > most {
+            into.shrink_to(into.len() + most);
+        }
+        // Into memory that nobody made zeros.
+        Ok(rustix::io::read(
+            self.socket,
+            rustix::buffer::spare_capacity(into),
+        )?)
     }
 }
 

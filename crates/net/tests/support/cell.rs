@@ -113,17 +113,27 @@ impl TestCell {
             .for_each(|entry| *entry = Err(why.to_owned()));
     }
 
-    pub fn entrance(&self) -> Entrance {
-        let server = self.certify(ExtendedKeyUsagePurpose::ServerAuth);
+    fn entrance_of(&self, certified: &Certified) -> Entrance {
         Entrance::Tls(Arc::new(TestDoor {
-            tls: ServerTls::new(server.pem()).unwrap(),
+            tls: ServerTls::new(certified.pem()).unwrap(),
             known: Arc::clone(&self.known),
         }))
     }
 
     pub fn bind(&self, addr: SocketAddr, events: Arc<dyn Events>) -> Listener {
+        let server = self.certify(ExtendedKeyUsagePurpose::ServerAuth);
+        self.bind_as(&server, addr, events)
+    }
+
+    /// The listener shows itself with this certificate.
+    pub fn bind_as(
+        &self,
+        certified: &Certified,
+        addr: SocketAddr,
+        events: Arc<dyn Events>,
+    ) -> Listener {
         let options = ListenOptions {
-            entrance: self.entrance(),
+            entrance: self.entrance_of(certified),
             speaks: speaks(),
             silence: SOON,
         };

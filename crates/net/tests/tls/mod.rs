@@ -1,10 +1,10 @@
 //! What only TLS promises: who comes in, who does not, and what is told to whom.
 
-use super::net::support::cell::{Shown, TestCell, trouble};
+use super::net::support::cell::{Certified, Shown, TestCell, trouble};
 use super::net::support::{Seen, any_port, bind, dial, hello, hello_of, speaks};
 use ariel_net::{
-    Addresses, ClientTls, Dialer, FrameReader, Kind, ListenOptions, Listener, Passage, Speaks, ask,
-    print_of_pem,
+    Addresses, ClientTls, Dialer, Events, FrameReader, Identity, KeyPrint, Kind, ListenOptions,
+    Listener, Passage, Speaks, ask, print_of_pem,
 };
 use rcgen::ExtendedKeyUsagePurpose as Usage;
 use std::io::{Read, Write};
@@ -62,6 +62,49 @@ fn only_machines_that_the_door_knows_come_in_and_others_are_told_why() {
     );
     listener.stop();
     seen.nothing_more();
+}
+
+#[test]
+fn of_machines_that_are_called_only_the_one_that_was_named_is_taken() {
+    let (cell, other) = (TestCell::default(), TestCell::default());
+    let machine = cell.certify(Usage::ClientAuth);
+    let key = print_of_pem(&machine.certificate).unwrap();
+    let call = |listener: &Listener, key: KeyPrint, events: Arc<dyn Events>| {
+        let shown = Arc::new(Shown(cell.machine("caller")));
+        let how = (Passage::ToMachine(shown, key), speaks());
+        Dialer::new(Addresses::from(listener.local_addr()), how, events).unwrap()
+    };
+    let (events, _called) = Seen::new();
+    let listener = cell.bind_as(&machine, any_port(), events);
+    let (events, _caller) = Seen::new();
+    let dialer = call(&listener, key, events);
+    let link = dialer.wait_connected(Duration::from_secs(5)).unwrap();
+    assert_eq!(*link.identity(), Identity::Peer { key });
+    dialer.stop();
+    listener.stop();
+    // Another machine in its place; a server, though its key is named; a machine of another cell.
+    let (next, server) = (
+        cell.certify(Usage::ClientAuth),
+        cell.certify(Usage::ServerAuth),
+    );
+    let mut foreign = other.certify(Usage::ClientAuth);
+    foreign.authority = cell.authority.clone();
+    let of = |certified: &Certified| print_of_pem(&certified.certificate).unwrap();
+    for (shown, named) in [
+        (&next, key),
+        (&server, of(&server)),
+        (&foreign, of(&foreign)),
+    ] {
+        let (events, called) = Seen::new();
+        let listener = cell.bind_as(shown, any_port(), events);
+        let (events, caller) = Seen::new();
+        let dialer = call(&listener, named, events);
+        assert!(!trouble(&dialer).is_empty());
+        dialer.stop();
+        listener.stop();
+        caller.nothing_more();
+        called.nothing_more();
+    }
 }
 
 #[test]

@@ -26,8 +26,8 @@ pub(crate) use trouble::{Trouble, Troubles};
 pub(crate) use volume::Closed;
 use volume::Volume;
 use wire::{
-    Attr, Caller, Chosen, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
-    Time,
+    Attr, Caller, Chosen, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right,
+    SessionId, Time,
 };
 
 /// Bytes of a unit.
@@ -366,6 +366,11 @@ impl Disk for DiskRoom {
         let (outcome, units) = self.volume.read(fid, offset, len);
         self.note_refused(&outcome);
         (outcome, self.hold(units))
+    }
+
+    fn digests(&self, bulk: Bulk) -> Vec<Digest> {
+        let units = self.bulks.get(&bulk);
+        units.map_or_else(Vec::new, |units| crate::lending::digests(units))
     }
 
     fn read_whole(&mut self, files: &[(Fid, u32)]) -> (Vec<u32>, Bulk) {

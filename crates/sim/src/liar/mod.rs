@@ -189,6 +189,7 @@ impl State {
             version: VERSION,
             session: if other { OTHER } else { self.session },
             name: b"liar".to_vec(),
+            volume: Vec::new(),
         }
     }
 

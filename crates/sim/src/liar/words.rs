@@ -66,6 +66,7 @@ impl State {
                     0
                 },
                 name: vec![0xff; 20],
+                volume: Vec::new(),
             },
         };
         self.last = Some(word.clone());
@@ -150,6 +151,7 @@ impl State {
             delegated,
             after: *self.rng.pick(&[0, 0, 0, 1, id - 1]),
             again: None,
+            lenders: wire::Lenders::None,
         })
     }
 

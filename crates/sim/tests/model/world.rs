@@ -523,6 +523,7 @@ impl State {
             // This kernel takes its answers in at once, and keeps no attributes.
             Output::Outdated { .. } => {}
             Output::Watched { .. } => return Err(format!("client {at} watches nothing")),
+            Output::Peer(_) => return Err(format!("client {at} lends")),
             Output::Hangup | Output::Redial => return Err(format!("client {at} hangs up")),
             Output::Event(event) => return Err(format!("client {at}: {event:?}")),
         }

@@ -91,7 +91,7 @@ pub(super) fn punch(
     }
     for (begin, extent) in extents_of(txn.index, fid, from, to)? {
         let end = begin + u64::from(extent.len);
-        txn.drop_extent(fid, object, end, &extent);
+        txn.drop_extent(fid, object, end, &extent)?;
         if begin < from {
             let head = extent.first((from - begin) as u32);
             txn.put_extent(fid, object, begin, &head);

@@ -100,7 +100,7 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
     }
     let fid = Fid {
         volume: dir.volume,
-        vnode: txn.number()?,
+        vnode: txn.number(dir.volume)?,
         uniq: 1,
     };
     let mut object = new_object(
@@ -139,7 +139,7 @@ pub(super) fn make_nameless(txn: &mut Txn<'_>, dir: Fid, mode: u32) -> Applied {
     txn.allowed(dir, &parent, Want::CHANGE)?;
     let fid = Fid {
         volume: dir.volume,
-        vnode: txn.number()?,
+        vnode: txn.number(dir.volume)?,
         uniq: 1,
     };
     let bits = (mode & u32::from(MODE_BITS)) as u16;
@@ -186,32 +186,21 @@ fn new_object(txn: &Txn<'_>, parent: &Attr, kind: Kind, mode: u16) -> Object {
             mode &= !SET_GID;
         }
     }
-    Object {
-        attr: Attr {
-            kind,
-            mode,
-            uid: caller.uid,
-            gid,
-            nlink: if directory { 2 } else { 1 },
-            size: 0,
-            used_bytes: 0,
-            rdev: 0,
-            atime: txn.now(),
-            mtime: txn.now(),
-            ctime: txn.now(),
-            btime: txn.now(),
-            version: 1,
-        },
-        uniq: 1,
-        parent: 0,
-        home: 0,
-        next_position: 1,
-        entries: 0,
-        extents: 0,
-        inline: 0,
-        xattrs: 0,
-        acl: false,
-    }
+    Object::new(Attr {
+        kind,
+        mode,
+        uid: caller.uid,
+        gid,
+        nlink: if directory { 2 } else { 1 },
+        size: 0,
+        used_bytes: 0,
+        rdev: 0,
+        atime: txn.now(),
+        mtime: txn.now(),
+        ctime: txn.now(),
+        btime: txn.now(),
+        version: 1,
+    })
 }
 
 /// Gives an object its name, in a directory where it is absent.

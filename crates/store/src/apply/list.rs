@@ -38,6 +38,7 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
         for (key, placed) in part {
             let position = key::parts(&key).and_then(|parts| parts.number());
             let placed: Option<Placed> = value::decode(&placed);
+            let placed = placed.map(|placed| placed.within(dir.volume));
             let (Some(position), Some(placed)) = (position, placed) else {
                 return Err(Refusal::Damaged);
             };

@@ -11,6 +11,7 @@ mod list;
 mod ranges;
 mod rename;
 mod share;
+mod volumes;
 mod xattrs;
 
 pub(crate) use bytes::{extents_of, move_extents};
@@ -51,6 +52,8 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::RemoveXattr { fid, name } => xattrs::remove(txn, *fid, name),
         Op::Reserve { count } => entries::reserve(txn, *count),
         Op::Reap { fid } => bytes::reap(txn, *fid),
+        Op::Volume(op) => volumes::apply(txn, op),
+        Op::Volumes => Ok(volumes::list(txn)),
         // The server asks for it as a `ReadDir`.
         Op::Prefetch { .. } => Err(Refusal::Invalid),
         // Not functions of the index: the store does them.

@@ -234,7 +234,7 @@ fn shift(txn: &mut Txn<'_>, it: &Move<'_>) -> Applied {
 fn leave_whiteout(txn: &mut Txn<'_>, it: &Move<'_>, mut moved: Outcome) -> Applied {
     let fid = Fid {
         volume: it.from.volume,
-        vnode: txn.number()?,
+        vnode: txn.number(it.from.volume)?,
         uniq: 1,
     };
     let mut object = whiteout(txn, &txn.dir(it.from)?.attr);

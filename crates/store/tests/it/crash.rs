@@ -88,7 +88,58 @@ fn history() -> Vec<(Op, Vec<u8>)> {
     };
     ops.push((unlink, vec![]));
     ops.push((Op::Reap { fid: file(3) }, vec![]));
+    ops.extend(history_of_volumes());
     ops
+}
+
+/// A snapshot, a clone of it, changes in both, and the end of the snapshot and of another volume.
+fn history_of_volumes() -> Vec<(Op, Vec<u8>)> {
+    let text = name;
+    let of_volume = |op| (Op::Volume(op), vec![]);
+    let of = |volume: u32, vnode: u64| Fid {
+        volume,
+        vnode,
+        uniq: 1,
+    };
+    let write = |fid: Fid, at: u64, len: usize| {
+        let data = bytes(at, len);
+        (write_op(fid, at, &data, WriteMode::At), data)
+    };
+    let create = VolumeOp::Create {
+        name: text("other"),
+        mode: 0o755,
+    };
+    let snapshot = VolumeOp::Snapshot {
+        of: text("root"),
+        name: text("s"),
+    };
+    let clone = VolumeOp::Clone {
+        of: text("root@s"),
+        name: text("copy"),
+    };
+    let removed = Op::Unlink {
+        dir: root(),
+        name: text("link"),
+    };
+    vec![
+        of_volume(create),
+        write(of(1, 8), 1_000, 6_000),
+        of_volume(snapshot),
+        write(of(1, 8), 2_000, 3_000),
+        of_volume(clone),
+        write(of(4, 8), 500, 2_500),
+        (removed, vec![]),
+        write(of(4, 5), 0, 9_000),
+        of_volume(VolumeOp::Delete { of: text("root@s") }),
+        of_volume(VolumeOp::Delete { of: text("other") }),
+        of_volume(VolumeOp::Purge { volume: 3 }),
+        of_volume(VolumeOp::Purge { volume: 2 }),
+        write(of(1, 8), 0, 9_000),
+        of_volume(VolumeOp::Delete { of: text("copy") }),
+        of_volume(VolumeOp::Purge { volume: 4 }),
+        write(of(1, 5), 0, 3_000),
+        write(of(1, 7), 0, 3_000),
+    ]
 }
 
 fn options() -> Options {
@@ -137,14 +188,14 @@ fn run_until_crash(engine: Engine, disk: &MemoryDisk, history: &[(Op, Vec<u8>)])
 /// The picture after each prefix of the history.
 fn prefixes(history: &[(Op, Vec<u8>)]) -> Vec<Picture> {
     let mut store = Store::in_memory(&options()).unwrap();
-    let mut all = vec![picture(&mut store)];
+    let mut all = vec![picture_of_all(&mut store)];
     for (op, data) in history {
         let outcome = run_as(&mut store, &superuser(), op, data);
         assert!(
             !matches!(outcome, Outcome::Refused(_)),
             "{op:?}: {outcome:?}"
         );
-        all.push(picture(&mut store));
+        all.push(picture_of_all(&mut store));
     }
     all
 }
@@ -167,7 +218,7 @@ fn try_crash(engine: Engine, call: u64, keep: Keep, prefixes: &[Picture]) -> boo
         assert!(report.is_clean(), "call {call}, {keep:?}: {report}");
     }
     let mut store = open(engine, &disk).unwrap_or_else(|e| panic!("call {call}: {e}"));
-    let now = picture(&mut store);
+    let now = picture_of_all(&mut store);
     let least = match keep {
         Keep::Written => promised.written,
         _ => promised.synced,
@@ -234,7 +285,7 @@ fn a_store_that_is_opened_many_times_stays_the_same() {
     for i in 0..30u64 {
         let data = bytes(i, 3_000);
         write(&mut store, fid, i * 1_000, &data);
-        let before = picture(&mut store);
+        let before = picture_of_all(&mut store);
         store.write_out().unwrap();
         if i % 3 == 0 {
             store.close().unwrap();
@@ -242,7 +293,7 @@ fn a_store_that_is_opened_many_times_stays_the_same() {
         disk.crash(Keep::Written);
         store = Store::open_in_memory(&disk, &small()).unwrap();
         assert_eq!(store.boot(), i + 2);
-        assert_eq!(picture(&mut store), before);
+        assert_eq!(picture_of_all(&mut store), before);
     }
 }
 
@@ -351,21 +402,21 @@ fn what_an_opening_recovered_of_another_process_survives_the_machine() {
         checkpoint_bytes: 1 << 20,
         ..options()
     };
-    let before = picture(&mut written_and_not_synced(&disk));
+    let before = picture_of_all(&mut written_and_not_synced(&disk));
     disk.crash(Keep::Written);
     let mut store = Store::open_in_memory(&disk, &options).unwrap();
-    assert_eq!(picture(&mut store), before);
+    assert_eq!(picture_of_all(&mut store), before);
     drop(store);
     disk.crash(Keep::Synced);
     let mut store = Store::open_in_memory(&disk, &options).unwrap();
-    assert_eq!(picture(&mut store), before);
+    assert_eq!(picture_of_all(&mut store), before);
 }
 
 #[test]
 fn what_an_opening_found_after_a_failed_sync_is_on_the_disk_then() {
     let disk = MemoryDisk::new();
     let mut store = written_and_not_synced(&disk);
-    let before = picture(&mut store);
+    let before = picture_of_all(&mut store);
     // As Linux does it: the bytes are read as before, and no later sync writes them.
     disk.fail(Failure {
         verb: Some(Verb::Sync),
@@ -378,9 +429,9 @@ fn what_an_opening_found_after_a_failed_sync_is_on_the_disk_then() {
     drop(store);
     disk.crash(Keep::Written);
     let mut store = Store::open_in_memory(&disk, &options()).unwrap();
-    assert_eq!(picture(&mut store), before);
+    assert_eq!(picture_of_all(&mut store), before);
     drop(store);
     disk.crash(Keep::Synced);
     let mut store = Store::open_in_memory(&disk, &options()).unwrap();
-    assert_eq!(picture(&mut store), before);
+    assert_eq!(picture_of_all(&mut store), before);
 }

@@ -3,13 +3,13 @@
 
 use crate::model::Model;
 use crate::world::*;
-use ariel_store::{Apply, Keep, MemoryDisk, Store, fsck_memory};
+use ariel_store::{Apply, Keep, MemoryDisk, Options, Store, fsck_memory};
 use proptest::prelude::*;
 use wire::*;
 
 /// A step, where objects are meant by their number among those known.
 #[derive(Clone, Debug)]
-enum Step {
+pub enum Step {
     Make(usize, u8, u8),
     Link(usize, usize, u8),
     Remove(usize, u8, bool),
@@ -26,7 +26,7 @@ enum Step {
     Crash(bool),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     let o = || 0usize..12;
     let n = || 0u8..5;
     let offset = || prop_oneof![0u64..200, 0u64..30_000, Just(4096), Just(8192)];
@@ -50,19 +50,25 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct Both {
-    store: Option<Store>,
-    disk: MemoryDisk,
-    model: Model,
-    known: Vec<Fid>,
-    now: Time,
+pub struct Both {
+    pub store: Option<Store>,
+    pub disk: MemoryDisk,
+    pub model: Model,
+    pub known: Vec<Fid>,
+    pub now: Time,
+    pub options: Options,
 }
 
 impl Both {
-    fn new() -> Self {
+    pub fn new() -> Self {
+        Self::with(small())
+    }
+
+    pub fn with(options: Options) -> Self {
         let disk = MemoryDisk::new();
         Self {
-            store: Some(Store::create_in_memory(&disk, &small()).unwrap()),
+            store: Some(Store::create_in_memory(&disk, &options).unwrap()),
+            options,
             disk,
             model: Model::new(),
             known: vec![root()],
@@ -70,7 +76,7 @@ impl Both {
         }
     }
 
-    fn store(&mut self) -> &mut Store {
+    pub fn store(&mut self) -> &mut Store {
         self.store.as_mut().unwrap()
     }
 
@@ -78,7 +84,7 @@ impl Both {
         self.known[number % self.known.len()]
     }
 
-    fn apply(&mut self, op: &Op, data: &[u8]) {
+    pub fn apply(&mut self, op: &Op, data: &[u8]) {
         self.now += 1;
         let apply = Apply {
             op,
@@ -102,7 +108,7 @@ impl Both {
         self.known.extend(made);
     }
 
-    fn step(&mut self, step: &Step) {
+    pub fn step(&mut self, step: &Step) {
         match *step {
             Step::Write(f, offset, len, kind) => {
                 let mode = match kind {
@@ -136,7 +142,7 @@ impl Both {
     }
 
     /// The operation of a step that is one, without bytes.
-    fn op(&self, step: &Step) -> Op {
+    pub fn op(&self, step: &Step) -> Op {
         let text = |n: u8| name(&format!("n{n}"));
         match *step {
             Step::Make(d, n, kind) => {
@@ -208,7 +214,7 @@ impl Both {
 
     /// From any place on, what is in no hole begins where only zeros are before it; a hole has
     /// zeros until then.
-    fn find(&mut self, fid: Fid, at: u64) {
+    pub fn find(&mut self, fid: Fid, at: u64) {
         let mut place = |offset, hole| match run(self.store(), &Op::Find { fid, offset, hole }) {
             Outcome::Position(place) => Some(place),
             Outcome::Refused(_) => None,
@@ -234,7 +240,7 @@ impl Both {
         }
     }
 
-    fn read(&mut self, fid: Fid, offset: u64, len: u32) {
+    pub fn read(&mut self, fid: Fid, offset: u64, len: u32) {
         let mut got = Vec::new();
         let outcome = self.store().read(fid, offset, len, &mut got);
         match self.model.nodes.get(&fid) {
@@ -247,7 +253,7 @@ impl Both {
         }
     }
 
-    fn crash(&mut self, machine: bool) {
+    pub fn crash(&mut self, machine: bool) {
         self.store().write_out().unwrap();
         if machine {
             self.store().sync_handle().sync().unwrap();
@@ -255,13 +261,20 @@ impl Both {
         drop(self.store.take());
         let keep = [Keep::Written, Keep::Synced][usize::from(machine)];
         self.disk.crash(keep);
-        self.store = Some(Store::open_in_memory(&self.disk, &small()).unwrap());
+        self.store = Some(Store::open_in_memory(&self.disk, &self.options).unwrap());
     }
 
     fn compare(&mut self) {
+        self.compare_volume(root().volume);
+        let report = self.store().check();
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(report.objects, self.model.nodes.len() as u64);
+    }
+
+    pub fn compare_volume(&mut self, volume: u32) {
         let model = self.model.clone();
         let mut count = 0;
-        for seen in picture(self.store()).values() {
+        for seen in picture_of(self.store(), volume).values() {
             let node = &model.nodes[&seen.fid];
             assert_eq!(seen.attr.nlink, node.nlink, "names of {}", seen.fid);
             assert_eq!(seen.bytes, node.bytes, "bytes of {}", seen.fid);
@@ -292,9 +305,6 @@ impl Both {
         }
         // An object with several names is seen several times.
         assert!(count >= model.nodes.len());
-        let report = self.store().check();
-        assert!(report.is_clean(), "{report}");
-        assert_eq!(report.objects, model.nodes.len() as u64);
     }
 }
 

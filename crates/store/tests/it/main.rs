@@ -19,4 +19,5 @@ mod rules;
 mod rules_more;
 mod shared;
 mod speed;
+mod volumes;
 mod world;

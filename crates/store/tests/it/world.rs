@@ -158,9 +158,30 @@ pub struct Seen {
 
 /// Everything that can be seen below the root, and the objects without a name.
 pub fn picture(store: &mut Store) -> BTreeMap<String, Seen> {
+    picture_of(store, root().volume)
+}
+
+/// The same of all volumes that are there.
+pub fn picture_of_all(store: &mut Store) -> BTreeMap<String, Seen> {
+    let Outcome::Volumes(volumes) = run(store, &Op::Volumes) else {
+        panic!("no volumes");
+    };
+    let mut all = BTreeMap::new();
+    for info in volumes
+        .iter()
+        .filter(|info| info.state == VolumeState::Present)
+    {
+        let of = picture_of(store, info.id).into_iter();
+        all.extend(of.map(|(path, seen)| (format!("{}:{path}", info.name), seen)));
+    }
+    all
+}
+
+/// The same of one of several volumes.
+pub fn picture_of(store: &mut Store, volume: u32) -> BTreeMap<String, Seen> {
     let mut picture = BTreeMap::new();
-    let mut open = vec![(String::new(), root())];
-    for fid in store.orphans() {
+    let mut open = vec![(String::new(), Fid::root(volume))];
+    for fid in store.orphans_of(volume) {
         open.push((format!("orphan {fid}"), fid));
     }
     while let Some((path, fid)) = open.pop() {

@@ -60,6 +60,7 @@ pub fn cooperative(effort: Effort, begins: &mut dyn FnMut(&str)) -> Report {
     all.extend(ours::workloads(effort));
     all.push(ours::parts(effort.seed));
     Report {
+        name: "cooperative",
         title: "Cooperative caching, reproduced".to_owned(),
         text: figures::introduction(&lab, effort),
         figures: all,

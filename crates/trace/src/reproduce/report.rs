@@ -62,6 +62,8 @@ pub struct Figure {
 /// All of it.
 #[derive(Clone, Debug)]
 pub struct Report {
+    /// The name of its files.
+    pub name: &'static str,
     /// The heading of the page.
     pub title: String,
     /// What stands above all figures.
@@ -85,7 +87,7 @@ impl Report {
             let _ = write!(page, "\n## {title}\n");
             paragraphs(&mut page, &figure.text);
             if figure.plot.is_some() {
-                let _ = write!(page, "\n![{title}](cooperative/{id}.svg)\n");
+                let _ = write!(page, "\n![{title}]({}/{id}.svg)\n", self.name);
             }
             let _ = write!(page, "\n{}", figure.table.markdown());
         }
@@ -102,13 +104,13 @@ impl Report {
         json!({ "title": self.title, "figures": figures })
     }
 
-    /// Writes `cooperative.md`, `cooperative.json` and the plots into a directory.
+    /// Writes its page, the same as JSON, and the plots, into a directory.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let plots = dir.join("cooperative");
+        let plots = dir.join(self.name);
         std::fs::create_dir_all(&plots)?;
-        std::fs::write(dir.join("cooperative.md"), self.markdown())?;
+        std::fs::write(dir.join(format!("{}.md", self.name)), self.markdown())?;
         let json = format!("{:#}\n", self.json());
-        std::fs::write(dir.join("cooperative.json"), json)?;
+        std::fs::write(dir.join(format!("{}.json", self.name)), json)?;
         for figure in &self.figures {
             if let Some(plot) = &figure.plot {
                 let file = plots.join(format!("{}.svg", figure.id));

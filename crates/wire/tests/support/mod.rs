@@ -72,6 +72,7 @@ pub fn ops() -> Vec<Op> {
     let mut ops = name_ops();
     ops.extend(more_ops());
     ops.extend(lock_ops());
+    ops.extend(volume_ops());
     ops.extend(range_ops());
     ops
 }
@@ -237,7 +238,48 @@ fn range_ops() -> Vec<Op> {
         },
         Op::Reserve { count: 4096 },
         Op::Claim { fid: fid(9) },
+        Op::Volumes,
     ]
+}
+
+/// Operations on volumes.
+fn volume_ops() -> Vec<Op> {
+    let (of, name) = (name("home@monday"), name("tuesday"));
+    let ops = [
+        VolumeOp::Create {
+            name: name.clone(),
+            mode: 0o755,
+        },
+        VolumeOp::Snapshot {
+            of: of.clone(),
+            name: name.clone(),
+        },
+        VolumeOp::Clone {
+            of: of.clone(),
+            name: name.clone(),
+        },
+        VolumeOp::Rename {
+            of: of.clone(),
+            name,
+        },
+        VolumeOp::Delete { of: of.clone() },
+        VolumeOp::Undelete { of },
+        VolumeOp::Purge { volume: u32::MAX },
+    ];
+    ops.into_iter().map(Op::Volume).collect()
+}
+
+fn volume_info() -> VolumeInfo {
+    VolumeInfo {
+        id: 9,
+        name: name("home@monday"),
+        snapshot_of: Some(7),
+        cloned_from: None,
+        state: VolumeState::Deleted(1 << 60),
+        made: 1 << 59,
+        objects: 1 << 40,
+        bytes: 1 << 50,
+    }
 }
 
 /// Operations on locks.
@@ -318,6 +360,9 @@ fn range_outcomes() -> Vec<Outcome> {
             attr: attr(),
         },
         Outcome::Position(1 << 33),
+        Outcome::Volume(volume_info()),
+        Outcome::Volumes(vec![volume_info()]),
+        Outcome::Elsewhere(elsewhere()),
         Outcome::Numbers {
             first: 1 << 40,
             count: 4096,
@@ -414,6 +459,7 @@ fn requests(acked: RequestId, hold: Hold) -> Vec<ToServer> {
             delegated,
             after: at as u64,
             again: None,
+            lenders: Lenders::None,
         })
     };
     ops().into_iter().enumerate().map(request).collect()
@@ -444,6 +490,7 @@ pub fn to_server() -> Vec<ToServer> {
             version: VERSION,
             session: u64::MAX,
             name: b"host:/mnt".to_vec(),
+            volume: b"home@monday".to_vec(),
         },
         ToServer::Returned(Returned {
             fid,
@@ -476,9 +523,63 @@ pub fn to_server() -> Vec<ToServer> {
         ToServer::Goodbye,
         ToServer::Requests(delegated),
         asked_again(),
+        ToServer::Lends {
+            addr: b"192.0.2.1:7071".to_vec(),
+            key: [7; 32],
+        },
     ]);
+    let reads = [Lenders::Any, Lenders::Lacking(3), Lenders::Failing(1 << 20)];
+    all.extend(reads.map(read_from));
     all.extend(watching());
     all
+}
+
+/// A read that another client may bring, or might have.
+fn read_from(lenders: Lenders) -> ToServer {
+    ToServer::Request(Request {
+        id: 141,
+        acked: 139,
+        op: Op::Read {
+            fid: fid(9),
+            offset: 4096,
+            len: 8192,
+        },
+        caller: Caller::default(),
+        hold: hold(),
+        keeps: false,
+        ahead: 0,
+        clock: 0,
+        delegated: None,
+        after: 0,
+        again: None,
+        lenders,
+    })
+}
+
+/// Blocks that a reader may have.
+pub fn capability() -> Capability {
+    Capability {
+        fid: fid(9),
+        version: 1 << 33,
+        first: 1 << 20,
+        count: 2,
+        until: 1 << 60,
+        reader: [8; 32],
+        seal: [9; 32],
+    }
+}
+
+/// Bytes that another client has.
+pub fn elsewhere() -> Elsewhere {
+    Elsewhere {
+        len: 8000,
+        size: 1 << 33,
+        lender: 300,
+        addr: b"192.0.2.1:7071".to_vec(),
+        key: [7; 32],
+        digests: vec![Some(Digest([6; 16])), None],
+        capability: capability(),
+    }
 }
 
 /// A change that is asked for again.
@@ -507,6 +608,7 @@ fn asked_again() -> ToServer {
             },
             named: [Some(fid(9)), None],
         }),
+        lenders: Lenders::None,
     })
 }
 
@@ -560,6 +662,17 @@ fn bounded() -> Rights {
         }],
         ..Rights::default()
     }
+}
+
+/// What a server says of lending.
+fn lending() -> [ToClient; 2] {
+    [
+        ToClient::Lend {
+            lender: 300,
+            secret: [9; 32],
+        },
+        ToClient::Keep,
+    ]
 }
 
 pub fn to_client() -> Vec<ToClient> {
@@ -628,6 +741,7 @@ pub fn to_client() -> Vec<ToClient> {
             end: Some(Refusal::TooManyWatches),
         },
     ]);
+    all.extend(lending());
     all
 }
 

@@ -86,6 +86,15 @@ impl Drop for Disk {
     }
 }
 
+/// The arguments of a server, whose clients lend to each other if all of the run are to.
+fn with_cooperation(mut args: Vec<String>) -> Vec<String> {
+    let said = args.iter().any(|word| word == "--cooperate");
+    if let Some(policy) = std::env::var("ARIEL_IT_COOPERATE").ok().filter(|_| !said) {
+        args.extend(["--cooperate".to_owned(), policy]);
+    }
+    args
+}
+
 impl Cell {
     /// A fresh cell; `None`, said loudly, where nothing can be mounted.
     pub fn start(name: &str) -> Option<Self> {
@@ -103,7 +112,7 @@ impl Cell {
         let mut cell = Self {
             server: None,
             addr: "127.0.0.1:0".to_owned(),
-            serve_args: options.serve_args,
+            serve_args: with_cooperation(options.serve_args),
             expect_damage: false,
             watch: Watch::new(name, options.limit),
             disk,

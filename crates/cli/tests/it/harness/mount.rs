@@ -55,6 +55,13 @@ impl Mount {
         Self::start_under(cell, point, (&[], args))
     }
 
+    /// Mounts the cell with a daemon that these words start, which become it.
+    pub fn start_by(cell: &Cell, by: &[&str]) -> Self {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let point = cell.scratch().dir(&format!("mount-{number}"));
+        Self::start_under(cell, point, (by, &[]))
+    }
+
     /// The same, with the daemon started by another program, which becomes it.
     fn start_under(cell: &Cell, point: PathBuf, (by, args): (&[&str], &[&str])) -> Self {
         let name = point.file_name().unwrap().to_str().unwrap();

@@ -43,14 +43,8 @@ impl Client {
                 count,
                 fills,
             } => {
-                let bytes = match reply.outcome {
-                    Outcome::Read { len, .. } => Some(len.min(bulk_len)),
-                    _ => None,
-                };
-                if let Outcome::Refused(refusal) = reply.outcome {
-                    self.fail_reads(step, fid, refusal);
-                }
-                self.on_filled(step, (fid, first, count), fills, bytes);
+                let fill = ((fid, first, count), fills);
+                self.on_fill_reply(step, fill, request.caller, (reply.outcome, bulk_len));
             }
             Why::Back { fid, first, count } => {
                 let result = match reply.outcome {
@@ -227,6 +221,10 @@ impl Client {
             }
             (_, Outcome::Filesystem(numbers)) => {
                 self.finish(step, ticket, Done::Filesystem(numbers));
+            }
+            (_, Outcome::Volumes(volumes)) => self.finish(step, ticket, Done::Volumes(volumes)),
+            (_, Outcome::Volume(info)) => {
+                self.finish(step, ticket, Done::Volumes(alloc::vec![info]));
             }
             (Op::Sync { fid }, Outcome::Done) => self.on_synced(step, ticket, *fid),
             (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),

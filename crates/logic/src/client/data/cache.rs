@@ -4,11 +4,16 @@
 //! the list of blocks that may be given up, which is ordered exactly by last use (Nelson, section
 //! 3.2). A block that is being filled or sent stays where it is. Bytes of a slot beyond the end of
 //! its file are zeros. How much of a file is dirty, and from where on, is known without looking
-//! through its blocks: a large file is written back in many batches.
+//! through its blocks: a large file is written back in many batches. A table for slots that were
+//! never used takes no memory.
+//!
+//! How many slots may be in use varies ([`Cache::set_limit`]). What is changed, or on its way,
+//! stays beyond that; reads then still find a few slots, so that they do not wait for what cannot
+//! leave.
 
+use super::changes::Changed;
 use crate::client::api::Slot;
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use wire::{Fid, Time};
@@ -46,39 +51,24 @@ struct Entry {
     there: There,
     older: Slot,
     newer: Slot,
-}
-
-/// What is dirty or on its way to the server of a file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Changed {
-    pub(crate) count: u32,
-    /// No such block is before this one.
-    from: u64,
-    /// How many of them the server may have no bytes of, and of how many of these that is not
-    /// known.
-    pub(crate) new: u32,
-    pub(crate) unknown: u32,
-}
-
-impl Changed {
-    /// A block counts, or counts no more.
-    fn count(&mut self, there: There, more: bool) {
-        let step = |number: &mut u32| *number = if more { *number + 1 } else { *number - 1 };
-        step(&mut self.count);
-        if there != There::Yes {
-            step(&mut self.new);
-        }
-        if there == There::Unknown {
-            step(&mut self.unknown);
-        }
-    }
+    /// When it was used last; 0: the kernel has all of it.
+    used: Time,
 }
 
 /// The cache's table.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
+    /// Of the slots that were ever used.
     entries: Vec<Entry>,
+    /// Those of them that hold nothing.
     free: Vec<Slot>,
+    /// Most slots ever, and now; and how many there are for reads, whatever is changed.
+    most: u32,
+    limit: u32,
+    least: u32,
+    /// Most that may hold what is changed.
+    dirty_most: u32,
+    now: Time,
     index: BTreeMap<(Fid, u64), Slot>,
     oldest: Slot,
     newest: Slot,
@@ -89,17 +79,16 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(slots: u32) -> Self {
-        let entry = Entry {
-            key: (Fid::root(0), 0),
-            state: BlockState::Clean,
-            there: There::Unknown,
-            older: NONE,
-            newer: NONE,
-        };
+    /// At most so many slots, and for reads always so few.
+    pub(crate) fn new(slots: u32, least: u32) -> Self {
         Self {
-            entries: vec![entry; slots as usize],
-            free: (0..slots).rev().collect(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            most: slots,
+            limit: slots,
+            least: least.min(slots),
+            dirty_most: u32::MAX,
+            now: 0,
             index: BTreeMap::new(),
             oldest: NONE,
             newest: NONE,
@@ -109,8 +98,89 @@ impl Cache {
         }
     }
 
+    /// How many slots may be in use now.
     pub(crate) fn slots(&self) -> u64 {
-        self.entries.len() as u64
+        u64::from(self.limit)
+    }
+
+    /// How many may ever be.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// How many blocks could be given up at once.
+    pub(crate) fn clean(&self) -> u64 {
+        u64::from(self.listed)
+    }
+
+    /// It is so late now.
+    pub(crate) fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// When the block was used that is given up next.
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        (self.oldest != NONE).then(|| self.entries[self.oldest as usize].used)
+    }
+
+    /// So many slots may be in use from now on.
+    pub(crate) fn set_limit(&mut self, slots: u32) {
+        self.limit = slots.clamp(self.least, self.most);
+    }
+
+    /// At most so many slots hold what is changed, but always as many as the largest call needs.
+    pub(crate) fn set_dirty_most(&mut self, slots: u32) {
+        self.dirty_most = slots.max(self.least);
+    }
+
+    /// Is so much changed that it is to be written back before its time?
+    pub(crate) fn is_full_of_changes(&self) -> bool {
+        self.dirty > self.dirty_most / 2
+    }
+
+    /// Is so much changed that few of the slots are left for anything else?
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.dirty.saturating_add(self.least) > self.limit
+    }
+
+    /// How many slots may be in use, those included that reads find beside what is changed.
+    fn bearable(&self) -> u32 {
+        let beside = self.dirty.saturating_add(self.least).min(self.most);
+        self.limit.max(beside)
+    }
+
+    /// Gives up blocks beyond the limit, at most so many.
+    pub(crate) fn shrink(&mut self, at_once: u32) {
+        let over = (self.index.len() as u32).saturating_sub(self.bearable());
+        for _ in 0..over.min(at_once).min(self.listed) {
+            let slot = self.oldest;
+            self.unlist(slot);
+            self.index.remove(&self.entries[slot as usize].key);
+            self.free.push(slot);
+        }
+    }
+
+    /// Are there blocks to be given up beyond the limit?
+    pub(crate) fn is_over(&self) -> bool {
+        self.listed > 0 && self.index.len() as u32 > self.bearable()
+    }
+
+    /// A slot that holds nothing, if one more may be in use.
+    fn vacant(&mut self) -> Option<Slot> {
+        if self.index.len() as u32 >= self.bearable() {
+            return None;
+        }
+        self.free.pop().or_else(|| {
+            self.entries.push(Entry {
+                key: (Fid::root(0), 0),
+                state: BlockState::Clean,
+                there: There::Unknown,
+                older: NONE,
+                newer: NONE,
+                used: 0,
+            });
+            Some(self.entries.len() as Slot - 1)
+        })
     }
 
     pub(crate) fn used(&self) -> u64 {
@@ -134,7 +204,7 @@ impl Cache {
     /// Gives a block a slot, if need be that of the block not used for longest.
     pub(crate) fn take(&mut self, fid: Fid, block: u64, state: BlockState) -> Option<Slot> {
         debug_assert!(!self.index.contains_key(&(fid, block)));
-        let slot = match self.free.pop() {
+        let slot = match self.vacant() {
             Some(slot) => slot,
             None => {
                 let slot = (self.oldest != NONE).then_some(self.oldest)?;
@@ -178,17 +248,41 @@ impl Cache {
 
     /// Could so many slots be taken now?
     pub(crate) fn available(&self, wanted: usize) -> bool {
-        self.free.len() + self.listed as usize >= wanted
+        self.could_take(wanted, self.limit)
+    }
+
+    fn could_take(&self, wanted: usize, limit: u32) -> bool {
+        // Those that can be given up may be so many that they are beyond the limit themselves.
+        let stay = self.index.len() - self.listed as usize;
+        stay + wanted <= limit as usize
     }
 
     /// Can all these blocks of a file be here at once? Those that are here and clean are among what
     /// could be given up for the others.
+    pub(crate) fn fits_beside(&self, fid: Fid, blocks: Range<u64>) -> bool {
+        self.fits_in(fid, blocks, self.bearable())
+    }
+
+    /// Can all of them be changed?
     pub(crate) fn fits(&self, fid: Fid, blocks: Range<u64>) -> bool {
+        let all = (blocks.end - blocks.start) as u32;
+        let changed =
+            |state: BlockState| matches!(state, BlockState::Dirty(_) | BlockState::Sending(_));
+        let bearable = self.dirty.saturating_add(all) <= self.dirty_most || {
+            let here = self.span(fid, blocks.clone()).flatten();
+            let here = here.filter(|(_, state)| changed(*state)).count() as u32;
+            self.dirty + (all - here) <= self.dirty_most
+        };
+        bearable && self.fits_in(fid, blocks, self.limit)
+    }
+
+    fn fits_in(&self, fid: Fid, blocks: Range<u64>, limit: u32) -> bool {
         let all = (blocks.end - blocks.start) as usize;
         let stays = |state: BlockState| state != BlockState::Clean;
-        self.available(all) || {
+        self.could_take(all, limit) || {
             let here = self.span(fid, blocks).flatten();
-            self.available(all - here.filter(|(_, state)| stays(*state)).count())
+            let here = here.filter(|(_, state)| stays(*state)).count();
+            self.could_take(all - here, limit)
         }
     }
 
@@ -225,6 +319,7 @@ impl Cache {
         }
         self.unlist(slot);
         self.listed += 1;
+        self.entries[slot as usize].used = 0;
         let oldest = self.oldest;
         self.entries[slot as usize].newer = oldest;
         self.entries[slot as usize].older = NONE;
@@ -357,6 +452,7 @@ impl Cache {
 
     fn list(&mut self, slot: Slot) {
         self.listed += 1;
+        self.entries[slot as usize].used = self.now;
         let newest = self.newest;
         self.entries[slot as usize].older = newest;
         self.entries[slot as usize].newer = NONE;
@@ -388,7 +484,7 @@ mod tests {
     #[test]
     fn the_block_not_used_for_longest_is_given_up_first() {
         let fid = Fid::root(1);
-        let mut cache = Cache::new(3);
+        let mut cache = Cache::new(3, 3);
         let slots: Vec<Slot> = (0..3)
             .map(|b| cache.take(fid, b, BlockState::Clean).expect("three slots"))
             .collect();
@@ -407,9 +503,66 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_kept_by_all_but_what_is_changed_and_reads_find_slots_beside_that() {
+        let fid = Fid::root(1);
+        let mut cache = Cache::new(100, 4);
+        for block in 0..60 {
+            cache.set_now(block);
+            let state = if block < 20 {
+                BlockState::Dirty(block)
+            } else {
+                BlockState::Clean
+            };
+            cache.take(fid, block, state).expect("a slot");
+        }
+        assert_eq!((cache.used(), cache.oldest()), (60, Some(20)));
+        cache.set_limit(50);
+        assert!(cache.is_over() && !cache.is_crowded());
+        cache.shrink(3);
+        assert_eq!((cache.used(), cache.oldest()), (57, Some(23)));
+        cache.shrink(1000);
+        assert_eq!((cache.used(), cache.oldest()), (50, Some(30)));
+        cache.set_limit(0);
+        cache.shrink(1000);
+        // What is changed stays, and a few slots beside it.
+        assert_eq!((cache.used(), cache.clean(), cache.slots()), (24, 4, 4));
+        assert!(cache.is_crowded() && !cache.is_over());
+        assert!(cache.fits_beside(fid, 70..74) && !cache.fits(fid, 70..75));
+        for block in 70..80 {
+            cache
+                .take(fid, block, BlockState::Clean)
+                .expect("another one goes");
+        }
+        assert_eq!(cache.used(), 24);
+        for block in 0..20 {
+            let (slot, _) = cache.find(fid, block).expect("it is changed");
+            cache.set(slot, BlockState::Clean);
+        }
+        cache.shrink(1000);
+        assert_eq!((cache.used(), cache.free().len()), (4, 56));
+        cache.set_limit(1000);
+        cache.set_dirty_most(8);
+        for block in 0..4 {
+            assert!(!cache.is_full_of_changes());
+            assert!(cache.fits(fid, block..block + 1));
+            let slot = cache.take(fid, block, BlockState::Dirty(1));
+            assert!(slot.is_some());
+        }
+        assert!(cache.fits(fid, 0..8) && !cache.fits(fid, 1..9) && !cache.fits(fid, 90..95));
+        cache.take(fid, 4, BlockState::Dirty(1)).expect("a slot");
+        assert!(cache.is_full_of_changes());
+        (0..5).for_each(|block| cache.drop_block(fid, block));
+        assert_eq!(cache.slots(), 100);
+        for block in 100..196 {
+            cache.take(fid, block, BlockState::Clean).expect("a slot");
+        }
+        assert_eq!((cache.used(), cache.entries.len()), (100, 100));
+    }
+
+    #[test]
     fn what_is_changed_of_a_file_is_found_without_what_is_not() {
         let (fid, other) = (Fid::root(1), Fid::root(2));
-        let mut cache = Cache::new(8);
+        let mut cache = Cache::new(8, 8);
         for block in 0..4 {
             cache.take(fid, block, BlockState::Dirty(block));
         }

@@ -1,11 +1,13 @@
 //! Bytes of files: the block cache, reads, writes, write-back and mappings.
 
 pub(super) mod cache;
+pub(super) mod changes;
 pub(super) mod file_capabilities;
 pub(super) mod flush_before_rename;
 pub(super) mod inline_data;
 pub(super) mod range_ops;
 pub(super) mod read_write;
+pub(super) mod runs;
 pub(super) mod shared_mappings;
 pub(super) mod space_used;
 pub(super) mod writeback;

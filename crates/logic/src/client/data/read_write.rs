@@ -7,6 +7,7 @@
 //! cache is not used.
 
 use super::cache::BlockState;
+use super::runs::runs;
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output, Piece, Slot};
 use crate::client::mutant::Mutant;
@@ -20,9 +21,6 @@ use wire::limits::BLOCK_BYTES;
 use wire::{Attr, Caller, Fid, Op, Right, WriteMode};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// Most blocks that one request fetches.
-const FILL_BLOCKS: u64 = 256;
 
 impl Client {
     pub(crate) fn read(&mut self, step: &mut Step<'_>, ticket: Ticket, running: Running) {
@@ -84,7 +82,9 @@ impl Client {
         let end = offset.saturating_add(u64::from(len));
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let node = self.nodes.get(&fid);
+        // Who lends keeps a copy: the kernel's cannot be lent.
         len >= self.options.passing_bytes
+            && !self.lending.lends()
             && node.is_some_and(|node| node.right == Right::Shared)
             && self.cache.span(fid, blocks).all(|found| found.is_none())
     }
@@ -113,7 +113,7 @@ impl Client {
                 len: (last - first) as u32,
             });
             self.cache.touch(slot);
-            if pages && last - first == BLOCK {
+            if pages && last - first == BLOCK && !self.lending.lends() {
                 self.cache.age(slot);
             }
         }
@@ -161,7 +161,7 @@ impl Client {
         (from, to): Range,
     ) {
         let blocks = from / BLOCK..to.div_ceil(BLOCK);
-        if !self.cache.fits(fid, blocks.clone()) {
+        if !self.cache.fits_beside(fid, blocks.clone()) {
             return self.starve(step, ticket);
         }
         let missing: Vec<u64> = blocks
@@ -174,18 +174,11 @@ impl Client {
             }
         }
         self.node(fid).parked.push(ticket);
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for block in missing {
-            self.cache.take(fid, block, BlockState::Filling);
-            match runs.last_mut() {
-                Some((first, count)) if *first + *count == block && *count < FILL_BLOCKS => {
-                    *count += 1;
-                }
-                _ => runs.push((block, 1)),
-            }
+        for block in &missing {
+            self.cache.take(fid, *block, BlockState::Filling);
         }
         let (fills, hold) = (self.node(fid).fills, self.node(fid).hold(0));
-        for (first, count) in runs {
+        for (first, count) in runs(missing) {
             let (offset, len) = (first * BLOCK, (count * BLOCK) as u32);
             let op = Op::Read { fid, offset, len };
             let why = Why::Fill {
@@ -212,6 +205,9 @@ impl Client {
         let node = self.node(fid);
         let valid = node.fills == fills && node.right >= Right::Shared;
         let bytes = bytes.filter(|_| valid);
+        if bytes.is_some() {
+            self.lending.counts.fetched += u64::from(count);
+        }
         for at in 0..u64::from(count) {
             let Some((slot, BlockState::Filling)) = self.cache.find(fid, first + at) else {
                 continue;
@@ -233,6 +229,7 @@ impl Client {
         }
         self.unpark(step, fid);
         self.feed_starved(step);
+        self.lend_arrived(step, fid);
     }
 
     /// The kernel cannot be served now: no slot is free. Write-back makes room.

@@ -180,6 +180,7 @@ impl Client {
             }),
             after: 0,
             again: None,
+            lenders: wire::Lenders::None,
         };
         let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
         fids.dedup();

@@ -3,7 +3,7 @@
 use super::local_apply::Prediction;
 use crate::client::calls::start::dirs;
 use crate::client::mutant::Mutant;
-use crate::client::session::requests::LinkState;
+use crate::client::session::LinkState;
 use crate::client::{Client, Step};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -109,7 +109,7 @@ impl Client {
             op,
             Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
         );
-        let all = names || matches!(op, Op::Sync { .. } | Op::StatFs);
+        let all = names || matches!(op, Op::Sync { .. } | Op::StatFs | Op::Volume(_));
         if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
             self.ship(step);
         }
@@ -170,9 +170,12 @@ pub(crate) fn about(op: &Op) -> [Option<Fid>; 2] {
         | Op::Allocate { fid, .. }
         | Op::Find { fid, .. } => [Some(*fid), None],
         // What is locked of a file is told however things stand with its changes.
-        Op::StopWaiting { .. } | Op::StatFs | Op::Reserve { .. } | Op::GiveLocks { .. } => {
-            [None, None]
-        }
+        Op::StopWaiting { .. }
+        | Op::StatFs
+        | Op::Reserve { .. }
+        | Op::GiveLocks { .. }
+        | Op::Volume(_)
+        | Op::Volumes => [None, None],
     }
 }
 

@@ -6,7 +6,8 @@
 //! session is over, everything cached is void: changes that were not written back are lost, which
 //! is reported, and the same calls go on in a new session.
 
-use super::requests::{LinkState, Why};
+use super::LinkState;
+use super::requests::Why;
 use crate::client::api::Output;
 use crate::client::data::file_capabilities::Privileges;
 use crate::client::mutant::Mutant;
@@ -19,7 +20,7 @@ impl Client {
     /// The server has heard us since then. Not that it counts while a restarted server has not
     /// noted what we hold: it may end the session for that, whatever else it heard.
     pub(crate) fn renew(&mut self, step: &mut Step<'_>, sent: Time) {
-        if !self.reasserting.is_empty() {
+        if !self.reassertion.parts.is_empty() {
             return;
         }
         self.leased = self.leased.max(sent.min(step.now));
@@ -118,7 +119,7 @@ impl Client {
         self.begun = false;
         self.statements.clear();
         self.liveness.lose();
-        self.reasserting.clear();
+        self.reassertion.parts.clear();
         self.confirms.clear();
         self.reply_acks.clear();
         self.draining.clear();
@@ -195,6 +196,7 @@ impl Client {
         self.wants_cleaner.clear();
         // The slots that they waited for are free now.
         self.parked.append(&mut self.starved);
+        self.forget_borrowing();
         for (_, sent) in core::mem::take(&mut self.requests) {
             self.let_bytes_go(step, &sent);
             match sent.why {

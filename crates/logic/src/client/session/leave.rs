@@ -1,7 +1,7 @@
 //! The end of a session in order: everything is written back and told, the server has made stable
 //! what it had answered, and is told goodbye.
 
-use super::requests::LinkState;
+use super::LinkState;
 use crate::Ticket;
 use crate::client::{Client, Done, Step};
 use alloc::vec::Vec;

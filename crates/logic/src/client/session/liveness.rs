@@ -7,7 +7,7 @@
 //! for three sixteenths more, the connection is given up and another one is made. On a connection
 //! that lives nothing is said twice: TCP loses nothing of it.
 
-use super::requests::LinkState;
+use super::LinkState;
 use crate::client::api::Output;
 use crate::client::{Client, Step};
 use alloc::collections::BTreeMap;

@@ -7,3 +7,20 @@ pub(super) mod liveness;
 pub(super) mod reassert;
 pub(super) mod requests;
 pub(super) mod unstable;
+
+/// Is there a connection, and does the server know us on it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    Down,
+    Greeting,
+    Up,
+    /// It has said goodbye: what was on its way then is about a session that is over.
+    Left,
+}
+
+impl LinkState {
+    /// Is the server to answer?
+    pub(crate) fn talks(self) -> bool {
+        matches!(self, Self::Greeting | Self::Up)
+    }
+}

@@ -11,14 +11,23 @@ use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, ToServer, Unseen};
+use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, Time, ToServer, Unseen};
+
+/// What a restarted server is being told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reassertion {
+    /// Parts of `Reassert`, until the server has noted all.
+    pub(crate) parts: Vec<ToServer>,
+    /// When the greeting was sent that this followed.
+    pub(crate) since: Time,
+}
 
 impl Client {
     /// Says in parts what a restarted server does not know; they are repeated until it has all.
     pub(crate) fn reassert(&mut self, step: &mut Step<'_>, boot: Epoch) {
         self.settle_taken(step);
         let stamp = self.stamp();
-        self.reassert_since = self.greeted;
+        self.reassertion.since = self.greeted;
         for node in self.nodes.values_mut() {
             // The restarted server counts what is reasserted as granted at its start.
             node.seen = node.seen.max(boot);
@@ -63,8 +72,8 @@ impl Client {
             unseen: slice(&unseen, part, most),
             locks: slice(&locks, part, most),
         };
-        self.reasserting = (0..parts).map(say).collect();
-        for part in self.reasserting.clone() {
+        self.reassertion.parts = (0..parts).map(say).collect();
+        for part in self.reassertion.parts.clone() {
             self.say(step, part);
         }
     }

@@ -4,6 +4,7 @@
 //! number. So are statements (`Opens`, `Release`) until they are noted. On a connection that lives
 //! neither is said twice.
 
+use super::LinkState;
 use crate::Ticket;
 use crate::client::api::{Output, Piece};
 use crate::client::{Client, Step};
@@ -12,23 +13,6 @@ use wire::{
     Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Time, ToClient, ToServer,
     VERSION, Welcome,
 };
-
-/// Is there a connection, and does the server know us on it?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LinkState {
-    Down,
-    Greeting,
-    Up,
-    /// It has said goodbye: what was on its way then is about a session that is over.
-    Left,
-}
-
-impl LinkState {
-    /// Is the server to answer?
-    pub(crate) fn talks(self) -> bool {
-        matches!(self, Self::Greeting | Self::Up)
-    }
-}
 
 /// Why a request was sent.
 #[derive(Clone, Debug)]
@@ -102,12 +86,14 @@ impl Client {
         self.greeted = step.now;
         self.await_welcome(step.now);
         let (session, name) = (self.session, self.name.clone());
+        let volume = self.options.volume.clone();
         self.say(
             step,
             ToServer::Hello {
                 version: VERSION,
                 session,
                 name,
+                volume,
             },
         );
     }
@@ -147,6 +133,7 @@ impl Client {
             _ if matches!(why, Why::Stable) => 0,
             _ => self.delegation.last_unanswered(&self.requests),
         };
+        let lenders = self.lending.lenders(&why);
         let request = Request {
             id,
             acked: 0,
@@ -159,6 +146,7 @@ impl Client {
             delegated: None,
             after,
             again: None,
+            lenders,
         };
         self.requests.insert(
             id,
@@ -278,9 +266,9 @@ impl Client {
                 }
             }
             ToClient::Reasserted { boot } => {
-                if boot == self.boot && !self.reasserting.is_empty() {
-                    self.reasserting.clear();
-                    self.renew(step, self.reassert_since);
+                if boot == self.boot && !self.reassertion.parts.is_empty() {
+                    self.reassertion.parts.clear();
+                    self.renew(step, self.reassertion.since);
                     // What was stated before that the server has not heard.
                     self.state_again(step);
                 }
@@ -294,6 +282,8 @@ impl Client {
                 changes,
                 end,
             } => self.on_watched(step, (watch, first), (missed, changes), end),
+            ToClient::Lend { secret, .. } => self.on_lend(step, secret),
+            ToClient::Keep => self.stop_lending(step),
         }
     }
 
@@ -303,6 +293,7 @@ impl Client {
         }
         if welcome.boot != self.boot {
             self.clock.begin_anew();
+            self.stop_lending(step); // until that run says that clients lend
         }
         self.clock
             .hear_within(step.now, welcome.clock, self.greeted);
@@ -327,12 +318,12 @@ impl Client {
         // waits for us to say what we hold.
         if !welcome.resumed {
             // What was to be said to an earlier run, which ended first, nobody waits for.
-            self.reasserting.clear();
+            self.reassertion.parts.clear();
         } else if welcome.boot != self.boot {
             self.look_what_is_left(step, welcome);
             self.reassert(step, welcome.boot);
         } else {
-            for part in self.reasserting.clone() {
+            for part in self.reassertion.parts.clone() {
                 self.say(step, part);
             }
         }
@@ -454,6 +445,7 @@ impl Client {
         self.tick_late(step);
         self.tick_delegation(step);
         self.tick_starved(step);
+        self.tick_lending(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -477,6 +469,7 @@ impl Client {
             self.delegation_due(),
             self.starved_due(),
             self.waits_due(),
+            self.lending.due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);

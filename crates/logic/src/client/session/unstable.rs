@@ -7,7 +7,8 @@
 //! is so. Memory is bounded by a part of the cache: of more the server is asked to make it stable,
 //! and no more is written back before it has.
 
-use super::requests::{LinkState, Why};
+use super::LinkState;
+use super::requests::Why;
 use crate::client::api::{Output, Piece};
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;

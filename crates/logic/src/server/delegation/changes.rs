@@ -230,7 +230,7 @@ impl Server {
             return;
         };
         if self.exclusive_fits(session, entry.fid) {
-            self.grant((session, entry.fid), Right::Exclusive, grants);
+            self.grant_own(session, entry.fid, grants);
         } else {
             self.break_delegation(session);
         }

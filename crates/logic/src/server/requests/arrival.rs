@@ -165,6 +165,11 @@ impl Server {
             self.comes_later(step, &waiting, refusal);
             return self.refuse(step, &waiting, refusal);
         }
+        if let (Op::Volume(_), Some(missing)) = (&waiting.request.op, self.locks_in_doubt()) {
+            // Nobody knows who has what in the volume.
+            let Waiting { request, bulk, .. } = waiting;
+            return self.hold(step, missing, (session, request, bulk));
+        }
         // Most requests wait for nothing, and are never entered as waiting.
         let plan = match self.plan(step.disk, &waiting) {
             Ok(plan) => plan,
@@ -189,6 +194,7 @@ impl Server {
             return self.not_now(step, &waiting);
         }
         self.waiting.insert(at.0, waiting);
+        self.note_freezing(&*step.disk, at.0);
         self.wait(step, at.0, plan, needs);
     }
 

@@ -69,6 +69,8 @@ pub(crate) struct Plan {
     /// Directories that it looks at: to whom one is delegated gives that up, and says before what
     /// it has changed there.
     pub(crate) looks: Vec<Fid>,
+    /// Of all that a volume has: what others, and the caller, may keep of these objects.
+    pub(crate) gathers: Vec<(Fid, Right)>,
     /// A file whose size it sets: who was told it drops that.
     pub(crate) resizes: Option<Fid>,
     /// The caller's own machine must drop its kernel's pages too.
@@ -83,6 +85,7 @@ impl Plan {
         fids.extend(self.changes.iter().map(|(fid, _)| *fid));
         fids.extend(&self.shows);
         fids.extend(&self.looks);
+        fids.extend(self.gathers.iter().map(|(fid, _)| *fid));
         fids.extend(self.uses.map(|(fid, _)| fid));
         fids.extend(self.reads);
         fids.sort_unstable();
@@ -167,6 +170,7 @@ impl Server {
                 }
             }
             Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan)?,
+            Op::Volume(op) => self.plan_volume(disk, op, &mut plan),
             op => self.plan_bytes(disk, (waiting.session, op), &mut plan)?,
         }
         Ok(plan)
@@ -310,10 +314,15 @@ impl Server {
         if let Some(fid) = plan.reads {
             self.need_right(waiting, (fid, Right::Shared), false, (only, needs));
         }
+        self.need_gathered(plan, (only, needs));
     }
 
     /// The holders of an object, or one of them.
-    fn holders(&self, fid: Fid, only: Only) -> impl Iterator<Item = (SessionId, &Holder)> {
+    pub(crate) fn holders(
+        &self,
+        fid: Fid,
+        only: Only,
+    ) -> impl Iterator<Item = (SessionId, &Holder)> {
         let file = self.files.get(&fid);
         let file = file.filter(|_| only.is_none_or(|(_, of)| of == fid));
         let one = only.and_then(|(session, _)| Some((session, file?.holders.get(&session)?)));

@@ -43,12 +43,23 @@ impl Server {
         let Op::Read { fid, offset, len } = waiting.request.op else {
             return;
         };
-        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        let (session, request) = (waiting.session, &waiting.request);
         let mut grants = Vec::new();
+        if let Some(elsewhere) = self.elsewhere(step, (session, request)) {
+            self.grant((session, fid), Right::Shared, &mut grants);
+            if !grants.is_empty() {
+                self.note_elsewhere(session, &elsewhere);
+                let mut reply = Reply::from(Outcome::Elsewhere(elsewhere));
+                reply.grants = grants;
+                return self.answer(step, (session, request), reply, 0);
+            }
+        }
+        let (outcome, bulk) = step.disk.read(fid, offset, len);
+        self.note_sent(step, (session, request), (&outcome, bulk));
         if matches!(outcome, Outcome::Read { .. }) {
-            self.grant((waiting.session, fid), Right::Shared, &mut grants);
-            if grants.is_empty() && waiting.request.keeps {
-                self.grant_pages(waiting.session, fid, &mut grants);
+            self.grant((session, fid), Right::Shared, &mut grants);
+            if grants.is_empty() && request.keeps {
+                self.grant_pages(session, fid, &mut grants);
             }
         }
         let mut reply = Reply::from(outcome);
@@ -76,6 +87,7 @@ impl Server {
                 self.outdate_said(waiting, plan);
                 delegated = self.note_users(&*step.disk, waiting, plan);
                 self.tell_change(step, waiting, &outcome);
+                self.after_volume(step, (op, &outcome));
             }
         }
         show_held(waiting, &mut outcome);

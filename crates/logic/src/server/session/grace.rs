@@ -291,9 +291,7 @@ impl Server {
         if awaited && session.parts.insert(part) {
             session.came = step.now;
             let disk = &*step.disk;
-            let contradicts = |holding: &Holding| {
-                self.contradicts(disk, id, holding) || self.claims_too_much(disk, id, holding)
-            };
+            let contradicts = |holding: &Holding| self.contradicts(disk, id, holding);
             let contradicts = holdings.iter().any(contradicts);
             if contradicts || self.contradicts_locks(id, &locks) {
                 // Its lease is not renewed before it is told `Reasserted`, and so is over when this

@@ -15,7 +15,7 @@ impl Server {
         step: &mut Step<'_, impl Disk>,
         from: Conn,
         (version, id): (u32, SessionId),
-        name: Vec<u8>,
+        (name, volume): (Vec<u8>, &[u8]),
     ) {
         if version != VERSION {
             return step.violation(from, Violation::Version);
@@ -26,6 +26,9 @@ impl Server {
         if !self.is_its_own(from, id) {
             return step.violation(from, Violation::Foreign);
         }
+        let Some(root) = self.root_of(&*step.disk, volume) else {
+            return step.violation(from, Violation::NoVolume);
+        };
         let known = self.sessions.contains_key(&id);
         if !known {
             step.out
@@ -36,6 +39,7 @@ impl Server {
         if !session.stalled {
             session.heard = step.now;
         }
+        session.root = Some(root);
         session.unwelcome = session.stalled;
         let welcome = !session.stalled;
         // Who comes for the first time has nothing to say after a restart, and is not waited for.
@@ -60,10 +64,15 @@ impl Server {
     }
 
     pub(crate) fn welcome(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId, resumed: bool) {
-        let (boot, root, lease_ns) = (self.boot, self.root, self.options.lease_ns);
+        let (boot, lease_ns) = (self.boot, self.options.lease_ns);
         let clock = self.own_time(step);
-        let conn = self.sessions.get(&id).and_then(|session| session.conn);
-        let rights = conn.map_or(Rights::all(), |conn| self.rights_at(conn));
+        let session = self.sessions.get(&id);
+        let (root, frozen) = session
+            .and_then(|session| session.root)
+            .unwrap_or((self.root, false));
+        let conn = session.and_then(|session| session.conn);
+        let mut rights = conn.map_or(Rights::all(), |conn| self.rights_at(conn));
+        rights.write &= !frozen;
         self.send(
             step,
             id,
@@ -77,6 +86,7 @@ impl Server {
                 rights,
             }),
         );
+        self.say_lend(step, id);
     }
 
     /// A session begins with its first word that is no greeting, and is remembered from then on.
@@ -174,6 +184,7 @@ impl Server {
             step.discard(bulk);
         }
         self.sizes_told.end(id);
+        self.lending.forget_session(id);
         self.watches.remove_session(id);
         self.look_no_more();
         let own: Vec<_> = self

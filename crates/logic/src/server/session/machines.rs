@@ -6,7 +6,6 @@
 //! every change of its programs is asked for, and refused.
 
 use crate::server::api::{Conn, Disk};
-use crate::server::reach::way_to;
 use crate::server::requests::conflicts::Need;
 use crate::server::rules::{Want, rule};
 use crate::server::{Server, Step};
@@ -17,15 +16,11 @@ use wire::{
     What,
 };
 
-/// The way from the root to what a proof is limited to, by user; empty if there is nothing.
-pub(crate) type Ways = BTreeMap<u32, Vec<Fid>>;
-
 /// A machine at a connection, and what it may do there.
 #[derive(Clone, Debug)]
 struct Peer {
     machine: MachineId,
     rights: Rights,
-    ways: Ways,
 }
 
 /// The machines at the connections. One that is not here is of a process which need not prove
@@ -86,7 +81,6 @@ impl Server {
         let peer = Peer {
             machine,
             rights: Rights { root, ..rights },
-            ways: Ways::new(),
         };
         self.peers.0.insert(conn, peer);
     }
@@ -120,13 +114,7 @@ impl Server {
     pub(crate) fn bind(&mut self, step: &mut Step<'_, impl Disk>, conn: Conn, id: SessionId) {
         let machine = self.machine_at(conn);
         if let Some(peer) = self.peers.0.get_mut(&conn) {
-            let rights = core::mem::take(&mut peer.rights).within(id);
-            let limited = rights.users.iter().filter_map(|user| {
-                let path = user.under.as_ref()?;
-                Some((user.uid, way_to(step.disk, self.root, path)))
-            });
-            peer.ways = limited.collect();
-            peer.rights = rights;
+            peer.rights = core::mem::take(&mut peer.rights).within(id);
         }
         let rights = self.peers.0.get(&conn).map(|peer| peer.rights.clone());
         let Some(session) = self.sessions.get_mut(&id) else {
@@ -154,12 +142,6 @@ impl Server {
                 self.ask(step, need, at, None);
             }
         }
-    }
-
-    /// The ways to what the proofs of a session's users are limited to.
-    pub(crate) fn ways(&self, id: SessionId) -> Option<&Ways> {
-        let conn = self.sessions.get(&id).and_then(|session| session.conn)?;
-        self.peers.0.get(&conn).map(|peer| &peer.ways)
     }
 
     /// The request as the machine may make it. Groups that its front does not know count for

@@ -10,6 +10,9 @@ impl Server {
     /// does not know what its kernel has in hand, and says that it has something: who holds it
     /// Exclusive was granted that when others had nothing.)
     pub(crate) fn contradicts(&self, disk: &impl Disk, id: SessionId, holding: &Holding) -> bool {
+        if self.claims_too_much(disk, id, holding) {
+            return true;
+        }
         let Some(file) = self.files.get(&holding.fid) else {
             return false;
         };

@@ -20,7 +20,8 @@ impl Server {
         wanted: Right,
         grants: &mut Vec<Grant>,
     ) {
-        let exclusive = wanted == Right::Exclusive && self.exclusive_fits(session, fid);
+        let exclusive =
+            wanted == Right::Exclusive && self.may_change(fid) && self.exclusive_fits(session, fid);
         let right = if exclusive {
             Right::Exclusive
         } else if self.shared_fits(session, fid) {
@@ -35,6 +36,12 @@ impl Server {
             self.look_at(fid);
         }
         self.enter((session, fid), right, right.max(held), grants);
+    }
+
+    /// What a client has made in a directory that is delegated to it, and holds already.
+    pub(crate) fn grant_own(&mut self, session: SessionId, fid: Fid, grants: &mut Vec<Grant>) {
+        self.look_at(fid);
+        self.enter((session, fid), Right::Exclusive, Right::Exclusive, grants);
     }
 
     /// All of a file that is claimed, whoever has it open: what others had of it they have given

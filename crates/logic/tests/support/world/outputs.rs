@@ -62,6 +62,7 @@ impl World {
                     self.say(format!("{name}'s kernel is to drop {text}"));
                 }
             }
+            Output::Peer(output) => self.for_peer(name, output, bulk),
             Output::Hangup | Output::Redial => self.client_hangs_up(name),
             Output::Watched {
                 watch,

@@ -6,10 +6,10 @@
 //! of them may do by modes and lists, the session may do. A user who has not proved himself is
 //! nobody, and may read what everybody may.
 
-use super::Server;
-use super::api::Disk;
-use super::rules::{Want, rule};
-use super::session::machines::{changes, raised};
+use super::machines::{changes, raised};
+use crate::server::Server;
+use crate::server::api::Disk;
+use crate::server::rules::{Want, rule};
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Fid, Hold, Holding, Name, Op, Outcome, Proven, Refusal, Request, Right, Rights,
@@ -20,20 +20,44 @@ const READ: u16 = 4;
 const WRITE: u16 = 2;
 const SEARCH: u16 = 1;
 
+/// What a proof is limited to, and the way there.
+struct Limit<'a> {
+    /// The objects from the root on, as far as they are known now.
+    way: Vec<Fid>,
+    /// The names that lead from each of them to the next one.
+    names: &'a [Name],
+}
+
+impl Limit<'_> {
+    /// What the proof is limited to, if it is there.
+    fn top(&self) -> Option<Fid> {
+        let whole = self.way.len() == self.names.len() + 1;
+        self.way.last().copied().filter(|_| whole)
+    }
+
+    /// On the way: is this about the next step alone, or what a kernel asks for to come there?
+    fn leads_on(&self, at: usize, op: &Op) -> bool {
+        match op {
+            Op::Lookup { name, .. } => self.names.get(at) == Some(name),
+            Op::GetXattr { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 /// Somebody for whom a session may ask.
-#[derive(Clone, Copy)]
 enum Party<'a> {
     /// Anybody whom the machine may speak for.
     Machine(&'a Rights),
-    /// A user who has proved himself, and the way from the root to what his proof is limited to.
-    User(&'a Proven, Option<&'a [Fid]>),
+    /// A user who has proved himself, and what his proof is limited to.
+    User(&'a Proven, Option<Limit<'a>>),
     /// Whoever has not.
     Nobody,
 }
 
 impl Party<'_> {
     /// May he use an object in one of these ways, by its mode and its lists?
-    fn may(self, disk: &impl Disk, (fid, attr): (Fid, &Attr), bits: u16) -> Result<bool, Refusal> {
+    fn may(&self, disk: &impl Disk, (fid, attr): (Fid, &Attr), bits: u16) -> Result<bool, Refusal> {
         let (caller, writes) = match self {
             Self::Machine(rights) => return Ok(rights.may_reach(attr, bits, !disk.bare(fid))),
             // The owner may give himself what he has not.
@@ -50,26 +74,27 @@ impl Party<'_> {
         Ok(false)
     }
 
-    /// The way to what he is limited to.
-    fn way(&self) -> Option<&[Fid]> {
+    /// What he is limited to.
+    fn limit(&self) -> Option<&Limit<'_>> {
         match self {
-            Self::User(_, way) => *way,
+            Self::User(_, limit) => limit.as_ref(),
             _ => None,
         }
     }
 }
 
-/// The objects from the root to what is at a path; none, if there is nothing.
-pub(crate) fn way_to(disk: &impl Disk, root: Fid, path: &[Name]) -> Vec<Fid> {
+/// The objects from the root to what is at a path, as far as there are any.
+fn way_to(disk: &impl Disk, root: Fid, path: &[Name]) -> Result<Vec<Fid>, Refusal> {
     let mut way = Vec::from([root]);
+    let mut at = root;
     for name in path {
-        let at = way.last().copied().unwrap_or(root);
-        match disk.lookup(at, name) {
-            Ok(Some(next)) => way.push(next),
-            _ => return Vec::new(),
-        }
+        let Some(next) = disk.lookup(at, name)? else {
+            break;
+        };
+        way.push(next);
+        at = next;
     }
-    way
+    Ok(way)
 }
 
 impl Server {
@@ -134,29 +159,56 @@ impl Server {
         if !user.write && changes(&request.op) {
             return Some(Refusal::ReadOnly);
         }
-        let way = self.way_of(id, user)?;
-        let objects = rule(&request.op).objects.into_iter().flatten();
-        for (fid, _) in objects {
-            let on_way = way.iter().position(|at| *at == fid);
-            let inside = match on_way {
-                Some(at) => at + 1 == way.len() || leads_on(disk, &request.op, way.get(at + 1)),
-                None => match is_below(disk, fid, way.last().copied()) {
-                    Ok(below) => below,
-                    Err(refusal) => return Some(refusal),
-                },
-            };
-            if !inside {
-                return Some(Refusal::Denied);
-            }
-        }
-        None
+        self.leaves_limit(disk, (id, user), &request.op).err()
     }
 
-    /// The way to what a user's proof is limited to, if it is.
-    fn way_of(&self, id: SessionId, user: &Proven) -> Option<&[Fid]> {
-        user.under.as_ref()?;
-        let way = self.ways(id).and_then(|ways| ways.get(&user.uid));
-        Some(way.map_or(&[], Vec::as_slice))
+    /// Is it outside of what the user's proof is limited to?
+    fn leaves_limit(
+        &self,
+        disk: &impl Disk,
+        (id, user): (SessionId, &Proven),
+        op: &Op,
+    ) -> Result<(), Refusal> {
+        let Some(limit) = self.limit_of(disk, id, user)? else {
+            return Ok(());
+        };
+        let objects = rule(op).objects.into_iter().flatten();
+        for (fid, _) in objects {
+            let top = limit.top();
+            let step = limit.way.iter().position(|at| *at == fid);
+            let inside = match step.filter(|_| top != Some(fid)) {
+                Some(at) => limit.leads_on(at, op),
+                None => is_below(disk, fid, top)?,
+            };
+            if !inside {
+                return Err(Refusal::Denied);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a user's proof is limited to, if it is. Names change, and some are told late: so it is
+    /// looked for each time. A path is one of the first volume, and leads nowhere in others.
+    fn limit_of<'a>(
+        &self,
+        disk: &impl Disk,
+        id: SessionId,
+        user: &'a Proven,
+    ) -> Result<Option<Limit<'a>>, Refusal> {
+        let Some(names) = &user.under else {
+            return Ok(None);
+        };
+        let way = match self.root_at(id) == self.root {
+            true => way_to(disk, self.root, names)?,
+            false => Vec::new(),
+        };
+        Ok(Some(Limit { way, names }))
+    }
+
+    /// The root of the tree that a session has.
+    fn root_at(&self, id: SessionId) -> Fid {
+        let session = self.sessions.get(&id).and_then(|session| session.root);
+        session.map_or(self.root, |(root, _)| root)
     }
 
     /// Can the session get at this object? One that is not there is nobody's secret: the store says
@@ -184,8 +236,8 @@ impl Server {
                 continue;
             };
             let object = (fid, &attr);
-            let reached = |party| self.gets_at(disk, (id, party), object, (want, true));
-            if !self.any_party(id, rights, reached)? {
+            let reached = |party: &Party<'_>| self.gets_at(disk, (id, party), object, (want, true));
+            if !self.any_party(disk, (id, rights), reached)? {
                 return Err(Refusal::Denied);
             }
         }
@@ -193,28 +245,29 @@ impl Server {
     }
 
     /// Is it so for anybody of the session?
-    fn any_party<'a>(
-        &'a self,
-        id: SessionId,
-        rights: &'a Rights,
-        mut holds: impl FnMut(Party<'a>) -> Result<bool, Refusal>,
+    fn any_party(
+        &self,
+        disk: &impl Disk,
+        (id, rights): (SessionId, &Rights),
+        mut holds: impl FnMut(&Party<'_>) -> Result<bool, Refusal>,
     ) -> Result<bool, Refusal> {
         if rights.trusted {
-            return holds(Party::Machine(rights));
+            return holds(&Party::Machine(rights));
         }
         for user in rights.users.iter().filter(|user| !user.expired) {
-            if holds(Party::User(user, self.way_of(id, user)))? {
+            let limit = self.limit_of(disk, id, user)?;
+            if holds(&Party::User(user, limit))? {
                 return Ok(true);
             }
         }
-        holds(Party::Nobody)
+        holds(&Party::Nobody)
     }
 
     /// Can this one get at an object? `held`: what the session caches or has open it has come to.
     fn gets_at(
         &self,
         disk: &impl Disk,
-        (id, party): (SessionId, Party<'_>),
+        (id, party): (SessionId, &Party<'_>),
         (fid, attr): (Fid, &Attr),
         (want, held): (Want, bool),
     ) -> Result<bool, Refusal> {
@@ -222,9 +275,9 @@ impl Server {
         if bits != 0 && !party.may(disk, (fid, attr), bits)? {
             return Ok(false);
         }
-        let way = party.way();
+        let limit = party.limit();
         let holds = |fid: Fid| {
-            let holder = self.holder(id, fid).filter(|_| held && way.is_none());
+            let holder = self.holder(id, fid).filter(|_| held && limit.is_none());
             holder.is_some_and(|held| held.right > Right::None || held.may_be_open())
         };
         if attr.nlink == 0 {
@@ -232,11 +285,11 @@ impl Server {
             return Ok(holds(fid));
         }
         // On the way to what he is limited to he may come, and open nothing.
-        let mut inside = way.is_none_or(|way| bits == 0 && way.contains(&fid));
-        let mut at = fid;
+        let mut inside = limit.is_none_or(|limit| bits == 0 && limit.way.contains(&fid));
+        let (root, mut at) = (self.root_at(id), fid);
         loop {
-            inside |= way.is_some_and(|way| way.last() == Some(&at));
-            if at == self.root || holds(at) {
+            inside |= limit.is_some_and(|limit| limit.top() == Some(at));
+            if at == root || holds(at) {
                 return Ok(inside);
             }
             let Some((dir, _)) = disk.place(at)? else {
@@ -286,7 +339,7 @@ impl Server {
         };
         let may = match attr.nlink {
             // Which of the clients that held it had it open nobody knows any more.
-            0 => self.any_party(id, rights, |party| {
+            0 => self.any_party(disk, (id, rights), |party| {
                 party.may(disk, (fid, &attr), want.bits())
             }),
             _ => self.in_reach(disk, id, (fid, want)).map(|()| true),
@@ -315,8 +368,8 @@ impl Server {
         };
         let writes = right < Right::Exclusive || rights.write;
         let object = (fid, &attr);
-        let reached = |party| self.gets_at(disk, (id, party), object, (want, false));
-        writes && self.any_party(id, rights, reached) == Ok(true)
+        let reached = |party: &Party<'_>| self.gets_at(disk, (id, party), object, (want, false));
+        writes && self.any_party(disk, (id, rights), reached) == Ok(true)
     }
 
     /// May the session be told what happens to names in the first of these directories, each of
@@ -325,7 +378,7 @@ impl Server {
         let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
             return true;
         };
-        let told = |party: Party<'_>| {
+        let told = |party: &Party<'_>| {
             for (at, dir) in way.iter().enumerate() {
                 let Some(attr) = disk.attr(*dir)? else {
                     return Ok(false);
@@ -336,12 +389,12 @@ impl Server {
                     return Ok(false);
                 }
             }
-            match (party.way(), way.first()) {
-                (Some(limit), Some(dir)) => is_below(disk, *dir, limit.last().copied()),
+            match (party.limit(), way.first()) {
+                (Some(limit), Some(dir)) => is_below(disk, *dir, limit.top()),
                 _ => Ok(true),
             }
         };
-        self.any_party(id, rights, told) == Ok(true)
+        self.any_party(disk, (id, rights), told) == Ok(true)
     }
 
     /// A listing by somebody who may read the directory, and not search it: names, and nothing of
@@ -360,20 +413,13 @@ impl Server {
     }
 }
 
-/// On the way to what a proof is limited to: is this about the next step alone, or what a kernel
-/// asks for to come there?
-fn leads_on(disk: &impl Disk, op: &Op, next: Option<&Fid>) -> bool {
-    match op {
-        Op::Lookup { dir, name } => disk.lookup(*dir, name).ok().flatten().as_ref() == next,
-        Op::GetXattr { .. } => true,
-        _ => false,
-    }
-}
-
 /// Is an object at or below another one?
 fn is_below(disk: &impl Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusal> {
+    let Some(top) = top else {
+        return Ok(false);
+    };
     let mut at = fid;
-    while Some(at) != top {
+    while at != top {
         match disk.place(at)? {
             Some((dir, _)) => at = dir,
             None => return Ok(false),

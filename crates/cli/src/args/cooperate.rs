@@ -1,0 +1,37 @@
+//! The command line of cooperation between the caches of clients.
+
+use server::Policy;
+
+/// How clients lend blocks of their caches to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Cooperation {
+    /// They do not
+    Off,
+    /// The server sends who misses a block to a client that has it
+    Greedy,
+}
+
+impl From<Cooperation> for Policy {
+    fn from(said: Cooperation) -> Policy {
+        match said {
+            Cooperation::Off => Policy::Off,
+            Cooperation::Greedy => Policy::Greedy,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel cooperate 127.0.0.1:7000            how the clients of this server lend
+  ariel cooperate 127.0.0.1:7000 greedy     from now on, until the server ends
+  ariel serve --cooperate greedy ...        from its start on
+Clients hear of it at once. What programs see does not change: docs/cooperation.md.")]
+pub(crate) struct CooperateArgs {
+    /// The address of a server on this machine
+    #[arg(value_name = "ADDR")]
+    pub(crate) target: String,
+    /// How from now on [default: only say how it is]
+    #[arg(value_enum, value_name = "POLICY")]
+    pub(crate) policy: Option<Cooperation>,
+}

@@ -1,0 +1,120 @@
+//! The command lines about volumes.
+
+use super::{TrustArgs, cell};
+use clap::Subcommand;
+use net::Addresses;
+use wire::{Name, is_volume_name};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume snapshot 127.0.0.1:7000 root monday
+  ariel mount --volume root@monday 127.0.0.1:7000 /mnt/monday
+  ariel get --volume root@monday 127.0.0.1:7000:/home/a/notes.txt .
+  ariel volume clone 127.0.0.1:7000 root@monday experiment
+  ariel volume delete 127.0.0.1:7000 root@monday
+A server begins with one volume, `root`. A snapshot is named VOLUME@SNAPSHOT and never changes; a
+clone is a volume of its own that shares all it has until either is changed. Both are made in one
+step, whatever a volume has, and cost no room until something changes. All but `list` and `show`
+are for root. docs/operations.md tells more.")]
+pub(crate) struct VolumeArgs {
+    #[command(subcommand)]
+    pub(crate) command: VolumeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// List volumes and snapshots, with those whose deletion can be undone
+    List(VolumeListArgs),
+    /// Tell what is known of a volume or a snapshot
+    Show(OneArgs),
+    /// Make an empty volume
+    Create(CreateArgs),
+    /// Freeze what a volume is now, with everything that any machine was told is written
+    Snapshot(BranchArgs),
+    /// Make a volume that has all that another one, or a snapshot, has now
+    Clone(BranchArgs),
+    /// Give a volume or a snapshot another name
+    Rename(BranchArgs),
+    /// Delete a volume with its snapshots, or one snapshot. For a week it can be undone
+    Delete(OneArgs),
+    /// Undo a deletion
+    Undelete(OneArgs),
+    /// End the week in which a deletion can be undone: the room is given back
+    Purge(OneArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct VolumeListArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// A line of JSON for each
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// The volume, or VOLUME@SNAPSHOT
+    #[arg(value_name = "NAME", value_parser = existing)]
+    pub(crate) name: Name,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// What it is to be called: letters, digits, dots, dashes and underscores
+    #[arg(value_name = "NAME", value_parser = new)]
+    pub(crate) name: Name,
+    /// The mode of its root, octal
+    #[arg(short = 'm', long, value_name = "MODE", default_value = "755",
+          value_parser = super::tree::mode)]
+    pub(crate) mode: u32,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BranchArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// The volume, or VOLUME@SNAPSHOT
+    #[arg(value_name = "SOURCE", value_parser = existing)]
+    pub(crate) source: Name,
+    /// The new name; of a renamed snapshot VOLUME@NAME
+    #[arg(value_name = "NAME", value_parser = existing)]
+    pub(crate) name: Name,
+}
+
+/// A name of a volume or of a snapshot.
+pub(crate) fn existing(text: &str) -> Result<Name, String> {
+    let mut parts = text.splitn(2, '@');
+    match parts.all(|part| is_volume_name(part.as_bytes())) {
+        true => Name::new(text.as_bytes()).map_err(|error| error.to_string()),
+        false => Err(
+            "not the name of a volume: letters, digits, dots, dashes and underscores, and no dot \
+             or dash first; a snapshot is VOLUME@SNAPSHOT"
+                .to_owned(),
+        ),
+    }
+}
+
+fn new(text: &str) -> Result<Name, String> {
+    match text.contains('@') {
+        true => Err("a volume's name has no `@`: that is for its snapshots".to_owned()),
+        false => existing(text),
+    }
+}

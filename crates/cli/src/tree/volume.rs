@@ -1,0 +1,249 @@
+//! `ariel volume`: the volumes of a server, their snapshots and clones.
+//!
+//! Guarantees: when a command ends with 0 the change is on the server's disk.
+
+use super::names::{size_text, time_text};
+use crate::args::{BranchArgs, OneArgs, TrustArgs, VolumeArgs, VolumeCommand, VolumeListArgs};
+use crate::failure::Failure;
+use crate::trust;
+use files::{Error, Options, Tree};
+use net::Addresses;
+use rustix::io::Errno;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use wire::{Name, Time, VolumeInfo, VolumeOp, VolumeState, file_time};
+
+pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
+    match &args.command {
+        VolumeCommand::List(args) => list(args),
+        VolumeCommand::Show(args) => show(args),
+        VolumeCommand::Create(args) => {
+            let (name, mode) = (args.name.clone(), args.mode as u16);
+            let op = VolumeOp::Create { name, mode };
+            change((&args.trust, &args.server), &args.name, op)
+        }
+        VolumeCommand::Snapshot(args) => branch(args, |of, name| VolumeOp::Snapshot { of, name }),
+        VolumeCommand::Clone(args) => branch(args, |of, name| VolumeOp::Clone { of, name }),
+        VolumeCommand::Rename(args) => branch(args, |of, name| VolumeOp::Rename { of, name }),
+        VolumeCommand::Delete(args) => one(args, |of| VolumeOp::Delete { of }),
+        VolumeCommand::Undelete(args) => one(args, |of| VolumeOp::Undelete { of }),
+        VolumeCommand::Purge(args) => purge(args),
+    }
+}
+
+fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
+    let options = Options {
+        name: format!("ariel volume, process {}", std::process::id()),
+        ..Options::default()
+    };
+    let (server, _) = trust::server("volume", server, trust)?;
+    Tree::connect(server, &options).map_err(|error| Failure::of("volume", error))
+}
+
+fn branch(args: &BranchArgs, op: impl Fn(Name, Name) -> VolumeOp) -> Result<ExitCode, Failure> {
+    let op = op(args.source.clone(), args.name.clone());
+    change((&args.trust, &args.server), &args.source, op)
+}
+
+fn one(args: &OneArgs, op: impl Fn(Name) -> VolumeOp) -> Result<ExitCode, Failure> {
+    change(
+        (&args.trust, &args.server),
+        &args.name,
+        op(args.name.clone()),
+    )
+}
+
+/// Changes something, and waits until it is on the disk.
+fn change(
+    (trust, server): (&TrustArgs, &Addresses),
+    name: &Name,
+    op: VolumeOp,
+) -> Result<ExitCode, Failure> {
+    let tree = connect(trust, server)?;
+    let text = name.to_string();
+    let done = tree.change_volume(&text, op);
+    let info = done.map_err(|error| told(&text, &error))?;
+    end(tree)?;
+    if let Some(info) = info {
+        say(&format!("{}\n", info.name))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The server has everything, on its disk.
+fn end(tree: Tree) -> Result<(), Failure> {
+    let synced = tree.sync("/");
+    synced.map_err(|error| Failure::of("volume", error))?;
+    tree.close().map_err(|error| Failure::of("volume", error))
+}
+
+fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
+    let tree = connect(&args.trust, &args.server)?;
+    let text = args.name.to_string();
+    let all = tree.volumes().map_err(|error| told(&text, &error))?;
+    let deleted = all.iter().filter_map(|info| match info.state {
+        VolumeState::Deleted(at) if info.name == args.name => Some((at, info.id)),
+        _ => None,
+    });
+    let Some((_, volume)) = deleted.max() else {
+        let there = all.iter().any(|info| info.name == args.name);
+        return Err(Failure::of(
+            &text,
+            match there {
+                true => "it is not deleted: `ariel volume delete` comes first",
+                false => "no volume of this name was deleted: see `ariel volume list`",
+            },
+        ));
+    };
+    let done = tree.change_volume(&text, VolumeOp::Purge { volume });
+    done.map_err(|error| told(&text, &error))?;
+    end(tree)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong, and what helps.
+fn told(name: &str, error: &Error) -> Failure {
+    let number = Errno::from_raw_os_error(error.raw_os_error());
+    let text = match (error, number) {
+        (Error::Refused { .. }, Errno::NOENT) => {
+            "there is no such volume: see `ariel volume list`".to_owned()
+        }
+        (Error::Refused { .. }, Errno::EXIST) => {
+            "the name is taken: choose another one, or rename what has it".to_owned()
+        }
+        (Error::Refused { .. }, Errno::PERM) => {
+            "only root may do this, and the first volume stays and keeps its name".to_owned()
+        }
+        (Error::Refused { .. }, Errno::XDEV) => {
+            "a snapshot stays one of its volume: keep what is before the `@`".to_owned()
+        }
+        (Error::Refused { .. }, Errno::INVAL) => {
+            "not a name for this: a volume has no `@` in its name, and a snapshot is \
+             VOLUME@SNAPSHOT"
+                .to_owned()
+        }
+        (Error::Refused { .. }, Errno::NOSPC) => {
+            "the server's disk is full, or it has as many volumes as it may have: delete and \
+             purge some"
+                .to_owned()
+        }
+        (Error::Refused { .. }, Errno::MLINK) => {
+            "it is a clone of a clone of ... 64 deep: copy its files into a new volume".to_owned()
+        }
+        _ => error.reason(),
+    };
+    Failure::of(name, text)
+}
+
+fn list(args: &VolumeListArgs) -> Result<ExitCode, Failure> {
+    let tree = connect(&args.trust, &args.server)?;
+    let mut all = tree
+        .volumes()
+        .map_err(|error| Failure::of("volume", error))?;
+    tree.close().map_err(|error| Failure::of("volume", error))?;
+    all.sort_by(|a, b| a.name.cmp(&b.name).then(a.id.cmp(&b.id)));
+    let mut text = String::new();
+    if args.json {
+        for info in &all {
+            text.push_str(&json(info, &all));
+            text.push('\n');
+        }
+        return say(&text).map(|()| ExitCode::SUCCESS);
+    }
+    let width = all.iter().map(|info| info.name.to_string().len()).max();
+    let width = width.unwrap_or(0).max("NAME".len());
+    text.push_str(&format!(
+        "{:width$}  {:>10}  {:>12}  {:19}  STATE\n",
+        "NAME", "BYTES", "OBJECTS", "MADE"
+    ));
+    for info in &all {
+        let name = info.name.to_string();
+        let (size, made) = (size_text(info.bytes), local(info.made));
+        let (objects, state) = (info.objects, state(info, &all));
+        text.push_str(&format!(
+            "{name:width$}  {size:>10}  {objects:>12}  {made:19}  {state}\n"
+        ));
+    }
+    say(&text).map(|()| ExitCode::SUCCESS)
+}
+
+fn local(time: Time) -> String {
+    time_text(file_time::parts(time), "%Y-%m-%d %H:%M:%S")
+}
+
+fn name_of(id: u32, all: &[VolumeInfo]) -> String {
+    let found = all.iter().find(|info| info.id == id);
+    found.map_or_else(
+        || "a purged volume".to_owned(),
+        |info| info.name.to_string(),
+    )
+}
+
+fn state(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
+    let mut words = Vec::new();
+    if info.snapshot_of.is_some() {
+        words.push("snapshot".to_owned());
+    }
+    if let Some(origin) = info.cloned_from {
+        words.push(format!("clone of {}", name_of(origin, all)));
+    }
+    if let VolumeState::Deleted(at) = info.state {
+        words.push(format!("deleted {}", local(at)));
+    }
+    words.join(", ")
+}
+
+fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
+    let deleted = match info.state {
+        VolumeState::Present => None,
+        VolumeState::Deleted(at) => Some(at),
+    };
+    serde_json::json!({
+        "name": info.name.to_string(),
+        "id": info.id,
+        "snapshot": info.snapshot_of.is_some(),
+        "cloned_from": info.cloned_from.map(|origin| name_of(origin, all)),
+        "made_ns": info.made,
+        "deleted_ns": deleted,
+        "objects": info.objects,
+        "bytes": info.bytes,
+    })
+    .to_string()
+}
+
+fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
+    let tree = connect(&args.trust, &args.server)?;
+    let text = args.name.to_string();
+    let all = tree.volumes().map_err(|error| told(&text, &error))?;
+    tree.close().map_err(|error| Failure::of(&text, error))?;
+    let named = all.iter().filter(|info| info.name == args.name);
+    let Some(info) = named.min_by_key(|info| info.state != VolumeState::Present) else {
+        let missing = "there is no such volume: see `ariel volume list`";
+        return Err(Failure::of(&text, missing));
+    };
+    let mut lines = format!(
+        "name:      {}\nnumber:    {}\nobjects:   {}\nbytes:     {} ({})\nmade:      {}\n",
+        info.name,
+        info.id,
+        info.objects,
+        info.bytes,
+        size_text(info.bytes),
+        local(info.made),
+    );
+    let state = state(info, &all);
+    if !state.is_empty() {
+        lines.push_str(&format!("state:     {state}\n"));
+    }
+    for snapshot in all
+        .iter()
+        .filter(|other| other.snapshot_of == Some(info.id))
+    {
+        lines.push_str(&format!("snapshot:  {}\n", snapshot.name));
+    }
+    say(&lines).map(|()| ExitCode::SUCCESS)
+}
+
+fn say(text: &str) -> Result<(), Failure> {
+    let written = io::stdout().write_all(text.as_bytes());
+    written.map_err(|error| Failure::of("standard output", error))
+}

@@ -1,0 +1,209 @@
+//! The reader's side: blocks that a lender is asked for, and what is used of what it brings.
+
+use super::super::data::cache::BlockState;
+use super::super::data::runs::runs;
+use super::super::session::requests::Why;
+use super::super::{Client, Step};
+use super::{Output, PeerOutput};
+use alloc::vec::Vec;
+use wire::limits::BLOCK_BYTES;
+use wire::{Caller, Elsewhere, Fid, LenderId, Lenders, Op, Outcome, Right, Time};
+
+/// For so long a lender may say nothing...
+const SILENT_NS: Time = 1_000_000_000;
+/// ...and for so long it may take once it has said that the blocks are on their way to it.
+const SOON_NS: Time = 3_000_000_000;
+/// So many answers of others are waited for at most.
+const BORROWING: usize = 256;
+
+/// Blocks that a lender is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Borrowing {
+    fid: Fid,
+    first: u64,
+    count: u32,
+    /// The file's fill count when the server was asked.
+    fills: u64,
+    /// So many bytes of them are in the file.
+    bytes: u32,
+    version: u64,
+    lender: LenderId,
+    caller: Caller,
+    pub(crate) until: Time,
+}
+
+impl Client {
+    /// The answer to a request for missing blocks.
+    pub(in crate::client) fn on_fill_reply(
+        &mut self,
+        step: &mut Step<'_>,
+        (blocks, fills): ((Fid, u64, u32), u64),
+        caller: Caller,
+        (outcome, bulk_len): (Outcome, u32),
+    ) {
+        let bytes = match outcome {
+            Outcome::Elsewhere(elsewhere) => {
+                return self.borrow(step, blocks, (fills, caller), elsewhere);
+            }
+            Outcome::Read { len, .. } => Some(len.min(bulk_len)),
+            Outcome::Refused(refusal) => {
+                self.fail_reads(step, blocks.0, refusal);
+                None
+            }
+            _ => None,
+        };
+        self.on_filled(step, blocks, fills, bytes);
+    }
+
+    /// The server has said who lends the blocks that it was asked for.
+    fn borrow(
+        &mut self,
+        step: &mut Step<'_>,
+        (fid, first, count): (Fid, u64, u32),
+        (fills, caller): (u64, Caller),
+        elsewhere: Elsewhere,
+    ) {
+        let named = &elsewhere.capability;
+        let fits = (named.fid, named.first) == (fid, first) && named.count <= count;
+        let borrowing = Borrowing {
+            fid,
+            first,
+            count,
+            fills,
+            bytes: elsewhere.len,
+            version: named.version,
+            lender: elsewhere.lender,
+            caller,
+            until: step.now + SILENT_NS,
+        };
+        self.lending.last += 1;
+        let id = self.lending.last;
+        let room = self.lending.borrowing.len() < BORROWING;
+        self.lending.borrowing.insert(id, borrowing);
+        if fits && room {
+            let borrow = PeerOutput::Borrow { id, elsewhere };
+            return step.out.push(Output::Peer(borrow));
+        }
+        self.on_borrowed(step, id, &[], false);
+    }
+
+    pub(in crate::client) fn on_borrowed(
+        &mut self,
+        step: &mut Step<'_>,
+        id: u64,
+        have: &[u16],
+        failing: bool,
+    ) {
+        let Some(borrowing) = self.lending.borrowing.remove(&id) else {
+            return; // too late
+        };
+        let Borrowing {
+            fid,
+            first,
+            count,
+            lender,
+            ..
+        } = borrowing;
+        let valid = self.is_usable(&borrowing);
+        let inside = borrowing.bytes.div_ceil(BLOCK_BYTES);
+        let mut missing = Vec::new();
+        for at in 0..count {
+            let Some((slot, BlockState::Filling)) = self.cache.find(fid, first + u64::from(at))
+            else {
+                continue;
+            };
+            let len = BLOCK_BYTES;
+            let brought = match have.binary_search(&(at as u16)) {
+                _ if !valid => None,
+                _ if at >= inside => Some(Output::Zero { slot, at: 0, len }),
+                Ok(place) => {
+                    let from = place as u32 * len;
+                    self.lending.counts.borrowed += 1;
+                    Some(Output::Fill { slot, from, len })
+                }
+                Err(_) => None,
+            };
+            match brought {
+                Some(output) => {
+                    step.out.push(output);
+                    self.cache.set(slot, BlockState::Clean);
+                }
+                None => missing.push(first + u64::from(at)),
+            }
+        }
+        let instead = match (failing, valid && !missing.is_empty()) {
+            (true, _) => Lenders::Failing(lender),
+            (false, true) => Lenders::Lacking(lender),
+            (false, false) => Lenders::None,
+        };
+        self.lending.counts.failing += u64::from(failing);
+        if instead == Lenders::Lacking(lender) {
+            self.lending.counts.lacking += missing.len() as u64;
+        }
+        self.fetch_instead(step, (fid, missing), (borrowing.caller, instead));
+        self.unpark(step, fid);
+        self.feed_starved(step);
+        self.lend_arrived(step, fid);
+    }
+
+    /// Could the server's own bytes of that version be used if they came now?
+    fn is_usable(&self, borrowing: &Borrowing) -> bool {
+        self.nodes.get(&borrowing.fid).is_some_and(|node| {
+            node.fills == borrowing.fills
+                && node.right >= Right::Shared
+                && node.version == borrowing.version
+        })
+    }
+
+    /// Has the server send what no lender has brought.
+    fn fetch_instead(
+        &mut self,
+        step: &mut Step<'_>,
+        (fid, missing): (Fid, Vec<u64>),
+        (caller, instead): (Caller, Lenders),
+    ) {
+        if !self.nodes.contains_key(&fid) {
+            let drop = |block: u64| self.cache.drop_block(fid, block);
+            return missing.into_iter().for_each(drop);
+        }
+        let (fills, hold) = (self.node(fid).fills, self.node(fid).hold(0));
+        for (first, count) in runs(missing) {
+            let offset = first * u64::from(BLOCK_BYTES);
+            let len = count as u32 * BLOCK_BYTES;
+            let op = Op::Read { fid, offset, len };
+            let count = count as u32;
+            let why = Why::Fill {
+                fid,
+                first,
+                count,
+                fills,
+            };
+            self.lending.instead = Some(instead);
+            self.request(step, (op, caller.clone(), hold), Vec::new(), why);
+        }
+    }
+
+    /// The session is lost: what is borrowed is asked for anew, by whoever wants it.
+    pub(in crate::client) fn forget_borrowing(&mut self) {
+        for (_, borrowing) in core::mem::take(&mut self.lending.borrowing) {
+            self.cache.drop_filling(borrowing.fid);
+        }
+    }
+
+    /// A lender says that it will answer.
+    pub(crate) fn on_soon(&mut self, now: Time, id: u64) {
+        if let Some(borrowing) = self.lending.borrowing.get_mut(&id) {
+            borrowing.until = now + SOON_NS;
+        }
+    }
+
+    /// Lenders that have not answered in time are given up.
+    pub(crate) fn tick_borrowing(&mut self, step: &mut Step<'_>) {
+        let late = |(id, one): (&u64, &Borrowing)| (one.until <= step.now).then_some(*id);
+        let late: Vec<u64> = self.lending.borrowing.iter().filter_map(late).collect();
+        for id in late {
+            step.out.push(Output::Peer(PeerOutput::GiveUp { id }));
+            self.on_borrowed(step, id, &[], true);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Operations on volumes: what clients give up before one is done, and what follows from it.
+//!
+//! Guarantees. A snapshot or a clone has every change that any client was answered before it was
+//! asked for, also those that only the client's cache had: before it is made, every client that
+//! holds Exclusive in the volume writes back and steps down, and nobody is granted Exclusive there
+//! meanwhile; it is one change of the store, so it is of one moment. Before a volume is deleted,
+//! all clients give up all that they hold of it and of its snapshots. Of a snapshot nothing is ever
+//! granted Exclusive: every change there is asked for, and refused.
+
+use super::api::Disk;
+use super::requests::conflicts::{Need, Only, Plan};
+use super::table::{Seq, Waiting};
+use super::{Server, Step};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use wire::{FIRST_VOLUME, Fid, Name, Op, Outcome, Right, VolumeInfo, VolumeOp, VolumeState, What};
+
+/// So many objects are asked for at a time: the next ones when these have been given up.
+const GATHERED: usize = 4096;
+
+/// What the machine knows of the volumes of its store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Volumes {
+    snapshots: BTreeSet<u32>,
+    /// Volumes in which nobody is granted Exclusive, for these requests.
+    freezing: BTreeMap<Seq, u32>,
+}
+
+/// The volume, or the snapshot, of this name.
+fn named<'a>(all: &'a [VolumeInfo], name: &Name) -> Option<&'a VolumeInfo> {
+    let mut there = all.iter().filter(|info| info.state == VolumeState::Present);
+    there.find(|info| info.name == *name)
+}
+
+impl Server {
+    /// The root for a client that asks for this volume, and whether nothing changes there.
+    pub(crate) fn root_of(&mut self, disk: &impl Disk, volume: &[u8]) -> Option<(Fid, bool)> {
+        let all = disk.volumes();
+        self.learn(&all);
+        if volume.is_empty() || volume == FIRST_VOLUME {
+            return Some((self.root, false));
+        }
+        let info = named(&all, &Name::new(volume).ok()?)?;
+        Some((info.root(), info.snapshot_of.is_some()))
+    }
+
+    fn learn(&mut self, all: &[VolumeInfo]) {
+        let snapshots = all.iter().filter(|info| info.snapshot_of.is_some());
+        self.volumes.snapshots = snapshots.map(|info| info.id).collect();
+    }
+
+    /// May something there be anybody's alone?
+    pub(crate) fn may_change(&self, fid: Fid) -> bool {
+        let mut freezing = self.volumes.freezing.iter();
+        let frozen =
+            freezing.any(|(seq, volume)| *volume == fid.volume && self.waiting.contains_key(seq));
+        !frozen && !self.volumes.snapshots.contains(&fid.volume)
+    }
+
+    /// What clients hold that stands in the way of an operation on volumes.
+    pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
+        let (of, keep) = match op {
+            VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => (of, Right::Shared),
+            VolumeOp::Delete { of } => (of, Right::None),
+            VolumeOp::Create { .. }
+            | VolumeOp::Rename { .. }
+            | VolumeOp::Undelete { .. }
+            | VolumeOp::Purge { .. } => return,
+        };
+        let all = disk.volumes();
+        let Some(info) = named(&all, of) else {
+            return;
+        };
+        let snapshots = all
+            .iter()
+            .filter(|other| other.snapshot_of == Some(info.id));
+        let mut ids: Vec<u32> = alloc::vec![info.id];
+        if keep == Right::None {
+            ids.extend(snapshots.map(|other| other.id));
+        }
+        for volume in ids {
+            let last = Fid {
+                volume,
+                vnode: u64::MAX,
+                uniq: u32::MAX,
+            };
+            let first = Fid {
+                vnode: 0,
+                uniq: 0,
+                ..last
+            };
+            for (fid, file) in self.files.range(first..=last) {
+                let mut holders = file.holders.iter();
+                if holders.any(|(_, holder)| holder.right > keep) {
+                    plan.gathers.push((*fid, keep));
+                }
+                if plan.gathers.len() == GATHERED {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Clients are to give up so much of what a volume has: the one that asks, too.
+    pub(crate) fn need_gathered(&self, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
+        for (fid, keep) in &plan.gathers {
+            for (session, holder) in self.holders(*fid, only) {
+                self.cost.look();
+                if holder.right > *keep {
+                    let (fid, what) = (*fid, What::Keep(*keep));
+                    needs.push(Need { session, fid, what });
+                }
+            }
+        }
+    }
+
+    /// A request waits for what clients give up: nobody gets more of that meanwhile.
+    pub(crate) fn note_freezing(&mut self, disk: &impl Disk, seq: Seq) {
+        let waiting = &self.waiting;
+        self.volumes
+            .freezing
+            .retain(|seq, _| waiting.contains_key(seq));
+        let Some(Waiting { request, .. }) = self.waiting.get(&seq) else {
+            return;
+        };
+        let Op::Volume(
+            VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } | VolumeOp::Delete { of },
+        ) = &request.op
+        else {
+            return;
+        };
+        if let Some(info) = named(&disk.volumes(), of) {
+            self.volumes.freezing.insert(seq, info.id);
+        }
+    }
+
+    /// An operation on volumes has been done: files that had no name in what was cloned are open
+    /// nowhere in the clone.
+    pub(crate) fn after_volume(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (op, outcome): (&Op, &Outcome),
+    ) {
+        let Op::Volume(op) = op else {
+            return;
+        };
+        let all = step.disk.volumes();
+        self.learn(&all);
+        if let (VolumeOp::Clone { .. }, Outcome::Volume(info)) = (op, outcome) {
+            let orphans = step.disk.orphans().into_iter();
+            for fid in orphans.filter(|fid| fid.volume == info.id) {
+                self.files.entry(fid).or_default().orphan = Some(step.now);
+                self.reap_if_unused(step, fid);
+                self.forget_quiet(fid);
+            }
+        }
+    }
+}

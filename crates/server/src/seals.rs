@@ -1,0 +1,37 @@
+//! The seals that a lender believes: made with a secret that it shares with this server alone.
+//!
+//! Guarantees: the secrets of two lenders, and of two runs of the server, are unrelated to whoever
+//! does not know them all; so who knows one can seal nothing for another.
+
+use wire::{Capability, LenderId, Outcome, Secret, ToClient};
+
+/// What the lenders' secrets are made of.
+pub(crate) struct Seals(Secret);
+
+impl Seals {
+    pub(crate) fn new() -> Seals {
+        Seals(net::entropy::secret())
+    }
+
+    fn secret_of(&self, lender: LenderId) -> Secret {
+        net::seal(&self.0, &lender.to_le_bytes())
+    }
+
+    /// Puts secrets and seals where the machine has left room for them.
+    pub(crate) fn put_into(&self, message: &mut ToClient) {
+        match message {
+            ToClient::Lend { lender, secret } => *secret = self.secret_of(*lender),
+            ToClient::Reply { reply, .. } => {
+                if let Outcome::Elsewhere(elsewhere) = &mut reply.outcome {
+                    let secret = self.secret_of(elsewhere.lender);
+                    seal(&secret, &mut elsewhere.capability);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn seal(secret: &Secret, capability: &mut Capability) {
+    capability.seal = net::seal(secret, &capability.sealed_text());
+}

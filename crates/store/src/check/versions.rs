@@ -1,0 +1,145 @@
+//! Volumes: what each of them sees, and all versions that lie in the index, seen or not.
+
+use super::{Stopped, Walk};
+use crate::index::Found;
+use crate::key;
+use crate::reading::read_extent;
+use crate::report::{Damage, Loss};
+use crate::value::Extent;
+use crate::versions::Version;
+
+impl Walk<'_> {
+    /// The volumes that are there, snapshots included.
+    pub(super) fn seen_volumes(&self) -> Vec<u32> {
+        let all = self.index().volumes.iter();
+        let there = all.filter(|(_, volume)| volume.is_present());
+        there.map(|(id, _)| id).collect()
+    }
+
+    /// The volume that was gone through has as much as is said of it. Only volumes that may change
+    /// count for the partition.
+    pub(super) fn compare_counts(&mut self, before: (u64, u64)) {
+        if !self.is_first() {
+            return;
+        }
+        let (id, volumes) = (self.volume, &self.core.index.volumes);
+        let found = (self.report.objects - before.0, self.report.bytes - before.1);
+        if volumes.is_frozen(id) {
+            (self.report.objects, self.report.bytes) = before;
+        }
+        let Some(volume) = volumes.get(id) else {
+            return;
+        };
+        let name = volumes.full_name(volume);
+        let counts = [
+            ("objects", volume.objects, found.0),
+            ("bytes", volume.bytes, found.1),
+        ];
+        for (what, kept, found) in counts {
+            if kept != found {
+                self.damage(Damage::Count {
+                    name: format!("{what} of the volume {name}"),
+                    kept,
+                    found,
+                });
+            }
+        }
+    }
+
+    /// Reads all versions of all volumes as they lie there: of extents, the bytes too.
+    pub(super) fn all_versions(&mut self) -> Result<(), Stopped> {
+        let volumes: Vec<u32> = self.index().volumes.with_keys().collect();
+        for volume in volumes {
+            self.volume = volume;
+            let (mut from, to) = key::volume(volume);
+            loop {
+                let part = match self.index().raw_scan(&from, &to, 256) {
+                    Ok(part) => part,
+                    Err(error) => {
+                        self.unread(&error);
+                        break;
+                    }
+                };
+                let Some((last, _)) = part.last() else {
+                    break;
+                };
+                from = key::after(last);
+                self.went_on(bytes_of(&part))?;
+                for (key, value) in part {
+                    let bytes = self.version(&key, value);
+                    self.went_on(bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes of an extent. How many are there?
+    pub(super) fn extent_bytes(
+        &mut self,
+        vnode: u64,
+        (begin, end): (u64, u64),
+        extent: &Extent,
+    ) -> u64 {
+        self.stray(vnode, (begin, end), extent);
+        if !self.is_first() {
+            return 0;
+        }
+        if extent.is_lost() {
+            let file = self.core.describe(self.fid(vnode));
+            self.report.lose(Loss {
+                file,
+                from: begin,
+                to: end,
+            });
+            return 0;
+        }
+        *self.live.entry(extent.segment).or_default() += u64::from(extent.stored);
+        let mut bytes = vec![0; extent.len as usize];
+        if let Err(error) = read_extent(self.bytes, extent, 0, &mut bytes) {
+            let (file, what) = (self.core.describe(self.fid(vnode)), error.to_string());
+            self.damage(Damage::Bytes {
+                file,
+                from: begin,
+                to: end,
+                what,
+            });
+        }
+        u64::from(extent.len)
+    }
+
+    /// How many bytes of a file were read for it.
+    fn version(&mut self, key: &[u8], value: Option<Vec<u8>>) -> u64 {
+        // What is no key is met by those who see it.
+        let Some(parts) = key::parts(key) else {
+            return 0;
+        };
+        let version = value.and_then(|value| Version::of(key, value));
+        let extent = match &version {
+            Some(Version::Present(value)) if parts.kind == key::EXTENT => Extent::decode(value),
+            Some(_) => return 0,
+            None => None,
+        };
+        let place = extent.and_then(|extent| {
+            let end = parts.number()?;
+            Some((end.checked_sub(u64::from(extent.len))?, end, extent))
+        });
+        match place {
+            Some((begin, end, extent)) => self.extent_bytes(parts.vnode, (begin, end), &extent),
+            None => {
+                if self.is_first() {
+                    self.entry_damage(parts, "a version of it does not read");
+                }
+                0
+            }
+        }
+    }
+}
+
+/// The bytes of keys and values.
+pub(super) fn bytes_of(part: &[Found]) -> u64 {
+    let lens = part
+        .iter()
+        .map(|(key, value)| (key.len() + value.as_ref().map_or(0, Vec::len)) as u64);
+    lens.sum()
+}

@@ -1,0 +1,135 @@
+//! Volumes: subtrees with their own root, clones and snapshots, and the operations on them.
+//!
+//! A volume is named by people; a snapshot of it by `VOLUME@SNAPSHOT`. Fids hold its number, which
+//! is never used again.
+
+use crate::ids::{Fid, Time};
+use crate::name::Name;
+use crate::refusal::Refusal;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Between the name of a volume and that of a snapshot of it.
+pub const SNAPSHOT_MARK: u8 = b'@';
+
+/// The name of the volume that a partition begins with.
+pub const FIRST_VOLUME: &[u8] = b"root";
+
+/// A change of the volumes of a partition. All but `Purge` are a superuser's.
+#[allow(missing_docs)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeOp {
+    /// Makes an empty volume; its root has the caller as its owner, and these 12 bits of mode.
+    Create { name: Name, mode: u16 },
+    /// Freezes what a volume is now, under a name of its own.
+    Snapshot { of: Name, name: Name },
+    /// Makes a volume that has everything that another one, or a snapshot, has now. Both share it
+    /// until one of them changes it.
+    Clone { of: Name, name: Name },
+    /// Gives a volume or a snapshot another name; a snapshot stays one of the same volume.
+    Rename { of: Name, name: Name },
+    /// Takes a volume, with its snapshots, or one snapshot away. It can be undone until it is
+    /// purged. Clones stay.
+    Delete { of: Name },
+    /// Undoes the latest deletion of this name.
+    Undelete { of: Name },
+    /// Ends the time in which the deletion of a volume can be undone.
+    Purge { volume: u32 },
+}
+
+/// What becomes of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeState {
+    /// It is there.
+    Present,
+    /// It was deleted then, and can be brought back.
+    Deleted(Time),
+}
+
+/// What can be said of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeInfo {
+    /// Its number.
+    pub id: u32,
+    /// Its name; of a snapshot, that of its volume before it.
+    pub name: Name,
+    /// The volume that it is a snapshot of. Snapshots never change.
+    pub snapshot_of: Option<u32>,
+    /// The volume that it was cloned from.
+    pub cloned_from: Option<u32>,
+    /// Is it there?
+    pub state: VolumeState,
+    /// When it was made, by the clock of the partition.
+    pub made: Time,
+    /// Objects in it.
+    pub objects: u64,
+    /// Bytes of its files and symbolic links.
+    pub bytes: u64,
+}
+
+impl VolumeInfo {
+    /// Its root directory.
+    pub fn root(&self) -> Fid {
+        Fid::root(self.id)
+    }
+}
+
+/// Most volumes of a partition, with snapshots and deleted ones: so that a list of them fits into
+/// one reply.
+pub const VOLUMES_MAX: usize = 2048;
+/// Most bytes of a name of a volume, or of a snapshot: so that both together are a [`Name`].
+pub const VOLUME_NAME_BYTES: usize = 120;
+
+/// Splits a name into that of a volume and that of its snapshot, if there is one.
+pub fn split_volume_name(name: &Name) -> (&[u8], Option<&[u8]>) {
+    let bytes = name.as_bytes();
+    match bytes.iter().position(|byte| *byte == SNAPSHOT_MARK) {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    }
+}
+
+/// The name of a snapshot of a volume.
+pub fn snapshot_name(volume: &[u8], snapshot: &[u8]) -> Result<Name, Refusal> {
+    let mut full = Vec::with_capacity(volume.len() + snapshot.len() + 1);
+    full.extend_from_slice(volume);
+    full.push(SNAPSHOT_MARK);
+    full.extend_from_slice(snapshot);
+    Ok(Name::new(&full)?)
+}
+
+/// May a volume, or a snapshot, be called this? Letters, digits, `.`, `-` and `_`, no `.` or `-` at
+/// the beginning, so that it is the same word for shells, paths and people.
+pub fn is_volume_name(name: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    let first = name.first();
+    first.is_some_and(|byte| !b".-".contains(byte))
+        && name.iter().all(plain)
+        && name.len() <= VOLUME_NAME_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_of_snapshots_come_apart() {
+        let full = snapshot_name(b"home", b"monday").unwrap();
+        assert_eq!(
+            split_volume_name(&full),
+            (&b"home"[..], Some(&b"monday"[..]))
+        );
+        let plain = Name::new(b"home").unwrap();
+        assert_eq!(split_volume_name(&plain), (&b"home"[..], None));
+    }
+
+    #[test]
+    fn a_name_of_a_volume_is_a_plain_word() {
+        let good: [&[u8]; 3] = [b"home", b"a.b-c_1", b"9"];
+        assert!(good.iter().all(|name| is_volume_name(name)));
+        let long = [b'a'; VOLUME_NAME_BYTES + 1];
+        let bad: [&[u8]; 7] = [b"", b".a", b"-a", b"a@b", b"a b", b"a/b", &long];
+        assert!(!bad.iter().any(|name| is_volume_name(name)));
+    }
+}
