@@ -129,13 +129,12 @@ fn log_in(args: &LoginArgs) -> anyhow::Result<String> {
     let mut question = json!({
         "ask": "login", "user": user, "for": args.expires, "once": args.once,
     });
-    match &args.ssh {
-        Some(file) => {
-            let (key, signature) = signature(dir, &user, file)?;
-            question["key"] = json!(key);
-            question["signature"] = json!(signature);
-        }
-        None => question["password"] = json!(secret("password")?),
+    if args.ssh {
+        let (key, signature) = signature(dir, &user, args.key.as_deref())?;
+        question["key"] = json!(key);
+        question["signature"] = json!(signature);
+    } else {
+        question["password"] = json!(secret("password")?);
     }
     let answer = ask(dir, &question)?;
     let until = membership::shown(answer["expires"].as_u64().unwrap_or(0));
@@ -147,17 +146,21 @@ fn log_in(args: &LoginArgs) -> anyhow::Result<String> {
     Ok(format!("{user} is logged in until {until}{renewed}."))
 }
 
-/// A signature by a key of the agent.
-fn signature(dir: Option<&Path>, user: &str, file: &Path) -> anyhow::Result<(String, String)> {
+/// A signature by a key of the agent: the one of the file, or the first.
+fn signature(
+    dir: Option<&Path>,
+    user: &str,
+    file: Option<&Path>,
+) -> anyhow::Result<(String, String)> {
     let mut agent = Agent::open()?;
     let keys: Vec<(String, Vec<u8>)> = agent
         .keys()?
         .into_iter()
         .map(|key| (STANDARD.encode(&key), key))
         .collect();
-    let wanted = match file.as_os_str().is_empty() {
-        true => None,
-        false => {
+    let wanted = match file {
+        None => None,
+        Some(file) => {
             let text = std::fs::read_to_string(file);
             let text = text.with_context(|| file.display().to_string())?;
             Some(cell::ssh_key(&text).map_err(anyhow::Error::msg)?)

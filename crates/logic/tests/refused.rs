@@ -656,6 +656,79 @@ fn a_proof_counts_until_it_expires_and_within_its_limits() {
     }
 }
 
+/// The path of a proof is looked for when something is asked: it may come, and be another directory,
+/// while the session goes on.
+#[test]
+fn what_a_proof_is_limited_to_is_found_when_it_comes_and_left_when_it_goes() {
+    let mut world = World::new(0o755, 0o644);
+    let under = Some(vec![name("late"), name("deep")]);
+    let user = Proven {
+        under,
+        write: false,
+        ..proven(1001)
+    };
+    with_user(&mut world, user);
+    let root = Fid::root(1);
+    let asked = |world: &mut World, op: Op| {
+        world.last += 1;
+        let mut request = world.request(op);
+        request.caller.uid = 1001;
+        let out = world.says(STRANGER, ToServer::Request(request));
+        let reply = out.iter().find_map(|output| match output {
+            Output::Send {
+                message: ToClient::Reply { reply, .. },
+                ..
+            } => Some(reply.outcome.clone()),
+            _ => None,
+        });
+        reply.unwrap_or_else(|| panic!("{out:?}"))
+    };
+    let looked = |world: &mut World, dir: Fid, called: &str| {
+        let name = name(called);
+        asked(world, Op::Lookup { dir, name })
+    };
+    assert_eq!(looked(&mut world, root, "dir"), denied());
+    let alone = |world: &mut World, does: &dyn Fn(&mut World)| {
+        world.comes(OWNER, Rights::all());
+        does(world);
+        world.says(OWNER, ToServer::Goodbye);
+    };
+    alone(&mut world, &|world| {
+        let late = world.make(root, "late", Make::Directory, 0o755);
+        let deep = world.make(late, "deep", Make::Directory, 0o755);
+        world.make(deep, "f", Make::File, 0o644);
+        world.make(late, "beside", Make::File, 0o644);
+    });
+    let found = |outcome: Outcome| match outcome {
+        Outcome::Entry(entry) => entry.fid,
+        other => panic!("{other:?}"),
+    };
+    let late = found(looked(&mut world, root, "late"));
+    let deep = found(looked(&mut world, late, "deep"));
+    let file = found(looked(&mut world, deep, "f"));
+    assert_eq!(looked(&mut world, late, "beside"), denied());
+    let access = Access {
+        read: true,
+        write: false,
+    };
+    let (offset, len) = (0, 10);
+    for op in [
+        Op::Open { fid: file, access },
+        Op::Read {
+            fid: file,
+            offset,
+            len,
+        },
+    ] {
+        let outcome = asked(&mut world, op);
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    }
+    assert!(matches!(
+        world.asks(STRANGER, Op::GetAttr { fid: file }),
+        Outcome::Attr(_)
+    ));
+}
+
 /// What its users may have no more a session is asked for, as soon as it has come again.
 #[test]
 fn what_is_cached_is_asked_back_when_a_proof_has_expired() {

@@ -19,9 +19,12 @@ pub(crate) struct LoginArgs {
     /// The name in the cell [default: as on this machine]
     #[arg(long, value_name = "NAME", value_parser = cell::user_name)]
     pub(crate) user: Option<String>,
-    /// With a key of the ssh agent: the first ed25519 key, or the one of this file (KEY.pub)
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "")]
-    pub(crate) ssh: Option<PathBuf>,
+    /// With an ed25519 key of the ssh agent: its first one
+    #[arg(long)]
+    pub(crate) ssh: bool,
+    /// With the one of this file (KEY.pub)
+    #[arg(long, value_name = "FILE", requires = "ssh")]
+    pub(crate) key: Option<PathBuf>,
     /// The token counts for so long, a day at most
     #[arg(long, value_name = "TIME", default_value = "10h", value_parser = time_s)]
     pub(crate) expires: u64,
@@ -29,7 +32,7 @@ pub(crate) struct LoginArgs {
     #[arg(long)]
     pub(crate) once: bool,
     /// Show a token that standard input has, for the mount DIR alone, instead of logging in
-    #[arg(long, requires = "dir", conflicts_with_all = ["user", "ssh", "once", "expires"])]
+    #[arg(long, requires = "dir", conflicts_with_all = ["user", "ssh", "key", "once", "expires"])]
     pub(crate) token: bool,
 }
 

@@ -30,6 +30,7 @@ struct Shared {
     mount: Weak<Mount>,
     credentials: PathBuf,
     servers: Addresses,
+    point: PathBuf,
     session: u64,
     /// Where tokens are.
     tokens: PathBuf,
@@ -58,6 +59,7 @@ impl Logins {
             mount: Arc::downgrade(mount),
             credentials: credentials.to_owned(),
             servers: servers.clone(),
+            point: point.to_owned(),
             session: mount.client().session(),
             tokens,
             stopping: Mutex::new(false),
@@ -144,6 +146,8 @@ impl Shared {
                 Ok(json!({ "ok": true }))
             }
             "logout" => {
+                // What he has changed goes in his name, while he has one.
+                self.write_back();
                 // The cell forgets it first: a token that is left there counts for nobody.
                 self.ask(&Question::Logout { uid })?;
                 let _ = fs::remove_file(self.tokens.join(uid.to_string()));
@@ -204,6 +208,13 @@ impl Shared {
             std::thread::sleep(LOOK);
         }
         bail!("the mount has not connected anew yet: try again in a moment")
+    }
+
+    /// Has the mount write back and tell all that it has. A failure is logged where it happens.
+    fn write_back(&self) {
+        if let Ok(dir) = fs::File::open(&self.point) {
+            let _ = rustix::fs::syncfs(dir);
+        }
     }
 
     fn kept(&self, uid: u32) -> Option<Kept> {

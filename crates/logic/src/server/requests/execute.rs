@@ -129,7 +129,15 @@ impl Server {
             heard,
             logged,
         };
+        let made = waiting
+            .request
+            .delegated
+            .is_some()
+            .then(|| reply.outcome.clone());
         self.answer(step, (session, &waiting.request), reply, bulk);
+        if let Some(outcome) = made {
+            self.withdraw_made(step, session, &outcome);
+        }
         self.say_listed(step, held);
         done && !repeated && op.changes()
     }

@@ -12,8 +12,8 @@ use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wire::{
-    Access, Caller, Fid, MachineId, NOBODY, Op, Request, Right, Rights, SessionId, Set, SetTime,
-    What,
+    Access, Caller, Fid, MachineId, NOBODY, Op, Outcome, Request, Right, Rights, SessionId, Set,
+    SetTime, What,
 };
 
 /// A machine at a connection, and what it may do there.
@@ -131,16 +131,32 @@ impl Server {
     fn withdraw(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         let fids = self.sessions.get(&id).map(|session| session.fids.clone());
         for fid in fids.into_iter().flatten() {
-            let right = self.holder(id, fid).map_or(Right::None, |held| held.right);
-            if right > Right::None && !self.may_keep(step.disk, id, (fid, right)) {
-                let need = Need {
-                    session: id,
-                    fid,
-                    what: What::Keep(Right::None),
-                };
-                let at = (self.epoch, step.now);
-                self.ask(step, need, at, None);
-            }
+            self.withdraw_one(step, id, fid);
+        }
+    }
+
+    fn withdraw_one(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+        let held = self.holder(session, fid);
+        let right = held.map_or(Right::None, |held| held.right);
+        if right > Right::None && !self.may_keep(step.disk, session, (fid, right)) {
+            let what = What::Keep(Right::None);
+            let need = Need { session, fid, what };
+            self.ask(step, need, (self.epoch, step.now), None);
+        }
+    }
+
+    /// What a client made before rights ended, and has told only now, is asked back like the rest.
+    pub(crate) fn withdraw_made(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        outcome: &Outcome,
+    ) {
+        let ended = |rights: &Rights| !rights.write || !rights.trusted;
+        if let Outcome::Entry(entry) = outcome
+            && self.bounds(id).is_some_and(ended)
+        {
+            self.withdraw_one(step, id, entry.fid);
         }
     }
 
@@ -171,12 +187,14 @@ impl Server {
     /// What a write brings with it is taken in root's name also from a machine whose root is
     /// nobody, if it could write to the object.
     pub(crate) fn raise(&self, disk: &impl Disk, id: SessionId, request: &mut Request) {
-        let Some(rights) = self.bounds(id).filter(|rights| rights.write) else {
+        // What is told holds its object Exclusive, or is not taken at all.
+        let told = request.delegated.is_some();
+        let Some(rights) = self.bounds(id).filter(|rights| rights.write || told) else {
             return;
         };
         let nobody = request.caller.uid == NOBODY && !rights.root;
         if let Some(fid) = raised(request).filter(|_| nobody)
-            && self.in_reach(disk, id, (fid, Want::Write)).is_ok()
+            && (told || self.in_reach(disk, id, (fid, Want::Write)).is_ok())
         {
             request.caller = Caller::root();
         }

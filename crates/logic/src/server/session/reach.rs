@@ -108,15 +108,10 @@ impl Server {
         request: &Request,
     ) -> Option<Refusal> {
         let rights = self.bounds(id)?;
-        // What it has changed under tokens that it had is written back all the same.
-        let back = matches!(
-            &request.op,
-            Op::Write {
-                mode: WriteMode::Back { .. },
-                ..
-            }
-        );
-        if !rights.write && changes(&request.op) && !back {
+        if is_answered(request) {
+            return self.answered_forbids(disk, (id, rights), request);
+        }
+        if !rights.write && changes(&request.op) {
             return Some(Refusal::ReadOnly);
         }
         let objects = rule(&request.op).objects.into_iter().flatten();
@@ -151,15 +146,30 @@ impl Server {
         if !rule(&request.op).caller {
             return None;
         }
-        // What his client has answered under its tokens was allowed then.
-        let answered = request.delegated.is_some() || request.again.is_some();
-        if user.expired && !answered {
+        // What an earlier run of the server had answered, and lost with its power, was allowed then.
+        if user.expired && request.again.is_none() {
             return Some(Refusal::Expired);
         }
         if !user.write && changes(&request.op) {
             return Some(Refusal::ReadOnly);
         }
         self.leaves_limit(disk, (id, user), &request.op).err()
+    }
+
+    /// Why what a client has answered may not be done, whatever has become of the rights since.
+    fn answered_forbids(
+        &self,
+        disk: &impl Disk,
+        (id, rights): (SessionId, &Rights),
+        request: &Request,
+    ) -> Option<Refusal> {
+        if rights.trusted || !rule(&request.op).caller || raised(request).is_some() {
+            return None;
+        }
+        match rights.proven(request.caller.uid) {
+            Some(user) => self.leaves_limit(disk, (id, user), &request.op).err(),
+            None => Some(Refusal::Denied),
+        }
     }
 
     /// Is it outside of what the user's proof is limited to?
@@ -348,17 +358,20 @@ impl Server {
         matches!(may, Ok(false) | Err(Refusal::Denied))
     }
 
-    /// May the session keep what it caches of an object, now that its rights are others? `None`: as
-    /// far as is known.
+    /// May the session keep what it caches of an object, now that its rights are others?
     pub(crate) fn may_keep(
         &self,
         disk: &impl Disk,
         id: SessionId,
         (fid, right): (Fid, Right),
     ) -> bool {
-        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
+        let Some(rights) = self.bounds(id) else {
             return true;
         };
+        let writes = right < Right::Exclusive || rights.write;
+        if !writes || rights.root {
+            return writes;
+        }
         let want = match right {
             Right::Exclusive => Want::Write,
             _ => Want::Read,
@@ -366,10 +379,9 @@ impl Server {
         let Ok(Some(attr)) = disk.attr(fid) else {
             return false;
         };
-        let writes = right < Right::Exclusive || rights.write;
         let object = (fid, &attr);
         let reached = |party: &Party<'_>| self.gets_at(disk, (id, party), object, (want, false));
-        writes && self.any_party(disk, (id, rights), reached) == Ok(true)
+        self.any_party(disk, (id, rights), reached) == Ok(true)
     }
 
     /// May the session be told what happens to names in the first of these directories, each of
@@ -411,6 +423,20 @@ impl Server {
             }
         }
     }
+}
+
+/// Was it answered by the client, under tokens that it had? Then it was allowed, and is done whatever
+/// has become of the rights since. It is taken under Exclusive alone, which is asked back when rights
+/// end.
+fn is_answered(request: &Request) -> bool {
+    let back = matches!(
+        &request.op,
+        Op::Write {
+            mode: WriteMode::Back { .. },
+            ..
+        }
+    );
+    back || request.delegated.is_some()
 }
 
 /// Is an object at or below another one?
