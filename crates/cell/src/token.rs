@@ -1,9 +1,9 @@
 //! Tokens of users: what one who has proved himself shows later.
 //!
-//! A token is a biscuit that the cell has signed: for one user on one machine, until a time. Whoever
-//! has it can narrow it without asking anybody, to a path, to reading, to a shorter time; nobody can
-//! widen it. Guarantees: a token of another cell, of another machine, or changed by anybody but by
-//! narrowing is refused; so is one whose limits are not all understood.
+//! A token is a biscuit that the cell has signed: for one user on one machine, until a time.
+//! Whoever has it can narrow it without asking anybody, to a path, to reading, to a shorter time;
+//! nobody can widen it. Guarantees: a token of another cell, of another machine, or changed by
+//! anybody but by narrowing is refused; so is one whose limits are not all understood.
 
 use crate::members::{CellError, refused};
 use crate::words::{hex, unhex};

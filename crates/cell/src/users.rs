@@ -2,8 +2,8 @@
 //!
 //! Guarantees: a password is never kept, and is guessed at a bounded rate; what one signs counts
 //! once; a token is given to a user for the machine alone that asks, where he has the number that
-//! he has in the cell; a user who is removed, or who logs out, has no login from then on. What is in
-//! memory is what is in the database: it is changed there first.
+//! he has in the cell; a user who is removed, or who logs out, has no login from then on. What is
+//! in memory is what is in the database: it is changed there first.
 
 use crate::database::{Changes, Database};
 use crate::machine::Machine;
@@ -251,8 +251,8 @@ impl Cell {
         }
         if !machine.rights.bounds(uid) {
             return Err(refused(format!(
-                "{name} may not come in on {}: `ariel machine grant {} --untrusted --uids` says who \
-                 may",
+                "{name} may not come in on {}: `ariel machine grant {} --untrusted --uids` says \
+                 who may",
                 machine.name, machine.name
             )));
         }

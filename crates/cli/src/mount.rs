@@ -77,11 +77,9 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let mount = Mount::start(options(&args, (&point, server)));
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let again = again(&args, (&point, credentials.as_deref()), words)?;
-    let credentials_of_logins = credentials.clone();
+    let logins = credentials.as_deref();
+    let logins = logins.and_then(|dir| take_logins(&mount, dir, (&args, &point)));
     let guard = start_guard(&mount, (credentials, again));
-    let logins = credentials_of_logins
-        .as_deref()
-        .and_then(|dir| take_logins(&mount, dir, (&args, &point)));
     let control = listen(&mount, &args, &point, send.clone());
     serve_metrics(&mount, &args, &point)?;
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;

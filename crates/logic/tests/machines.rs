@@ -414,6 +414,19 @@ fn recalls(out: &[Output]) -> Vec<(Fid, u64)> {
     asked.collect()
 }
 
+fn back(id: u64, fid: Fid) -> Request {
+    let (size, mtime, ctime) = (0, 1, 1);
+    let mode = WriteMode::Back { size, mtime, ctime };
+    let (offset, len) = (0, 0);
+    let op = Op::Write {
+        fid,
+        offset,
+        len,
+        mode,
+    };
+    request(id, op)
+}
+
 /// Bytes and names that programs were answered, when their machine could write, are neither refused
 /// nor left to it: it is asked for all of it back, also for what it tells only then.
 #[test]
@@ -444,20 +457,6 @@ fn what_was_answered_before_a_machine_may_only_read_is_done_and_asked_back() {
         let asked: Vec<Fid> = recalls(&out).iter().map(|(fid, _)| *fid).collect();
         assert!(asked.contains(&dir) && asked.contains(&file), "{asked:?}");
         // It writes back, and tells what it made; nothing new is taken.
-        let back = |id, fid| {
-            let (size, mtime, ctime) = (0, 1, 1);
-            let mode = WriteMode::Back { size, mtime, ctime };
-            let (offset, len) = (0, 0);
-            request(
-                id,
-                Op::Write {
-                    fid,
-                    offset,
-                    len,
-                    mode,
-                },
-            )
-        };
         let written = world.asks(2, back(3, file));
         assert!(matches!(written, Outcome::Written { .. }), "{written:?}");
         let new = world.says(2, ToServer::Request(told(4, make(dir, "late", Make::File))));

@@ -656,8 +656,8 @@ fn a_proof_counts_until_it_expires_and_within_its_limits() {
     }
 }
 
-/// The path of a proof is looked for when something is asked: it may come, and be another directory,
-/// while the session goes on.
+/// The path of a proof is looked for when something is asked: it may come, and be another
+/// directory, while the session goes on.
 #[test]
 fn what_a_proof_is_limited_to_is_found_when_it_comes_and_left_when_it_goes() {
     let mut world = World::new(0o755, 0o644);

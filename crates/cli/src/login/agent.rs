@@ -46,7 +46,8 @@ impl Agent {
     fn ask(&mut self, question: &[u8], expected: u8) -> anyhow::Result<Vec<u8>> {
         let mut framed = Vec::new();
         push(&mut framed, question);
-        self.0.write_all(&framed)?;
+        let told = self.0.write_all(&framed);
+        told.context("the ssh agent hangs up: it serves the user alone who has begun it")?;
         let mut len = [0; 4];
         self.0.read_exact(&mut len).context("the ssh agent")?;
         let len = u32::from_be_bytes(len) as usize;

@@ -1,9 +1,10 @@
 //! The logins of a mount's users: a socket for all of them, at which the kernel says who asks, and
 //! what keeps their tokens.
 //!
-//! Guarantees: a user asks for himself alone; tokens are in files of the daemon's user alone; a token
-//! is renewed before it expires, as long as the cell allows that, by one of the daemons of the
-//! machine; when a login or its end has been answered, this mount's programs have what it gives.
+//! Guarantees: a user asks for himself alone; tokens are in files of the daemon's user alone; a
+//! token is renewed before it expires, as long as the cell allows that, by one of the daemons of
+//! the machine; when a login or its end has been answered, this mount's programs have what it
+//! gives.
 
 use crate::control::{self, Answer, Listener};
 use crate::runtime;
@@ -142,7 +143,11 @@ impl Shared {
                     uid,
                     session,
                 })?;
-                self.wait_until(|client| is_known(client, uid))?;
+                self.wait_until(|client| {
+                    let rights = client.rights();
+                    let user = rights.proven(uid);
+                    user.is_some_and(|user| !user.expired && user.session == session)
+                })?;
                 Ok(json!({ "ok": true }))
             }
             "logout" => {

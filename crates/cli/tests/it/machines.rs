@@ -138,30 +138,7 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
     soon(&mut machines, "cat /mnt/secret", "secret");
     machines.must("server", "ariel machine grant build-1 --data /srv/ariel");
     soon(&mut machines, "cat /mnt/secret", "Permission denied");
-    // What a program was answered before that is kept, also where its client told it later.
-    let late = as_user(
-        1500,
-        "sh -c 'mkdir -p /mnt/shared/late/d && cp /etc/services /mnt/shared/late/kept && \
-         touch -d @77 /mnt/shared/late/d/f'",
-    );
-    machines.must("build-1", &late);
-    let grant = "ariel machine grant build-1 --read-only --data /srv/ariel";
-    machines.must("server", grant);
-    soon(
-        &mut machines,
-        "echo 2 > /mnt/shared/two",
-        "Read-only file system",
-    );
-    assert_eq!(machines.must("build-1", "cat /mnt/shared/one"), "1\n");
-    machines.must("server", "cmp /mnt/shared/late/kept /etc/services");
-    let file = machines.must("server", "stat -c '%u %Y' /mnt/shared/late/d/f");
-    assert_eq!(file.trim(), "1500 77");
-    let status = machines.must("build-1", "ariel status /mnt");
-    for counted in ["lost bytes", "lost changes", "refused write backs"] {
-        let line = status.lines().find(|line| line.starts_with(counted));
-        let count = line.and_then(|line| line.split_whitespace().last());
-        assert_eq!(count, Some("0"), "{counted}: {status}");
-    }
+    may_only_read(&mut machines);
     machines.must(
         "server",
         "ariel machine grant build-1 --uids 1000-1999 --data /srv/ariel",
@@ -195,6 +172,34 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
         "ariel machine list --credentials /etc/ariel",
         &["not an administrator's"],
     );
+}
+
+/// A machine that could write may only read from now on.
+fn may_only_read(machines: &mut Machines) {
+    // What a program was answered before that is kept, also where its client told it later.
+    let late = as_user(
+        1500,
+        "sh -c 'mkdir -p /mnt/shared/late/d && cp /etc/services /mnt/shared/late/kept && \
+         touch -d @77 /mnt/shared/late/d/f'",
+    );
+    machines.must("build-1", &late);
+    let grant = "ariel machine grant build-1 --read-only --data /srv/ariel";
+    machines.must("server", grant);
+    soon(
+        machines,
+        "echo 2 > /mnt/shared/two",
+        "Read-only file system",
+    );
+    assert_eq!(machines.must("build-1", "cat /mnt/shared/one"), "1\n");
+    machines.must("server", "cmp /mnt/shared/late/kept /etc/services");
+    let file = machines.must("server", "stat -c '%u %Y' /mnt/shared/late/d/f");
+    assert_eq!(file.trim(), "1500 77");
+    let status = machines.must("build-1", "ariel status /mnt");
+    for counted in ["lost bytes", "lost changes", "refused write backs"] {
+        let line = status.lines().find(|line| line.starts_with(counted));
+        let count = line.and_then(|line| line.split_whitespace().last());
+        assert_eq!(count, Some("0"), "{counted}: {status}");
+    }
 }
 
 #[test]

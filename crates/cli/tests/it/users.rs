@@ -100,17 +100,17 @@ fn who_has_not_logged_in_is_nobody_and_who_has_is_himself() {
         "ariel login --user ann < secret",
         &["trusted"],
     );
-    // A logout is in force when it returns, warm caches included; so is the end of a user.
-    must_as(&mut machines, "desk", ANN, "cat /mnt/ann/f /mnt/ann/g");
-    must_as(&mut machines, "desk", ANN, "ariel logout");
-    refused_as(&mut machines, ("desk", ANN), "cat /mnt/ann/f", &denied);
-    must_as(
-        &mut machines,
-        "desk",
-        ANN,
-        "ariel login --user ann < secret",
-    );
-    must_as(&mut machines, "desk", ANN, "cat /mnt/ann/f");
+    logins_end(&mut machines);
+}
+
+/// A logout is in force when it returns, warm caches included; so is the end of a user.
+fn logins_end(machines: &mut Machines) {
+    let denied = ["Permission denied"];
+    must_as(machines, "desk", ANN, "cat /mnt/ann/f /mnt/ann/g");
+    must_as(machines, "desk", ANN, "ariel logout");
+    refused_as(machines, ("desk", ANN), "cat /mnt/ann/f", &denied);
+    must_as(machines, "desk", ANN, "ariel login --user ann < secret");
+    must_as(machines, "desk", ANN, "cat /mnt/ann/f");
     machines.must("server", "ariel user remove ann --data /srv/ariel");
     let ended = eventually(Duration::from_secs(10), || {
         let read = machines.run("desk", &as_user(ANN, "cat /mnt/ann/f"));
@@ -192,7 +192,7 @@ fn tokens_count_within_their_machine_time_and_limits() {
         "ariel join < line-of-lab && ariel mount server:7070 /mnt",
     );
     let setup = "mkdir -p /mnt/jobs/7/deep /mnt/jobs/8; echo 7 > /mnt/jobs/7/deep/f; \
-                 echo 8 > /mnt/jobs/8/f; chown -R 1001 /mnt/jobs; chmod 700 /mnt/jobs/7 /mnt/jobs/8";
+                 echo 8 > /mnt/jobs/8/f; chown -R 1001 /mnt/jobs; chmod 700 /mnt/jobs/[78]";
     machines.must("server", setup);
     must_as(&mut machines, "desk", ANN, "ariel token show > whole.token");
     let narrow =
@@ -218,16 +218,27 @@ fn tokens_count_within_their_machine_time_and_limits() {
         &show("whole"),
         &["is of ann"],
     );
-    // Narrowed to a path and to reading, in a mount of its own; the other mount is as it was.
+    a_narrow_one_counts_for_a_mount_alone(&mut machines);
+    // Its time is over.
+    let over = eventually(Duration::from_secs(10), || {
+        let shown = machines.run("desk", &as_user(ANN, &show("short")));
+        let told = String::from_utf8_lossy(&shown.stderr).into_owned();
+        told.contains("has expired") && told.contains("ariel login")
+    });
+    assert!(over, "a token does not expire");
+}
+
+/// Narrowed to a path and to reading, in a mount of its own; the other mount is as it was.
+fn a_narrow_one_counts_for_a_mount_alone(machines: &mut Machines) {
     machines.must(
         "desk",
         "mkdir -p /srv/job && ariel mount server:7070 /srv/job",
     );
     let show_job = |name: &str| format!("ariel login /srv/job --token < {name}.token");
-    must_as(&mut machines, "desk", ANN, &show_job("job"));
+    must_as(machines, "desk", ANN, &show_job("job"));
     let job = ("desk", ANN);
     assert_eq!(
-        must_as(&mut machines, "desk", ANN, "cat /srv/job/jobs/7/deep/f"),
+        must_as(machines, "desk", ANN, "cat /srv/job/jobs/7/deep/f"),
         "7\n"
     );
     for outside in [
@@ -236,34 +247,24 @@ fn tokens_count_within_their_machine_time_and_limits() {
         "ls /srv/job/ann",
         "ls /srv/job",
     ] {
-        refused_as(&mut machines, job, outside, &["Permission denied"]);
+        refused_as(machines, job, outside, &["Permission denied"]);
     }
     refused_as(
-        &mut machines,
+        machines,
         job,
         "touch /srv/job/jobs/7/new",
         &["Read-only file system"],
     );
-    assert_eq!(
-        must_as(&mut machines, "desk", ANN, "cat /mnt/jobs/8/f"),
-        "8\n"
-    );
-    must_as(&mut machines, "desk", ANN, "touch /mnt/jobs/7/by-login");
-    must_as(&mut machines, "desk", ANN, &show_job("writes"));
-    must_as(&mut machines, "desk", ANN, "touch /srv/job/jobs/7/new");
+    assert_eq!(must_as(machines, "desk", ANN, "cat /mnt/jobs/8/f"), "8\n");
+    must_as(machines, "desk", ANN, "touch /mnt/jobs/7/by-login");
+    must_as(machines, "desk", ANN, &show_job("writes"));
+    must_as(machines, "desk", ANN, "touch /srv/job/jobs/7/new");
     refused_as(
-        &mut machines,
+        machines,
         job,
         "touch /srv/job/jobs/8/new",
         &["Permission denied"],
     );
-    // Its time is over.
-    let over = eventually(Duration::from_secs(10), || {
-        let shown = machines.run("desk", &as_user(ANN, &show("short")));
-        let told = String::from_utf8_lossy(&shown.stderr).into_owned();
-        told.contains("has expired") && told.contains("ariel login")
-    });
-    assert!(over, "a token does not expire");
 }
 
 #[test]
@@ -279,12 +280,14 @@ fn a_key_of_the_ssh_agent_lets_its_user_in() {
     let add = "ariel user add bob --uid 1003 --ssh-key key.pub --data /srv/ariel";
     machines.must("server", add);
     machines.must("server", "install -d -o 1003 -m 700 /mnt/bob");
+    // An agent serves the user alone who has begun it.
     let login = |key: &str| {
-        let inner = as_user(1003, "ariel login --user bob --ssh");
-        format!(
-            "chmod 600 {key}; ssh-agent sh -c 'ssh-add -q {key}; chmod -R a+rX $(dirname \
-                 $SSH_AUTH_SOCK); chmod a+rw $SSH_AUTH_SOCK; {inner}'"
-        )
+        let with_agent = format!(
+            "ssh-agent sh -c 'ssh-add -q of-bob-{key} && ariel login --user bob --ssh \
+             --key {key}.pub'"
+        );
+        let owned = format!("install -o 1003 -m 600 {key} of-bob-{key} && chmod 644 {key}.pub");
+        format!("{owned} && {}", as_user(1003, &with_agent))
     };
     machines.refused(
         "desk",
@@ -293,4 +296,8 @@ fn a_key_of_the_ssh_agent_lets_its_user_in() {
     );
     machines.must("desk", &login("key"));
     must_as(&mut machines, "desk", 1003, "touch /mnt/bob/f");
+    // Without a file the first key of the agent is taken.
+    must_as(&mut machines, "desk", 1003, "ariel logout");
+    machines.must("desk", &login("key").replace(" --key key.pub", ""));
+    must_as(&mut machines, "desk", 1003, "touch /mnt/bob/g");
 }

@@ -129,15 +129,9 @@ impl Server {
             heard,
             logged,
         };
-        let made = waiting
-            .request
-            .delegated
-            .is_some()
-            .then(|| reply.outcome.clone());
+        let made = made_by(&waiting.request, &reply.outcome);
         self.answer(step, (session, &waiting.request), reply, bulk);
-        if let Some(outcome) = made {
-            self.withdraw_made(step, session, &outcome);
-        }
+        self.withdraw_made(step, session, made);
         self.say_listed(step, held);
         done && !repeated && op.changes()
     }
@@ -454,6 +448,14 @@ fn answered_by_attr(op: &Op) -> Option<Fid> {
 
 fn is_back(mode: &WriteMode) -> bool {
     matches!(mode, WriteMode::Back { .. })
+}
+
+/// What a client has made, and tells now.
+fn made_by(request: &Request, outcome: &Outcome) -> Option<Fid> {
+    match outcome {
+        Outcome::Entry(entry) if request.delegated.is_some() => Some(entry.fid),
+        _ => None,
+    }
 }
 
 /// May the client's machine still show how things were before this change? Of a delegated one its

@@ -12,8 +12,8 @@ use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wire::{
-    Access, Caller, Fid, MachineId, NOBODY, Op, Outcome, Request, Right, Rights, SessionId, Set,
-    SetTime, What,
+    Access, Caller, Fid, MachineId, NOBODY, Op, Request, Right, Rights, SessionId, Set, SetTime,
+    What,
 };
 
 /// A machine at a connection, and what it may do there.
@@ -150,13 +150,13 @@ impl Server {
         &mut self,
         step: &mut Step<'_, impl Disk>,
         id: SessionId,
-        outcome: &Outcome,
+        made: Option<Fid>,
     ) {
         let ended = |rights: &Rights| !rights.write || !rights.trusted;
-        if let Outcome::Entry(entry) = outcome
+        if let Some(fid) = made
             && self.bounds(id).is_some_and(ended)
         {
-            self.withdraw_one(step, id, entry.fid);
+            self.withdraw_one(step, id, fid);
         }
     }
 

@@ -146,7 +146,8 @@ impl Server {
         if !rule(&request.op).caller {
             return None;
         }
-        // What an earlier run of the server had answered, and lost with its power, was allowed then.
+        // What an earlier run of the server had answered, and lost with its power, was allowed
+        // then.
         if user.expired && request.again.is_none() {
             return Some(Refusal::Expired);
         }
@@ -425,9 +426,9 @@ impl Server {
     }
 }
 
-/// Was it answered by the client, under tokens that it had? Then it was allowed, and is done whatever
-/// has become of the rights since. It is taken under Exclusive alone, which is asked back when rights
-/// end.
+/// Was it answered by the client, under tokens that it had? Then it was allowed, and is done
+/// whatever has become of the rights since. It is taken under Exclusive alone, which is asked back
+/// when rights end.
 fn is_answered(request: &Request) -> bool {
     let back = matches!(
         &request.op,
