@@ -15,6 +15,7 @@ use crate::images::Images;
 use crate::log::{Log, Place, Use};
 use crate::memory::MemoryDisk;
 use crate::options::Options;
+use crate::permission;
 use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
 use crate::room::Room;
@@ -374,6 +375,11 @@ impl Store {
             Err(Refusal::Stale) => Ok(None),
             Err(trouble) => Err(trouble),
         }
+    }
+
+    /// May this caller use an object so (4: read, 2: write, 1: execute or search)?
+    pub fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {
+        permission::of(&self.core, caller, (fid, bit))
     }
 
     /// Is it known that the object has no extended attributes?

@@ -38,7 +38,7 @@ pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
-pub use rights::{MachineId, NOBODY, Rights};
+pub use rights::{MachineId, NOBODY, Proven, Rights};
 pub use seed::{mix64, splitmix64};
 pub use volume::{
     FIRST_VOLUME, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME, ScheduleRule, VOLUME_NAME_BYTES,

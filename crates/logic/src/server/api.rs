@@ -163,6 +163,22 @@ pub trait Disk {
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
     /// Is it known that the object has no extended attributes at all?
     fn bare(&self, fid: Fid) -> bool;
+    /// May this caller use an object in this way (4: read, 2: write, 1: execute or search), by its
+    /// mode and its access list? By the mode alone on a disk that has no lists.
+    fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {
+        let Some(attr) = self.attr(fid)? else {
+            return Ok(false);
+        };
+        let groups = caller.groups.as_deref().unwrap_or_default();
+        let class = if caller.uid == attr.uid {
+            6
+        } else if caller.gid == attr.gid || groups.contains(&attr.gid) {
+            3
+        } else {
+            0
+        };
+        Ok(caller.uid == 0 || (attr.mode >> class) & bit != 0)
+    }
     /// A name of an object: its directory, and how it is called there. Of an object with several
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.

@@ -659,7 +659,17 @@ fn welcome() -> ToClient {
 /// Every kind of message of a server, every outcome among them.
 fn bounded() -> Rights {
     Rights {
+        trusted: false,
         uids: vec![(1000, 1999)],
+        users: vec![Proven {
+            uid: 1001,
+            gid: 100,
+            groups: vec![7, 8],
+            session: Some(1 << 40),
+            write: false,
+            under: Some(vec![Name::new(b"job").unwrap()]),
+            expired: true,
+        }],
         ..Rights::default()
     }
 }

@@ -310,8 +310,8 @@ impl Client {
             Right::Shared
         };
         if node.right >= wanted {
-            if self.is_kept_out(fid, access, &caller) {
-                return self.finish(step, ticket, Done::Refused(Refusal::Denied));
+            if let Some(refusal) = self.keeps_out(fid, access, &caller) {
+                return self.finish(step, ticket, Done::Refused(refusal));
             }
             let node = self.node(fid);
             node.opened(access);

@@ -143,7 +143,7 @@ impl Server {
         if !self.sessions.contains_key(&session) {
             return step.discard(bulk);
         }
-        let forbidden = self.forbids(step.disk, session, &request.op);
+        let forbidden = self.forbids(step.disk, session, &request);
         if request.op.locks() {
             if let Some(refusal) = forbidden {
                 let outcome = Outcome::Refused(refusal);

@@ -23,7 +23,7 @@ impl Server {
         plan: &Plan,
     ) {
         let session = waiting.session;
-        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
+        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request) {
             self.comes_later(step, &waiting, refusal);
             self.refuse(step, &waiting, refusal);
             self.recheck_all(step, &waiting);
@@ -122,15 +122,17 @@ impl Server {
             self.grant_pages(session, *fid, &mut grants);
         }
         note_bare(&*step.disk, op, &mut grants);
-        let bounds = self.bounds(waiting.session);
-        let bulk = bytes_ahead(step, (&waiting.request, bounds), (&mut outcome, &grants));
+        let about = (&*self, session, &waiting.request);
+        let bulk = bytes_ahead(step, about, (&mut outcome, &grants));
         let reply = Reply {
             outcome,
             grants,
             heard,
             logged,
         };
+        let made = made_by(&waiting.request, &reply.outcome);
         self.answer(step, (session, &waiting.request), reply, bulk);
+        self.withdraw_made(step, session, made);
         self.say_listed(step, held);
         done && !repeated && op.changes()
     }
@@ -448,6 +450,14 @@ fn answered_by_attr(op: &Op) -> Option<Fid> {
 
 fn is_back(mode: &WriteMode) -> bool {
     matches!(mode, WriteMode::Back { .. })
+}
+
+/// What a client has made, and tells now.
+fn made_by(request: &Request, outcome: &Outcome) -> Option<Fid> {
+    match outcome {
+        Outcome::Entry(entry) if request.delegated.is_some() => Some(entry.fid),
+        _ => None,
+    }
 }
 
 /// May the client's machine still show how things were before this change? Of a delegated one its

@@ -216,7 +216,7 @@ impl Server {
         let Some(again) = request.again else {
             return step.discard(bulk);
         };
-        let forbidden = self.forbids(step.disk, session, &request.op);
+        let forbidden = self.forbids(step.disk, session, &request);
         self.raise(step.disk, session, &mut request);
         let waiting = Waiting::new((0, self.epoch), session, (request, bulk));
         if let Some(refusal) = forbidden {

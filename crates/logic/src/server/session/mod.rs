@@ -5,4 +5,5 @@ pub(super) mod grace;
 pub(super) mod holder_records;
 pub(super) mod lifecycle;
 pub(super) mod machines;
+pub(super) mod reach;
 pub(super) mod reassert;
