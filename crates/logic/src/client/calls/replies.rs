@@ -26,7 +26,23 @@ impl Client {
         bulk_len: u32,
     ) {
         self.note_grants(&mut reply.grants);
-        if self.is_early(step, id) || self.on_made_again(step, id, &reply) {
+        if self.on_made_again(step, id, &reply) {
+            return;
+        }
+        if let Some(reply) = self.in_turn(id, reply) {
+            self.take_reply(step, id, reply, bulk_len);
+            self.take_overtaking(step);
+        }
+    }
+
+    pub(crate) fn take_reply(
+        &mut self,
+        step: &mut Step<'_>,
+        id: RequestId,
+        reply: Reply,
+        bulk_len: u32,
+    ) {
+        if self.is_early(step, id) {
             return;
         }
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {

@@ -122,6 +122,7 @@ impl Client {
         self.reassertion.parts.clear();
         self.confirms.clear();
         self.reply_acks.clear();
+        self.overtaking.clear();
         self.draining.clear();
         self.root = None;
         self.lose_locks();
