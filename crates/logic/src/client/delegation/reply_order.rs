@@ -30,6 +30,23 @@ impl OvertakingReplies {
 }
 
 impl Client {
+    pub(crate) fn on_reply(
+        &mut self,
+        step: &mut Step<'_>,
+        id: RequestId,
+        mut reply: Reply,
+        bulk_len: u32,
+    ) {
+        self.note_grants(&mut reply.grants);
+        if self.on_made_again(step, id, &reply) {
+            return;
+        }
+        if let Some(reply) = self.in_turn(id, reply) {
+            self.take_reply(step, id, reply, bulk_len);
+            self.take_overtaking(step);
+        }
+    }
+
     /// Is the delegated change before this request not answered?
     fn comes_before_its_turn(&self, id: RequestId) -> bool {
         let before = self.requests.get(&id).map(|sent| sent.request.after);
@@ -38,7 +55,7 @@ impl Client {
 
     /// The reply, if it may be taken in now; else it is kept. A reply without a place in the log
     /// never waits: a refusal changes nothing, and what an earlier run has left is stable.
-    pub(crate) fn in_turn(&mut self, id: RequestId, reply: Reply) -> Option<Reply> {
+    fn in_turn(&mut self, id: RequestId, reply: Reply) -> Option<Reply> {
         if reply.logged.is_none() || !self.comes_before_its_turn(id) {
             return Some(reply);
         }
@@ -47,7 +64,7 @@ impl Client {
     }
 
     /// A reply has been taken in: those that had overtaken it follow.
-    pub(crate) fn take_overtaking(&mut self, step: &mut Step<'_>) {
+    fn take_overtaking(&mut self, step: &mut Step<'_>) {
         while let Some(id) = self.first_in_turn() {
             if let Some(reply) = self.overtaking.replies.remove(&id) {
                 self.take_reply(step, id, reply, 0);
