@@ -177,7 +177,6 @@ pub struct Client {
     lock_delegation: locks::delegation::DelegatedLocks,
     watches: watches::Watches,
     delegation: delegation::changes::Delegation,
-    overtaking: delegation::reply_order::OvertakingReplies,
     unstable: session::unstable::Unstable,
     lending: lending::Lending,
 }
@@ -267,7 +266,6 @@ impl Client {
             lock_delegation: locks::delegation::DelegatedLocks::default(),
             watches: watches::Watches::default(),
             delegation: delegation::changes::Delegation::default(),
-            overtaking: delegation::reply_order::OvertakingReplies::default(),
             unstable: session::unstable::Unstable::default(),
             lending: lending::Lending::default(),
             options,

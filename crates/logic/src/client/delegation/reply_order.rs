@@ -59,21 +59,21 @@ impl Client {
         if reply.logged.is_none() || !self.comes_before_its_turn(id) {
             return Some(reply);
         }
-        self.overtaking.replies.insert(id, reply);
+        self.delegation.overtaking.replies.insert(id, reply);
         None
     }
 
     /// A reply has been taken in: those that had overtaken it follow.
     fn take_overtaking(&mut self, step: &mut Step<'_>) {
         while let Some(id) = self.first_in_turn() {
-            if let Some(reply) = self.overtaking.replies.remove(&id) {
+            if let Some(reply) = self.delegation.overtaking.replies.remove(&id) {
                 self.take_reply(step, id, reply, 0);
             }
         }
     }
 
     fn first_in_turn(&self) -> Option<RequestId> {
-        let mut ids = self.overtaking.replies.keys().copied();
+        let mut ids = self.delegation.overtaking.replies.keys().copied();
         ids.find(|id| !self.comes_before_its_turn(*id))
     }
 }

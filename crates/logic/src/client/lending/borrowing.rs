@@ -25,7 +25,7 @@ pub(crate) struct Borrowing {
     fid: Fid,
     first: u64,
     count: u32,
-    /// The file's own changes of bytes when the server was asked. Those of others the version tells.
+    /// The file's own changes of bytes when the server was asked; the version tells of others.
     edits: u64,
     /// So many bytes of them are in the file.
     bytes: u32,

@@ -122,7 +122,6 @@ impl Client {
         self.reassertion.parts.clear();
         self.confirms.clear();
         self.reply_acks.clear();
-        self.overtaking.clear();
         self.draining.clear();
         self.root = None;
         self.lose_locks();
