@@ -35,6 +35,7 @@ mod snapshots;
 mod stages;
 mod trace;
 mod watcher;
+mod weather;
 mod world;
 mod wrong;
 

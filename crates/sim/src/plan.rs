@@ -4,8 +4,8 @@
 use crate::atlas::Fault;
 use crate::inject::{DiskStrike, Strike};
 use crate::lending::Neighbours;
-use crate::network::Weather;
 use crate::rng::Rng;
+use crate::weather::Weather;
 use wire::Time;
 
 const MS: Time = 1_000_000;

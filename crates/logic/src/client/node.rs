@@ -85,6 +85,8 @@ pub(crate) struct Node {
     pub(crate) attr: Option<Attr>,
     /// The latest time of change in the answer to any own change of it.
     pub(crate) answered: Time,
+    /// The same of those that set its size or its time of modification.
+    pub(crate) set: Time,
     /// What the server has of it: how many bytes it occupies there, and its size there.
     pub(crate) stored: (u64, u64),
     /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it

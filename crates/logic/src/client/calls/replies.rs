@@ -19,15 +19,15 @@ use wire::{
 };
 
 impl Client {
-    pub(crate) fn on_reply(
+    /// A reply is taken in, at its turn.
+    pub(crate) fn take_reply(
         &mut self,
         step: &mut Step<'_>,
         id: RequestId,
-        mut reply: Reply,
+        reply: Reply,
         bulk_len: u32,
     ) {
-        self.note_grants(&mut reply.grants);
-        if self.is_early(step, id) || self.on_made_again(step, id, &reply) {
+        if self.is_early(step, id) {
             return;
         }
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
@@ -344,13 +344,11 @@ impl Client {
         if let (true, Some(size)) = (own, set.size) {
             self.cut(step, fid, size);
         }
-        let overtaken = self.node(fid).is_overtaken(&attr);
         self.changed(fid, attr.clone(), vouched);
-        let own = own && !overtaken;
+        let sets = set.mtime.is_some() || set.size.is_some();
+        let own = own && sets && !self.node(fid).is_set_overtaken(&attr);
         if let (true, Some(own)) = (own, self.node(fid).attr.as_mut()) {
-            if set.mtime.is_some() || set.size.is_some() {
-                own.mtime = attr.mtime;
-            }
+            own.mtime = attr.mtime;
             if let Some(size) = set.size {
                 (own.size, own.version) = (size, attr.version);
             }

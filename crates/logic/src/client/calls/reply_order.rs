@@ -98,6 +98,14 @@ impl Node {
         overtaken
     }
 
+    /// Takes note of the answer to an own change that sets the size or the time of modification:
+    /// has the answer to a later one of that sort come before? Other changes say nothing of these.
+    pub(crate) fn is_set_overtaken(&mut self, attr: &Attr) -> bool {
+        let overtaken = attr.ctime < self.set;
+        self.set = self.set.max(attr.ctime);
+        overtaken
+    }
+
     /// May bytes that came with the answer to this request be from before an own change? A write
     /// ends transient rights before it is applied, so that what was read before is void in any
     /// case; a lasting right stays; a change of the size ends none, nor does a write to the cache.

@@ -48,6 +48,8 @@ pub(crate) struct Delegation {
     pub(crate) last: RequestId,
     /// Of these the server has not said what became of them.
     pub(crate) unanswered: usize,
+    /// Replies that came before the reply to the change in front of theirs.
+    pub(crate) overtaking: super::reply_order::OvertakingReplies,
     /// Numbers that nobody else gets: the first, and how many.
     numbers: VecDeque<(u64, u32)>,
     /// A question for more is on its way.

@@ -84,6 +84,7 @@ pub(crate) struct Statement {
 impl Client {
     pub(crate) fn on_connected(&mut self, step: &mut Step<'_>) {
         self.state = LinkState::Greeting;
+        self.delegation.overtaking.clear();
         self.greeted = step.now;
         self.await_welcome(step.now);
         let (session, name) = (self.session, self.name.clone());
