@@ -4,6 +4,7 @@
 //! revoked, and to nobody else; what was asked, by whom, and what came of it stands in the audit
 //! log, secrets left out; whoever a change concerns is told to the server before the answer leaves.
 
+use crate::audit::Audit;
 use crate::machine::{Machine, Role};
 use crate::members::{Cell, CellError};
 use crate::question::{Answer, Question};
@@ -12,9 +13,7 @@ use net::{Door, Identity, KeyPrint, ServerTls};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 use wire::{MachineId, Rights};
@@ -29,7 +28,7 @@ pub struct CellDoor {
     /// How the server shows itself, and the life of its certificate.
     tls: Mutex<(ServerTls, (u64, u64))>,
     on_change: OnceLock<OnChange>,
-    audit: Mutex<File>,
+    audit: Audit,
     knocks: Mutex<Knocks>,
 }
 
@@ -57,14 +56,13 @@ impl CellDoor {
         let cell = Cell::open(dir)?;
         cell.renew_own(dir)?;
         let path = dir.join("audit.log");
-        let mut options = File::options();
-        let audit = options.create(true).append(true).mode(0o600).open(&path);
+        let audit = Audit::open(path.clone());
         let audit = audit.map_err(|error| CellError::Io { path, error })?;
         Ok(CellDoor {
             tls: Mutex::new(cell.certify_server()?),
             cell,
             on_change: OnceLock::new(),
-            audit: Mutex::new(audit),
+            audit,
             knocks: Mutex::new(Knocks::default()),
         })
     }
@@ -86,25 +84,16 @@ impl CellDoor {
     pub fn rights(&self, machine: MachineId) -> Rights {
         let known = self.cell.machine(machine);
         let known = known.filter(|machine| machine.revoked_s.is_none());
-        known.map_or(nothing(), |machine| machine.rights)
+        let mut rights = known.map_or(nothing(), |machine| machine.rights);
+        if !rights.trusted {
+            rights.users = self.cell.proven(machine, &rights);
+        }
+        rights
     }
 
     fn changed(&self, machine: &Machine, why: &str) {
         if let Some(on_change) = self.on_change.get() {
             on_change(machine.id, (machine.revoked_s.is_some(), why));
-        }
-    }
-
-    fn audit(&self, who: &str, what: serde_json::Value, outcome: Result<(), String>) {
-        let line = json!({
-            "at": now_s(),
-            "who": who,
-            "what": what,
-            "refused": outcome.err(),
-        });
-        let written = self.audit.lock().write_all(format!("{line}\n").as_bytes());
-        if let Err(error) = written {
-            tracing::error!(%error, %line, "the audit log cannot be written");
         }
     }
 
@@ -122,8 +111,7 @@ impl CellDoor {
 
     fn answer_to(&self, asker: Option<&Machine>, question: Question) -> Result<Answer, CellError> {
         let is_administrator = asker.is_some_and(|asker| asker.role == Role::Administrator);
-        let administrates = !matches!(question, Question::Join { .. } | Question::Renew { .. });
-        if administrates && !is_administrator {
+        if administrates(&question) && !is_administrator {
             return Err(CellError::Refused(NOT_ADMINISTRATOR.into()));
         }
         match question {
@@ -146,10 +134,116 @@ impl CellDoor {
             }
             Question::Grant { name, rights } => {
                 let machine = self.cell.grant(&name, &rights)?;
-                self.changed(&machine, "the rights of this machine have changed");
+                self.changed(&machine, CHANGED);
                 Ok(Answer::Done(machine))
             }
+            Question::SetUser {
+                user,
+                password,
+                new,
+            } => {
+                let machines = self.cell.set_user(user, password.as_deref(), new)?;
+                Ok(self.changed_all(&machines))
+            }
+            Question::Users => Ok(Answer::Users(self.cell.users())),
+            Question::RemoveUser { name } => {
+                let machines = self.cell.remove_user(&name)?;
+                Ok(self.changed_all(&machines))
+            }
+            question => self.answer_about_logins(asker.ok_or_else(unknown)?, question),
         }
+    }
+
+    fn answer_about_logins(
+        &self,
+        asker: &Machine,
+        question: Question,
+    ) -> Result<Answer, CellError> {
+        if asker.role != Role::Machine {
+            return Err(CellError::Refused(
+                "nobody logs in with an administrator's credential".into(),
+            ));
+        }
+        let answer = match question {
+            Question::Challenge => Answer::Challenge {
+                challenge: self.cell.challenge(asker.id),
+                machine: asker.name.clone(),
+            },
+            Question::Login {
+                user,
+                uid,
+                proof,
+                for_s,
+                once,
+            } => Answer::Given(
+                self.cell
+                    .login(asker, (&user, uid), &proof, (for_s, once))?,
+            ),
+            Question::Present {
+                token,
+                uid,
+                session,
+            } => {
+                self.cell.present(asker, (&token, uid), session)?;
+                Answer::Ok
+            }
+            // Nothing changes but a time.
+            Question::Extend { token } => {
+                return Ok(Answer::Given(self.cell.extend(asker, &token)?));
+            }
+            Question::Logout { uid } => {
+                self.cell.logout(asker, uid)?;
+                Answer::Ok
+            }
+            _ => return Err(unknown()),
+        };
+        if !matches!(answer, Answer::Challenge { .. }) {
+            self.changed(asker, CHANGED);
+        }
+        Ok(answer)
+    }
+
+    fn changed_all(&self, machines: &[u64]) -> Answer {
+        for machine in machines.iter().filter_map(|id| self.cell.machine(*id)) {
+            self.changed(&machine, CHANGED);
+        }
+        Answer::Ok
+    }
+
+    /// Waits until logins have expired, and sees to it; false: it is time to end.
+    pub fn lapse(&self) -> bool {
+        let Some(lapsed) = self.cell.users.lapsed() else {
+            return false;
+        };
+        self.changed_all(&lapsed);
+        true
+    }
+
+    /// Nobody waits for logins any more.
+    pub fn stop_lapses(&self) {
+        self.cell.users.stop();
+    }
+}
+
+const CHANGED: &str = "the rights of this machine have changed";
+
+/// Is it an administrator's question?
+fn administrates(question: &Question) -> bool {
+    match question {
+        Question::Join { .. }
+        | Question::Renew { .. }
+        | Question::Challenge
+        | Question::Login { .. }
+        | Question::Present { .. }
+        | Question::Extend { .. }
+        | Question::Logout { .. } => false,
+        Question::Invite(_)
+        | Question::Machines
+        | Question::Revoke { .. }
+        | Question::Grant { .. }
+        | Question::SetUser { .. }
+        | Question::Users
+        | Question::RemoveUser { .. } => true,
     }
 }
 
@@ -159,9 +253,9 @@ const NOT_ADMINISTRATOR: &str = "only an administrator of the cell may do that: 
 
 fn nothing() -> Rights {
     Rights {
-        root: false,
         write: false,
         uids: vec![(wire::NOBODY, wire::NOBODY)],
+        ..Rights::default()
     }
 }
 
@@ -190,6 +284,16 @@ fn told(question: &Question) -> serde_json::Value {
         Question::Machines => json!("machines"),
         Question::Revoke { name } => json!({ "revoke": name }),
         Question::Grant { name, rights } => json!({ "grant": name, "rights": rights }),
+        Question::SetUser { user, password, .. } => {
+            json!({ "user": user, "password": password.is_some() })
+        }
+        Question::Users => json!("users"),
+        Question::RemoveUser { name } => json!({ "remove-user": name }),
+        Question::Challenge => json!("challenge"),
+        Question::Login { user, uid, .. } => json!({ "login": user, "uid": uid }),
+        Question::Present { uid, session, .. } => json!({ "present": uid, "session": session }),
+        Question::Extend { .. } => json!("extend"),
+        Question::Logout { uid } => json!({ "logout": uid }),
     }
 }
 
@@ -211,7 +315,8 @@ impl Door for CellDoor {
             let error = error.to_string();
             // Its mounts try again and again.
             if self.knocks.lock().is_news(key, now_s()) {
-                self.audit(&key.to_string(), json!("come in"), Err(error.clone()));
+                self.audit
+                    .note(&key.to_string(), &json!("come in"), Err(error.clone()));
             }
             error
         })?;
@@ -236,9 +341,10 @@ impl Door for CellDoor {
                 };
                 let answer = asker.and_then(|asker| self.answer_to(asker.as_ref(), question));
                 let outcome = answer.as_ref().map(drop).map_err(ToString::to_string);
-                if what != json!("machines") || outcome.is_err() {
+                let looks = ["machines", "users", "challenge"].map(|word| json!(word));
+                if !looks.contains(&what) || outcome.is_err() {
                     tracing::info!(who, %what, refused = outcome.as_ref().err(), "the cell");
-                    self.audit(&who, what, outcome);
+                    self.audit.note(&who, &what, outcome);
                 }
                 answer.unwrap_or_else(|error| Answer::Refused(error.to_string()))
             }

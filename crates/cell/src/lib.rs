@@ -5,12 +5,16 @@
 //! certificate, so that it can be changed at once. A machine joins with a line that says where the
 //! server is, which key the authority has, and a secret that is worth a few uses and some time.
 //!
+//! On a machine that is not trusted a user proves who he is, with a password or a key of his, and
+//! gets a token: signed, for that machine, until a time.
+//!
 //! Guarantees: every file with a secret belongs to its owner alone, from its first byte on; secrets
 //! of join lines are kept as hashes; what was answered to an administrator is on the disk; a
 //! machine that is revoked is not let in from then on. This crate knows no files of the tree, no
 //! sessions and no tokens.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod authority;
 mod credential;
 mod database;
@@ -23,6 +27,9 @@ mod own;
 mod private;
 mod question;
 mod renewal;
+mod token;
+mod user;
+mod users;
 mod words;
 
 pub use authority::AuthorityError;
@@ -32,6 +39,8 @@ pub use door::CellDoor;
 pub use line::{JoinLine, NoLine};
 pub use machine::{Machine, Role};
 pub use members::{Cell, CellError};
-pub use question::{Answer, AskError, Invite, Question, ask, join};
+pub use question::{Answer, AskError, Given, Invite, Question, ask, join};
 pub use renewal::Renewal;
-pub use words::{Words, machine_name};
+pub use token::{Narrower, TOKEN_BYTES_MAX, attenuate};
+pub use user::{Proof, User, ssh_key, to_sign};
+pub use words::{Words, machine_name, user_name};

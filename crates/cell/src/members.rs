@@ -12,6 +12,7 @@ use crate::engine::Embedded;
 use crate::machine::{Invitation, Key, Machine, Role};
 use crate::private;
 use crate::question::{Certified, Invite};
+use crate::users::Users;
 use crate::words::{hash, hex, machine_name, now_s, secret, unhex};
 use net::{KeyPrint, Pem, ServerTls};
 use parking_lot::Mutex;
@@ -31,7 +32,7 @@ const MACHINES: &str = "machines";
 const INVITATIONS: &str = "invitations";
 /// The last number of a machine.
 const LAST: &str = "last";
-const CELL: &str = "cell";
+pub(crate) const CELL: &str = "cell";
 
 /// Why a cell cannot be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -103,23 +104,24 @@ impl State {
 pub struct Cell {
     name: String,
     authority: Authority,
-    database: Box<dyn Database>,
+    pub(crate) database: Box<dyn Database>,
     state: Mutex<State>,
+    pub(crate) users: Users,
     life_s: u64,
 }
 
-fn place(table: &'static str, key: impl ToString) -> Place {
+pub(crate) fn place(table: &'static str, key: impl ToString) -> Place {
     Place {
         table,
         key: key.to_string(),
     }
 }
 
-fn encode(value: &impl Serialize) -> Result<Vec<u8>, CellError> {
+pub(crate) fn encode(value: &impl Serialize) -> Result<Vec<u8>, CellError> {
     serde_json::to_vec(value).map_err(|error| refused(error.to_string()))
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CellError> {
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CellError> {
     serde_json::from_slice(bytes).map_err(|error| {
         refused(format!(
             "the cell's database holds rubbish ({error}): restore it from a backup"
@@ -168,6 +170,7 @@ impl Cell {
         Ok(Cell {
             authority: Authority::load(&cell, certificate, &key)?,
             name: cell,
+            users: Users::load(&*database)?,
             database,
             state: Mutex::new(state),
             life_s: LIFE_S,
@@ -567,6 +570,7 @@ mod tests {
             root: true,
             write: false,
             uids: vec![(7, 9)],
+            ..Rights::default()
         };
         let id = cell.grant("a", &rights).unwrap().id;
         let new = cell.renew(id, &new_key().unwrap().1).unwrap();

@@ -4,6 +4,7 @@ use crate::authority::{AuthorityError, new_key};
 use crate::credential::{Credential, CredentialError};
 use crate::line::JoinLine;
 use crate::machine::{Machine, Role};
+use crate::user::{Proof, User};
 use crate::words::hex;
 use net::{Addresses, ClientTls};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,76 @@ pub enum Question {
         /// The rights.
         rights: Rights,
     },
+    /// An administrator makes a user, or gives one that is there another group, other keys or
+    /// another password.
+    SetUser {
+        /// The user.
+        user: User,
+        /// His password; none: he keeps his, if he has one.
+        password: Option<String>,
+        /// He must not be there, or must be.
+        new: bool,
+    },
+    /// An administrator wants to see the users.
+    Users,
+    /// An administrator takes everything from a user.
+    RemoveUser {
+        /// His name.
+        name: String,
+    },
+    /// A machine wants something that a user signs.
+    Challenge,
+    /// A machine wants a token for a user who proves who he is.
+    Login {
+        /// His name.
+        user: String,
+        /// His number on that machine.
+        uid: u32,
+        /// The proof.
+        proof: Proof,
+        /// The token is to count for so long,
+        for_s: u64,
+        /// and not to be renewed.
+        once: bool,
+    },
+    /// A machine shows a token: its user may ask in this session, or in all of the machine's.
+    Present {
+        /// The token.
+        token: String,
+        /// The user's number on that machine.
+        uid: u32,
+        /// The session.
+        session: Option<u64>,
+    },
+    /// A machine wants a token that counts for longer, for one that still counts.
+    Extend {
+        /// The token.
+        token: String,
+    },
+    /// A machine says that a user has left.
+    Logout {
+        /// The user's number on that machine.
+        uid: u32,
+    },
+}
+
+/// A token that was given.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Given {
+    /// The token.
+    pub token: String,
+    /// The user's name.
+    pub user: String,
+    /// Until when it counts, seconds since 1970.
+    pub expires_s: u64,
+    /// Until when it is renewed.
+    pub renewable_s: u64,
+}
+
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a token of {} until {}", self.user, self.expires_s)
+    }
 }
 
 /// A certificate, and what belongs to it.
@@ -92,6 +163,19 @@ pub enum Answer {
     Machines(Vec<Machine>),
     /// It is done; the machine as it is now.
     Done(Machine),
+    /// The users.
+    Users(Vec<User>),
+    /// What is to be signed, and how the cell calls the asking machine.
+    Challenge {
+        /// Random.
+        challenge: String,
+        /// The machine.
+        machine: String,
+    },
+    /// A token.
+    Given(Given),
+    /// It is done.
+    Ok,
     /// It is not done, and why.
     Refused(String),
 }

@@ -57,14 +57,38 @@ pub fn machine_name(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
+/// What people give as the name of a user: small letters, digits, dots, dashes, underscores.
+///
+/// # Errors
+/// It is no name.
+pub fn user_name(text: &str) -> Result<String, String> {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-._".contains(&b);
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(fits) {
+        return Err(format!(
+            "{text:?} is no name of a user: small letters, digits, dots and dashes, 64 at most"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 /// What stands in a machine's rights, in words.
 pub struct Words<'a>(pub &'a wire::Rights);
 
 impl std::fmt::Display for Words<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let wire::Rights { root, write, uids } = self.0;
+        let wire::Rights {
+            trusted,
+            root,
+            write,
+            uids,
+            ..
+        } = self.0;
         f.write_str(if *write { "read-write" } else { "read-only" })?;
-        f.write_str(if *root { ", root" } else { ", root squashed" })?;
+        f.write_str(match (*trusted, *root) {
+            (false, _) => ", users log in",
+            (true, true) => ", root",
+            (true, false) => ", root squashed",
+        })?;
         if uids.is_empty() {
             return f.write_str(", all users");
         }

@@ -4,6 +4,8 @@ mod bench;
 mod cell;
 mod cooperate;
 mod internal;
+mod lifetime;
+mod login;
 mod look;
 mod memory;
 mod reproduce;
@@ -23,6 +25,11 @@ pub(crate) use cell::{
 };
 pub(crate) use cooperate::{CooperateArgs, Cooperation};
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
+pub(crate) use lifetime::Cache;
+pub(crate) use login::{
+    AttenuateArgs, LoginArgs, LogoutArgs, TokenCommand, UserAddArgs, UserArgs, UserCommand,
+    WhoamiArgs,
+};
 pub(crate) use look::{
     ConfigArgs, ConflictsArgs, FsckArgs, ProfileArgs, StatusArgs, TokensArgs, WatchArgs,
 };
@@ -38,7 +45,9 @@ pub(crate) use tree::{
     remote,
 };
 pub(crate) use up::{DownArgs, UpArgs};
-pub(crate) use volume::{BranchArgs, OneArgs, VolumeArgs, VolumeCommand, VolumeListArgs};
+pub(crate) use volume::{
+    BranchArgs, OneArgs, ScheduleArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
+};
 pub(crate) use words::words;
 
 use crate::failure::{Failure, NOT_RUN};
@@ -47,10 +56,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use fuse::Without;
 use fuse::mount::Flags;
 use net::Addresses;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,6 +96,18 @@ pub(crate) enum Command {
     /// See, bound and remove the machines of a cell
     #[command(subcommand)]
     Machine(MachineCommand),
+    /// See, make and remove the users of a cell
+    #[command(subcommand)]
+    User(UserCommand),
+    /// Prove who you are, on a machine that is not trusted with its users
+    Login(LoginArgs),
+    /// End this user's login on this machine
+    Logout(LogoutArgs),
+    /// Tell who this user is in the cell
+    Whoami(WhoamiArgs),
+    /// Show and narrow the token of a login
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Serve a store to the machines of its cell
     Serve(ServeArgs),
     /// Mount a server's tree
@@ -186,6 +205,9 @@ pub(crate) struct MountArgs {
     /// The volume, or VOLUME@SNAPSHOT, whose root is mounted [default: root]
     #[arg(long, value_name = "VOLUME", value_parser = volume::existing)]
     pub(crate) volume: Option<wire::Name>,
+    /// Do not show the volume's snapshots in `.snapshots` at its root
+    #[arg(long)]
+    pub(crate) hide_snapshots: bool,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Stay in the foreground and log to standard error
@@ -217,7 +239,7 @@ pub(crate) struct MountArgs {
     /// For how long the kernel keeps names, attributes and pages: `exact`, until just before they
     /// become wrong; or `ttl=1s` (any time in s or ms), as other network file systems do: then
     /// programs may read what is that old. Only to compare with, and to test judges
-    #[arg(long, value_name = "HOW", default_value = "exact", value_parser = cache)]
+    #[arg(long, value_name = "HOW", default_value = "exact", value_parser = lifetime::cache)]
     pub(crate) cache: Cache,
     /// A call that waits while the server says nothing for so long fails with EIO; what it was to
     /// change is done once or not at all [default: it waits until the server is back]
@@ -310,24 +332,6 @@ pub(crate) enum Opens {
     Silent,
 }
 
-/// For how long does the kernel keep what it is given?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cache {
-    /// As long as it is true.
-    Exact,
-    /// For this time.
-    Ttl(Duration),
-}
-
-impl fmt::Display for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Cache::Exact => f.write_str("exact"),
-            Cache::Ttl(time) => write!(f, "ttl={time:?}"),
-        }
-    }
-}
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -373,7 +377,7 @@ pub(crate) struct TortureArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub(crate) cell: Option<u32>,
     /// With --cell: as of `ariel mount`
-    #[arg(long, value_name = "HOW", default_value = "exact", value_parser = cache,
+    #[arg(long, value_name = "HOW", default_value = "exact", value_parser = lifetime::cache,
           requires = "cell")]
     pub(crate) cache: Cache,
     /// With --cell: as of `ariel mount`
@@ -451,29 +455,6 @@ fn flags(list: &str) -> Result<Flags, String> {
     Ok(flags)
 }
 
-/// `exact`, or `ttl=` and a time.
-fn cache(text: &str) -> Result<Cache, String> {
-    let time = match text.strip_prefix("ttl=") {
-        Some(time) => duration(time),
-        None if text == "exact" => return Ok(Cache::Exact),
-        None => None,
-    };
-    let wrong =
-        "neither `exact` nor a lifetime from 1 ms to a day, such as `ttl=1s` or `ttl=200ms`";
-    time.map(Cache::Ttl).ok_or_else(|| wrong.to_owned())
-}
-
-/// A time with its unit, from 1 ms to a day.
-fn duration(text: &str) -> Option<Duration> {
-    let (number, unit_s) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s')?, 1.0),
-    };
-    let seconds = number.parse::<f64>().ok()? * unit_s;
-    let fits = (1e-3..=86_400.0).contains(&seconds);
-    fits.then(|| Duration::from_secs_f64(seconds))
-}
-
 /// What is wrong with a command line, on one line.
 pub(crate) fn failure(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -530,23 +511,6 @@ mod tests {
             assert_eq!(failure.code, NOT_RUN);
             assert!(line.contains(told) && line.contains("--help"), "{line}");
             assert!(!line.contains('\n') && !line.contains("Usage"), "{line}");
-        }
-    }
-
-    #[test]
-    fn a_lifetime_has_a_unit() {
-        for (text, told) in [
-            ("exact", "exact"),
-            ("ttl=1s", "ttl=1s"),
-            ("ttl=0.5s", "ttl=500ms"),
-            ("ttl=200ms", "ttl=200ms"),
-        ] {
-            assert_eq!(cache(text).unwrap().to_string(), told);
-        }
-        for wrong in [
-            "", "ttl=", "ttl=1", "ttl=-1s", "ttl=NaNs", "ttl=0s", "ttl=2d", "1s",
-        ] {
-            assert!(cache(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -22,7 +22,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 use file::Files;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where the files are; the environment may name another directory.
 const DIR: &str = "/etc/ariel";
@@ -53,6 +53,11 @@ fn dir() -> PathBuf {
     std::env::var_os(DIR_VARIABLE).map_or_else(|| DIR.into(), PathBuf::from)
 }
 
+fn is_closed(dir: &Path) -> bool {
+    let read = std::fs::read_dir(dir);
+    read.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
 /// Words of a command line, with those of the environment and the files behind the command's name.
 pub(crate) fn apply(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     let program = Args::command();
@@ -61,6 +66,8 @@ pub(crate) fn apply(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     };
     let added = match added(&program, command, &words[1..]) {
         Ok(added) => added,
+        // What is closed to a user says nothing to him.
+        Err(_) if !STARTING.contains(&command.get_name()) && is_closed(&dir()) => return Ok(words),
         // A file that is wrong keeps nobody from looking, or from taking a mount away.
         Err(failure) if !STARTING.contains(&command.get_name()) => {
             let _ = writeln!(std::io::stderr(), "ariel: left out: {failure}");

@@ -73,7 +73,12 @@ pub(crate) struct Listener {
 impl Listener {
     /// Answers at the socket of this name.
     pub(crate) fn start(name: &str, answer: Box<Answerer>) -> anyhow::Result<Listener> {
-        let path = runtime::dir()?.join(name).with_extension("sock");
+        Listener::at(&runtime::dir()?.join(name).with_extension("sock"), answer)
+    }
+
+    /// Answers at this socket.
+    pub(crate) fn at(path: &Path, answer: Box<Answerer>) -> anyhow::Result<Listener> {
+        let path = path.to_owned();
         let socket = Arc::new(bind(&path)?);
         let shared = Arc::new(Shared {
             answer,
@@ -186,7 +191,12 @@ fn talk(stream: UnixStream, shared: &Shared) -> anyhow::Result<()> {
     let mut line = String::new();
     BufReader::new((&stream).take(ASK_BYTES_MAX)).read_line(&mut line)?;
     let asked: Result<Value, _> = serde_json::from_str(&line);
-    let asked = asked.unwrap_or_default();
+    let mut asked = asked.unwrap_or_default();
+    if let Value::Object(asked) = &mut asked {
+        // The kernel says who asks, whatever the question does.
+        let peer = rustix::net::sockopt::socket_peercred(&stream)?;
+        asked.insert("peer".to_owned(), json!(peer.uid.as_raw()));
+    }
     let answer = match asked["ask"].as_str() {
         Some(word) => (shared.answer)(word, &asked),
         None => refusal("not a question: one line of JSON such as {\"ask\":\"status\"}").into(),
@@ -287,9 +297,20 @@ pub(crate) fn remove_stale(name: &str) {
     }
 }
 
+/// Asks this, and waits for the answer.
+pub(crate) fn question(stream: &UnixStream, question: &Value) -> anyhow::Result<Value> {
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    say(stream, question)?;
+    hear(stream)
+}
+
 fn ask_at(stream: &UnixStream, word: &str, timeout: Option<Duration>) -> anyhow::Result<Value> {
     stream.set_read_timeout(timeout)?;
     say(stream, &json!({ "ask": word }))?;
+    hear(stream)
+}
+
+fn hear(stream: &UnixStream) -> anyhow::Result<Value> {
     let mut line = String::new();
     let read = BufReader::new(stream).read_line(&mut line);
     read.context("no answer in time: is the process stopped, or very busy?")?;

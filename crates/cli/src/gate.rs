@@ -1,9 +1,34 @@
 //! A cell's door as a server knows it.
 
 use cell::CellDoor;
-use net::{Door, Identity, KeyPrint, ServerTls};
+use net::{Door, Identity, KeyPrint, ServerTls, Worker};
 use server::Machines;
+use std::sync::Arc;
 use wire::{MachineId, Rights};
+
+/// Sees to logins that expire. Dropping it ends that.
+pub(crate) struct Lapses {
+    gate: Arc<Gatekeeper>,
+    worker: Worker,
+}
+
+impl Lapses {
+    pub(crate) fn start(gate: &Arc<Gatekeeper>) -> std::io::Result<Lapses> {
+        let (gate, watched) = (Arc::clone(gate), Arc::clone(gate));
+        let run = move || while watched.0.lapse() {};
+        Ok(Lapses {
+            gate,
+            worker: Worker::start("lapses", run)?,
+        })
+    }
+}
+
+impl Drop for Lapses {
+    fn drop(&mut self) {
+        self.gate.0.stop_lapses();
+        self.worker.join();
+    }
+}
 
 /// The door of a cell that was opened for a server.
 pub(crate) struct Gatekeeper(pub(crate) CellDoor);

@@ -20,6 +20,7 @@ mod fsck;
 mod gate;
 mod guard;
 mod log;
+mod login;
 mod membership;
 mod metrics;
 mod mount;
@@ -46,6 +47,7 @@ mod trust;
 mod umount;
 mod up;
 mod usage;
+mod users;
 mod watch;
 
 use crate::args::{Args, Command};
@@ -93,6 +95,11 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::JoinToken(args) => membership::join_token(&args),
         Command::Join(args) => membership::join(&args),
         Command::Machine(args) => membership::machine(&args),
+        Command::User(command) => users::user(&command),
+        Command::Login(args) => login::login(&args),
+        Command::Logout(args) => login::logout(&args),
+        Command::Whoami(args) => login::whoami(&args),
+        Command::Token(command) => login::token(&command),
         Command::Serve(args) => serve::serve(args, words),
         Command::Mount(args) => mount::mount(args, words),
         Command::Umount(args) => umount::umount(&args.dir, args.force),

@@ -84,11 +84,13 @@ fn rights(args: &RightsArgs) -> Rights {
         root: args.root,
         write: !args.read_only,
         uids: args.uids.clone().unwrap_or_default().0,
+        trusted: !args.untrusted,
+        ..Rights::default()
     }
 }
 
 /// Asks the cell's server as its administrator.
-fn ask(
+pub(crate) fn ask(
     what: &str,
     admin: &AdminArgs,
     question: &Question,
@@ -294,7 +296,7 @@ fn described(machine: &Machine) -> String {
 }
 
 /// Seconds since 1970 as people write them.
-fn shown(seconds: u64) -> String {
+pub(crate) fn shown(seconds: u64) -> String {
     match Timestamp::from_second(seconds.cast_signed()) {
         Ok(time) => time
             .to_zoned_datetime(TimeZone::system())

@@ -5,6 +5,7 @@ use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
+use crate::login::Logins;
 use crate::place::Place;
 use crate::watch::relay;
 use crate::{daemon, end, log, metrics, paths, profile, runtime, service, show, trust};
@@ -76,6 +77,8 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let mount = Mount::start(options(&args, (&point, server)));
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let again = again(&args, (&point, credentials.as_deref()), words)?;
+    let logins = credentials.as_deref();
+    let logins = logins.and_then(|dir| take_logins(&mount, dir, (&args, &point)));
     let guard = start_guard(&mount, (credentials, again));
     let control = listen(&mount, &args, &point, send.clone());
     serve_metrics(&mount, &args, &point)?;
@@ -96,7 +99,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     {
         guard.dismiss();
     }
-    drop(control);
+    drop((control, logins));
     ended.map(|()| ExitCode::SUCCESS)
 }
 
@@ -142,6 +145,7 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
         volume: args.volume.as_ref().map(ToString::to_string),
+        hides_snapshots: args.hide_snapshots,
         lends: match args.lend {
             Lend::Never => Lends::Never,
             Lend::Idle => Lends::Idle,
@@ -192,6 +196,13 @@ fn start_guard(
         .inspect_err(|error| tracing::warn!(%error, "no guard: a kill would leave a dead mount"))
         .ok()
         .map(Arc::new)
+}
+
+/// Takes logins of users. Without that the mount works all the same.
+fn take_logins(mount: &Arc<Mount>, credentials: &Path, of: (&MountArgs, &Path)) -> Option<Logins> {
+    Logins::start(mount, (credentials, &of.0.server), of.1)
+        .inspect_err(|error| tracing::warn!("`ariel login` will not work: {error:#}"))
+        .ok()
 }
 
 /// Opens the control socket. Without it the mount works all the same.

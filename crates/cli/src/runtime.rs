@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The directory of the server that `ariel-server.service` runs.
@@ -43,6 +43,38 @@ pub(crate) fn asked() -> Vec<PathBuf> {
         places.push(PathBuf::from(OF_SERVICE));
     }
     places
+}
+
+/// Where users reach root's daemons, each for himself.
+const OF_USERS: &str = "/run/ariel-users";
+
+/// Where a daemon may be that takes logins.
+pub(crate) fn users_dirs() -> Vec<PathBuf> {
+    let mut places = vec![PathBuf::from(OF_USERS)];
+    places.extend(candidates());
+    places
+}
+
+/// Where this process takes logins: root's for all users, and anybody else's for himself.
+pub(crate) fn users_dir() -> anyhow::Result<PathBuf> {
+    if !geteuid().is_root() {
+        return dir();
+    }
+    let place = PathBuf::from(OF_USERS);
+    let failed = || format!("{OF_USERS} cannot be made");
+    match DirBuilder::new().create(&place) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(error).with_context(failed);
+        }
+        _ => {}
+    }
+    let found = place.symlink_metadata().with_context(failed)?;
+    if !found.is_dir() || found.uid() != 0 || found.mode() & 0o022 != 0 {
+        bail!("{OF_USERS} is not a directory that root alone may change: remove it");
+    }
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&place, open).with_context(failed)?;
+    Ok(place)
 }
 
 /// The directory, made if it is not there.
@@ -99,7 +131,6 @@ fn hash(bytes: &[u8]) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_directory_open_to_others_is_not_used() {

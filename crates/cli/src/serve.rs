@@ -4,7 +4,7 @@ use crate::args::ServeArgs;
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
-use crate::gate::Gatekeeper;
+use crate::gate::{Gatekeeper, Lapses};
 use crate::{
     cooperate, daemon, end, log, membership, metrics, profile, runtime, service, show, trust,
 };
@@ -43,7 +43,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
     log::end_on_panic();
     membership::only_mine();
     let (send, receive) = end::channel("serve", args.detached || service::is_managed())?;
-    let server = start(&args, &data, send.clone())?;
+    let (server, lapses) = start(&args, &data, send.clone())?;
     let renewals = renewals(&args, &server, &data);
     let control = listen(&server, send);
     if args.detached {
@@ -66,7 +66,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
     }
     watch(&server);
     let ended = wait(&server, receive);
-    drop(renewals);
+    drop((renewals, lapses));
     drop(control);
     drop(pid_file);
     ended
@@ -74,7 +74,11 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
         .map_err(|error| Failure::of("serve", error))
 }
 
-fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Arc<Server>, Failure> {
+fn start(
+    args: &ServeArgs,
+    data: &Path,
+    send: Sender<End>,
+) -> Result<(Arc<Server>, Option<Lapses>), Failure> {
     let gate = gate(args, data)?;
     let mut machine = MachineOptions::default();
     if let Some(grace_ns) = args.grace {
@@ -104,8 +108,10 @@ fn start(args: &ServeArgs, data: &Path, send: Sender<End>) -> Result<Arc<Server>
             }
         }));
         tell_own(data, &dialled(server.local_addrs()));
+        let lapses = Lapses::start(&gate).map_err(|error| Failure::of("serve", error))?;
+        return Ok((server, Some(lapses)));
     }
-    Ok(server)
+    Ok((server, None))
 }
 
 /// The cell of this store.

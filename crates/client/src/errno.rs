@@ -32,5 +32,6 @@ pub const fn errno(refusal: Refusal) -> Errno {
         Refusal::TooManyLocks => Errno::NOLCK,
         Refusal::NothingBehind => Errno::NXIO,
         Refusal::ReadOnly => Errno::ROFS,
+        Refusal::Expired => Errno::KEYEXPIRED,
     }
 }

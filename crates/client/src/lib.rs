@@ -39,7 +39,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use wire::{Caller, Fid, Refusal, SessionId, WatchId};
+use wire::{Caller, Fid, Refusal, Rights, SessionId, WatchId};
 
 /// How often it is looked whether a leaving client gets on.
 const LEAVE_STEP: Duration = Duration::from_millis(500);
@@ -328,6 +328,12 @@ impl Client {
     #[must_use]
     pub fn server(&self) -> &Addresses {
         &self.server
+    }
+
+    /// What the machine may do, as the server has said last.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        self.core.state().machine.rights().clone()
     }
 
     /// Its session; another one after a loss.

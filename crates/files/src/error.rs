@@ -108,6 +108,7 @@ const fn reason(refusal: Refusal) -> std::result::Result<Errno, &'static str> {
             "nothing can be changed here: a snapshot never changes, and a machine that may only \
              read is allowed to write by `ariel machine grant --read-write`"
         }
+        Refusal::Expired => "the login has expired: `ariel login`",
         Refusal::NoAnswer => "the server did not answer in time",
         other => return Ok(client::errno(other)),
     })

@@ -14,8 +14,9 @@ extern crate alloc;
 extern crate std;
 
 mod aside;
+pub mod check;
 pub mod client;
-pub mod kernel;
+mod footprint;
 mod locks;
 pub mod memory;
 pub mod pages;

@@ -298,7 +298,13 @@ fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive
             });
             request.after = if delegated { 0 } else { request.after };
             let outcome = world.asks(READER, request);
-            assert_eq!(outcome, Outcome::Refused(Refusal::ReadOnly), "{op:?}");
+            // What is told, or written back, is taken from holders alone, and it is none.
+            let told = delegated || matches!(&op, Op::Write { mode, .. } if is_back(*mode));
+            let refusal = match told {
+                true => Refusal::SessionLost,
+                false => Refusal::ReadOnly,
+            };
+            assert_eq!(outcome, Outcome::Refused(refusal), "{op:?}");
         }
     }
     let lookup = Op::Lookup {
@@ -359,4 +365,128 @@ fn a_machine_that_is_expelled_holds_nobody_up() {
         "{expelled:?}"
     );
     assert!(to(&expelled, 2, replies), "{expelled:?}");
+}
+
+const fn is_back(mode: WriteMode) -> bool {
+    matches!(mode, WriteMode::Back { .. })
+}
+
+/// Files are opened for writing with that.
+fn make(dir: Fid, called: &str, make: Make) -> Op {
+    let access = Access {
+        read: true,
+        write: true,
+    };
+    let open = matches!(make, Make::File).then_some(access);
+    Op::Make {
+        dir,
+        name: name(called),
+        make,
+        mode: 0o755,
+        open,
+    }
+}
+
+fn told(id: u64, op: Op) -> Request {
+    let mut request = request(id, op);
+    request.delegated = Some(Delegated {
+        at: 1,
+        chosen: Default::default(),
+        unseen: false,
+        named: [None, None],
+    });
+    request
+}
+
+fn made(outcome: &Outcome) -> Fid {
+    match outcome {
+        Outcome::Entry(entry) => entry.fid,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn recalls(out: &[Output]) -> Vec<(Fid, u64)> {
+    let asked = out.iter().filter_map(|output| match output {
+        Output::Send {
+            message: ToClient::Recall(recall),
+            ..
+        } => Some((recall.fid, recall.epoch)),
+        _ => None,
+    });
+    asked.collect()
+}
+
+fn back(id: u64, fid: Fid) -> Request {
+    let (size, mtime, ctime) = (0, 1, 1);
+    let mode = WriteMode::Back { size, mtime, ctime };
+    let (offset, len) = (0, 0);
+    let op = Op::Write {
+        fid,
+        offset,
+        len,
+        mode,
+    };
+    request(id, op)
+}
+
+/// Bytes and names that programs were answered, when their machine could write, are neither refused
+/// nor left to it: it is asked for all of it back, also for what it tells only then.
+#[test]
+fn what_was_answered_before_a_machine_may_only_read_is_done_and_asked_back() {
+    for root in [false, true] {
+        let mut world = World::knowing(vec![]);
+        let writes = Rights {
+            root,
+            ..Rights::default()
+        };
+        world.comes(1, OURS, writes.clone());
+        world.greets(1, SESSION);
+        let at = Fid::root(1);
+        let dir = made(&world.asks(1, request(1, make(at, "d", Make::Directory))));
+        let file = made(&world.asks(1, request(2, make(at, "f", Make::File))));
+        let exclusive = |world: &World, fid: Fid| {
+            let tokens = world.server.tokens();
+            let mut own = tokens.iter().filter(|token| token.fid == fid);
+            own.any(|token| token.right == Right::Exclusive)
+        };
+        assert!(exclusive(&world, dir) && exclusive(&world, file));
+        let reads = Rights {
+            write: false,
+            ..writes
+        };
+        world.comes(2, OURS, reads);
+        let out = world.greets(2, SESSION);
+        let asked: Vec<Fid> = recalls(&out).iter().map(|(fid, _)| *fid).collect();
+        assert!(asked.contains(&dir) && asked.contains(&file), "{asked:?}");
+        // It writes back, and tells what it made; nothing new is taken.
+        let written = world.asks(2, back(3, file));
+        assert!(matches!(written, Outcome::Written { .. }), "{written:?}");
+        let new = world.says(2, ToServer::Request(told(4, make(dir, "late", Make::File))));
+        let late = new.iter().find_map(|output| match output {
+            Output::Send {
+                message: ToClient::Reply { reply, .. },
+                ..
+            } => Some(made(&reply.outcome)),
+            _ => None,
+        });
+        let late = late.unwrap_or_else(|| panic!("{new:?}"));
+        assert_eq!(recalls(&new).first().map(|(fid, _)| *fid), Some(late));
+        let refused = world.asks(2, request(5, make(dir, "new", Make::File)));
+        assert_eq!(refused, Outcome::Refused(Refusal::ReadOnly));
+        // When it has given all that back, that is all.
+        for (fid, epoch) in recalls(&out).into_iter().chain(recalls(&new)) {
+            let returned = wire::Returned {
+                fid,
+                epoch,
+                right: Right::None,
+                upto: epoch,
+                hold: Hold::default(),
+                attr: None,
+            };
+            world.says(2, ToServer::Returned(returned));
+        }
+        let lost = Outcome::Refused(Refusal::SessionLost);
+        assert_eq!(world.asks(2, back(6, late)), lost);
+        assert_eq!(world.asks(2, told(7, make(dir, "x", Make::File))), lost);
+    }
 }

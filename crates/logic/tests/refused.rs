@@ -16,8 +16,8 @@ use disk::MemoryDisk;
 use logic::server::{Input, Options, Output, Server, Want, rule};
 use operations::{KINDS, every, kind};
 use wire::{
-    Access, Caller, Change, Fid, Hold, Holding, Make, Name, Op, Outcome, Refusal, Request, Right,
-    Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, WriteMode,
+    Access, Caller, Change, Fid, Hold, Holding, Make, Name, Op, Outcome, Proven, Refusal, Request,
+    Right, Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, WriteMode,
 };
 
 const STRANGER: u64 = 1;
@@ -551,4 +551,221 @@ fn a_right_that_was_given_and_not_told_yet_is_found_out() {
         _ => None,
     });
     assert!(matches!(outcome, Some(Outcome::Read { .. })), "{out:?}");
+}
+
+fn proven(uid: u32) -> Proven {
+    Proven {
+        uid,
+        gid: uid,
+        groups: vec![],
+        session: None,
+        write: true,
+        under: None,
+        expired: false,
+    }
+}
+
+/// A machine whose users prove themselves comes, with this one of them.
+fn with_user(world: &mut World, user: Proven) {
+    let rights = Rights {
+        trusted: false,
+        root: true,
+        users: vec![user],
+        ..Rights::default()
+    };
+    world.comes(STRANGER, rights);
+}
+
+#[test]
+fn nobody_is_anybody_where_users_prove_themselves() {
+    for at in 0..KINDS {
+        // The machine says that root asks. Nobody may read what all may, and changes nothing.
+        let mut world = World::new(0o777, 0o666);
+        with_user(&mut world, proven(1001));
+        let op = every(world.file, world.dir).swap_remove(at);
+        if op.changes() && rule(&op).caller {
+            assert_eq!(world.asks(STRANGER, op.clone()), denied(), "{op:?}");
+        }
+    }
+}
+
+#[test]
+fn a_proof_counts_until_it_expires_and_within_its_limits() {
+    let reads = |world: &mut World, user: u32, fid: Fid| {
+        world.last += 1;
+        let mut request = world.request(Op::Open {
+            fid,
+            access: Access {
+                read: true,
+                write: false,
+            },
+        });
+        request.caller.uid = user;
+        let out = world.says(STRANGER, ToServer::Request(request));
+        let mut replies = out.iter().filter_map(|output| match output {
+            Output::Send {
+                message: ToClient::Reply { reply, .. },
+                ..
+            } => Some(reply.outcome.clone()),
+            _ => None,
+        });
+        replies.next().unwrap_or_else(|| panic!("{out:?}"))
+    };
+    let under = |path: &str| Some(vec![name(path)]);
+    for (user, expected) in [
+        (proven(1001), None),
+        (
+            Proven {
+                under: under("dir"),
+                ..proven(1001)
+            },
+            None,
+        ),
+        (
+            Proven {
+                under: under("other"),
+                ..proven(1001)
+            },
+            Some(Refusal::Denied),
+        ),
+        (
+            Proven {
+                under: under("none"),
+                ..proven(1001)
+            },
+            Some(Refusal::Denied),
+        ),
+        (
+            Proven {
+                expired: true,
+                ..proven(1001)
+            },
+            Some(Refusal::Expired),
+        ),
+    ] {
+        let mut world = World::new(0o755, 0o644);
+        world.comes(OWNER, Rights::all());
+        world.make(Fid::root(1), "other", Make::Directory, 0o755);
+        world.says(OWNER, ToServer::Goodbye);
+        with_user(&mut world, user.clone());
+        let fid = world.file;
+        let outcome = reads(&mut world, 1001, fid);
+        let refusal = match outcome {
+            Outcome::Refused(refusal) => Some(refusal),
+            _ => None,
+        };
+        assert_eq!(refusal, expected, "{user:?}: {outcome:?}");
+    }
+}
+
+/// The path of a proof is looked for when something is asked: it may come, and be another
+/// directory, while the session goes on.
+#[test]
+fn what_a_proof_is_limited_to_is_found_when_it_comes_and_left_when_it_goes() {
+    let mut world = World::new(0o755, 0o644);
+    let under = Some(vec![name("late"), name("deep")]);
+    let user = Proven {
+        under,
+        write: false,
+        ..proven(1001)
+    };
+    with_user(&mut world, user);
+    let root = Fid::root(1);
+    let asked = |world: &mut World, op: Op| {
+        world.last += 1;
+        let mut request = world.request(op);
+        request.caller.uid = 1001;
+        let out = world.says(STRANGER, ToServer::Request(request));
+        let reply = out.iter().find_map(|output| match output {
+            Output::Send {
+                message: ToClient::Reply { reply, .. },
+                ..
+            } => Some(reply.outcome.clone()),
+            _ => None,
+        });
+        reply.unwrap_or_else(|| panic!("{out:?}"))
+    };
+    let looked = |world: &mut World, dir: Fid, called: &str| {
+        let name = name(called);
+        asked(world, Op::Lookup { dir, name })
+    };
+    assert_eq!(looked(&mut world, root, "dir"), denied());
+    let alone = |world: &mut World, does: &dyn Fn(&mut World)| {
+        world.comes(OWNER, Rights::all());
+        does(world);
+        world.says(OWNER, ToServer::Goodbye);
+    };
+    alone(&mut world, &|world| {
+        let late = world.make(root, "late", Make::Directory, 0o755);
+        let deep = world.make(late, "deep", Make::Directory, 0o755);
+        world.make(deep, "f", Make::File, 0o644);
+        world.make(late, "beside", Make::File, 0o644);
+    });
+    let found = |outcome: Outcome| match outcome {
+        Outcome::Entry(entry) => entry.fid,
+        other => panic!("{other:?}"),
+    };
+    let late = found(looked(&mut world, root, "late"));
+    let deep = found(looked(&mut world, late, "deep"));
+    let file = found(looked(&mut world, deep, "f"));
+    assert_eq!(looked(&mut world, late, "beside"), denied());
+    let access = Access {
+        read: true,
+        write: false,
+    };
+    let (offset, len) = (0, 10);
+    for op in [
+        Op::Open { fid: file, access },
+        Op::Read {
+            fid: file,
+            offset,
+            len,
+        },
+    ] {
+        let outcome = asked(&mut world, op);
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    }
+    assert!(matches!(
+        world.asks(STRANGER, Op::GetAttr { fid: file }),
+        Outcome::Attr(_)
+    ));
+}
+
+/// What its users may have no more a session is asked for, as soon as it has come again.
+#[test]
+fn what_is_cached_is_asked_back_when_a_proof_has_expired() {
+    for (mode, asked) in [(0o600, true), (0o644, false)] {
+        let mut world = World::new(0o755, 0o600);
+        world.comes(OWNER, Rights::all());
+        let (fid, uid) = (world.file, Some(1001));
+        let set = Set {
+            uid,
+            mode: Some(mode),
+            ..Set::default()
+        };
+        world.must(Op::SetAttr { fid, set });
+        world.says(OWNER, ToServer::Goodbye);
+        with_user(&mut world, proven(1001));
+        assert!(matches!(
+            world.asks(STRANGER, Op::GetAttr { fid }),
+            Outcome::Attr(_)
+        ));
+        let rights = Rights {
+            trusted: false,
+            users: vec![Proven {
+                expired: true,
+                ..proven(1001)
+            }],
+            ..Rights::default()
+        };
+        let out = world.comes(STRANGER, rights);
+        let recalled = out.iter().any(|output| match output {
+            Output::Send {
+                message: ToClient::Recall(recall),
+                ..
+            } => recall.fid == fid,
+            _ => false,
+        });
+        assert_eq!(recalled, asked, "{mode:o}: {out:?}");
+    }
 }

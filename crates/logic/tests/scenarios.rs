@@ -15,6 +15,7 @@
 //!     A read f 0 5                for the kernel's pages; `direct`: through a direct descriptor
 //!     A write f 0 "ab"            `page`: from the kernel's pages; `append f "ab"`
 //!     A lookup|create|mkdir|unlink|rmdir|rename|link|stat|truncate|chmod|list|sync|forget|leave
+//!     A enter d                   attributes, and a reference, without any name
 //!     A utime f 7                 sets the time of modification
 //!     A list d 1                  one entry of a listing; `A more d` goes on with it, `A more d
 //!                                 earlier` with the one before it

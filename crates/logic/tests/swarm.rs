@@ -80,3 +80,15 @@ fn a_file_that_all_cache_is_taken_from_each_once() {
         assert!(cost.looked <= 12 * holders + 100, "{cost:?}");
     }
 }
+
+/// A volume of which one client has many files for itself is frozen.
+#[test]
+fn a_snapshot_costs_each_file_that_somebody_has_alone_a_question() {
+    for files in [50, 400, 1500] {
+        let mut swarm = Swarm::new(2);
+        let cost = swarm.snapshot(files);
+        told("a snapshot", (files, 1), cost);
+        assert!(cost.recalls <= files + 4, "{cost:?}");
+        assert!(cost.looked <= 12 * files + 100, "{cost:?}");
+    }
+}

@@ -5,8 +5,8 @@ use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
 use wire::{
-    Attr, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId, Time,
-    VolumeInfo,
+    Attr, Caller, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
+    Time, VolumeInfo,
 };
 
 /// The store, the bytes beside messages, and whether something was applied.
@@ -102,6 +102,10 @@ impl Disk for StoreDisk<'_> {
 
     fn bare(&self, fid: Fid) -> bool {
         self.store.is_bare(fid)
+    }
+
+    fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {
+        self.store.allows(caller, fid, bit)
     }
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal> {

@@ -297,6 +297,19 @@ impl State {
                     "what a silent client had made got another name: others had taken its name"
                 );
             }
+            Event::Scheduled { op, refused: None } => {
+                tracing::info!(?op, "a schedule was kept");
+            }
+            Event::Scheduled {
+                op,
+                refused: Some(why),
+            } => {
+                tracing::warn!(
+                    ?op,
+                    ?why,
+                    "a schedule cannot be kept; it is tried again in a minute"
+                );
+            }
             Event::GraceOver => {
                 self.held.complete();
                 self.held.write_out();

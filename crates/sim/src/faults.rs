@@ -10,10 +10,9 @@ use crate::room::Room;
 use crate::world::{NOBODY, World};
 use crate::wrong::wrong;
 use logic::client::Client;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Keep;
-use wire::{Fid, Right, SessionId, Time, ToServer};
+use wire::{Right, SessionId, Time, ToServer};
 
 impl World {
     /// The server took everything from a session. Its machine uses nothing any more, whether it
@@ -86,25 +85,21 @@ impl World {
         }
     }
 
-    /// No two machines hold what excludes each other, at this instant.
+    /// No two machines hold what excludes each other, and none has changed what it may not, at this
+    /// instant.
     pub(crate) fn check_tokens(&self) {
-        let mut held: BTreeMap<Fid, (u32, Right)> = BTreeMap::new();
+        let mut held: Vec<logic::check::Held> = Vec::new();
         for room in self.rooms.borrow().values().filter(|room| room.alive()) {
-            if self.fenced.borrow().contains(&room.session()) || !room.with(Client::serves) {
+            let session = room.session();
+            if self.fenced.borrow().contains(&session) || !room.with(Client::serves) {
                 continue; // its lease is over: it uses nothing
             }
-            for token in room.with(Client::tokens) {
-                if token.right < Right::Shared {
-                    continue;
-                }
-                let other = held.insert(token.fid, (room.host, token.right));
-                if let Some((host, right)) = other
-                    && right.max(token.right) == Right::Exclusive
-                {
-                    let (a, b) = (room.host, token.right);
-                    self.fail(wrong!("{}: h{host} has {right:?}, h{a} {b:?}", token.fid));
-                }
-            }
+            let tokens = room.with(Client::tokens).into_iter();
+            let used = tokens.filter(|token| token.right >= Right::Shared);
+            held.extend(used.map(|token| (session, token)));
+        }
+        if let Err(broken) = logic::check::check(&held, None) {
+            self.fail(wrong!("{broken}"));
         }
     }
 

@@ -31,9 +31,11 @@ mod rng;
 mod room;
 mod run;
 mod shrink;
+mod snapshots;
 mod stages;
 mod trace;
 mod watcher;
+mod weather;
 mod world;
 mod wrong;
 

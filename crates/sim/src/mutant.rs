@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 68] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -28,6 +28,8 @@ impl Mutant {
         Self::Client(client::Mutant::NamesWithoutToken),
         Self::Client(client::Mutant::ForgetsListed),
         Self::Client(client::Mutant::ForgetsLookups),
+        Self::Client(client::Mutant::ForgetsRenamed),
+        Self::Client(client::Mutant::ForgetsALock),
         Self::Client(client::Mutant::AttributesWithoutToken),
         Self::Client(client::Mutant::IgnoresVersions),
         Self::Client(client::Mutant::CachesSharedOpens),
@@ -85,7 +87,8 @@ impl Mutant {
         Self::Client(client::Mutant::KeepsWhatWasTaken),
         Self::Client(client::Mutant::DropsStranded),
         Self::Client(client::Mutant::ResumesAnyVersion),
-        Self::Client(client::Mutant::KeepsOvertakenBlocks),
+        Self::Server(server::Mutant::FreezesAtOnce),
+        Self::Store(store::Mutant::SnapshotsMelt),
     ];
 }
 

@@ -33,15 +33,18 @@ pub(crate) enum Extra {
     Locks,
     /// Those who watch.
     Watches,
+    /// Those who make snapshots.
+    Snapshots,
 }
 
 impl Extra {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Drift,
         Self::Overtaking,
         Self::Pressure,
         Self::Locks,
         Self::Watches,
+        Self::Snapshots,
     ];
 
     fn name(self) -> &'static str {
@@ -51,6 +54,7 @@ impl Extra {
             Self::Pressure => "pressure",
             Self::Locks => "locks",
             Self::Watches => "watches",
+            Self::Snapshots => "snapshots",
         }
     }
 }

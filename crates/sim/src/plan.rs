@@ -4,8 +4,8 @@
 use crate::atlas::Fault;
 use crate::inject::{DiskStrike, Strike};
 use crate::lending::Neighbours;
-use crate::network::Weather;
 use crate::rng::Rng;
+use crate::weather::Weather;
 use wire::Time;
 
 const MS: Time = 1_000_000;
@@ -147,6 +147,8 @@ pub(crate) struct Plan {
     pub(crate) locks: u32,
     /// On each machine so many watch.
     pub(crate) watches: u32,
+    /// From each machine so many snapshots are made.
+    pub(crate) snapshots: u32,
     /// Of a thousand calls, so many callers are killed, or handle a signal, within this time.
     pub(crate) signals: (u64, Time),
     /// Clients lend blocks to each other, like this.
@@ -182,7 +184,15 @@ impl Plan {
         plan.draw_power(&mut Rng::new(seed.rotate_left(4)));
         plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
         plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
+        plan.draw_snapshots(&mut Rng::new(seed.rotate_left(20)));
         plan
+    }
+
+    /// Snapshots, in one world of four of those whose disk is sound and keeps all that was applied.
+    fn draw_snapshots(&mut self, rng: &mut Rng) {
+        if rng.chance(250) && !self.power_fails() && !self.troubles().any() {
+            self.snapshots = rng.between(1, 3) as u32;
+        }
     }
 
     /// Clients that lend to each other, in one world of five.
@@ -327,6 +337,7 @@ impl Plan {
             lockers: 0,
             locks: 0,
             watches: 0,
+            snapshots: 0,
             signals: (0, 0),
             neighbours: None,
             strike: None,

@@ -33,6 +33,8 @@ pub(crate) enum Branch {
     Watcher,
     /// Of the server's wall clock.
     Wall,
+    /// Of who makes snapshots.
+    Keeper,
 }
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

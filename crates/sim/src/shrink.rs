@@ -318,6 +318,7 @@ impl Shrinker<'_> {
             Extra::Pressure => true,
             Extra::Locks => self.plan.lockers > 0,
             Extra::Watches => self.plan.watches > 0,
+            Extra::Snapshots => self.plan.snapshots > 0,
         };
         let extras = Extra::ALL.into_iter().filter(there);
         let extras = extras.filter(|extra| self.best.has(*extra));

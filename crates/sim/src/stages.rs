@@ -5,7 +5,7 @@
 
 use crate::disk::Units;
 use crate::exec::Signal;
-use crate::judge::{self, Case, Judged};
+use crate::judge::{self, Case, Judged, Left};
 use crate::numbering::Stage;
 use crate::program::Program;
 use crate::room::Room;
@@ -13,9 +13,8 @@ use crate::world::{NOBODY, SECOND, World};
 use crate::wrong::wrong;
 use logic::client::{self, Call, Done};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
-use wire::{Fid, Kind, Name, Time};
+use wire::{Kind, Time};
 
 const MS: Time = 1_000_000;
 /// The longest that a call may take where nothing is lost and nobody dies, unless the network is so
@@ -64,7 +63,8 @@ impl World {
     fn prompt_ns(&self) -> Time {
         let (plan, weather) = (&self.plan, &self.plan.weather);
         let exchange_ns = 2 * (weather.most_ns() + plan.notify_ns);
-        let programs = u64::from(plan.clients) * plan.programs as u64;
+        let of_each = plan.programs + u32::from(self.makes_snapshots());
+        let programs = u64::from(plan.clients) * u64::from(of_each);
         PROMPT_NS.max(programs * EXCHANGES * exchange_ns)
     }
 
@@ -191,20 +191,23 @@ impl World {
             self.fail(wrong!("the disk is damaged: {what}"));
         }
         disk.applied.retain(|change| !change.undone);
-        let mut left = BTreeMap::new();
-        let mut names: BTreeMap<(Fid, Name), Fid> = BTreeMap::new();
+        let mut left = Left::default();
         for (fid, attr) in disk.files() {
             match attr.kind {
                 Kind::File if attr.nlink > 0 => {
-                    left.insert(fid, (attr.mode, disk.content(fid)));
+                    left.files.insert(fid, (attr.mode, disk.content(fid)));
                 }
                 Kind::Directory => {
-                    left.insert(fid, (attr.mode, Vec::new()));
-                    names.extend(disk.names(fid));
+                    left.files.insert(fid, (attr.mode, Vec::new()));
+                    left.names.extend(disk.names(fid));
                 }
                 _ => {}
             }
         }
+        let snapshots = self.snapshots.borrow();
+        let snapshots = snapshots.iter();
+        let snapshots = snapshots.map(|one| ((one.begin, one.end), one.left(&mut disk)));
+        let snapshots: Vec<_> = snapshots.collect();
         let told = self.told.borrow();
         let case = Case {
             history: &self.history,
@@ -213,7 +216,7 @@ impl World {
             powerless: disk.powerless,
             sessions: &self.sessions.borrow(),
             left: &left,
-            names: &names,
+            snapshots: &snapshots,
             watchers: &self.watchers.0.borrow(),
             told: told.as_ref(),
             moment: self.sched.moment() + 1,

@@ -21,6 +21,7 @@ use crate::program::Program;
 use crate::rng::{Branch, Rng};
 use crate::room::Room;
 use crate::run::{Played, Report, RunOptions};
+use crate::snapshots::{Keeper, Snapshot};
 use crate::trace::Trace;
 use crate::watcher::Watchers;
 use crate::wrong::Wrong;
@@ -73,6 +74,7 @@ pub(crate) struct World {
     /// What programs have locked.
     pub(crate) board: Board,
     pub(crate) watchers: Watchers,
+    pub(crate) snapshots: RefCell<Vec<Snapshot>>,
     pub(crate) lending: Lending,
     /// Who has been told all that was done before this moment, of what he watches.
     pub(crate) told: RefCell<Option<(BTreeSet<u32>, u64)>>,
@@ -143,6 +145,7 @@ impl World {
             liar: Liar::default(),
             board: Board::default(),
             watchers: Watchers::default(),
+            snapshots: RefCell::default(),
             lending: Lending::default(),
             told: RefCell::default(),
             running: RefCell::default(),
@@ -258,7 +261,8 @@ impl World {
         let host = room.host;
         let programs = if first { 1 } else { self.plan.programs };
         let lockers = if first { 0 } else { self.lockers() };
-        *self.running.borrow_mut().entry(room.host).or_default() += programs + lockers;
+        let keepers = u32::from(!first && self.makes_snapshots());
+        *self.running.borrow_mut().entry(room.host).or_default() += programs + lockers + keepers;
         let stage = if first { Stage::Prepares } else { Stage::Works };
         let begin = async move {
             if room.kernel().is_none() {
@@ -289,6 +293,7 @@ impl World {
                 });
             }
             world.start_lockers(&room);
+            world.start_keeper(&room);
             let key = [world.key, u64::from(room.host)];
             let rng = Rng::of(Branch::Watcher, &key);
             let start = || world.start_watchers(&room);
@@ -333,6 +338,25 @@ impl World {
             );
             self.sched.with_rng(rng, || self.sched.spawn(host, work));
         }
+    }
+
+    /// Does somebody on each machine make snapshots?
+    pub(crate) fn makes_snapshots(&self) -> bool {
+        self.plan.snapshots > 0 && self.only.has(Extra::Snapshots)
+    }
+
+    fn start_keeper(self: &Rc<Self>, room: &Rc<Room>) {
+        if !self.makes_snapshots() {
+            return;
+        }
+        let keeper = Keeper::new(self, room);
+        let (then, host) = (Rc::clone(self), room.host);
+        let work = async move {
+            keeper.run().await;
+            then.program_ended(host);
+        };
+        let rng = Rng::of(Branch::Keeper, &[self.key, u64::from(host)]);
+        self.sched.with_rng(rng, || self.sched.spawn(host, work));
     }
 
     fn program_ended(&self, host: u32) {

@@ -8,6 +8,7 @@ use crate::error::StoreError;
 use crate::index::Index;
 use crate::key;
 use crate::value;
+use crate::volumes::Volume;
 use std::collections::{BTreeMap, HashMap};
 use wire::{Origin, Outcome, RequestId, SessionId, Time};
 
@@ -70,7 +71,7 @@ impl Answers {
             key::VOLUME if parts.vnode == 0 => index.volumes.load_next(value::decode(bytes)?),
             key::VOLUME => {
                 let id = u32::try_from(parts.vnode).ok()?;
-                index.volumes.load(id, value::decode(bytes)?);
+                index.volumes.load(id, Volume::decode(bytes)?);
             }
             _ => {}
         }

@@ -172,6 +172,9 @@ impl Index {
         if self.volumes.lineage(fid.volume).is_none() {
             return Ok(None);
         }
+        if fid.is_snapshots() {
+            return Ok(self.volumes.snapshots_dir(fid.volume));
+        }
         if let Some(object) = self.cache.lock().get(fid) {
             return Ok(Some(object));
         }
@@ -339,7 +342,7 @@ impl Index {
             self.put(key::segment(segment), live.map(|live| value::encode(&live)));
         }
         for id in self.volumes.take_touched() {
-            let volume = self.volumes.get(id).map(value::encode);
+            let volume = self.volumes.get(id).map(Volume::encode);
             self.put(key::volume_of(id), volume);
             let next = value::encode(&self.volumes.next());
             self.put(key::volume_of(0), Some(next));

@@ -47,6 +47,7 @@ mod report;
 mod roll;
 mod room;
 mod segments;
+mod snapshots;
 mod state;
 mod store;
 mod sweep;

@@ -5,8 +5,11 @@
 //! served so any more: the server takes groups that it is not told of for none. But the log of a
 //! store may hold changes that were made so, and they are made again as they were.
 
-use crate::acl::{GROUP, GROUP_OBJ, List, MASK, OTHER, USER};
-use wire::{Attr, Caller, Kind};
+use crate::acl::{self, GROUP, GROUP_OBJ, List, MASK, OTHER, USER};
+use crate::key;
+use crate::state::Core;
+use crate::txn::trouble;
+use wire::{Attr, Caller, Fid, Kind, Refusal};
 
 /// What somebody wants to do with an object: the bits of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,23 @@ fn member(caller: &Caller, gid: u32) -> Option<bool> {
 /// May the caller give an object to this group?
 pub(crate) fn may_be_member(caller: &Caller, gid: u32) -> bool {
     member(caller, gid).unwrap_or(true)
+}
+
+/// May the caller use an object so (4: read, 2: write, 1: execute or search)? Not one that is gone.
+pub(crate) fn of(core: &Core, caller: &Caller, (fid, bit): (Fid, u16)) -> Result<bool, Refusal> {
+    let object = match core.object(fid) {
+        Err(Refusal::Stale) => return Ok(false),
+        other => other?,
+    };
+    let list = match object.acl {
+        true => core
+            .index
+            .get(&key::xattr(fid, acl::ACCESS))
+            .map_err(trouble)?,
+        false => None,
+    };
+    let want = Want(bit & 7);
+    Ok(allowed(caller, &object.attr, want, list.as_deref()))
 }
 
 /// May the caller do this?

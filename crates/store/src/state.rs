@@ -8,6 +8,7 @@ use crate::index::{Changes, Index};
 use crate::log::{End, Place};
 use crate::options::Mutant;
 use crate::record::{Entry, FORMAT, HEADER_BYTES, Happened, Record, reads_format};
+use crate::snapshots;
 use crate::txn::{Context, Txn, trouble};
 use crate::value::{Object, root_object};
 use crate::volumes;
@@ -37,6 +38,9 @@ impl Core {
         context: Context<'_>,
         op: &Op,
     ) -> Result<(Outcome, Changes), Refusal> {
+        if snapshots::are_changed(op) {
+            return Err(Refusal::ReadOnly);
+        }
         let mut txn = Txn::new(&self.index, context);
         let outcome = apply::apply(&mut txn, op)?;
         let volumes = &self.index.volumes;
@@ -49,8 +53,9 @@ impl Core {
             return Err(Refusal::ReadOnly);
         }
         let made = |id| txn.changes.volumes.iter().any(|(of, _)| *of == id);
-        let mut changed = txn.changes.objects.iter().map(|(fid, _)| fid.volume);
-        if changed.any(|id| volumes.is_frozen(id) && !made(id)) {
+        let frozen = |fid: &Fid| volumes.is_frozen(fid.volume) && !made(fid.volume);
+        let mut changed = txn.changes.objects.iter().map(|(fid, _)| fid);
+        if changed.any(|fid| fid.is_snapshots() || frozen(fid)) {
             return Err(Refusal::ReadOnly);
         }
         Ok((outcome, txn.changes))

@@ -12,10 +12,10 @@ use crate::cut::Cut;
 use crate::error::StoreError;
 use crate::heal::Healing;
 use crate::images::Images;
-use crate::key;
 use crate::log::{Log, Place, Use};
 use crate::memory::MemoryDisk;
 use crate::options::Options;
+use crate::permission;
 use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
 use crate::room::Room;
@@ -393,6 +393,11 @@ impl Store {
         }
     }
 
+    /// May this caller use an object so (4: read, 2: write, 1: execute or search)?
+    pub fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {
+        permission::of(&self.core, caller, (fid, bit))
+    }
+
     /// Is it known that the object has no extended attributes?
     pub fn is_bare(&self, fid: Fid) -> bool {
         self.core.object(fid).is_ok_and(|object| object.xattrs == 0)
@@ -403,10 +408,8 @@ impl Store {
         if self.attr(dir)?.is_none() {
             return Ok(None);
         }
-        let key = key::name(dir, name.as_bytes());
-        let entry = self.core.index.get_as::<value::Named>(&key);
-        let entry = entry.map_err(trouble)?;
-        Ok(entry.map(|entry| entry.within(dir.volume).fid))
+        let entry = self.core.index.named(dir, name).map_err(trouble)?;
+        Ok(entry.map(|entry| entry.fid))
     }
 
     /// A directory that has a name of an object, and the name: of several names one of them; `None`

@@ -168,9 +168,7 @@ impl<'a> Txn<'a> {
 
     /// An entry of a directory, as it was before this operation.
     pub(crate) fn entry(&self, dir: Fid, name: &Name) -> Result<Option<Named>, Refusal> {
-        let key = key::name(dir, name.as_bytes());
-        let entry: Option<Named> = self.index.get_as(&key).map_err(trouble)?;
-        Ok(entry.map(|entry| entry.within(dir.volume)))
+        self.index.named(dir, name).map_err(trouble)
     }
 
     /// Counts objects and bytes of all volumes together, where no volume gains or loses any.

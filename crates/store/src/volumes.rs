@@ -12,10 +12,12 @@
 //! The first volume of a partition that was never cloned has only keys of birth 1: nothing is
 //! different then from what it would be without volumes.
 
+use crate::value;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
-    FIRST_VOLUME, Name, Refusal, Time, VolumeInfo, VolumeState, snapshot_name, split_volume_name,
+    FIRST_VOLUME, Name, Refusal, ScheduleRule, Time, VolumeInfo, VolumeState, snapshot_name,
+    split_volume_name,
 };
 
 /// The birth of all that a volume without an origin begins with.
@@ -53,6 +55,8 @@ pub(crate) struct Volume {
     pub(crate) bytes: u64,
     /// Some of its keys may be seen by nobody.
     pub(crate) sweep: bool,
+    /// By which rules the server makes snapshots of it.
+    pub(crate) schedule: Vec<ScheduleRule>,
 }
 
 impl Volume {
@@ -68,6 +72,7 @@ impl Volume {
             objects: 0,
             bytes: 0,
             sweep: false,
+            schedule: Vec::new(),
         }
     }
 
@@ -83,11 +88,27 @@ impl Volume {
             objects: self.objects,
             bytes: self.bytes,
             sweep: false,
+            schedule: Vec::new(),
         }
     }
 
     pub(crate) fn is_present(&self) -> bool {
         self.state == State::Present
+    }
+
+    /// As it lies on the disk: what has no schedule ends before it.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = value::encode(self);
+        if self.schedule.is_empty() {
+            bytes.pop();
+        }
+        bytes
+    }
+
+    /// The same back; `None`: not a volume.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        const NO_RULES: u8 = 0;
+        value::decode(bytes).or_else(|| value::decode(&[bytes, &[NO_RULES]].concat()))
     }
 }
 
@@ -308,6 +329,7 @@ impl Volumes {
             made: volume.made,
             objects: volume.objects,
             bytes: volume.bytes,
+            schedule: volume.schedule.clone(),
         })
     }
 

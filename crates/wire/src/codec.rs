@@ -8,13 +8,14 @@ use crate::lock::{Lock, LockOwner};
 use crate::message::{Request, ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
+use crate::volume::{SCHEDULE_RULES, ScheduleRule, VOLUMES_MAX, VolumeOp};
 use crate::watch::{Change, Deed};
 use alloc::vec::Vec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 18;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,10 +117,18 @@ impl Bounded for Op {
                 let all = held.as_deref().unwrap_or_default();
                 all.len() <= limits::DELEGATED_LOCKS && all.iter().all(Bounded::within_bounds)
             }
+            Self::Volume(VolumeOp::Schedule { rules, .. }) => schedule(rules),
             Self::Reserve { count } => (1..=limits::NUMBERS).contains(count),
             _ => true,
         }
     }
+}
+
+/// Rules of a schedule: each with another period.
+fn schedule(rules: &[ScheduleRule]) -> bool {
+    let sound = |rule: &ScheduleRule| rule.every_s > 0 && rule.keep > 0;
+    let alone = |at: usize| rules[..at].iter().all(|r| r.every_s != rules[at].every_s);
+    rules.len() <= SCHEDULE_RULES && rules.iter().all(sound) && (0..rules.len()).all(alone)
 }
 
 /// Is this said of an operation of which it may be said?
@@ -208,7 +217,10 @@ impl Bounded for Outcome {
             Self::Copied { len, .. } => *len <= limits::COPY_BYTES,
             Self::Target(target) => target.len() <= limits::TARGET_BYTES,
             Self::Value(value) => value.len() <= limits::XATTR_VALUE_BYTES,
-            Self::Volumes(volumes) => volumes.len() <= crate::VOLUMES_MAX,
+            Self::Volumes(volumes) => {
+                volumes.len() <= VOLUMES_MAX && volumes.iter().all(|info| schedule(&info.schedule))
+            }
+            Self::Volume(info) => schedule(&info.schedule),
             _ => true,
         }
     }

@@ -74,7 +74,24 @@ impl Fid {
             uniq: 1,
         }
     }
+
+    /// The directory of a volume's snapshots. The partition shows it, and keeps it nowhere.
+    pub const fn snapshots(volume: u32) -> Self {
+        Self {
+            volume,
+            vnode: SNAPSHOTS_VNODE,
+            uniq: 1,
+        }
+    }
+
+    /// Is it the directory of a volume's snapshots?
+    pub const fn is_snapshots(&self) -> bool {
+        self.vnode == SNAPSHOTS_VNODE
+    }
 }
+
+/// Numbers of objects stay below this one, which the directory of a volume's snapshots has.
+pub const SNAPSHOTS_VNODE: u64 = (1 << 48) - 1;
 
 impl core::fmt::Display for Fid {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

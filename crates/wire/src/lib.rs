@@ -29,7 +29,7 @@ mod watch;
 pub use attr::{Attr, Kind, Set, SetTime};
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use delegated::{Chosen, Delegated};
-pub use ids::{Epoch, Fid, RequestId, SessionId, Time, file_time};
+pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time};
 pub use lend::{Capability, Digest, Elsewhere, LenderId, Lenders, Secret, ToLender, ToReader};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
@@ -40,10 +40,11 @@ pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
-pub use rights::{MachineId, NOBODY, Rights};
+pub use rights::{MachineId, NOBODY, Proven, Rights};
 pub use seed::{mix64, splitmix64};
 pub use volume::{
-    FIRST_VOLUME, SNAPSHOT_MARK, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
-    is_volume_name, snapshot_name, split_volume_name,
+    FIRST_VOLUME, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME, ScheduleRule, VOLUME_NAME_BYTES,
+    VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState, is_volume_name, snapshot_name,
+    split_volume_name,
 };
 pub use watch::{Change, Deed, Path, WatchId};

@@ -5,6 +5,7 @@ use crate::attr::{Kind, Set};
 use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
+use crate::rights::NOBODY;
 use crate::volume::VolumeOp;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,26 @@ pub struct Caller {
     /// Further groups, where the front knows them; `None`: not known. The server takes them for
     /// none.
     pub groups: Option<Vec<u32>>,
+}
+
+impl Caller {
+    /// Root, in no further group.
+    pub const fn root() -> Self {
+        Self {
+            uid: 0,
+            gid: 0,
+            groups: Some(Vec::new()),
+        }
+    }
+
+    /// The one who stands for those who are not believed.
+    pub const fn nobody() -> Self {
+        Self {
+            uid: NOBODY,
+            gid: NOBODY,
+            groups: Some(Vec::new()),
+        }
+    }
 }
 
 /// How a file is opened.

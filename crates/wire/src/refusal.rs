@@ -65,4 +65,6 @@ pub enum Refusal {
     NoAnswer,
     /// The machine may only read.
     ReadOnly,
+    /// The proof by which the user came in has expired.
+    Expired,
 }

@@ -1,6 +1,9 @@
-//! What a machine may do: the bounds within which it is believed about its users.
+//! What a machine may do: the bounds within which it is believed about its users, and of a machine
+//! that is not believed, the users who have proved themselves there.
 
 use crate::attr::Attr;
+use crate::ids::SessionId;
+use crate::name::Name;
 use crate::op::Caller;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -11,24 +14,69 @@ pub type MachineId = u64;
 /// The user and group who stand for those that a machine may not speak for.
 pub const NOBODY: u32 = 65_534;
 
-/// What a machine may do. It is believed about who its users are, within these bounds.
+/// A user who has proved himself on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proven {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Further groups, as the cell knows them.
+    pub groups: Vec<u32>,
+    /// In this session alone, where it counts in place of what counts in all sessions of the
+    /// machine.
+    pub session: Option<SessionId>,
+    /// He may change the tree here.
+    pub write: bool,
+    /// He may come to what is at or below this path alone, and along the way to it.
+    pub under: Option<Vec<Name>>,
+    /// His proof has expired: he is known, and has no right.
+    pub expired: bool,
+}
+
+impl Proven {
+    /// For whom he asks.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            uid: self.uid,
+            gid: self.gid,
+            groups: Some(self.groups.clone()),
+        }
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// What a machine may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
+    /// It is believed about who its users are. On any other machine a user is nobody until he has
+    /// proved himself.
+    #[serde(default = "yes")]
+    pub trusted: bool,
     /// Its root is root of the tree, too.
     pub root: bool,
     /// It may change the tree.
     pub write: bool,
-    /// The users whom it may speak for, from the first to the last of each; none: all of them.
+    /// The users whom it may speak for, from the first to the last of each; none: all of them. (Who
+    /// may prove himself there, if it is not trusted.)
     pub uids: Vec<(u32, u32)>,
+    /// Of a machine that is not trusted: the users who have proved themselves.
+    #[serde(default)]
+    pub users: Vec<Proven>,
 }
 
 impl Default for Rights {
     /// Those of a machine of which nothing else was said.
     fn default() -> Self {
         Self {
+            trusted: true,
             root: false,
             write: true,
             uids: Vec::new(),
+            users: Vec::new(),
         }
     }
 }
@@ -37,20 +85,47 @@ impl Rights {
     /// Those of a process that need not prove anything.
     pub const fn all() -> Self {
         Self {
+            trusted: true,
             root: true,
             write: true,
             uids: Vec::new(),
+            users: Vec::new(),
         }
     }
 
     /// Is it believed when it speaks for this user?
     pub fn believes(&self, uid: u32) -> bool {
-        let named = |(first, last): &(u32, u32)| (*first..=*last).contains(&uid);
         match uid {
             0 => self.root,
             NOBODY => true,
-            _ => self.uids.is_empty() || self.uids.iter().any(named),
+            _ => self.bounds(uid),
         }
+    }
+
+    /// May this user be spoken for, or prove himself there?
+    pub fn bounds(&self, uid: u32) -> bool {
+        let named = |(first, last): &(u32, u32)| (*first..=*last).contains(&uid);
+        self.uids.is_empty() || self.uids.iter().any(named)
+    }
+
+    /// The rights that count in a session.
+    #[must_use]
+    pub fn within(mut self, session: SessionId) -> Self {
+        let own = |user: &Proven| user.session == Some(session);
+        let narrowed: Vec<u32> = self
+            .users
+            .iter()
+            .filter(|u| own(u))
+            .map(|u| u.uid)
+            .collect();
+        self.users
+            .retain(|user| own(user) || (user.session.is_none() && !narrowed.contains(&user.uid)));
+        self
+    }
+
+    /// The user of this number who has proved himself, perhaps too long ago.
+    pub fn proven(&self, uid: u32) -> Option<&Proven> {
+        self.users.iter().find(|user| user.uid == uid)
     }
 
     /// Might anybody for whom the machine speaks be let at an object with these attributes, for
@@ -67,12 +142,13 @@ impl Rights {
 
     /// For whom the machine speaks when it speaks for this caller.
     pub fn squash(&self, mut caller: Caller) -> Caller {
+        if !self.trusted {
+            return self
+                .proven(caller.uid)
+                .map_or_else(Caller::nobody, Proven::caller);
+        }
         if !self.believes(caller.uid) {
-            return Caller {
-                uid: NOBODY,
-                gid: NOBODY,
-                groups: Some(Vec::new()),
-            };
+            return Caller::nobody();
         }
         if !self.root {
             if caller.gid == 0 {
@@ -90,6 +166,45 @@ impl Rights {
 mod tests {
     use super::*;
     use alloc::vec;
+
+    fn proven(uid: u32, session: Option<SessionId>) -> Proven {
+        Proven {
+            uid,
+            gid: 7,
+            groups: vec![8],
+            session,
+            write: true,
+            under: None,
+            expired: false,
+        }
+    }
+
+    #[test]
+    fn where_users_prove_themselves_nobody_else_is_believed() {
+        let rights = Rights {
+            trusted: false,
+            root: true,
+            users: vec![proven(5, None)],
+            ..Rights::default()
+        };
+        assert_eq!(rights.squash(caller(5, 0)), proven(5, None).caller());
+        for uid in [0, 6, NOBODY] {
+            assert_eq!(rights.squash(caller(uid, 0)), Caller::nobody(), "{uid}");
+        }
+    }
+
+    #[test]
+    fn what_counts_in_one_session_stands_there_in_place_of_the_rest() {
+        let users = vec![proven(5, None), proven(6, None), proven(5, Some(1))];
+        let rights = Rights {
+            trusted: false,
+            users,
+            ..Rights::default()
+        };
+        let within = |session| rights.clone().within(session).users;
+        assert_eq!(within(1), [proven(6, None), proven(5, Some(1))]);
+        assert_eq!(within(2), [proven(5, None), proven(6, None)]);
+    }
 
     fn caller(uid: u32, gid: u32) -> Caller {
         Caller {

@@ -15,7 +15,10 @@ pub const SNAPSHOT_MARK: u8 = b'@';
 /// The name of the volume that a partition begins with.
 pub const FIRST_VOLUME: &[u8] = b"root";
 
-/// A change of the volumes of a partition. All but `Purge` are a superuser's.
+/// The name in a volume's root that leads to its snapshots, unless somebody has made it.
+pub const SNAPSHOTS_NAME: &[u8] = b".snapshots";
+
+/// A change of the volumes of a partition. All are a superuser's.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeOp {
@@ -35,6 +38,17 @@ pub enum VolumeOp {
     Undelete { of: Name },
     /// Ends the time in which the deletion of a volume can be undone.
     Purge { volume: u32 },
+    /// The server is to make snapshots of a volume by itself, by these rules and no others.
+    Schedule { of: Name, rules: Vec<ScheduleRule> },
+}
+
+/// Of which a snapshot is made in each period, and how many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleRule {
+    /// Length of the period, seconds.
+    pub every_s: u32,
+    /// How many of its snapshots are kept.
+    pub keep: u16,
 }
 
 /// What becomes of a volume.
@@ -65,6 +79,8 @@ pub struct VolumeInfo {
     pub objects: u64,
     /// Bytes of its files and symbolic links.
     pub bytes: u64,
+    /// By which rules the server makes snapshots of it.
+    pub schedule: Vec<ScheduleRule>,
 }
 
 impl VolumeInfo {
@@ -77,6 +93,8 @@ impl VolumeInfo {
 /// Most volumes of a partition, with snapshots and deleted ones: so that a list of them fits into
 /// one reply.
 pub const VOLUMES_MAX: usize = 2048;
+/// Most rules of a volume's schedule.
+pub const SCHEDULE_RULES: usize = 8;
 /// Most bytes of a name of a volume, or of a snapshot: so that both together are a [`Name`].
 pub const VOLUME_NAME_BYTES: usize = 120;
 

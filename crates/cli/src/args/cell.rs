@@ -57,6 +57,10 @@ pub(crate) struct CellInitArgs {
 /// What a machine may do.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct RightsArgs {
+    /// Its users prove who they are, with `ariel login`; who has not reads what everybody may
+    /// [default: it is trusted to say who its users are]
+    #[arg(long, conflicts_with = "root")]
+    pub(crate) untrusted: bool,
     /// Its root is root of the tree [default: nobody, as 65534]
     #[arg(long)]
     pub(crate) root: bool,
@@ -101,7 +105,7 @@ pub(crate) struct JoinTokenArgs {
     #[command(flatten)]
     pub(crate) rights: RightsArgs,
     /// Whoever joins with it administers the cell, and mounts nothing
-    #[arg(long, conflicts_with_all = ["root", "read_only", "uids"])]
+    #[arg(long, conflicts_with_all = ["untrusted", "root", "read_only", "uids"])]
     pub(crate) administrator: bool,
     /// Where machines reach the server [default: where it listens]
     #[arg(long, value_name = "ADDR", value_parser = addresses)]
@@ -180,7 +184,7 @@ pub(super) fn addresses(text: &str) -> Result<Addresses, String> {
         .map_err(|error: net::NoAddress| error.to_string())
 }
 
-fn time_s(text: &str) -> Result<u64, String> {
+pub(super) fn time_s(text: &str) -> Result<u64, String> {
     let unit = |unit| match unit {
         's' => Some(1),
         'm' => Some(60),

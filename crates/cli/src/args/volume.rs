@@ -13,6 +13,7 @@ Examples:
   ariel get --volume root@monday 127.0.0.1:7000:/home/a/notes.txt .
   ariel volume clone 127.0.0.1:7000 root@monday experiment
   ariel volume delete 127.0.0.1:7000 root@monday
+  ariel volume schedule 127.0.0.1:7000 root --every hour --keep 24 --every day --keep 30
 A server begins with one volume, `root`. A snapshot is named VOLUME@SNAPSHOT and never changes; a
 clone is a volume of its own that shares all it has until either is changed. Both are made in one
 step, whatever a volume has, and cost no room until something changes. All but `list` and `show`
@@ -42,6 +43,8 @@ pub(crate) enum VolumeCommand {
     Undelete(OneArgs),
     /// End the week in which a deletion can be undone: the room is given back
     Purge(OneArgs),
+    /// Have the server make snapshots by itself, and keep so many of them
+    Schedule(ScheduleArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -97,6 +100,58 @@ pub(crate) struct BranchArgs {
     /// The new name; of a renamed snapshot VOLUME@NAME
     #[arg(value_name = "NAME", value_parser = existing)]
     pub(crate) name: Name,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume schedule 127.0.0.1:7000 root --every hour --keep 24 --every day --keep 30
+  ariel volume schedule 127.0.0.1:7000 root --none
+  ariel volume rename 127.0.0.1:7000 root@day-20261125-000000 root@before-the-move   kept for good
+The server makes a snapshot when a period begins, in UTC, a week on Monday, and calls it after the
+period and the time: hour-20261125-100000. Of one that it missed since it was down it makes another
+when it serves again. Those beyond the number are deleted, and purged at once. What is called
+otherwise is never touched. A new schedule replaces the old one; snapshots of periods that are in it
+no more stay.")]
+pub(crate) struct ScheduleArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// The volume
+    #[arg(value_name = "NAME", value_parser = new)]
+    pub(crate) name: Name,
+    /// The period: minute, hour, day, week, or so many of s, m, h or d (15m)
+    #[arg(long, value_name = "PERIOD", value_parser = period, required_unless_present = "none")]
+    pub(crate) every: Vec<u32>,
+    /// How many snapshots of the period are kept: one for each --every
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) keep: Vec<u16>,
+    /// Make none any more; those that there are stay
+    #[arg(long, conflicts_with_all = ["every", "keep"])]
+    pub(crate) none: bool,
+}
+
+/// Seconds of a period.
+fn period(text: &str) -> Result<u32, String> {
+    let of = |count: &str, seconds: u32| count.parse::<u32>().ok()?.checked_mul(seconds);
+    let seconds = match text {
+        "minute" => Some(60),
+        "hour" => Some(3600),
+        "day" => Some(24 * 3600),
+        "week" => Some(7 * 24 * 3600),
+        _ => match text.split_at_checked(text.len().saturating_sub(1)) {
+            Some((count, "s")) => of(count, 1),
+            Some((count, "m")) => of(count, 60),
+            Some((count, "h")) => of(count, 3600),
+            Some((count, "d")) => of(count, 24 * 3600),
+            _ => None,
+        },
+    };
+    seconds.filter(|seconds| *seconds > 0).ok_or_else(|| {
+        "not a period: minute, hour, day, week, or a number with s, m, h or d, as 15m".to_owned()
+    })
 }
 
 /// A name of a volume or of a snapshot.

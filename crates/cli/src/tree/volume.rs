@@ -3,15 +3,20 @@
 //! Guarantees: when a command ends with 0 the change is on the server's disk.
 
 use super::names::{size_text, time_text};
-use crate::args::{BranchArgs, OneArgs, TrustArgs, VolumeArgs, VolumeCommand, VolumeListArgs};
-use crate::failure::Failure;
+use crate::args::{
+    BranchArgs, OneArgs, ScheduleArgs, TrustArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
+};
+use crate::failure::{Failure, NOT_RUN};
 use crate::trust;
 use files::{Error, Options, Tree};
 use net::Addresses;
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use wire::{Name, Time, VolumeInfo, VolumeOp, VolumeState, file_time};
+use wire::{
+    Name, SCHEDULE_RULES, ScheduleRule, Time, VolumeInfo, VolumeOp, VolumeState, file_time,
+};
 
 pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
     match &args.command {
@@ -28,6 +33,7 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::Delete(args) => one(args, |of| VolumeOp::Delete { of }),
         VolumeCommand::Undelete(args) => one(args, |of| VolumeOp::Undelete { of }),
         VolumeCommand::Purge(args) => purge(args),
+        VolumeCommand::Schedule(args) => schedule(args),
     }
 }
 
@@ -75,6 +81,48 @@ fn end(tree: Tree) -> Result<(), Failure> {
     let synced = tree.sync("/");
     synced.map_err(|error| Failure::of("volume", error))?;
     tree.close().map_err(|error| Failure::of("volume", error))
+}
+
+/// Most snapshots that the schedule of one volume keeps, so that others have room beside them.
+const KEPT_MAX: u32 = 1000;
+
+fn schedule(args: &ScheduleArgs) -> Result<ExitCode, Failure> {
+    let wrong = |text: &str| Err(Failure::new(NOT_RUN, format!("volume: {text}")));
+    if args.every.len() != args.keep.len() {
+        return wrong("each --every needs its --keep N: how many of these snapshots are kept");
+    }
+    let distinct: BTreeSet<u32> = args.every.iter().copied().collect();
+    if distinct.len() < args.every.len() {
+        return wrong("a period is named twice: one --every and --keep for each");
+    }
+    if args.every.len() > SCHEDULE_RULES {
+        return wrong(&format!("a schedule has {SCHEDULE_RULES} periods at most"));
+    }
+    if args.keep.iter().map(|keep| u32::from(*keep)).sum::<u32>() > KEPT_MAX {
+        return wrong(&format!(
+            "a schedule keeps {KEPT_MAX} snapshots at most: lower --keep"
+        ));
+    }
+    let pairs = args.every.iter().zip(&args.keep);
+    let rules = pairs.map(|(&every_s, &keep)| ScheduleRule { every_s, keep });
+    let (of, rules) = (args.name.clone(), rules.collect());
+    let op = VolumeOp::Schedule { of, rules };
+    change((&args.trust, &args.server), &args.name, op)
+}
+
+/// A rule of a schedule, for people.
+fn rule_text(rule: &ScheduleRule) -> String {
+    let every = match rule.every_s {
+        60 => "minute".to_owned(),
+        3600 => "hour".to_owned(),
+        86_400 => "day".to_owned(),
+        604_800 => "week".to_owned(),
+        s if s % 86_400 == 0 => format!("{}d", s / 86_400),
+        s if s % 3600 == 0 => format!("{}h", s / 3600),
+        s if s % 60 == 0 => format!("{}m", s / 60),
+        s => format!("{s}s"),
+    };
+    format!("every {every}, keep {}", rule.keep)
 }
 
 fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
@@ -207,6 +255,9 @@ fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
         "deleted_ns": deleted,
         "objects": info.objects,
         "bytes": info.bytes,
+        "schedule": info.schedule.iter().map(|rule| {
+            serde_json::json!({"every_s": rule.every_s, "keep": rule.keep})
+        }).collect::<Vec<_>>(),
     })
     .to_string()
 }
@@ -233,6 +284,9 @@ fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     let state = state(info, &all);
     if !state.is_empty() {
         lines.push_str(&format!("state:     {state}\n"));
+    }
+    for rule in &info.schedule {
+        lines.push_str(&format!("schedule:  {}\n", rule_text(rule)));
     }
     for snapshot in all
         .iter()

@@ -3,7 +3,7 @@
 
 use crate::harness::process::{Proc, run, stacks, system_python};
 use crate::harness::status::status;
-use crate::harness::{Cell, Mount, ariel, eventually, has_uring, real_system, text};
+use crate::harness::{Cell, Mount, ariel, eventually, has_uring, names, real_system, text};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -224,15 +224,6 @@ fn kill_all(name: &str, transport: &str, stop: impl Fn(&mut Cell), back: impl Fn
     // Nobody has the locks that were waited for.
     let line = "flock -n f true && flock -n ../bytes/f true";
     crate::harness::process::shell_ok(&other.join("lock"), line);
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]

@@ -16,26 +16,46 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-fn can_have_machines(test: &str) -> bool {
+pub fn can_have_machines(test: &str) -> bool {
     let programs = ["ip", "nsenter", "unshare"];
     real_system(test) && programs.iter().all(|program| has_program(test, program))
 }
 
-/// The commands of docs/operations.md, each with its machine: `machine# command`.
-fn page() -> Vec<(String, String)> {
+/// The commands of docs/operations.md, each with its machine: `machine# command`; or
+/// `machine$ command`, which the user 1001 of that machine gives.
+pub fn page() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let page = fs::read_to_string(root.join("docs/operations.md")).unwrap();
     let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
-    let commands = lines.filter_map(|line| line.split_once("# "));
-    let is_name = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    let commands = commands.filter(|(name, _)| !name.is_empty() && is_name(name));
-    commands
-        .map(|(name, command)| (name.to_owned(), command.to_owned()))
+    let is_name = |name: &str| {
+        let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        !name.is_empty() && name.bytes().all(fits)
+    };
+    let of_root = |line: &str| {
+        line.split_once("# ")
+            .filter(|(name, _)| is_name(name))
+            .map(owned)
+    };
+    let of_user = |line: &str| {
+        let (name, command) = line.split_once("$ ").filter(|(name, _)| is_name(name))?;
+        Some((name.to_owned(), as_user(1001, command)))
+    };
+    lines
+        .filter_map(|line| of_root(line).or_else(|| of_user(line)))
         .collect()
 }
 
+fn owned((name, command): (&str, &str)) -> (String, String) {
+    (name.to_owned(), command.to_owned())
+}
+
+/// A command that a user gives; what the shell redirects is the test's own.
+pub fn as_user(uid: u32, command: &str) -> String {
+    format!("setpriv --reuid {uid} --regid {uid} --clear-groups {command}")
+}
+
 /// Runs the page up to the command that begins so.
-fn follow(machines: &mut Machines, until: &str) {
+pub fn follow(machines: &mut Machines, until: &str) {
     let mut commands = page().into_iter();
     let mut done = 0;
     for (name, command) in &mut commands {
@@ -53,7 +73,7 @@ fn the_commands_of_the_page_make_a_cell_of_three_machines_that_is_exact() {
     if !can_have_machines("machines-page") {
         return;
     }
-    let mut machines = Machines::new(&["server", "build-1", "build-2"]);
+    let mut machines = Machines::new(&["server", "build-1", "build-2", "desk"]);
     let commands = page();
     assert!(commands.len() >= 10, "{commands:?}");
     let setup = commands
@@ -118,14 +138,7 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
     soon(&mut machines, "cat /mnt/secret", "secret");
     machines.must("server", "ariel machine grant build-1 --data /srv/ariel");
     soon(&mut machines, "cat /mnt/secret", "Permission denied");
-    let grant = "ariel machine grant build-1 --read-only --data /srv/ariel";
-    machines.must("server", grant);
-    soon(
-        &mut machines,
-        "echo 2 > /mnt/shared/two",
-        "Read-only file system",
-    );
-    assert_eq!(machines.must("build-1", "cat /mnt/shared/one"), "1\n");
+    may_only_read(&mut machines);
     machines.must(
         "server",
         "ariel machine grant build-1 --uids 1000-1999 --data /srv/ariel",
@@ -159,6 +172,34 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
         "ariel machine list --credentials /etc/ariel",
         &["not an administrator's"],
     );
+}
+
+/// A machine that could write may only read from now on.
+fn may_only_read(machines: &mut Machines) {
+    // What a program was answered before that is kept, also where its client told it later.
+    let late = as_user(
+        1500,
+        "sh -c 'mkdir -p /mnt/shared/late/d && cp /etc/services /mnt/shared/late/kept && \
+         touch -d @77 /mnt/shared/late/d/f'",
+    );
+    machines.must("build-1", &late);
+    let grant = "ariel machine grant build-1 --read-only --data /srv/ariel";
+    machines.must("server", grant);
+    soon(
+        machines,
+        "echo 2 > /mnt/shared/two",
+        "Read-only file system",
+    );
+    assert_eq!(machines.must("build-1", "cat /mnt/shared/one"), "1\n");
+    machines.must("server", "cmp /mnt/shared/late/kept /etc/services");
+    let file = machines.must("server", "stat -c '%u %Y' /mnt/shared/late/d/f");
+    assert_eq!(file.trim(), "1500 77");
+    let status = machines.must("build-1", "ariel status /mnt");
+    for counted in ["lost bytes", "lost changes", "refused write backs"] {
+        let line = status.lines().find(|line| line.starts_with(counted));
+        let count = line.and_then(|line| line.split_whitespace().last());
+        assert_eq!(count, Some("0"), "{counted}: {status}");
+    }
 }
 
 #[test]

@@ -71,6 +71,7 @@ mod torture;
 mod traces;
 mod transport;
 mod two_mounts_fsx;
+mod users;
 mod volumes;
 mod walks;
 mod warm;

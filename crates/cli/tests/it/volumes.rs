@@ -1,7 +1,9 @@
 //! Volumes, their snapshots and clones, on real mounts: what a snapshot has, under load; that
 //! nothing changes it; clones; deletions and their undoing; and the command line.
 
-use crate::harness::{Cell, Pair, ariel, process::shell_ok, real_system, run, text};
+use crate::harness::{
+    Cell, Pair, ariel, eventually, names, process::shell_ok, real_system, run, text,
+};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -319,4 +321,297 @@ fn the_command_line_tells_what_is_wrong_and_what_helps() {
     let missing = tree(&["ls", "--volume", "house", &place("/")]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
     assert!(said.contains("a volume that is not there"), "{said}");
+}
+
+#[track_caller]
+fn fails_with<T>(result: std::io::Result<T>, expected: rustix::io::Errno) {
+    let error = result.err().expect("it fails");
+    assert_eq!(
+        error.raw_os_error(),
+        Some(expected.raw_os_error()),
+        "{error}"
+    );
+}
+
+/// What an ordinary user's command says.
+fn as_user(dir: &Path, line: &str) -> Output {
+    use std::os::unix::process::CommandExt;
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", line]).current_dir(dir);
+    run(command.uid(12_345).gid(23_456))
+}
+
+#[test]
+fn snapshots_are_below_the_root_for_everybody_and_read_only() {
+    if !real_system("volumes-below") {
+        return;
+    }
+    let Some(pair) = Pair::start("volumes-below") else {
+        return;
+    };
+    let (cell, a, b) = (&pair.cell, pair.a.path(), pair.b.path());
+    fill(a);
+    fs::write(a.join("d/secret"), "secret").unwrap();
+    fs::set_permissions(a.join("d/secret"), PermissionsExt::from_mode(0o600)).unwrap();
+    let mut open = File::create(a.join("d/open")).unwrap();
+    open.write_all(b"open").unwrap();
+    let (root_names, expected) = (names(a), manifest(a));
+    assert_eq!(names(&b.join(".snapshots")), [""; 0]);
+    done(cell, "snapshot", &["root", "monday"]);
+    open.write_all(b" and later").unwrap();
+    fs::write(b.join("d/one"), "changed").unwrap();
+    fs::remove_file(b.join("sparse")).unwrap();
+    for side in [a, b] {
+        assert_eq!(names(&side.join(".snapshots")), ["monday"]);
+        assert_eq!(manifest(&side.join(".snapshots/monday")), expected);
+        assert!(!names(side).contains(&".snapshots".to_owned()));
+    }
+    assert_eq!(names(a).len() + 1, root_names.len());
+
+    let monday = a.join(".snapshots/monday");
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    assert_ne!(inode(&monday.join("d/one")), inode(&a.join("d/one")));
+    let again = b.join(".snapshots/monday/d/one");
+    assert_eq!(inode(&monday.join("d/one")), inode(&again));
+
+    // Modes count as they were.
+    let read = as_user(&monday, "cat d/one");
+    assert_eq!(read.stdout, b"one", "{}", text(&read));
+    for forbidden in ["cat d/secret", "ls d", "mkdir ../x", "touch new"] {
+        assert_ne!(as_user(&monday, forbidden).status.code(), Some(0));
+    }
+    nothing_there_changes(a);
+    // A file comes back, and shares its bytes with the snapshot.
+    shell_ok(
+        a,
+        "cp -p .snapshots/monday/sparse . && cp -p .snapshots/monday/d/one d/one",
+    );
+    let bytes = |dir: &Path| {
+        (
+            fs::read(dir.join("sparse")).unwrap(),
+            fs::read(dir.join("d/two")),
+        )
+    };
+    assert!(bytes(b).0 == bytes(&monday).0);
+    assert_eq!(bytes(b).1.unwrap(), b"one");
+    drop(open);
+    let Pair { a, b, mut cell } = pair;
+    drop((a, b));
+    cell.stop_server();
+    cell.assert_clean();
+}
+
+/// By root, whom no mode keeps from it.
+fn nothing_there_changes(root: &Path) {
+    use rustix::io::Errno;
+    let all = root.join(".snapshots");
+    let monday = all.join("monday");
+    let write = |path: &Path| File::options().write(true).open(path);
+    fails_with(fs::write(monday.join("new"), "x"), Errno::ROFS);
+    fails_with(write(&monday.join("d/one")), Errno::ROFS);
+    fails_with(fs::remove_file(monday.join("d/one")), Errno::ROFS);
+    fails_with(fs::create_dir(monday.join("e")), Errno::ROFS);
+    fails_with(
+        fs::rename(monday.join("link"), monday.join("other")),
+        Errno::ROFS,
+    );
+    let closed: fs::Permissions = PermissionsExt::from_mode(0o700);
+    fails_with(
+        fs::set_permissions(monday.join("d"), closed.clone()),
+        Errno::ROFS,
+    );
+    fails_with(fs::create_dir(all.join("x")), Errno::ROFS);
+    fails_with(fs::write(all.join("x"), "x"), Errno::ROFS);
+    fails_with(fs::set_permissions(&all, closed), Errno::ROFS);
+    // Nothing leads from one volume into another.
+    fails_with(
+        fs::hard_link(monday.join("d/one"), root.join("x")),
+        Errno::XDEV,
+    );
+    fails_with(
+        fs::rename(monday.join("d/one"), root.join("x")),
+        Errno::XDEV,
+    );
+    // The name is taken, and stays.
+    fails_with(fs::create_dir(&all), Errno::EXIST);
+    fails_with(fs::remove_dir(&all), Errno::ROFS);
+    fails_with(fs::rename(&all, root.join("x")), Errno::ROFS);
+    fs::create_dir(root.join("empty")).unwrap();
+    fails_with(fs::rename(root.join("empty"), &all), Errno::ROFS);
+    fs::remove_dir(root.join("empty")).unwrap();
+}
+
+/// Whoever makes the name without a mount keeps it.
+fn whoever_has_the_name_keeps_it(cell: &Cell, sides: [&Path; 2]) {
+    let place = format!("{}:/.snapshots", cell.addr());
+    let trust = cell.trust();
+    for (command, listed) in [("mkdir", true), ("rm", false)] {
+        let mut line = vec![command, &place];
+        if command == "rm" {
+            line.insert(1, "-r");
+        }
+        line.extend(trust.iter().map(String::as_str));
+        let made = run(&mut ariel(&line));
+        assert!(made.status.success(), "{}", text(&made));
+        for side in sides {
+            assert_eq!(names(side).contains(&".snapshots".to_owned()), listed);
+            assert_eq!(side.join(".snapshots/one").exists(), !listed);
+        }
+    }
+}
+
+#[test]
+fn snapshots_come_and_go_below_the_root_for_all_mounts_at_once() {
+    if !real_system("volumes-come-and-go") {
+        return;
+    }
+    let Some(mut pair) = Pair::start("volumes-come-and-go") else {
+        return;
+    };
+    let (a, b) = (pair.a.path().to_owned(), pair.b.path().to_owned());
+    fs::write(a.join("f"), "one").unwrap();
+    done(&pair.cell, "snapshot", &["root", "one"]);
+    let all = |expected: &[&str]| {
+        for side in [&a, &b] {
+            assert_eq!(names(&side.join(".snapshots")), expected);
+            for name in ["one", "two", "three"] {
+                let file = side.join(".snapshots").join(name).join("f");
+                assert_eq!(
+                    file.exists(),
+                    expected.contains(&name),
+                    "{}",
+                    file.display()
+                );
+            }
+        }
+    };
+    all(&["one"]);
+    // A directory that stays open is no other.
+    let held = rustix::fs::open(
+        a.join(".snapshots"),
+        rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+    .unwrap();
+    let mut held = rustix::fs::Dir::new(held).unwrap();
+    let mut count = || {
+        held.rewind();
+        std::iter::from_fn(|| held.read()).count()
+    };
+    assert_eq!(count(), 3);
+    fs::write(b.join("f"), "two").unwrap();
+    done(&pair.cell, "snapshot", &["root", "two"]);
+    assert_eq!(count(), 4);
+    all(&["one", "two"]);
+    assert_eq!(fs::read(a.join(".snapshots/two/f")).unwrap(), b"two");
+    let open = File::open(a.join(".snapshots/one/f")).unwrap();
+    done(&pair.cell, "delete", &["root@one"]);
+    all(&["two"]);
+    fails_with(open.metadata().map(drop), rustix::io::Errno::STALE);
+    drop(open);
+    done(&pair.cell, "rename", &["root@two", "root@three"]);
+    all(&["three"]);
+    done(&pair.cell, "undelete", &["root@one"]);
+    all(&["one", "three"]);
+    assert_eq!(count(), 4);
+    pair.cell.kill9();
+    pair.cell.start_server();
+    all(&["one", "three"]);
+    done(&pair.cell, "delete", &["root@three"]);
+    all(&["one"]);
+
+    whoever_has_the_name_keeps_it(&pair.cell, [&a, &b]);
+    let hidden = pair.cell.mount_with(&["--hide-snapshots"]);
+    assert!(!hidden.join(".snapshots").exists());
+    let frozen = pair.cell.mount_with(&["--volume", "root@one"]);
+    assert!(frozen.join("f").exists() && !frozen.join(".snapshots").exists());
+}
+
+fn scheduled(cell: &Cell) -> Vec<String> {
+    let list = done(cell, "list", &["--json"]);
+    let lines = list.lines().map(|line| serde_json::from_str(line).unwrap());
+    let names = lines.map(|line: serde_json::Value| line["name"].as_str().unwrap().to_owned());
+    names.filter(|name| name.starts_with("root@1s-")).collect()
+}
+
+fn schedules_that_make_no_sense_are_refused(cell: &Cell) {
+    for (words, why) in [
+        (&["root", "--every", "hour"][..], "needs its --keep"),
+        (&["root", "--every", "hour", "--keep", "1001"], "at most"),
+        (
+            &[
+                "root", "--every", "1h", "--keep", "1", "--every", "hour", "--keep", "2",
+            ],
+            "twice",
+        ),
+        (&["root", "--every", "month", "--keep", "1"], "not a period"),
+        (&["root@x", "--none"], "no `@`"),
+        (&["root"], "--every"),
+    ] {
+        let wrong = volume(cell, "schedule", words);
+        let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert!(
+            wrong.status.code() == Some(2) && said.contains(why),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_schedule_makes_snapshots_and_takes_them_away() {
+    if !real_system("volumes-schedule") {
+        return;
+    }
+    let Some(mut cell) = Cell::start("volumes-schedule") else {
+        return;
+    };
+    let mount = cell.mount();
+    fs::write(mount.join("f"), "written").unwrap();
+    let rules = [
+        "--every", "1s", "--keep", "2", "--every", "day", "--keep", "7",
+    ];
+    done(&cell, "schedule", &[&["root"], &rules[..]].concat());
+    let shown = done(&cell, "show", &["root"]);
+    assert!(shown.contains("every 1s, keep 2") && shown.contains("every day, keep 7"));
+    // Until the first ones have gone again. Nobody tells of that: this looks from time to time.
+    let limit = std::time::Duration::from_secs(60);
+    let mut first = Vec::new();
+    let turns = |cell: &Cell, first: &mut Vec<String>| {
+        let turned = eventually(limit, || {
+            let now = scheduled(cell);
+            assert!(now.len() <= 3, "{now:?}");
+            if first.is_empty() {
+                *first = now;
+                return false;
+            }
+            !now.is_empty() && now.iter().all(|name| !first.contains(name))
+        });
+        assert!(turned, "{first:?} stay");
+    };
+    turns(&cell, &mut first);
+    let days = names(&mount.join(".snapshots"));
+    let day = days.iter().find(|name| name.starts_with("day-")).unwrap();
+    let file = mount.join(".snapshots").join(day).join("f");
+    assert_eq!(
+        fs::read(file).unwrap(),
+        b"written",
+        "it was in the mount's cache alone"
+    );
+    // It goes on after the server's process has ended, and nobody waits for what it missed.
+    cell.kill9();
+    cell.start_server();
+    first.clear();
+    turns(&cell, &mut first);
+    let newest = scheduled(&cell).pop().unwrap();
+    done(&cell, "schedule", &["root", "--none"]);
+    assert!(!done(&cell, "show", &["root"]).contains("every"));
+    let left = scheduled(&cell);
+    assert!(
+        left.len() <= 3 && left.iter().any(|name| *name >= newest),
+        "{left:?}"
+    );
+    schedules_that_make_no_sense_are_refused(&cell);
+    drop(mount);
+    cell.stop_server();
+    cell.assert_clean();
 }

@@ -1,12 +1,10 @@
-//! The kernel's words to the client's and back: pure functions, one for each pair.
-//!
-//! A node id of the kernel is a vnode number: the root is 1 in both, and a vnode number is never
-//! used again within its partition, so nothing needs to be remembered between them.
+//! The kernel's words to the client's and back: pure functions, one for each pair. What node ids
+//! mean is said in `nodes`.
 
 use client::front::{Asker, How, Waits};
 use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, StatxFlags, XattrFlags};
 use wire::{
-    Access, Attr, Caller, Fid, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
+    Access, Attr, Caller, Filesystem, Kind, Make, Refusal, Set, SetTime, Time, XattrMode,
     file_time, limits,
 };
 
@@ -76,15 +74,6 @@ fn caller(header: &Header) -> Caller {
     }
 }
 
-/// The object behind a node id.
-pub(super) const fn fid(root: Fid, nodeid: u64) -> Fid {
-    Fid {
-        volume: root.volume,
-        vnode: nodeid,
-        uniq: 1,
-    }
-}
-
 /// The type bits of `st_mode`.
 pub(super) fn type_bits(kind: Kind) -> u32 {
     let file_type = match kind {
@@ -99,8 +88,8 @@ pub(super) fn type_bits(kind: Kind) -> u32 {
     file_type.as_raw_mode()
 }
 
-/// Attributes for the kernel.
-pub(super) fn attr(fid: Fid, attr: &Attr) -> abi::Attr {
+/// Attributes of a node for the kernel.
+pub(super) fn attr(nodeid: u64, attr: &Attr) -> abi::Attr {
     let parts = |time: Time| {
         let (seconds, nanoseconds) = file_time::parts(time);
         (seconds as u64, nanoseconds) // signed, in the kernel's words
@@ -108,7 +97,7 @@ pub(super) fn attr(fid: Fid, attr: &Attr) -> abi::Attr {
     let ((atime, atimensec), (mtime, mtimensec)) = (parts(attr.atime), parts(attr.mtime));
     let (ctime, ctimensec) = parts(attr.ctime);
     abi::Attr {
-        ino: fid.vnode,
+        ino: nodeid,
         size: attr.size,
         blocks: attr.used_bytes.div_ceil(SECTOR_BYTES),
         atime,
@@ -128,8 +117,8 @@ pub(super) fn attr(fid: Fid, attr: &Attr) -> abi::Attr {
 }
 
 /// Attributes with the time of birth, for the kernel.
-pub(super) fn statx(fid: Fid, from: &Attr) -> abi::Statx {
-    let basic = attr(fid, from);
+pub(super) fn statx(nodeid: u64, from: &Attr) -> abi::Statx {
+    let basic = attr(nodeid, from);
     let sx_time = |time: Time| {
         let (tv_sec, tv_nsec) = file_time::parts(time);
         abi::SxTime {

@@ -65,7 +65,7 @@ impl Tree {
     fn give_pages(&self, fid: Fid, opened: &Completion) {
         if !opened.bytes.is_empty() {
             let slices: Vec<&[u8]> = opened.bytes.slices().collect();
-            self.notifier.give(fid.vnode, &slices);
+            self.notifier.give(self.nodes.node(fid), &slices);
         }
     }
 
@@ -254,7 +254,7 @@ impl Tree {
             move |completion| match completion.done {
                 Done::Attr { .. } => {
                     let kind = Kind::Inode {
-                        nodeid: fid.vnode,
+                        nodeid: tree.nodes.node(fid),
                         ranges: vec![(-1, 0)],
                         young: false,
                     };

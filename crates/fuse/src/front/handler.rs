@@ -16,6 +16,7 @@ use wire::{Attr, Caller, Fid, Kind, Name, Op, Refusal, Set};
 use super::convert::Opening;
 use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
+use super::nodes::Nodes;
 use super::{convert, errno};
 use crate::abi::{AttrOut, EntryOut, StatxOut};
 use crate::groups::Groups;
@@ -27,7 +28,9 @@ use crate::session::Handler;
 /// The tree as this mount shows it.
 pub(super) struct Tree {
     pub(super) client: Arc<Client>,
-    pub(super) root: Fid,
+    pub(super) nodes: Arc<Nodes>,
+    /// The root has a name for the snapshots of its volume.
+    pub(super) shows_snapshots: bool,
     /// The kernel does not announce opens and closes.
     pub(super) silent_opens: bool,
     pub(super) keeping: Keeping,
@@ -115,7 +118,7 @@ impl Tree {
     }
 
     pub(super) fn fid(&self, nodeid: u64) -> Fid {
-        convert::fid(self.root, nodeid)
+        self.nodes.fid(nodeid)
     }
 
     /// Makes a call.
@@ -158,10 +161,11 @@ impl Tree {
 
     /// An object in the kernel's words.
     pub(super) fn entry(&self, found: &Found) -> EntryOut {
+        let nodeid = self.nodes.node(found.fid);
         EntryOut::new(
-            found.fid.vnode,
+            nodeid,
             u64::from(found.fid.uniq),
-            convert::attr(found.fid, &found.attr),
+            convert::attr(nodeid, &found.attr),
             self.name_lifetime(found.name_lifetime),
             self.keeping.lifetime(found.attr_lifetime),
         )
@@ -181,7 +185,8 @@ impl Tree {
     /// O_APPEND it adds the length to the size that it knew, whatever was appended elsewhere.) So
     /// it is told of the size first in a way that it never throws away.
     fn getattr(&self, header: &Header, through_handle: bool, reply: Reply) {
-        let (fid, keeping) = (self.fid(header.nodeid), self.keeping);
+        let (nodeid, keeping) = (header.nodeid, self.keeping);
+        let fid = self.fid(nodeid);
         let notifier = self.notifier.clone();
         let call = if through_handle {
             Call::Seek { fid }
@@ -194,8 +199,9 @@ impl Tree {
             move |completion| match completion.done {
                 Done::Attr { attr, lifetime } => {
                     let grown = through_handle && attr.kind == Kind::File && attr.size > 0;
-                    let (nodeid, size) = (fid.vnode, attr.size);
-                    let (attr, lifetime) = (convert::attr(fid, &attr), keeping.lifetime(lifetime));
+                    let size = attr.size;
+                    let attr = convert::attr(nodeid, &attr);
+                    let lifetime = keeping.lifetime(lifetime);
                     let answer = move || {
                         reply.attr(&AttrOut::new(attr, lifetime));
                     };
@@ -213,11 +219,12 @@ impl Tree {
     /// As `getattr`, with the time of birth. The kernel asks so for programs alone, never before it
     /// reads to the end of a file.
     fn statx(&self, header: &Header, reply: Reply) {
-        let (fid, keeping) = (self.fid(header.nodeid), self.keeping);
+        let (nodeid, keeping) = (header.nodeid, self.keeping);
+        let fid = self.fid(nodeid);
         let done = move |completion: Completion| match completion.done {
             Done::Attr { attr, lifetime } => {
                 let lifetime = keeping.lifetime(lifetime);
-                reply.statx(&StatxOut::new(convert::statx(fid, &attr), lifetime));
+                reply.statx(&StatxOut::new(convert::statx(nodeid, &attr), lifetime));
             }
             other => refuse_done(reply, &other),
         };
@@ -248,6 +255,7 @@ impl Tree {
     }
 
     fn set(&self, asker: Asker, (fid, set): (Fid, Set), reply: Reply) {
+        let nodeid = self.nodes.node(fid);
         self.operate(
             asker,
             Op::SetAttr { fid, set },
@@ -255,7 +263,7 @@ impl Tree {
                 // The kernel takes these attributes over without comparing them with what it was
                 // told to drop meanwhile, so they may be outdated: it must not keep them.
                 Done::Attr { attr, .. } => {
-                    let attr = convert::attr(fid, &attr);
+                    let attr = convert::attr(nodeid, &attr);
                     reply.attr(&AttrOut::new(attr, Duration::ZERO));
                 }
                 other => refuse_done(reply, &other),

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use client::front::{Call, Done, Lifetime, Listed};
-use wire::{Fid, Kind, Refusal};
+use wire::{Kind, Refusal};
 
 use super::convert;
 use super::handler::{Found, Tree, refuse, refuse_done};
+use super::nodes::Nodes;
 use crate::abi::{EntryOut, ROOT_ID};
 use crate::directory::{DirectoryBuffer, Entry};
 use crate::reply::{Delivery, Reply};
@@ -42,9 +43,9 @@ impl Page {
 
     /// Adds what of `.` and `..` lies behind this offset. The number of the parent is not known
     /// here; programs cannot rely on it, since it is another one where a mount begins.
-    fn push_dots(&mut self, dir: Fid, offset: u64, start: u64) {
+    fn push_dots(&mut self, nodeid: u64, offset: u64, start: u64) {
         let dots: [(&[u8], u64, u64); 2] = [
-            (b".", dir.vnode, BEHIND_DOT),
+            (b".", nodeid, BEHIND_DOT),
             (b"..", ROOT_ID, start.max(BEHIND_DOT + 1)),
         ];
         for (name, ino, next) in dots.into_iter().skip(2 - dots_behind(offset) as usize) {
@@ -62,11 +63,11 @@ impl Page {
     fn push_all(
         &mut self,
         entries: &[Listed],
-        known: impl Fn(&Listed) -> Option<EntryOut>,
+        (nodes, known): (&Nodes, impl Fn(&Listed) -> Option<EntryOut>),
     ) -> usize {
         let fits = |listed: &&Listed| {
             let entry = Entry {
-                ino: listed.fid.vnode,
+                ino: nodes.node(listed.fid),
                 next: listed.position,
                 mode: convert::type_bits(listed.kind),
                 name: listed.name.as_bytes(),
@@ -104,12 +105,14 @@ fn most_entries(size: u32, dots: u32, plus: bool) -> u32 {
 
 impl Tree {
     pub(super) fn list(self: &Arc<Self>, header: &Header, read: Read, plus: bool, reply: Reply) {
-        let (tree, dir) = (Arc::clone(self), self.fid(header.nodeid));
+        let (tree, nodeid) = (Arc::clone(self), header.nodeid);
+        let dir = self.fid(nodeid);
         let call = Call::List {
             dir,
             after: position(read.offset),
             max: most_entries(read.size, dots_behind(read.offset), plus),
-            plus,
+            // Snapshots are entered by look-ups alone, which see to their node ids.
+            plus: plus && !dir.is_snapshots(),
         };
         self.call(
             self.asker(header),
@@ -120,7 +123,7 @@ impl Tree {
                         buffer: DirectoryBuffer::new(read.size),
                         plus,
                     };
-                    page.push_dots(dir, read.offset, start);
+                    page.push_dots(nodeid, read.offset, start);
                     tree.give_page(reply, page, entries);
                 }
                 other => refuse_done(reply, &other),
@@ -130,7 +133,10 @@ impl Tree {
 
     /// Answers with the entries that fit; the references of the others go back.
     fn give_page(&self, reply: Reply, mut page: Page, entries: Vec<Listed>) {
-        let fit = page.push_all(&entries, |listed| self.known(listed));
+        let fit = page.push_all(
+            &entries,
+            (&self.nodes, |listed: &Listed| self.known(listed)),
+        );
         let mut taken = fit;
         if page.buffer.is_empty() && !entries.is_empty() {
             // An empty answer would say that the listing ends here.
@@ -160,7 +166,11 @@ impl Tree {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use wire::Name;
+    use wire::{Fid, Name};
+
+    fn nodes() -> Nodes {
+        Nodes::of(Fid::root(1))
+    }
 
     fn page(size: u32, plus: bool) -> Page {
         Page {
@@ -172,7 +182,7 @@ mod tests {
     fn listed(number: u64) -> Listed {
         Listed {
             name: Name::new(format!("name-{number:03}").as_bytes()).unwrap(),
-            fid: convert::fid(Fid::root(1), number),
+            fid: nodes().fid(number),
             kind: Kind::File,
             position: (7 << 40) | number,
             known: None,
@@ -194,7 +204,6 @@ mod tests {
 
     #[test]
     fn the_dots_come_first_and_once() {
-        let dir = convert::fid(Fid::root(1), 9);
         for (offset, names) in [
             (0, vec![b".".to_vec(), b"..".to_vec()]),
             (1, vec![b"..".to_vec()]),
@@ -202,7 +211,7 @@ mod tests {
             (5 << 40, vec![]),
         ] {
             let mut page = page(4096, false);
-            page.push_dots(dir, offset, 5 << 40);
+            page.push_dots(9, offset, 5 << 40);
             let found = records(page.buffer.as_bytes());
             assert_eq!(dots_behind(offset) as usize, names.len());
             if let Some(last) = found.last() {
@@ -219,7 +228,7 @@ mod tests {
         assert_eq!(position((3 << 40) | 5), (3 << 40) | 5);
         let mut page = page(4096, false);
         let entries: Vec<Listed> = (10..13).map(listed).collect();
-        assert_eq!(page.push_all(&entries, |_| None), 3);
+        assert_eq!(page.push_all(&entries, (&nodes(), |_: &Listed| None)), 3);
         let records = records(page.buffer.as_bytes());
         let last = records.last().unwrap();
         assert_eq!(position(last.1), entries[2].position);
@@ -230,7 +239,7 @@ mod tests {
     fn what_does_not_fit_is_left_out_whole() {
         let entries: Vec<Listed> = (0..100).map(listed).collect();
         let mut page = page(1000, true);
-        let fit = page.push_all(&entries, |_| None);
+        let fit = page.push_all(&entries, (&nodes(), |_: &Listed| None));
         assert_eq!(fit, 1000 / 160);
         assert_eq!(page.buffer.as_bytes().len(), fit * 160);
         assert_eq!(most_entries(1000, 0, true) as usize, fit);

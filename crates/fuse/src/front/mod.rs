@@ -9,7 +9,8 @@
 //! be told so that they come true. Error numbers are chosen in `errno` and nowhere else.
 //!
 //! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `ranges`,
-//! `listing`) and `notices`. `convert` holds the pure translations, `mounted` puts it all together.
+//! `listing`, `snapshots`) and `notices`. `nodes` says what node ids mean, `convert` holds the pure
+//! translations, `mounted` puts it all together.
 
 mod callers;
 mod convert;
@@ -21,9 +22,11 @@ mod listing;
 mod locks;
 mod mounted;
 mod names;
+mod nodes;
 mod notices;
 mod options;
 mod ranges;
+mod snapshots;
 mod unmount;
 
 pub use keeping::Keeping;

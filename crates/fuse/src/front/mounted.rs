@@ -17,7 +17,6 @@ use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
 use wire::{Fid, limits};
 
-use super::convert;
 use super::handler::{Translator, Tree};
 use super::locks::{LockedFiles, Waiters};
 use super::notices::Notices;
@@ -89,6 +88,7 @@ pub enum MountError {
 /// A mount that works. Dropping it ends it, as [`Mount::end`] does.
 pub struct Mount {
     client: Arc<Client>,
+    notices: Arc<Notices>,
     session: Session,
     mount_point: PathBuf,
     connection: u32,
@@ -117,6 +117,7 @@ impl Mount {
         match mount_and_serve(&options, &client, &notices) {
             Ok(served) => Ok(Mount {
                 client,
+                notices,
                 session: served.session,
                 mount_point: served.mount_point,
                 connection: served.connection,
@@ -298,7 +299,7 @@ impl Mount {
     /// The object of this inode number.
     #[must_use]
     pub fn fid(&self, inode: u64) -> Fid {
-        convert::fid(self.client.root(), inode)
+        self.notices.fid(inode).unwrap_or(self.client.root())
     }
 
     /// Requests of the kernel so far, by kind.
@@ -402,7 +403,7 @@ fn mount_and_serve(
     client: &Arc<Client>,
     notices: &Notices,
 ) -> Result<Served, MountError> {
-    let root = client.wait_ready(READY_TIME)?;
+    client.wait_ready(READY_TIME)?;
     let as_mounted = mount::MountOptions {
         source: options.server.to_string(),
         // Without a line in /etc/fuse.conf an ordinary user may mount for himself only.
@@ -433,7 +434,7 @@ fn mount_and_serve(
     let read_ahead = session_options.max_readahead;
     let shown = hidden.is_none();
     let served = Session::new(fd, session_options)
-        .and_then(|session| serve(session, options, (client, root), notices))
+        .and_then(|session| serve(session, options, client, notices))
         .map_err(MountError::from)
         .and_then(|session| {
             hidden.map_or(Ok(()), Hidden::show)?;
@@ -464,18 +465,19 @@ fn mount_and_serve(
 fn serve(
     session: Session,
     options: &MountOptions,
-    (client, root): (&Arc<Client>, Fid),
+    client: &Arc<Client>,
     notices: &Notices,
 ) -> Result<Session, SessionError> {
     let notifier = session.notifier();
-    notices.connect(notifier.clone(), client, options.interruptible);
+    let nodes = notices.connect(notifier.clone(), client, options.interruptible);
     let keeps_names = session.negotiated().inc_epoch;
     if !keeps_names || !options.keeping.takes_back() {
         client.keeps_no_names();
     }
     let tree = Tree {
         client: Arc::clone(client),
-        root,
+        nodes,
+        shows_snapshots: !options.hides_snapshots,
         silent_opens: options.silent_opens,
         keeping: options.keeping,
         keeps_names,

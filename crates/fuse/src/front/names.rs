@@ -2,7 +2,6 @@
 //! opened at once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use client::front::{Asker, Call, Completion, Done, Lifetime};
 use rustix::fs::OFlags;
@@ -11,7 +10,7 @@ use wire::{Fid, Kind, Make, Name, Op, Refusal, Set, limits};
 use super::convert::{self, Opening, Permission};
 use super::errno;
 use super::handler::{Found, Tree, checked, named, nothing, refuse, refuse_done};
-use crate::abi::{EntryOut, OpenOut};
+use crate::abi::OpenOut;
 use crate::reply::{Delivery, Reply};
 use crate::request::{Create, Header, Rename};
 
@@ -49,21 +48,20 @@ impl Tree {
             return;
         };
         let (tree, dir) = (Arc::clone(self), self.fid(header.nodeid));
-        self.operate(
-            self.asker(header),
-            Op::Lookup { dir, name },
-            move |completion| match completion.done {
-                Done::Absent { lifetime } => {
-                    let lifetime = tree.name_lifetime(lifetime);
-                    if lifetime == Duration::ZERO {
-                        refuse(reply, Refusal::NotFound);
-                    } else {
-                        reply.entry(&EntryOut::absent(lifetime));
-                    }
-                }
-                done => tree.give_found(reply, done, Lifetime::Forever),
-            },
-        );
+        let (header, asker) = (*header, self.asker(header));
+        let op = Op::Lookup {
+            dir,
+            name: name.clone(),
+        };
+        self.operate(asker, op, move |completion| match completion.done {
+            Done::Absent { lifetime } => tree.give_absent(&header, (&name, lifetime), reply),
+            // It leads into another volume.
+            Done::Entry { fid, .. } if !tree.nodes.admit(fid.volume) => {
+                tree.client.forget(fid, 1);
+                refuse(reply, Refusal::NotSupported);
+            }
+            done => tree.give_found(reply, done, Lifetime::Forever),
+        });
     }
 
     /// Answers with the object that the client found or made; its attributes may be kept for
@@ -166,6 +164,7 @@ impl Tree {
         });
     }
 
+    /// The kernel unlinks no directory, and so never what is shown as one.
     pub(super) fn unlink(&self, header: &Header, name: &[u8], reply: Reply) {
         if let Some((reply, name)) = named(reply, name) {
             let dir = self.fid(header.nodeid);
@@ -174,15 +173,18 @@ impl Tree {
         }
     }
 
-    pub(super) fn rmdir(&self, header: &Header, name: &[u8], reply: Reply) {
+    pub(super) fn rmdir(self: &Arc<Self>, header: &Header, name: &[u8], reply: Reply) {
         if let Some((reply, name)) = named(reply, name) {
-            let dir = self.fid(header.nodeid);
-            let op = Op::Rmdir { dir, name };
-            self.operate(self.asker(header), op, nothing(reply));
+            let (dir, asker) = (self.fid(header.nodeid), self.asker(header));
+            let names = [(header.nodeid, &name.clone())];
+            let remove = move |tree: &Arc<Self>, reply| {
+                tree.operate(asker, Op::Rmdir { dir, name }, nothing(reply));
+            };
+            self.unless_snapshots(header, &names, (reply, remove));
         }
     }
 
-    pub(super) fn rename(&self, header: &Header, rename: &Rename<'_>, reply: Reply) {
+    pub(super) fn rename(self: &Arc<Self>, header: &Header, rename: &Rename<'_>, reply: Reply) {
         let flags = convert::rename_flags(rename.flags);
         let Some((reply, (no_replace, exchange))) = checked(reply, flags) else {
             return;
@@ -195,13 +197,18 @@ impl Tree {
         };
         let op = Op::Rename {
             from: self.fid(header.nodeid),
-            name,
+            name: name.clone(),
             to: self.fid(rename.new_parent),
-            new,
+            new: new.clone(),
             no_replace,
             exchange,
         };
-        self.operate(self.asker(header), op, nothing(reply));
+        let (asker, names) = (
+            self.asker(header),
+            [(header.nodeid, &name), (rename.new_parent, &new)],
+        );
+        let done = move |tree: &Arc<Self>, reply| tree.operate(asker, op, nothing(reply));
+        self.unless_snapshots(header, &names, (reply, done));
     }
 
     /// Makes and opens a file. The kernel asks for it only while it believes that there is none.

@@ -15,6 +15,7 @@ use tracing::error;
 
 use super::callers::Callers;
 use super::keeping::Keeping;
+use super::nodes::Nodes;
 use crate::memory;
 use crate::notify::{Job, Kind, Notifier, Outcome};
 use wire::Fid;
@@ -38,6 +39,7 @@ struct Link {
     /// The client owns the notices.
     client: Weak<Client>,
     callers: Callers,
+    nodes: Arc<Nodes>,
 }
 
 impl Notices {
@@ -50,8 +52,14 @@ impl Notices {
         }
     }
 
-    /// From now on the kernel may cache something.
-    pub(super) fn connect(&self, notifier: Notifier, client: &Arc<Client>, interruptible: bool) {
+    /// From now on the kernel may cache something, under node ids that mean this.
+    pub(super) fn connect(
+        &self,
+        notifier: Notifier,
+        client: &Arc<Client>,
+        interruptible: bool,
+    ) -> Arc<Nodes> {
+        let nodes = Arc::new(Nodes::of(client.root()));
         let callers = Callers::new(Arc::downgrade(client), interruptible);
         let early = {
             let mut early = self.early.lock();
@@ -59,6 +67,7 @@ impl Notices {
                 notifier,
                 client: Arc::downgrade(client),
                 callers,
+                nodes: Arc::clone(&nodes),
             };
             // Called once.
             let _ = self.link.set(Arc::new(link));
@@ -67,6 +76,12 @@ impl Notices {
         for id in early {
             client.invalidated(id);
         }
+        nodes
+    }
+
+    /// The object behind a node id, once the mount is served.
+    pub(super) fn fid(&self, nodeid: u64) -> Option<Fid> {
+        self.link.get().map(|link| link.nodes.fid(nodeid))
     }
 
     fn link(&self, id: u64) -> Option<Arc<Link>> {
@@ -87,7 +102,7 @@ impl Front for Notices {
                 _ => None,
             };
             let jobs = match self.keeping.takes_back() {
-                true => jobs(what, link.notifier.has_epoch()),
+                true => jobs(what, link.notifier.has_epoch(), &link.nodes),
                 false => VecDeque::new(),
             };
             link.run(id, young, jobs);
@@ -98,7 +113,7 @@ impl Front for Notices {
         if let Some(link) = self.link.get()
             && self.keeping.takes_back()
         {
-            link.notifier.throw_away(fid.vnode);
+            link.notifier.throw_away(link.nodes.node(fid));
         }
     }
 
@@ -156,7 +171,8 @@ fn range((from, to): (u64, u64)) -> (i64, i64) {
 }
 
 /// What the kernel must be told, in this order.
-fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
+fn jobs(what: Invalidate, has_epoch: bool, nodes: &Nodes) -> VecDeque<Kind> {
+    let node = |fid| nodes.node(fid);
     let listing = |nodeid| Kind::Inode {
         nodeid,
         ranges: vec![EVERYTHING],
@@ -174,32 +190,32 @@ fn jobs(what: Invalidate, has_epoch: bool) -> VecDeque<Kind> {
                 ranges.push(ATTRIBUTES);
             }
             vec![Kind::Inode {
-                nodeid: fid.vnode,
+                nodeid: node(fid),
                 ranges,
                 young,
             }]
         }
         Invalidate::Name { dir, name } if has_epoch => vec![Kind::Entry {
-            parent: dir.vnode,
+            parent: node(dir),
             name: name.into(),
             attr: true,
         }],
-        Invalidate::Sizes { fid } => vec![Kind::Sizes { nodeid: fid.vnode }],
-        Invalidate::Turn { fid } => vec![Kind::Turn { nodeid: fid.vnode }],
+        Invalidate::Sizes { fid } => vec![Kind::Sizes { nodeid: node(fid) }],
+        Invalidate::Turn { fid } => vec![Kind::Turn { nodeid: node(fid) }],
         Invalidate::Unused { fids } => vec![Kind::Unused {
-            nodeids: fids.into_iter().map(|fid| fid.vnode).collect(),
+            nodeids: fids.into_iter().map(node).collect(),
         }],
         Invalidate::Expire { dir, names } if has_epoch => vec![Kind::Expire {
-            parent: dir.vnode,
+            parent: node(dir),
             names: names.into_iter().map(Into::into).collect(),
         }],
-        Invalidate::Names { dir } if has_epoch => vec![Kind::Epoch, listing(dir.vnode)],
+        Invalidate::Names { dir } if has_epoch => vec![Kind::Epoch, listing(node(dir))],
         // Without epochs the kernel was given no name to keep.
         Invalidate::Name { dir, .. }
         | Invalidate::Names { dir }
         | Invalidate::Expire { dir, .. }
         | Invalidate::Listing { dir } => {
-            vec![listing(dir.vnode)]
+            vec![listing(node(dir))]
         }
     };
     jobs.into()
@@ -216,6 +232,10 @@ mod tests {
         vnode: 5,
         uniq: 1,
     };
+
+    fn nodes() -> Nodes {
+        Nodes::of(DIR)
+    }
 
     fn inode(ranges: Vec<(i64, i64)>, young: bool) -> Kind {
         Kind::Inode {
@@ -241,13 +261,13 @@ mod tests {
             ),
             (vec![(4096, 4096)], vec![(-1, 0)]),
         ] {
-            assert_eq!(jobs(what(ranges), true), [inode(expected, true)]);
+            assert_eq!(jobs(what(ranges), true, &nodes()), [inode(expected, true)]);
         }
     }
 
     #[test]
     fn names_are_dropped_before_the_listing() {
-        let all = jobs(Invalidate::Names { dir: DIR }, true);
+        let all = jobs(Invalidate::Names { dir: DIR }, true, &nodes());
         assert_eq!(all, [Kind::Epoch, inode(vec![(0, 0)], false)]);
         let what = Invalidate::Name {
             dir: DIR,
@@ -258,7 +278,7 @@ mod tests {
             name: b"a".to_vec(),
             attr: true,
         };
-        assert_eq!(jobs(what.clone(), true), [entry]);
+        assert_eq!(jobs(what.clone(), true, &nodes()), [entry]);
         let expire = Invalidate::Expire {
             dir: DIR,
             names: vec![Name::new(b"a").unwrap(), Name::new(b"b").unwrap()],
@@ -267,14 +287,14 @@ mod tests {
             parent: 5,
             names: vec![b"a".to_vec(), b"b".to_vec()],
         };
-        assert_eq!(jobs(expire.clone(), true), [expired]);
+        assert_eq!(jobs(expire.clone(), true, &nodes()), [expired]);
         for what in [
             what,
             Invalidate::Names { dir: DIR },
             expire,
             Invalidate::Listing { dir: DIR },
         ] {
-            let without_epoch = jobs(what, false);
+            let without_epoch = jobs(what, false, &nodes());
             assert_eq!(without_epoch, [inode(vec![(0, 0)], false)]);
         }
     }

@@ -44,6 +44,8 @@ pub struct MountOptions {
     pub name_delay_ns: u64,
     /// The volume, or the snapshot, whose root is mounted; `None`: the first volume.
     pub volume: Option<String>,
+    /// The root shows no name for the snapshots of its volume.
+    pub hides_snapshots: bool,
     /// When it lends cached blocks to other mounts, if the server says that mounts do so.
     pub lends: Lends,
     /// A name for people: host and mount point.

@@ -23,6 +23,12 @@ pub enum Call {
     /// `Find`, `Nothing` for the rest.
     /// `MakeNameless` is answered as `Make`. Who makes and opens needs a `Release` afterwards.
     Op(Op),
+    /// An object that is known without a name, such as a volume's root: `Entry`, as of a look-up.
+    /// For how long a name may lead to it is not known.
+    Enter {
+        /// Which.
+        fid: Fid,
+    },
     /// `GetAttr` of who then goes by the size that the kernel knows: a read, or who seeks to the
     /// end, and has the file locked until he has done so. `Attr`.
     Seek {

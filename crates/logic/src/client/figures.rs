@@ -113,7 +113,7 @@ impl Client {
     /// Has the kernel been told of this object, and not said that it has forgotten it?
     pub fn has_handed(&self, fid: Fid) -> bool {
         let node = self.nodes.get(&fid);
-        self.root == Some(fid) || node.is_some_and(|node| node.lookups > 0)
+        self.root == Some(fid) || node.is_some_and(|node| node.kernel.is_known())
     }
 
     /// All tokens, but those of what the server has not heard of.
@@ -126,7 +126,7 @@ impl Client {
             dirty: self
                 .cache
                 .blocks(fid, 0)
-                .filter(|(_, _, state)| is_dirty(*state))
+                .filter(|(_, _, state)| is_dirty(*state) && !node.stranded)
                 .count() as u32,
         };
         self.nodes

@@ -254,12 +254,33 @@ impl Client {
         if over || turns_away || self.lending.asked.len() >= ASKED {
             return lend_nothing(step, ask);
         }
-        if !self.is_filling(&capability) {
+        if !self.is_filling(&capability) || !self.is_promised_before(&capability) {
             return self.lend(step, ask, &capability);
         }
         let until = step.now + FILLING_NS;
         self.lending.asked.insert(ask, Asked { capability, until });
         step.out.push(Output::Peer(PeerOutput::Soon { ask }));
+    }
+
+    /// Would who asks for these blocks wait for a client that has been sent to its lender before?
+    /// Of two that are sent to each other, the one that was sent first goes to the server.
+    fn is_promised_before(&self, of: &Capability) -> bool {
+        let mut borrowing = self.lending.borrowing.values();
+        !borrowing.any(|own| own.is_later(of))
+    }
+
+    /// Blocks are borrowed from now on: of those who wait for them here, who was sent here before
+    /// may be waited for by the lender, and waits no longer.
+    fn lend_before_borrowing(&mut self, step: &mut Step<'_>) {
+        let waits = |(ask, asked): (&u64, &Asked)| {
+            (!self.is_promised_before(&asked.capability)).then_some(*ask)
+        };
+        let over: Vec<u64> = self.lending.asked.iter().filter_map(waits).collect();
+        for ask in over {
+            if let Some(asked) = self.lending.asked.remove(&ask) {
+                self.lend(step, ask, &asked.capability);
+            }
+        }
     }
 
     /// Is any of these blocks on its way here?

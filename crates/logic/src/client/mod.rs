@@ -37,10 +37,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use data::cache::Cache;
-use kernel::name_revoke::NameRevoke;
+use kernel::Kernel;
 use kernel::notify_done::After;
-use kernel::reply_ack::ReplyAcks;
-use kernel::uncovered_sizes::UncoveredSizes;
 use node::Node;
 use session::LinkState;
 use session::clock::VolumeClock;
@@ -62,8 +60,6 @@ pub(crate) struct Running {
     cleared: Option<(u64, u32)>,
     /// What it sets is set and gave these attributes; how things are now is still asked for.
     set: Option<Attr>,
-    /// Directories that the kernel has locked for it beside those that it names.
-    locked_too: [Option<Fid>; 2],
     /// Its caller may have begun it again already: it would not do so once more.
     repeated: bool,
     /// The waiter for its answer.
@@ -113,7 +109,6 @@ pub struct Client {
     /// The same of a recall that was answered.
     recalled: RequestId,
     last_stamp: u64,
-    last_id: u64,
     /// Boxed: the map has room for more than it holds.
     nodes: BTreeMap<Fid, Box<Node>>,
     /// Grants below this are void for objects not in the table.
@@ -137,19 +132,7 @@ pub struct Client {
     /// Calls whose request is answered, but not they: the kernel must drop something first. Each
     /// with what the kernel may have kept until its change was done.
     unfinished: BTreeMap<Ticket, (RequestId, Option<Unseen>)>,
-    /// Changes that are answered; the kernel may not have taken that in.
-    reply_acks: ReplyAcks,
-    /// Attributes that the kernel was told of late.
-    uncovered_sizes: UncoveredSizes,
-    last_calls: kernel::stale_replies::LastCalls,
-    retrying: kernel::wound_wait::RetryingThreads,
-    /// The kernel keeps no names, and drops them without a lock.
-    drops_at_once: bool,
-    /// What follows; of which object pages or attributes go, and whether it waits for nobody.
-    invalidations: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
-    /// Recalls of names that are being answered.
-    name_revokes: BTreeMap<(Fid, Epoch), NameRevoke>,
-    lookup_barriers: kernel::lookup_barrier::LookupBarriers,
+    kernel: Kernel,
     reclaim: tokens::reclaim::Reclaim,
     inline_budget: data::inline_data::Budget,
     walks: names::dir_prefetch::Walks,
@@ -157,8 +140,6 @@ pub struct Client {
     idle_releases: BTreeMap<Fid, tokens::release_idle::IdleRelease>,
     /// Own changes of names of what was there before, of which the server has not said what became.
     naming: u32,
-    /// When a look-up was answered last, while names were being dropped.
-    last_lookup: Time,
     /// Objects that are being given back, as far as that waits for a moment.
     draining: BTreeSet<Fid>,
     /// Calls that wait until the caches may be used again.
@@ -231,7 +212,6 @@ impl Client {
             changed: 0,
             recalled: 0,
             last_stamp: 0,
-            last_id: 0,
             nodes: BTreeMap::new(),
             floor: 0,
             calls: BTreeMap::new(),
@@ -245,20 +225,12 @@ impl Client {
             guessed: BTreeSet::new(),
             confirms: BTreeSet::new(),
             unfinished: BTreeMap::new(),
-            reply_acks: ReplyAcks::default(),
-            uncovered_sizes: UncoveredSizes::default(),
-            last_calls: kernel::stale_replies::LastCalls::default(),
-            retrying: kernel::wound_wait::RetryingThreads::default(),
-            drops_at_once: false,
-            invalidations: BTreeMap::new(),
-            name_revokes: BTreeMap::new(),
-            lookup_barriers: kernel::lookup_barrier::LookupBarriers::default(),
+            kernel: Kernel::default(),
             reclaim: tokens::reclaim::Reclaim::default(),
             inline_budget: data::inline_data::Budget::new(options.slots.max(16)),
             walks: names::dir_prefetch::Walks::default(),
             idle_releases: BTreeMap::new(),
             naming: 0,
-            last_lookup: 0,
             draining: BTreeSet::new(),
             parked: Vec::new(),
             starved: Vec::new(),
@@ -299,13 +271,7 @@ impl Client {
                 waits,
                 call,
             } => {
-                self.uncovered_sizes.proved(thread, &call);
-                self.last_calls.note(thread, &call);
-                self.throw_proved(step, thread);
-                self.note_use(&call);
-                self.on_next_call(step, thread, &call);
-                let repeated = self.retrying.repeats(now, thread, &call);
-                let locked_too = self.locked_too(&call);
+                let repeated = self.kernel_asks(step, (ticket, thread), &call);
                 let caller = self.rights.squash(caller);
                 let running = Running {
                     caller,
@@ -315,7 +281,6 @@ impl Client {
                     replaces: false,
                     cleared: None,
                     set: None,
-                    locked_too,
                     repeated,
                     waits,
                     since: now,
@@ -329,13 +294,12 @@ impl Client {
                 self.suspend_if_due(step);
                 self.on_file_locked(step, ticket);
                 self.start(step, ticket);
-                self.on_locked(step, ticket);
-                self.on_doubtful_call(step);
+                self.kernel_asked(step, ticket);
             }
             Input::Interrupt { ticket } => self.interrupt(step, ticket),
             Input::Abandon { ticket } => self.abandon(step, ticket, wire::Refusal::Interrupted),
             Input::Signalled { number } => self.on_signalled(step, number),
-            Input::DropsAtOnce => self.drops_at_once = true,
+            Input::DropsAtOnce => self.kernel.drops_at_once(),
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
             Input::Invalidated { id } => self.on_invalidated(step, id),
             Input::Watch {
@@ -407,7 +371,10 @@ impl Client {
         let Some(running) = running else {
             return;
         };
-        let mut done = self.refuse_late(step, &running.call, done);
+        self.note_looked(step.now, ticket);
+        self.kernel.lets_go(ticket);
+        let done = self.refuse_late(step, &running.call, done);
+        let mut done = self.entered(step.now, &running.call, done);
         if let (Some(attr), Done::Refused(_)) = (&running.set, &done) {
             // Since it was set the object has gone, perhaps with the session.
             let (attr, lifetime) = (attr.clone(), Lifetime::None);
@@ -423,14 +390,8 @@ impl Client {
             // the attributes meanwhile, so it may not keep it.
             *lifetime = Lifetime::None;
         }
-        self.note_told(step.now, &running, &done);
-        self.note_looked(step.now, &running.call);
-        self.note_again(step.now, &running, &done);
-        self.note_handed(step.now, &running, &mut done);
+        self.kernel_is_told(step, &running, &mut done);
         let refused = matches!(done, Done::Refused(_));
-        if !refused {
-            self.throw_late(step, &running);
-        }
         step.done(ticket, done);
         if let Some((id, unseen)) = self.unfinished.remove(&ticket) {
             self.answered(step, (id, unseen.filter(|_| !refused)), &running);
@@ -439,8 +400,7 @@ impl Client {
 
     fn on_forget(&mut self, step: &mut Step<'_>, fid: Fid, count: u64) {
         if let Some(node) = self.nodes.get_mut(&fid) {
-            node.lookups = node.lookups.saturating_sub(count);
-            node.moved &= node.lookups > 0;
+            node.kernel.forgets(count);
             self.bury_if_unused(step, fid);
             self.retire(step, fid);
         }

@@ -11,6 +11,10 @@ pub enum Mutant {
     ReturnsBeforeWritingBack,
     /// Keeps the names that a recall lists.
     KeepsNames,
+    /// Does not know that its kernel has a directory locked while it asks for a name.
+    ForgetsALock,
+    /// Takes it that its kernel does not know a name that a rename has given.
+    ForgetsRenamed,
     /// Takes it that its kernel does not know the names that a listing has told it.
     ForgetsListed,
     /// The same of those that it is looking up.
@@ -67,8 +71,6 @@ pub enum Mutant {
     ResumesAnyVersion,
     /// Its room takes what another client has lent for what the server's digests vouch for.
     TakesAnyBytes,
-    /// Keeps blocks that a recall and a later grant have overtaken.
-    KeepsOvertakenBlocks,
     /// Asks again for what was lost as if it happened now, with numbers of its own.
     AsksAgainAsNew,
     /// Gives up changed blocks, too, when it has to make do with less memory.

@@ -9,9 +9,7 @@
 
 use super::api::Listed;
 use super::data::file_capabilities::Privileges;
-use super::kernel::dentries::Dentries;
-use super::kernel::page_sizes::{Reading, Sizes};
-use super::kernel::stale_replies::LastAsker;
+use super::kernel::belief::Belief;
 use super::names::dir_cookies::{CookieOrder, Named};
 use super::names::xattrs::Xattrs;
 use crate::Ticket;
@@ -87,6 +85,8 @@ pub(crate) struct Node {
     pub(crate) attr: Option<Attr>,
     /// The latest time of change in the answer to any own change of it.
     pub(crate) answered: Time,
+    /// The same of those that set its size or its time of modification.
+    pub(crate) set: Time,
     /// What the server has of it: how many bytes it occupies there, and its size there.
     pub(crate) stored: (u64, u64),
     /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
@@ -105,32 +105,17 @@ pub(crate) struct Node {
     pub(crate) writes: u32,
     /// Opens that the server has not answered.
     pub(crate) opening: Vec<Access>,
-    /// References that the kernel has.
-    pub(crate) lookups: u64,
-    /// When the kernel was last told of it.
-    pub(crate) told: Time,
-    /// Which thread was told its attributes.
-    pub(crate) asker: LastAsker,
-    /// The kernel may have pages of it.
-    pub(crate) pages: bool,
-    /// How often it was given some, and when last while the file was open for writing.
-    pub(crate) paged: u64,
-    pub(crate) mapped: Time,
+    /// What the kernel may believe of it.
+    pub(crate) kernel: Belief,
     /// Claims that are not answered.
     pub(crate) claiming: u32,
-    /// It has all of them, unless it was short of memory since.
-    pub(crate) given: bool,
-    /// Reads for the kernel's pages that are not answered.
-    pub(crate) reading: BTreeMap<Ticket, Reading>,
-    pub(crate) sizes: Sizes,
     /// Questions for attributes that are asked again once such a read is answered.
     pub(crate) behind: Vec<Ticket>,
     /// A descriptor may be open that bypasses the page cache: its reads look like reads for pages,
     /// and lock none.
     pub(crate) direct: bool,
-    /// Questions for attributes not answered, and when the last one was.
+    /// Questions for attributes not answered.
     pub(crate) asking: u32,
-    pub(crate) asked: Time,
     /// Own writes that the server applies; the cache is not used meanwhile.
     pub(crate) remote_writes: u32,
     /// Own changes of extended attributes at the server.
@@ -150,8 +135,6 @@ pub(crate) struct Node {
     pub(crate) foreseen: bool,
     /// A directory in which it has a name, as far as is known.
     pub(crate) parent: Option<Fid>,
-    /// The kernel may know it in another directory than that.
-    pub(crate) moved: bool,
     pub(crate) drain: Option<Drain>,
     /// Calls that wait for the drain, or for a block's or a size's turn.
     pub(crate) parked: Vec<Ticket>,
@@ -195,8 +178,6 @@ pub(crate) struct Node {
     pub(crate) gathers: u32,
     /// Of a directory: names known, present and absent.
     pub(crate) names: BTreeMap<Name, Option<Named>>,
-    /// Those that the kernel may know.
-    pub(crate) dentries: Dentries,
     /// The position behind which this client makes the next name of it, where it knows that.
     pub(crate) last: Option<u64>,
     /// Its names in order, from one part of a listing to the next.
@@ -318,12 +299,6 @@ impl Node {
         }
     }
 
-    /// It has a name in this directory, as is now known.
-    pub(crate) fn is_in(&mut self, dir: Fid) {
-        self.moved |= self.lookups > 0 && self.parent != Some(dir);
-        self.parent = Some(dir);
-    }
-
     pub(crate) fn opened(&mut self, access: Access) {
         self.direct |= access.write;
         if access.write {
@@ -377,47 +352,19 @@ impl Node {
     /// Does nothing hold it in the table?
     pub(crate) fn is_idle(&self) -> bool {
         let foreseen = self.foreseen && self.right >= Right::Shared;
-        self.lookups == 0
+        !self.kernel.is_known()
             && !foreseen
             && self.reads + self.writes == 0
             && self.opening.is_empty()
             && self.drain.is_none()
             && self.parked.is_empty()
             && self.behind.is_empty()
-            && self.reading.is_empty()
+            && !self.kernel.is_reading()
             && self.syncing.is_empty()
             && !self.sending
             && self.delegated == 0
             && self.remote_writes + self.resizing + self.cutting + self.asking + self.busy == 0
     }
-
-    /// The ranges without those of reads that are not answered: the kernel holds their pages
-    /// locked, with nothing in them yet, and would wait. Not so where a read may have been a direct
-    /// one: its range may hold old pages, so that waiting is the lesser evil.
-    pub(crate) fn without_reads(&self, ranges: &[Range], freed: &BTreeSet<Ticket>) -> Vec<Range> {
-        if self.direct {
-            return ranges.to_vec();
-        }
-        let mut left: Vec<Range> = ranges.to_vec();
-        for (_, reading) in self
-            .reading
-            .iter()
-            .filter(|(ticket, _)| !freed.contains(ticket))
-        {
-            left = left
-                .into_iter()
-                .flat_map(|range| subtract(range, reading.range))
-                .collect();
-        }
-        left
-    }
-}
-
-/// A range without another: at most two.
-fn subtract(range: Range, hole: Range) -> impl Iterator<Item = Range> {
-    let before = (range.0, range.1.min(hole.0));
-    let after = (range.0.max(hole.1), range.1);
-    [before, after].into_iter().filter(|part| part.0 < part.1)
 }
 
 /// An entry without anything that the kernel could keep.
@@ -431,23 +378,5 @@ pub(crate) fn bare(entry: wire::DirEntry, position: u64) -> Listed {
         kind,
         position,
         known: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec;
-
-    #[test]
-    fn unanswered_reads_are_left_out_of_what_is_dropped() {
-        let mut node = Node::new(0, 0, 0);
-        node.reads_pages(0, 1, (10, 20));
-        node.reads_pages(0, 2, (30, 40));
-        let none = BTreeSet::new();
-        let left = node.without_reads(&[(0, 35)], &none);
-        assert_eq!(left, vec![(0, 10), (20, 30)]);
-        let left = node.without_reads(&[(0, 35)], &BTreeSet::from([1]));
-        assert_eq!(left, vec![(0, 30)]);
     }
 }

@@ -5,7 +5,7 @@ use crate::peers::Policy;
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Chosen, Digest, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal,
-    RequestId, Right, Rights, SessionId, Time, ToClient, ToServer, Violation, VolumeInfo,
+    RequestId, Right, Rights, SessionId, Time, ToClient, ToServer, Violation, VolumeInfo, VolumeOp,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -118,6 +118,8 @@ pub enum Mutant {
     SaysStableEarly,
     /// Does not make stable that a session has begun.
     ForgetsSessions,
+    /// Makes snapshots of what has been written back, whoever has more.
+    FreezesAtOnce,
 }
 
 /// For whom a change is made.
@@ -161,6 +163,22 @@ pub trait Disk {
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
     /// Is it known that the object has no extended attributes at all?
     fn bare(&self, fid: Fid) -> bool;
+    /// May this caller use an object in this way (4: read, 2: write, 1: execute or search), by its
+    /// mode and its access list? By the mode alone on a disk that has no lists.
+    fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {
+        let Some(attr) = self.attr(fid)? else {
+            return Ok(false);
+        };
+        let groups = caller.groups.as_deref().unwrap_or_default();
+        let class = if caller.uid == attr.uid {
+            6
+        } else if caller.gid == attr.gid || groups.contains(&attr.gid) {
+            3
+        } else {
+            0
+        };
+        Ok(caller.uid == 0 || (attr.mode >> class) & bit != 0)
+    }
     /// A name of an object: its directory, and how it is called there. Of an object with several
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.
@@ -338,6 +356,13 @@ pub enum Event {
         dir: Fid,
         /// Under which name.
         name: Name,
+    },
+    /// A schedule asked for this, and it was done.
+    Scheduled {
+        /// What.
+        op: VolumeOp,
+        /// Why it was not; it is tried again.
+        refused: Option<Refusal>,
     },
     /// All known sessions have said what they hold, or their time is over.
     GraceOver,

@@ -21,6 +21,7 @@ mod lending;
 mod locks;
 mod requests;
 mod rules;
+mod schedules;
 mod session;
 mod table;
 mod tokens;
@@ -88,6 +89,7 @@ pub struct Server {
     delegation_policy: delegation::policy::DelegationPolicy,
     peers: session::machines::Peers,
     volumes: volumes::Volumes,
+    schedules: schedules::Schedules,
     lending: lending::Lending,
 }
 
@@ -151,6 +153,7 @@ impl Server {
             delegation_policy: delegation::policy::DelegationPolicy::default(),
             peers: session::machines::Peers::default(),
             volumes: volumes::Volumes::default(),
+            schedules: schedules::Schedules::new(now),
             lending: lending::Lending::default(),
         }
     }
@@ -193,6 +196,7 @@ impl Server {
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),
         }
+        self.keep_schedules(step);
         self.look_at_fresh(now);
         self.tell_fresh(step);
         self.note_held(step);
@@ -208,6 +212,7 @@ impl Server {
         let due = due.chain(patient).chain(gathered).chain(silent);
         let redo = self.redo.is_due().then_some(0);
         let due = due.chain(self.polls.due()).chain(redo);
+        let due = due.chain(self.schedules.due());
         due.chain(self.grace.due()).min()
     }
 

@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{
-    Attr, Epoch, Fid, Hold, MachineId, Name, Op, Outcome, Reply, Request, RequestId, Right,
+    Attr, Epoch, Fid, Hold, MachineId, Name, Op, Outcome, Reply, Request, RequestId, Right, Rights,
     SessionId, Time, What,
 };
 
@@ -296,6 +296,8 @@ pub(crate) struct Asked {
 pub(crate) struct Session {
     /// The machine that has begun it; none: an earlier run of the server knew.
     pub(crate) machine: Option<MachineId>,
+    /// What it could do on its last connection.
+    pub(crate) rights: Option<Rights>,
     pub(crate) conn: Option<Conn>,
     /// The root of its tree, and whether nothing changes there; none: it has not said which.
     pub(crate) root: Option<(Fid, bool)>,

@@ -5,9 +5,10 @@
 //! holds Exclusive in the volume writes back and steps down, and nobody is granted Exclusive there
 //! meanwhile; it is one change of the store, so it is of one moment. Before a volume is deleted,
 //! all clients give up all that they hold of it and of its snapshots. Of a snapshot nothing is ever
-//! granted Exclusive: every change there is asked for, and refused.
+//! granted Exclusive: every change there is asked for, and refused. Nor is anything of a directory
+//! of snapshots; and before one comes, goes or is called otherwise, all give up that directory.
 
-use super::api::Disk;
+use super::api::{Disk, Mutant};
 use super::requests::conflicts::{Need, Only, Plan};
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
@@ -32,6 +33,25 @@ fn named<'a>(all: &'a [VolumeInfo], name: &Name) -> Option<&'a VolumeInfo> {
     there.find(|info| info.name == *name)
 }
 
+/// The volumes in whose directory of snapshots a name comes, goes or is changed; perhaps others.
+fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
+    let one = match op {
+        VolumeOp::Snapshot { of, .. } => named(all, of).map(|info| info.id),
+        VolumeOp::Delete { of } | VolumeOp::Rename { of, .. } => {
+            named(all, of).and_then(|info| info.snapshot_of)
+        }
+        VolumeOp::Undelete { of } => {
+            let called = all.iter().filter(|info| info.name == *of);
+            return called.filter_map(|info| info.snapshot_of).collect();
+        }
+        VolumeOp::Create { .. }
+        | VolumeOp::Clone { .. }
+        | VolumeOp::Purge { .. }
+        | VolumeOp::Schedule { .. } => None,
+    };
+    one.into_iter().collect()
+}
+
 impl Server {
     /// The root for a client that asks for this volume, and whether nothing changes there.
     pub(crate) fn root_of(&mut self, disk: &impl Disk, volume: &[u8]) -> Option<(Fid, bool)> {
@@ -54,20 +74,27 @@ impl Server {
         let mut freezing = self.volumes.freezing.iter();
         let frozen =
             freezing.any(|(seq, volume)| *volume == fid.volume && self.waiting.contains_key(seq));
-        !frozen && !self.volumes.snapshots.contains(&fid.volume)
+        !frozen && !fid.is_snapshots() && !self.volumes.snapshots.contains(&fid.volume)
     }
 
     /// What clients hold that stands in the way of an operation on volumes.
     pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
+        if self.options.mutant == Some(Mutant::FreezesAtOnce) {
+            return;
+        }
+        let all = disk.volumes();
+        for volume in list_another(&all, op) {
+            plan.gathers.insert(Fid::snapshots(volume), Right::None);
+        }
         let (of, keep) = match op {
             VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => (of, Right::Shared),
             VolumeOp::Delete { of } => (of, Right::None),
             VolumeOp::Create { .. }
             | VolumeOp::Rename { .. }
             | VolumeOp::Undelete { .. }
-            | VolumeOp::Purge { .. } => return,
+            | VolumeOp::Purge { .. }
+            | VolumeOp::Schedule { .. } => return,
         };
-        let all = disk.volumes();
         let Some(info) = named(&all, of) else {
             return;
         };
@@ -92,9 +119,9 @@ impl Server {
             for (fid, file) in self.files.range(first..=last) {
                 let mut holders = file.holders.iter();
                 if holders.any(|(_, holder)| holder.right > keep) {
-                    plan.gathers.push((*fid, keep));
+                    plan.gathers.entry(*fid).or_insert(keep);
                 }
-                if plan.gathers.len() == GATHERED {
+                if plan.gathers.len() >= GATHERED {
                     return;
                 }
             }
@@ -103,9 +130,11 @@ impl Server {
 
     /// Clients are to give up so much of what a volume has: the one that asks, too.
     pub(crate) fn need_gathered(&self, plan: &Plan, (only, needs): (Only, &mut Vec<Need>)) {
-        for (fid, keep) in &plan.gathers {
+        let one = only.and_then(|(_, fid)| plan.gathers.get_key_value(&fid));
+        let all = plan.gathers.iter().filter(|_| only.is_none());
+        for (fid, keep) in one.into_iter().chain(all) {
+            self.cost.look();
             for (session, holder) in self.holders(*fid, only) {
-                self.cost.look();
                 if holder.right > *keep {
                     let (fid, what) = (*fid, What::Keep(*keep));
                     needs.push(Need { session, fid, what });
@@ -146,6 +175,7 @@ impl Server {
         };
         let all = step.disk.volumes();
         self.learn(&all);
+        self.look_at_schedules(step.now);
         if let (VolumeOp::Clone { .. }, Outcome::Volume(info)) = (op, outcome) {
             let orphans = step.disk.orphans().into_iter();
             for fid in orphans.filter(|fid| fid.volume == info.id) {

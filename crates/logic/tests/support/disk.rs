@@ -129,6 +129,8 @@ impl MemoryDisk {
         let root = Fid::root(1);
         disk.labels.insert(root, "/".into());
         disk.enter(root, Kind::Directory, 0o755, 0);
+        disk.enter(Fid::snapshots(1), Kind::Directory, 0o555, 0);
+        disk.labels.insert(Fid::snapshots(1), ".snapshots".into());
         disk
     }
 
@@ -213,7 +215,7 @@ impl MemoryDisk {
     }
 
     fn change(&mut self, fid: Fid) -> Result<&mut Object> {
-        match self.volumes.is_frozen(fid.volume) {
+        match self.volumes.is_frozen(fid.volume) || fid.is_snapshots() {
             true => Err(Refusal::ReadOnly),
             false => self.objects.get_mut(&fid).ok_or(Refusal::Stale),
         }
@@ -563,7 +565,7 @@ impl MemoryDisk {
             | Op::ListXattr { .. }
             | Op::SetXattr { .. }
             | Op::RemoveXattr { .. } => self.xattr(now, op),
-            Op::Volume(op) => self.change_volume(op),
+            Op::Volume(op) => self.change_volume(now, op),
             _ => Err(Refusal::NotSupported),
         }
     }

@@ -340,6 +340,7 @@ fn call(world: &World, words: &[&str]) -> Call {
         ["append", file, what] => write(of(file), 0, what, How::Append),
         ["sync", file] => Call::Sync { fid: of(file) },
         // lseek(2) to the end, which then goes by the size that the kernel knows.
+        ["enter", dir] => Call::Enter { fid: of(dir) },
         ["seek", file] => Call::Seek { fid: of(file) },
         ["list", dir] => list(of(dir), 0, 100),
         ["list", dir, max] => list(of(dir), 0, number(max)),
@@ -431,6 +432,13 @@ fn volume_op(words: &[&str]) -> Op {
             name: name(new),
         },
         ["delete", of] => VolumeOp::Delete { of: name(of) },
+        ["schedule", of, every_s, keep] => VolumeOp::Schedule {
+            of: name(of),
+            rules: vec![wire::ScheduleRule {
+                every_s: number(every_s),
+                keep: number(keep),
+            }],
+        },
         other => panic!("unknown command: {}", other.join(" ")),
     })
 }
@@ -465,7 +473,7 @@ fn op(world: &World, words: &[&str]) -> Op {
             mode: 0o644,
             open: access(how),
         },
-        ["snapshot" | "clone" | "delete", ..] => volume_op(words),
+        ["snapshot" | "clone" | "delete" | "schedule", ..] => volume_op(words),
         ["mkdir", path] => make(path, Make::Directory, 0o755, None),
         ["link", file, path] => {
             let (dir, name) = place(world, path);

@@ -111,11 +111,18 @@ fn range_op(disk: &MemoryDisk, op: &Op) -> String {
     }
 }
 
-fn volume_op(op: &VolumeOp) -> String {
+pub fn volume_op(op: &VolumeOp) -> String {
     match op {
         VolumeOp::Snapshot { of, name } => format!("Snapshot {name} of {of}"),
         VolumeOp::Clone { of, name } => format!("Clone {name} of {of}"),
         VolumeOp::Delete { of } => format!("Delete {of}"),
+        VolumeOp::Purge { volume } => format!("Purge volume {volume}"),
+        VolumeOp::Schedule { of, rules } => {
+            let rules = rules
+                .iter()
+                .map(|r| format!("every {} s, keep {}", r.every_s, r.keep));
+            format!("Schedule of {of}: {}", rules.collect::<Vec<_>>().join(", "))
+        }
         other => format!("{other:?}"),
     }
 }

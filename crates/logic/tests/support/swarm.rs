@@ -7,8 +7,8 @@ use logic::server::{Input, Options, Output, Server};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 use wire::{
-    Caller, Fid, Hold, Make, Name, Op, Outcome, Refusal, Request, Returned, Right, SessionId, Set,
-    Time, ToClient, ToServer, VERSION, What,
+    Access, Caller, Fid, Hold, Make, Name, Op, Outcome, Refusal, Request, Returned, Right,
+    SessionId, Set, Time, ToClient, ToServer, VERSION, VolumeOp, What,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -145,6 +145,40 @@ impl Swarm {
         let last = self.sessions[&1].request;
         let done = &self.answers[&(1, last)];
         assert!(matches!(done, Outcome::Attr(_)), "{done:?}");
+        self.since(from)
+    }
+
+    /// The volume is frozen while one of them has so many files for itself.
+    pub fn snapshot(&mut self, files: u64) -> Cost {
+        for file in 0..files {
+            let op = Op::Make {
+                dir: root(),
+                name: name(&format!("{file}")),
+                make: Make::File,
+                mode: 0o644,
+                open: Some(Access {
+                    read: true,
+                    write: true,
+                }),
+            };
+            self.ask(1, op);
+            self.settle();
+        }
+        let alone = |session: &Session| {
+            let rights = session.held.values();
+            rights
+                .filter(|(right, _)| *right == Right::Exclusive)
+                .count() as u64
+        };
+        assert_eq!(alone(&self.sessions[&1]), files);
+        let from = self.figures();
+        let (of, name) = (name("root"), name("s"));
+        self.ask(2, Op::Volume(VolumeOp::Snapshot { of, name }));
+        self.settle();
+        let last = self.sessions[&2].request;
+        let made = &self.answers[&(2, last)];
+        assert!(matches!(made, Outcome::Volume(_)), "{made:?}");
+        assert_eq!(alone(&self.sessions[&1]), 0);
         self.since(from)
     }
 

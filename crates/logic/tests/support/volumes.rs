@@ -3,17 +3,22 @@
 
 use super::MemoryDisk;
 use std::collections::BTreeMap;
-use wire::{Fid, Name, Outcome, Refusal, VolumeInfo, VolumeOp, VolumeState, snapshot_name};
+use wire::{Fid, Name, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState, snapshot_name};
 
-/// The volumes besides the first one.
-#[derive(Clone, Default)]
+/// All volumes, the first one first.
+#[derive(Clone)]
 pub struct Volumes(BTreeMap<u32, VolumeInfo>);
+
+impl Default for Volumes {
+    fn default() -> Self {
+        let first = info(1, Name::new(wire::FIRST_VOLUME).expect("a name"), 0);
+        Self(BTreeMap::from([(1, first)]))
+    }
+}
 
 impl Volumes {
     pub fn all(&self) -> Vec<VolumeInfo> {
-        let first = info(1, Name::new(wire::FIRST_VOLUME).expect("a name"));
-        let others = self.0.values().cloned();
-        std::iter::once(first).chain(others).collect()
+        self.0.values().cloned().collect()
     }
 
     pub fn is_frozen(&self, volume: u32) -> bool {
@@ -27,48 +32,68 @@ impl Volumes {
     }
 }
 
-fn info(id: u32, name: Name) -> VolumeInfo {
+fn info(id: u32, name: Name, made: Time) -> VolumeInfo {
     VolumeInfo {
         id,
         name,
         snapshot_of: None,
         cloned_from: None,
         state: VolumeState::Present,
-        made: 0,
+        made,
         objects: 0,
         bytes: 0,
+        schedule: Vec::new(),
     }
 }
 
 impl MemoryDisk {
-    pub(super) fn change_volume(&mut self, op: &VolumeOp) -> Result<Outcome, Refusal> {
+    pub(super) fn change_volume(&mut self, now: Time, op: &VolumeOp) -> Result<Outcome, Refusal> {
         let of = match op {
             VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => of,
-            VolumeOp::Delete { of } => of,
+            VolumeOp::Delete { of } | VolumeOp::Schedule { of, .. } => of,
+            VolumeOp::Purge { volume } => {
+                self.volumes.0.remove(volume);
+                return Ok(Outcome::Done);
+            }
             _ => return Err(Refusal::NotSupported),
         };
         let mut found = self.volumes.find(of).ok_or(Refusal::NotFound)?;
-        let (id, next) = (found.id, 2 + self.volumes.0.len() as u32);
+        let last = self.volumes.0.keys().max();
+        let (id, next) = (found.id, 1 + last.copied().unwrap_or(1));
         let made = match op {
             VolumeOp::Snapshot { name, .. } => {
                 let name = snapshot_name(found.name.as_bytes(), name.as_bytes())?;
                 VolumeInfo {
                     snapshot_of: Some(id),
-                    ..info(next, name)
+                    ..info(next, name, now)
                 }
             }
             VolumeOp::Clone { name, .. } => VolumeInfo {
                 cloned_from: Some(id),
-                ..info(next, name.clone())
+                ..info(next, name.clone(), now)
             },
+            VolumeOp::Schedule { rules, .. } => {
+                found.schedule.clone_from(rules);
+                self.volumes.0.insert(id, found.clone());
+                return Ok(Outcome::Volume(found));
+            }
             _ => {
-                found.state = VolumeState::Deleted(0);
+                found.state = VolumeState::Deleted(now);
+                for object in self.objects.values_mut() {
+                    object.names.retain(|_, (fid, _)| *fid != found.root());
+                }
                 self.objects.retain(|fid, _| fid.volume != id);
                 self.volumes.0.insert(id, found.clone());
                 return Ok(Outcome::Volume(found));
             }
         };
         self.copy_volume(id, &made);
+        if let (VolumeOp::Snapshot { name, .. }, Some(all)) =
+            (op, self.objects.get_mut(&Fid::snapshots(id)))
+        {
+            let place = (made.root(), u64::from(made.id));
+            all.names.insert(name.clone(), place);
+        }
         self.volumes.0.insert(next, made.clone());
         Ok(Outcome::Volume(made))
     }
@@ -76,7 +101,8 @@ impl MemoryDisk {
     fn copy_volume(&mut self, from: u32, made: &VolumeInfo) {
         let volume = made.id;
         let there = |fid: Fid| Fid { volume, ..fid };
-        let old = self.objects.iter().filter(|(fid, _)| fid.volume == from);
+        let kept = |fid: &Fid| fid.volume == from && !fid.is_snapshots();
+        let old = self.objects.iter().filter(|(fid, _)| kept(fid));
         let mut new = Vec::new();
         for (fid, object) in old {
             let mut object = object.clone();

@@ -616,6 +616,13 @@ impl World {
                         server::Event::Aside { session, name, .. } => {
                             format!("makes {name:?} for {}", self.who(session))
                         }
+                        server::Event::Scheduled { op, refused } => {
+                            let end = match refused {
+                                Some(refusal) => format!("refused {refusal:?}"),
+                                None => "done".into(),
+                            };
+                            format!("by schedule: {}: {end}", super::show::volume_op(&op))
+                        }
                     };
                     self.say(format!("S {text}"));
                 }
@@ -683,48 +690,21 @@ impl World {
     /// No two rights conflict, changed blocks are under Exclusive, and the server believes each
     /// client to hold at least what it holds.
     fn check(&self) {
-        let mut held: Vec<(char, client::TokenLine)> = Vec::new();
-        for (name, machine) in &self.machines {
-            // Near the end of its lease a client uses nothing, whatever others have by then.
-            let uses = machine.client.serves();
-            if uses && !self.over.contains(&machine.client.session()) {
-                held.extend(
-                    machine
-                        .client
-                        .tokens()
-                        .into_iter()
-                        .map(|line| (*name, line)),
-                );
-            }
-        }
+        let machines = self.machines.values().map(|machine| &machine.client);
+        // Near the end of its lease a client uses nothing, whatever others have by then.
+        let held: Vec<logic::check::Held> = machines
+            .filter(|client| client.serves() && !self.over.contains(&client.session()))
+            .flat_map(|client| {
+                client
+                    .tokens()
+                    .into_iter()
+                    .map(|line| (client.session(), line))
+            })
+            .collect();
         let believed = self.server.tokens();
-        let grace = self.server.figures().grace;
-        for (name, line) in &held {
-            let session = self.machines[name].client.session();
-            let mut own = believed
-                .iter()
-                .filter(|l| l.session == session && l.fid == line.fid);
-            let believes = own.any(|own| own.right >= line.right);
-            let label = show::name(&self.disk, line.fid);
-            assert!(
-                believes || grace,
-                "{name} holds {:?} of {label} unknown to S",
-                line.right
-            );
-            assert!(
-                line.dirty == 0 || line.right == Right::Exclusive,
-                "{name} has changed blocks of {label} under {:?}",
-                line.right
-            );
-            let mut others = held
-                .iter()
-                .filter(|(other, l)| other != name && l.fid == line.fid);
-            let conflict =
-                line.right == Right::Exclusive && others.any(|(_, l)| l.right > Right::None);
-            assert!(
-                !conflict,
-                "{name} holds {label} Exclusive, and others hold something"
-            );
+        let known = (!self.server.figures().grace).then_some(&believed[..]);
+        if let Err(broken) = logic::check::check(&held, known) {
+            panic!("{broken}");
         }
     }
 

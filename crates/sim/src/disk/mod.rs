@@ -27,7 +27,7 @@ pub(crate) use volume::Closed;
 use volume::Volume;
 use wire::{
     Attr, Caller, Chosen, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right,
-    SessionId, Time,
+    SessionId, Time, VolumeInfo,
 };
 
 /// Bytes of a unit.
@@ -423,6 +423,10 @@ impl Disk for DiskRoom {
 
     fn orphans(&self) -> Vec<Fid> {
         self.volume.orphans()
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        self.volume.volumes()
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

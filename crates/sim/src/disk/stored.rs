@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use store::{Apply, Keep, MemoryDisk, Mutant, Options, Store, StoreError, fsck_memory};
 use wire::{
     Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
+    VolumeInfo,
 };
 
 /// A unit whose bytes are not one stamp over and over.
@@ -186,6 +187,10 @@ impl Volume for Stored {
 
     fn orphans(&self) -> Vec<Fid> {
         self.store.borrow().orphans()
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        self.store.borrow().volumes()
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

@@ -2,7 +2,7 @@
 
 use super::{Change, Trouble, Units};
 use store::Keep;
-use wire::{Attr, Fid, Name, Origin, Outcome, Refusal, RequestId, SessionId, Time};
+use wire::{Attr, Fid, Name, Origin, Outcome, Refusal, RequestId, SessionId, Time, VolumeInfo};
 
 /// A volume: two of them follow the same rules.
 pub(super) trait Volume {
@@ -24,6 +24,7 @@ pub(super) trait Volume {
     fn bare(&self, fid: Fid) -> bool;
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     fn orphans(&self) -> Vec<Fid>;
+    fn volumes(&self) -> Vec<VolumeInfo>;
     fn open_session(&mut self, session: SessionId, now: Time);
     fn note_time(&mut self, shown: Time);
     fn note_away(&mut self, session: SessionId, away: bool);

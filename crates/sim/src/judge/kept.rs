@@ -31,7 +31,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
             Effect::Append { fid, values } => (fid, &0, values),
             _ => continue,
         };
-        if !case.left.contains_key(fid) || told.contains(&(change.host, *fid)) {
+        if !case.left.files.contains_key(fid) || told.contains(&(change.host, *fid)) {
             continue;
         }
         for (at, value) in (*unit..).zip(values) {

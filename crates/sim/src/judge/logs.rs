@@ -51,7 +51,7 @@ pub(super) fn judge(case: &Case<'_>, fid: Fid) -> Result<(), Wrong> {
             (Some(_), Fate::Failed) => {
                 return Err(wrong!("{fid}: refused, and there: {change:?}"));
             }
-            (None, Fate::Done) if case.left.contains_key(&fid) => {
+            (None, Fate::Done) if case.left.files.contains_key(&fid) => {
                 return Err(wrong!(
                     "{fid}: a record is lost: {change:?}\n{:x?}",
                     log.units
@@ -80,7 +80,7 @@ fn of(sight: &Sight) -> Option<Fid> {
 /// before one of these losses. It may have been lost, and other records may have come to its place
 /// since.
 fn longest(case: &Case<'_>, fid: Fid, seen: &[&Sight], losses: &[(u32, u64)]) -> Units {
-    if let Some((_, units)) = case.left.get(&fid) {
+    if let Some((_, units)) = case.left.files.get(&fid) {
         return units.clone();
     }
     let mut all: BTreeMap<u64, u64> = BTreeMap::new();
@@ -236,6 +236,7 @@ impl Log<'_> {
 mod tests {
     use super::*;
     use crate::history::History;
+    use crate::judge::Left;
 
     const FILE: Fid = Fid {
         volume: 1,
@@ -262,7 +263,7 @@ mod tests {
 
     /// The file is gone at the end: only what was seen of it says where its records were.
     fn verdict(history: &History) -> Result<(), String> {
-        let (sessions, left, names) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (sessions, left) = (BTreeMap::new(), Left::default());
         let case = Case {
             history,
             applied: &[],
@@ -270,7 +271,7 @@ mod tests {
             powerless: false,
             sessions: &sessions,
             left: &left,
-            names: &names,
+            snapshots: &[],
             watchers: &[],
             told: None,
             moment: 100,

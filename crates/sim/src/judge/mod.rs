@@ -42,6 +42,14 @@ enum Value {
     Name(Fid, Name),
 }
 
+/// What a tree has: files and directories, each with its mode and content (of directories nothing),
+/// and names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Left {
+    pub(crate) files: BTreeMap<Fid, (u16, Units)>,
+    pub(crate) names: BTreeMap<(Fid, Name), Fid>,
+}
+
 /// What the judge is given.
 pub(crate) struct Case<'a> {
     pub(crate) history: &'a History,
@@ -52,10 +60,10 @@ pub(crate) struct Case<'a> {
     pub(crate) powerless: bool,
     /// Whose sessions they were.
     pub(crate) sessions: &'a BTreeMap<SessionId, u32>,
-    /// What is left when all is quiet, with its mode and content (of directories nothing).
-    pub(crate) left: &'a BTreeMap<Fid, (u16, Units)>,
-    /// Names that are left.
-    pub(crate) names: &'a BTreeMap<(Fid, Name), Fid>,
+    /// What is left when all is quiet.
+    pub(crate) left: &'a Left,
+    /// Snapshots: between which moments each was made, and what it has.
+    pub(crate) snapshots: &'a [((u64, u64), Left)],
     /// Who watched, and what he was told.
     pub(crate) watchers: &'a [Watcher],
     /// On which machines all was told that was done before this moment.
@@ -121,7 +129,12 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     sights(case, &mut values);
     losses(case, &mut values);
     restored(case, &mut values);
-    leftovers(case, &mut values);
+    // What is left when all is quiet is what a program would be shown; and so is what a snapshot
+    // has, at some moment of its making.
+    for (when, left) in case.snapshots {
+        shown(&mut values, *when, left);
+    }
+    shown(&mut values, (case.moment, case.moment + 1), case.left);
     let mut judged = Judged::default();
     for (value, turns) in &values.turns {
         let start = values.starts.get(value).copied().unwrap_or(0);
@@ -460,25 +473,25 @@ fn restored(case: &Case<'_>, values: &mut Values) {
     }
 }
 
-/// What is left when all is quiet is what a program would be shown.
-fn leftovers(case: &Case<'_>, values: &mut Values) {
-    let when = (case.moment, case.moment + 1, 0);
+/// All of a tree is shown at one moment between these.
+fn shown(values: &mut Values, (begin, end): (u64, u64), tree: &Left) {
+    let when = (begin, end, 0);
     let names: Vec<Value> = values.turns.keys().cloned().collect();
     for value in names {
         match &value {
             Value::Name(dir, name) => {
-                let left = case.names.get(&(*dir, name.clone()));
+                let left = tree.names.get(&(*dir, name.clone()));
                 let act = Act::See(left.map_or(0, |fid| fid.vnode));
                 values.add(value, when, act);
             }
             Value::Unit(fid, unit) => {
-                if let Some((_, units)) = case.left.get(fid) {
+                if let Some((_, units)) = tree.files.get(fid) {
                     let left = units.get(*unit as usize).copied().unwrap_or(0);
                     values.add(value, when, Act::See(left));
                 }
             }
             Value::Size(fid) => {
-                if let Some((_, units)) = case.left.get(fid) {
+                if let Some((_, units)) = tree.files.get(fid) {
                     let size = units.len() as u64;
                     values.add(value, when, Act::See(size));
                 }
@@ -486,7 +499,7 @@ fn leftovers(case: &Case<'_>, values: &mut Values) {
             // The last programs have looked at it.
             Value::Label(_) => {}
             Value::Mode(fid) => {
-                if let Some((mode, _)) = case.left.get(fid) {
+                if let Some((mode, _)) = tree.files.get(fid) {
                     let mode = u64::from(*mode);
                     values.add(value, when, Act::See(mode));
                 }

@@ -642,7 +642,7 @@ impl State {
     /// right covers; changed blocks are under Exclusive.
     fn check(&self) -> Result<(), Wrong> {
         let believed = self.core.value.server.tokens();
-        let mut held: Vec<(usize, client::TokenLine)> = Vec::new();
+        let mut held: Vec<logic::check::Held> = Vec::new();
         for (at, host) in self.hosts.iter().enumerate() {
             let own = host.value.client.tokens();
             let right = |fid: Fid| {
@@ -656,29 +656,9 @@ impl State {
             if uncovered {
                 return Err(format!("client {at} has no right to what {kernel:?} keeps"));
             }
-            held.extend(own.iter().map(|line| (at, *line)));
+            held.extend(own.iter().map(|line| (at as u64 + 1, *line)));
         }
-        for (at, line) in &held {
-            let session = *at as u64 + 1;
-            let mut own = believed
-                .iter()
-                .filter(|l| l.session == session && l.fid == line.fid);
-            if !own.any(|own| own.right >= line.right) {
-                return Err(format!("client {at} holds {line:?} unknown to the server"));
-            }
-            if line.dirty > 0 && line.right != Right::Exclusive {
-                return Err(format!("client {at} has changed blocks under {line:?}"));
-            }
-            let mut others = held
-                .iter()
-                .filter(|(other, l)| other != at && l.fid == line.fid);
-            if line.right == Right::Exclusive && others.any(|(_, l)| l.right > Right::None) {
-                return Err(format!(
-                    "client {at} holds {line:?}, and others hold something"
-                ));
-            }
-        }
-        Ok(())
+        logic::check::check(&held, Some(&believed)).map_err(|broken| broken.to_string())
     }
 
     /// Does nobody wait, and is nothing on its way?

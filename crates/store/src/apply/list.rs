@@ -5,9 +5,9 @@ use super::attrs::is_owner;
 use crate::key;
 use crate::permission::Want;
 use crate::txn::{Txn, trouble};
-use crate::value::{self, Placed};
+use crate::value::{self, Object, Placed};
 use wire::limits::{BODY_BYTES, DIR_ENTRIES};
-use wire::{DirEntry, Fid, Outcome, Refusal};
+use wire::{DirEntry, Fid, Outcome, Refusal, VOLUME_NAME_BYTES, VOLUMES_MAX};
 
 /// A listing stops here, so that its reply stays below the bound of a message.
 const REPLY_BYTES: usize = BODY_BYTES / 4 * 3;
@@ -21,6 +21,9 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
         txn.allowed(dir, &object, Want::READ)?;
     }
     let max = (max as usize).clamp(1, DIR_ENTRIES);
+    if dir.is_snapshots() {
+        return list_snapshots(txn, (dir, object), after, max);
+    }
     let detail = after.saturating_add(1).to_be_bytes();
     let (mut from, to) = key::range_from(dir, key::POSITION, &detail);
     let mut entries = Vec::new();
@@ -46,16 +49,7 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
             if entries.len() == max || bytes > REPLY_BYTES {
                 break 'parts;
             }
-            let named = txn.object(placed.fid)?;
-            entries.push(DirEntry {
-                bare: named.xattrs == 0,
-                attr: Some(named.attr),
-                ahead: 0,
-                name: placed.name,
-                fid: placed.fid,
-                kind: placed.kind,
-                position,
-            });
+            entries.push(shown(txn, position, placed)?);
         }
     }
     Ok(Outcome::Dir {
@@ -65,3 +59,37 @@ pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied
         dir: object.attr,
     })
 }
+
+/// An entry of a listing.
+fn shown(txn: &Txn<'_>, position: u64, placed: Placed) -> Result<DirEntry, Refusal> {
+    let named = txn.object(placed.fid)?;
+    Ok(DirEntry {
+        bare: named.xattrs == 0,
+        attr: Some(named.attr),
+        ahead: 0,
+        name: placed.name,
+        fid: placed.fid,
+        kind: placed.kind,
+        position,
+    })
+}
+
+/// The same of the snapshots of a volume. There are never so many that a reply had no room.
+fn list_snapshots(txn: &Txn<'_>, (dir, object): (Fid, Object), after: u64, max: usize) -> Applied {
+    let placed = txn.index.volumes.placed_snapshots(dir.volume, after);
+    let mut placed: Vec<(u64, Placed)> = placed.take(max + 1).collect();
+    let end = placed.len() <= max;
+    placed.truncate(max);
+    let mut entries = Vec::with_capacity(placed.len());
+    for (position, placed) in placed {
+        entries.push(shown(txn, position, placed)?);
+    }
+    Ok(Outcome::Dir {
+        entries,
+        end,
+        last: object.next_position - 1,
+        dir: object.attr,
+    })
+}
+
+const _: () = assert!(VOLUMES_MAX * (VOLUME_NAME_BYTES + ENTRY_BYTES) <= REPLY_BYTES);

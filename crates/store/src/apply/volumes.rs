@@ -8,8 +8,8 @@ use crate::txn::Txn;
 use crate::value::root_object;
 use crate::volumes::{State, Volume};
 use wire::{
-    Fid, Name, Outcome, Refusal, VOLUMES_MAX, VolumeOp, is_volume_name, snapshot_name,
-    split_volume_name,
+    Fid, Name, Outcome, Refusal, ScheduleRule, VOLUMES_MAX, VolumeOp, is_volume_name,
+    snapshot_name, split_volume_name,
 };
 
 /// Applies an operation on volumes.
@@ -25,6 +25,7 @@ pub(super) fn apply(txn: &mut Txn<'_>, op: &VolumeOp) -> Applied {
         VolumeOp::Delete { of } => delete(txn, of)?,
         VolumeOp::Undelete { of } => undelete(txn, of)?,
         VolumeOp::Purge { volume } => return purge(txn, *volume),
+        VolumeOp::Schedule { of, rules } => schedule(txn, of, rules)?,
     };
     let mut after = txn.index.volumes.clone();
     for (id, volume) in &txn.changes.volumes {
@@ -151,6 +152,17 @@ fn rename(txn: &mut Txn<'_>, of: &Name, name: &Name) -> Result<u32, Refusal> {
     volumes.is_free(name)?;
     volume.name = short;
     txn.changes.volumes.push((id, Some(volume)));
+    Ok(id)
+}
+
+fn schedule(txn: &mut Txn<'_>, of: &Name, rules: &[ScheduleRule]) -> Result<u32, Refusal> {
+    let (id, mut volume) = find(txn, of)?;
+    if volume.snapshot_of.is_some() {
+        return Err(Refusal::ReadOnly);
+    }
+    volume.schedule = rules.to_vec();
+    // From now on something is kept of it by itself, as of one that has been cloned.
+    end_birth(txn, (id, volume))?;
     Ok(id)
 }
 

@@ -616,3 +616,114 @@ fn nothing_goes_from_one_volume_into_another_but_copies_of_bytes() {
     assert_eq!(read_all(&mut store, file), data);
     assert!(store.check().is_clean());
 }
+
+/// So many entries of the directory of snapshots behind a position; and are these the last?
+fn listed(store: &mut Store, after: u64, max: u32) -> (Vec<(String, Fid)>, bool) {
+    let dir = Fid::snapshots(1);
+    match run(store, &Op::ReadDir { dir, after, max }) {
+        Outcome::Dir { entries, end, .. } => {
+            let named = |entry: DirEntry| (entry.name.to_string(), entry.fid);
+            (entries.into_iter().map(named).collect(), end)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_directory_of_snapshots_is_what_the_volumes_are() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &options()).unwrap();
+    let dir = Fid::snapshots(1);
+    assert_eq!(listed(&mut store, 0, 9), (vec![], true));
+    let one = snapshot(&mut store, "root", "one");
+    let two = snapshot(&mut store, "root", "two");
+    let named = |text: &str, info: &VolumeInfo| vec![(text.to_owned(), info.root())];
+    let both = [named("one", &one), named("two", &two)].concat();
+    assert_eq!(listed(&mut store, 0, 9), (both, true));
+    assert_eq!(listed(&mut store, 0, 1), (named("one", &one), false));
+    let behind = u64::from(one.id);
+    assert_eq!(listed(&mut store, behind, 1), (named("two", &two), true));
+    let look = |store: &Store, text: &str| store.lookup(dir, &name(text)).unwrap();
+    assert_eq!(look(&store, "two"), Some(two.root()));
+    let before = store.attr(dir).unwrap().unwrap();
+    assert_eq!((before.nlink, before.mode), (4, 0o555));
+    let deleted = delete(&mut store, "root@one");
+    assert_eq!(look(&store, "one"), None);
+    let after = store.attr(dir).unwrap().unwrap();
+    assert!(after.nlink == 3 && after.mtime >= before.mtime);
+    let (of, new) = (name("root@two"), name("root@three"));
+    made(volume_op(&mut store, VolumeOp::Rename { of, name: new }));
+    let left = (named("three", &two), true);
+    assert_eq!(listed(&mut store, 0, 9), left);
+    purge(&mut store, deleted.id);
+    rest(&mut store);
+    drop(store);
+    let mut store = Store::open_in_memory(&disk, &options()).unwrap();
+    assert_eq!(listed(&mut store, 0, 9), left);
+    drop(store);
+    assert!(fsck_memory(&disk).unwrap().is_clean());
+}
+
+#[test]
+fn nobody_changes_a_directory_of_snapshots_and_a_snapshot_has_none() {
+    let mut store = Store::in_memory(&options()).unwrap();
+    let dir = Fid::snapshots(1);
+    let one = snapshot(&mut store, "root", "one");
+    let make = Op::Make {
+        dir,
+        name: name("x"),
+        make: Make::Directory,
+        mode: 0o755,
+        open: None,
+    };
+    let set = Op::SetAttr {
+        fid: dir,
+        set: Set {
+            mode: Some(0o777),
+            ..Set::default()
+        },
+    };
+    let remove = Op::Rmdir {
+        dir,
+        name: name("one"),
+    };
+    for op in [make, set, remove] {
+        let refused = Outcome::Refused(Refusal::ReadOnly);
+        assert_eq!(run(&mut store, &op), refused, "{op:?}");
+    }
+    assert_eq!(store.attr(Fid::snapshots(one.id)), Ok(None));
+    assert_eq!(store.attr(Fid::snapshots(9)), Ok(None));
+}
+
+#[test]
+fn a_schedule_is_kept_with_its_volume() {
+    let disk = MemoryDisk::new();
+    let mut store = Store::create_in_memory(&disk, &options()).unwrap();
+    let rules = vec![ScheduleRule {
+        every_s: 3600,
+        keep: 24,
+    }];
+    let set = |store: &mut Store, of: &str, rules: &[ScheduleRule]| {
+        let (of, rules) = (name(of), rules.to_vec());
+        volume_op(store, VolumeOp::Schedule { of, rules })
+    };
+    assert_eq!(made(set(&mut store, "root", &rules)).schedule, rules);
+    let frozen = snapshot(&mut store, "root", "s");
+    assert_eq!(frozen.schedule, []);
+    let refused = Outcome::Refused(Refusal::ReadOnly);
+    assert_eq!(set(&mut store, "root@s", &rules), refused);
+    assert_eq!(clone(&mut store, "root", "c").schedule, []);
+    store.close().unwrap();
+    let mut store = Store::open_in_memory(&disk, &options()).unwrap();
+    assert_eq!(volumes(&mut store)[0].schedule, rules);
+    assert_eq!(made(set(&mut store, "root", &[])).schedule, []);
+    store.close().unwrap();
+    let mut store = Store::open_in_memory(&disk, &options()).unwrap();
+    assert!(
+        volumes(&mut store)
+            .iter()
+            .all(|info| info.schedule.is_empty())
+    );
+    drop(store);
+    assert!(fsck_memory(&disk).unwrap().is_clean());
+}

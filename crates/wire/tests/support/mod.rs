@@ -263,10 +263,19 @@ fn volume_ops() -> Vec<Op> {
             name,
         },
         VolumeOp::Delete { of: of.clone() },
+        VolumeOp::Schedule {
+            of: of.clone(),
+            rules: rules(),
+        },
         VolumeOp::Undelete { of },
         VolumeOp::Purge { volume: u32::MAX },
     ];
     ops.into_iter().map(Op::Volume).collect()
+}
+
+fn rules() -> Vec<ScheduleRule> {
+    let rule = |every_s, keep| ScheduleRule { every_s, keep };
+    vec![rule(3600, 24), rule(u32::MAX, u16::MAX)]
 }
 
 fn volume_info() -> VolumeInfo {
@@ -279,6 +288,7 @@ fn volume_info() -> VolumeInfo {
         made: 1 << 59,
         objects: 1 << 40,
         bytes: 1 << 50,
+        schedule: rules(),
     }
 }
 
@@ -651,7 +661,17 @@ fn welcome() -> ToClient {
 /// Every kind of message of a server, every outcome among them.
 fn bounded() -> Rights {
     Rights {
+        trusted: false,
         uids: vec![(1000, 1999)],
+        users: vec![Proven {
+            uid: 1001,
+            gid: 100,
+            groups: vec![7, 8],
+            session: Some(1 << 40),
+            write: false,
+            under: Some(vec![Name::new(b"job").unwrap()]),
+            expired: true,
+        }],
         ..Rights::default()
     }
 }

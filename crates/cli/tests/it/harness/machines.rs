@@ -14,7 +14,13 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Longer than any command of a test takes.
 const LIMIT: Duration = Duration::from_secs(60);
 /// What each machine has for itself.
-const OWN: [&str; 4] = ["/etc/ariel", "/run/ariel", "/srv", "/mnt"];
+const OWN: [&str; 5] = [
+    "/etc/ariel",
+    "/run/ariel",
+    "/run/ariel-users",
+    "/srv",
+    "/mnt",
+];
 
 /// One of them: a process that does nothing keeps its namespaces.
 struct Machine {
@@ -90,8 +96,8 @@ impl Machines {
         for (at, dir) in OWN.iter().enumerate() {
             let own = self.path().join(name).join(at.to_string());
             std::fs::create_dir_all(&own).unwrap();
-            // Sockets are kept in nothing that others may look into.
-            set_mode(&own, 0o700);
+            // Sockets are kept in nothing that others may look into; users come to their mounts.
+            set_mode(&own, if *dir == "/srv" { 0o755 } else { 0o700 });
             script += &format!(" && mkdir -p {dir} && mount --bind {} {dir}", own.display());
         }
         script += " && echo ready && exec sleep 100000";

@@ -133,6 +133,16 @@ pub fn suite(test: &str, program: &str) -> Option<PathBuf> {
     found
 }
 
+/// The names in a directory, sorted.
+pub fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
 /// Waits until something is true; false when the limit has passed. For states of which nothing
 /// tells: the end of somebody else's process, what a server says of itself, lines of a log.
 pub fn eventually(limit: Duration, mut is_true: impl FnMut() -> bool) -> bool {

@@ -34,18 +34,6 @@ fn file(mode: u16) -> Attr {
 }
 
 #[test]
-fn a_node_id_is_a_vnode_number() {
-    let root = Fid::root(4);
-    assert_eq!(fid(root, abi::ROOT_ID), root);
-    let expected = Fid {
-        volume: 4,
-        vnode: 99,
-        uniq: 1,
-    };
-    assert_eq!(fid(root, 99), expected);
-}
-
-#[test]
 fn what_the_kernel_asks_by_itself_it_asks_as_root() {
     assert_eq!(caller(&header(u32::MAX)), ROOT);
     let expected = Caller {
@@ -59,7 +47,7 @@ fn what_the_kernel_asks_by_itself_it_asks_as_root() {
 
 #[test]
 fn attributes_are_split_as_the_kernel_wants_them() {
-    let attr = attr(fid(Fid::root(1), 9), &file(0o4755));
+    let attr = attr(9, &file(0o4755));
     assert_eq!(attr.ino, 9);
     assert_eq!(attr.mode, 0o104_755);
     assert_eq!((attr.atime, attr.atimensec), (1, 7));

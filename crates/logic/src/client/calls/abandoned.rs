@@ -14,11 +14,11 @@
 
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Output};
-use crate::client::kernel::notify_done::After;
 use crate::client::locks::delegation::Decides;
 use crate::client::notices::Waiting;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Running, Step};
+use crate::footprint::Footprint;
 use crate::ranges::Span;
 use alloc::vec::Vec;
 use wire::{Access, Fid, LockOwner, Op, Outcome, Refusal, RequestId, Time};
@@ -102,7 +102,7 @@ impl Client {
             Op::Read { .. } => self.let_go(step, ticket, refusal),
             _ => self.on_refused(step, ticket, &op, refusal),
         }
-        for dir in super::start::dirs(&op).into_iter().flatten() {
+        for dir in Footprint::new(&op).dirs().into_iter().flatten() {
             self.retire(step, dir);
         }
         self.settle_guesses(step);
@@ -155,6 +155,7 @@ impl Client {
         let Some(mut running) = self.calls.remove(&ticket) else {
             return; // answered by now
         };
+        self.kernel.lets_go(ticket);
         let done = Done::Refused(refusal);
         self.note_again(step.now, &running, &done);
         let reads = match running.call {
@@ -162,7 +163,7 @@ impl Client {
             _ => None,
         };
         if let Some(node) = reads.and_then(|fid| self.nodes.get_mut(&fid)) {
-            node.reading.remove(&ticket);
+            node.kernel.ends_read(ticket);
             if let Some(drain) = node.drain.as_mut() {
                 drain.freed.remove(&ticket);
             }
@@ -176,7 +177,7 @@ impl Client {
             }
             // The kernel may forget them now; what is under way is about them all the same.
             for fid in named_by(&running.call) {
-                self.node(fid).lookups += 1;
+                self.node(fid).kernel.refers();
             }
             if self.request_of(ticket).is_some()
                 && let Some(unseen) = self.touches(0, &running.call)
@@ -200,11 +201,7 @@ impl Client {
     /// Is the call done, and its answer waits until the kernel has dropped something? What it gives
     /// (an open, references) is given back then.
     fn answer_waits(&self, ticket: Ticket) -> bool {
-        let mut afters = self.invalidations.values().map(|(after, _)| after);
-        afters.any(|after| match after {
-            After::Answer(of, _) | After::Opened(of, ..) => *of == ticket,
-            _ => false,
-        })
+        self.kernel.keeps_answer(ticket)
     }
 
     /// An answer for a call that was abandoned: while it is taken in, the call is as any other.
@@ -398,18 +395,9 @@ impl Client {
 fn named_by(call: &Call) -> Vec<Fid> {
     match call {
         Call::Op(op) => {
-            let dirs = super::start::dirs(op).into_iter().flatten();
-            let object = match op {
-                Op::SetAttr { fid, .. }
-                | Op::Link { fid, .. }
-                | Op::SetXattr { fid, .. }
-                | Op::RemoveXattr { fid, .. }
-                | Op::Allocate { fid, .. }
-                | Op::Copy { to: fid, .. }
-                | Op::MakeNameless { dir: fid, .. } => Some(*fid),
-                _ => None,
-            };
-            dirs.chain(object).collect()
+            let footprint = Footprint::new(op);
+            let dirs = footprint.dirs().into_iter().flatten();
+            dirs.chain(footprint.holds_on_to()).collect()
         }
         Call::Open { fid, .. } | Call::Write { fid, .. } | Call::Sync { fid } => Vec::from([*fid]),
         _ => Vec::new(),

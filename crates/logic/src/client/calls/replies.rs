@@ -10,6 +10,7 @@ use crate::client::mutant::Mutant;
 use crate::client::names::listing::ListingPart;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Step};
+use crate::footprint::Footprint;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,15 +19,15 @@ use wire::{
 };
 
 impl Client {
-    pub(crate) fn on_reply(
+    /// A reply is taken in, at its turn.
+    pub(crate) fn take_reply(
         &mut self,
         step: &mut Step<'_>,
         id: RequestId,
-        mut reply: Reply,
+        reply: Reply,
         bulk_len: u32,
     ) {
-        self.note_grants(&mut reply.grants);
-        if self.is_early(step, id) || self.on_made_again(step, id, &reply) {
+        if self.is_early(step, id) {
             return;
         }
         let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
@@ -75,7 +76,7 @@ impl Client {
                 }
             }
         }
-        if !self.reply_acks.holds(id) {
+        if !self.kernel.is_unseen(id) {
             self.confirm(step, id);
         }
     }
@@ -102,7 +103,7 @@ impl Client {
         let waits = op.changes() && self.calls.contains_key(&ticket);
         self.put_down(ticket);
         if !waits {
-            for dir in super::start::dirs(op).into_iter().flatten() {
+            for dir in Footprint::new(op).dirs().into_iter().flatten() {
                 self.retire(step, dir);
             }
         }
@@ -115,7 +116,7 @@ impl Client {
         for ticket in parked {
             match self.calls.get(&ticket).map(|running| &running.call) {
                 Some(Call::Read { .. } | Call::Write { .. }) => {
-                    self.node(fid).reading.remove(&ticket);
+                    self.node(fid).kernel.ends_read(ticket);
                     self.finish(step, ticket, Done::Refused(refusal));
                     self.ask_behind(step, fid);
                 }
@@ -309,7 +310,7 @@ impl Client {
             return self.go_on_draining(step, fid);
         }
         let (attr, lifetime) = self.to_say(fid, attr);
-        self.node(fid).asked = step.now;
+        self.node(fid).kernel.is_told_attr(step.now);
         self.finish(step, ticket, Done::Attr { attr, lifetime });
         self.go_on_draining(step, fid);
         self.retire(step, fid);
@@ -323,7 +324,7 @@ impl Client {
         (attr, vouched): (Attr, bool),
     ) {
         let node = self.node(fid);
-        node.asked = step.now;
+        node.kernel.is_told_attr(step.now);
         let own = node.right == Right::Exclusive && node.attr.is_some();
         let outdated = attr.kind == Kind::File && set.size.is_none() && id <= node.recalled;
         if outdated && node.held().is_none() && !vouched {
@@ -341,13 +342,11 @@ impl Client {
         if let (true, Some(size)) = (own, set.size) {
             self.cut(step, fid, size);
         }
-        let overtaken = self.node(fid).is_overtaken(&attr);
         self.changed(fid, attr.clone(), vouched);
-        let own = own && !overtaken;
+        let sets = set.mtime.is_some() || set.size.is_some();
+        let own = own && sets && !self.node(fid).is_set_overtaken(&attr);
         if let (true, Some(own)) = (own, self.node(fid).attr.as_mut()) {
-            if set.mtime.is_some() || set.size.is_some() {
-                own.mtime = attr.mtime;
-            }
+            own.mtime = attr.mtime;
             if let Some(size) = set.size {
                 (own.size, own.version) = (size, attr.version);
             }
@@ -420,7 +419,7 @@ impl Client {
         // answered from the cache, which does not know of it yet, so is this one.
         let own = node.resizing > 0 && node.cached() && node.drain.is_none();
         // Nor may the kernel have it if the file has been opened for writing meanwhile.
-        let own = own || (withholds && !(node.drain.is_some() && node.pages));
+        let own = own || (withholds && !(node.drain.is_some() && node.kernel.has_pages()));
         // Given while the kernel drops pages, it is dropped once more; not so what others of its
         // machine see in the page meanwhile, who may have seen the own change.
         let draining = node.drain.is_some() && !outdated;
@@ -440,7 +439,7 @@ impl Client {
             // outdated.
             Outcome::Read { .. } => self.start(step, ticket),
             Outcome::Refused(refusal) => {
-                node.reading.remove(&ticket);
+                node.kernel.ends_read(ticket);
                 self.finish(step, ticket, Done::Refused(refusal));
                 self.ask_behind(step, fid);
             }

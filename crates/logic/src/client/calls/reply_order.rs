@@ -8,6 +8,7 @@
 
 use crate::client::Client;
 use crate::client::node::Node;
+use crate::footprint::Footprint;
 use alloc::vec::Vec;
 use wire::{Attr, Fid, Grant, Op, Outcome, RequestId, Right};
 
@@ -28,17 +29,9 @@ impl Client {
         if !op.changes() || matches!(outcome, Outcome::Refused(_)) {
             return Vec::new();
         }
-        let mut fids: Vec<Fid> = super::start::dirs(op).into_iter().flatten().collect();
-        match op {
-            Op::SetAttr { fid, .. }
-            | Op::Write { fid, .. }
-            | Op::Link { fid, .. }
-            | Op::SetXattr { fid, .. }
-            | Op::RemoveXattr { fid, .. }
-            | Op::Allocate { fid, .. }
-            | Op::Copy { to: fid, .. } => fids.push(*fid),
-            _ => {}
-        }
+        let footprint = Footprint::new(op);
+        let dirs = footprint.dirs().into_iter().flatten();
+        let mut fids: Vec<Fid> = dirs.chain(footprint.changed_object()).collect();
         match outcome {
             Outcome::Removed { fid, .. } => fids.push(*fid),
             Outcome::Renamed { fid, victim, .. } => {
@@ -102,6 +95,14 @@ impl Node {
     pub(crate) fn is_overtaken(&mut self, attr: &Attr) -> bool {
         let overtaken = attr.ctime < self.answered;
         self.answered = self.answered.max(attr.ctime);
+        overtaken
+    }
+
+    /// Takes note of the answer to an own change that sets the size or the time of modification:
+    /// has the answer to a later one of that sort come before? Other changes say nothing of these.
+    pub(crate) fn is_set_overtaken(&mut self, attr: &Attr) -> bool {
+        let overtaken = attr.ctime < self.set;
+        self.set = self.set.max(attr.ctime);
         overtaken
     }
 

@@ -6,19 +6,40 @@
 //! prediction that the server refuses would cost others what they have done since.
 
 use crate::client::Client;
-use wire::{Access, Caller, Fid, NOBODY};
+use wire::{Access, Caller, Fid, NOBODY, Refusal, Rights};
 
 impl Client {
-    /// Does the caller stand for somebody whom the server does not believe this machine?
-    pub(crate) fn is_nobody(&self, caller: &Caller) -> bool {
-        caller.uid == NOBODY && (!self.rights.root || !self.rights.uids.is_empty())
+    /// What the machine may do, as the server has said last.
+    pub fn rights(&self) -> &Rights {
+        &self.rights
     }
 
-    /// Is an object whose attributes are known under a token closed to this caller?
-    pub(crate) fn is_kept_out(&self, fid: Fid, access: Access, caller: &Caller) -> bool {
-        if !self.is_nobody(caller) {
-            return false;
+    /// Does the caller stand for somebody whom the server does not believe this machine?
+    pub(crate) fn is_nobody(&self, caller: &Caller) -> bool {
+        let squashed = !self.rights.root || !self.rights.uids.is_empty();
+        (caller.uid == NOBODY && squashed) || self.has_lapsed(caller)
+    }
+
+    /// Has the user proved himself, and too long ago?
+    fn has_lapsed(&self, caller: &Caller) -> bool {
+        let user = self.rights.proven(caller.uid);
+        user.is_some_and(|user| user.expired)
+    }
+
+    /// Is an object whose attributes are known under a token closed to this caller? Then why.
+    pub(crate) fn keeps_out(&self, fid: Fid, access: Access, caller: &Caller) -> Option<Refusal> {
+        if self.has_lapsed(caller) {
+            return Some(Refusal::Expired);
         }
+        if !self.is_nobody(caller) {
+            return None;
+        }
+        // Who has not proved himself may look, and change nothing.
+        let looks = self.rights.trusted || !access.write;
+        (!looks || self.is_closed(fid, access, caller)).then_some(Refusal::Denied)
+    }
+
+    fn is_closed(&self, fid: Fid, access: Access, caller: &Caller) -> bool {
         let attr = self.nodes.get(&fid).and_then(|node| node.attr.as_ref());
         attr.is_none_or(|attr| {
             let shift = match (attr.uid == caller.uid, attr.gid == caller.gid) {

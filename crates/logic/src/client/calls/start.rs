@@ -1,10 +1,12 @@
 //! Calls: what is answered from the cache, what goes to the server.
 
+use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
+use crate::client::kernel::inode_locks::stops_write_back;
 use crate::client::mutant::Mutant;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
-use crate::{Ticket, kernel};
+use crate::footprint::Footprint;
 use wire::{Access, Caller, Fid, Hold, Name, Op, Refusal, Right};
 
 impl Client {
@@ -35,6 +37,7 @@ impl Client {
                 self.start_op(step, ticket, Op::GetAttr { fid }, running.caller);
             }
             Call::Op(op) => self.start_op(step, ticket, op, running.caller),
+            Call::Enter { fid } => self.start_op(step, ticket, Op::GetAttr { fid }, running.caller),
             Call::Seek { fid } => self.start_op(step, ticket, Op::GetAttr { fid }, running.caller),
             Call::Open {
                 fid,
@@ -83,7 +86,7 @@ impl Client {
                     if self.waits_for_drop(*fid, ticket) {
                         return;
                     }
-                    self.node(*fid).asked = step.now;
+                    self.node(*fid).kernel.is_told_attr(step.now);
                     return self.finish(step, ticket, done);
                 }
             }
@@ -152,7 +155,7 @@ impl Client {
     /// Counts that an operation is under way where others look at that.
     pub(crate) fn note_sent(&mut self, op: &Op) {
         self.naming += u32::from(changes_links(op));
-        for dir in dirs(op).into_iter().flatten() {
+        for dir in Footprint::new(op).dirs().into_iter().flatten() {
             let node = self.node(dir);
             node.busy += 1;
             node.directory = true;
@@ -188,7 +191,7 @@ impl Client {
     /// The opposite of `note_sent`.
     pub(crate) fn unsend(&mut self, op: &Op) {
         self.naming -= u32::from(changes_links(op));
-        for dir in dirs(op).into_iter().flatten() {
+        for dir in Footprint::new(op).dirs().into_iter().flatten() {
             let node = self.node(dir);
             node.busy = node.busy.saturating_sub(1);
         }
@@ -247,8 +250,7 @@ impl Client {
                 let attr = node.held()?.clone();
                 let attr_lifetime = Self::lifetime(node.attr_lasting());
                 node.is_in(dir);
-                node.lookups += 1;
-                node.told = step.now;
+                node.kernel.is_told(step.now);
                 Some(Done::Entry {
                     fid,
                     attr,
@@ -289,7 +291,7 @@ impl Client {
         };
         let resize = set.size.is_some();
         let behind = self.options.mutant == Some(Mutant::ResizesBehindRecalls);
-        let free = kernel::held_by_op(op).write_back && !behind;
+        let free = stops_write_back(op) && !behind;
         self.nodes.get(fid).is_some_and(|node| {
             let written_back = node.sending && (resize || set.mtime.is_some());
             let recalled = node.drain.is_some() && !free;
@@ -314,8 +316,8 @@ impl Client {
             Right::Shared
         };
         if node.right >= wanted {
-            if self.is_kept_out(fid, access, &caller) {
-                return self.finish(step, ticket, Done::Refused(Refusal::Denied));
+            if let Some(refusal) = self.keeps_out(fid, access, &caller) {
+                return self.finish(step, ticket, Done::Refused(refusal));
             }
             let node = self.node(fid);
             node.opened(access);
@@ -371,7 +373,7 @@ impl Client {
             return;
         }
         let private = node.private;
-        if private && node.lookups > 0 {
+        if private && node.kernel.is_known() {
             return; // a program here may be about to open it: the kernel will let go of it
         }
         let dirty = self
@@ -402,19 +404,4 @@ impl Client {
 /// Does an object that was there before get or lose a name by it?
 fn changes_links(op: &Op) -> bool {
     matches!(op, Op::Link { .. } | Op::Unlink { .. } | Op::Rename { .. })
-}
-
-/// The directories whose names an operation is about.
-pub(crate) fn dirs(op: &Op) -> [Option<Fid>; 2] {
-    match op {
-        Op::Lookup { dir, .. }
-        | Op::Make { dir, .. }
-        | Op::Link { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. }
-        | Op::ReadDir { dir, .. }
-        | Op::Prefetch { dir, .. } => [Some(*dir), None],
-        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
-        _ => [None, None],
-    }
 }

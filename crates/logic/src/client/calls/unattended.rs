@@ -11,15 +11,14 @@
 //! is held by a call that waits for us, all names expire, which takes none.
 
 use crate::Ticket;
-use crate::client::api::Call;
-use crate::client::kernel::reply_ack::locked;
 use crate::client::notices::Invalidate;
 use crate::client::session::LinkState;
 use crate::client::session::requests::{Sent, Why};
-use crate::client::{After, Client, Running, Step};
+use crate::client::{After, Client, Step};
+use crate::footprint::Footprint;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use wire::{Fid, Name, Op, RequestId};
+use wire::{Fid, Name, RequestId};
 
 /// A change of names whose caller is gone.
 #[derive(Clone, Debug)]
@@ -115,7 +114,7 @@ impl Client {
         if !matches!(why, Why::Call(_) | Why::Walk | Why::Names) {
             return false;
         }
-        let dirs = super::start::dirs(&request.op);
+        let dirs = Footprint::new(&request.op).dirs();
         let about = |doubt: &UnattendedChange| {
             let mut dirs = dirs.iter().flatten();
             doubt.left > 0 && dirs.any(|dir| doubt.dirs.contains(dir))
@@ -139,13 +138,7 @@ impl Client {
 
     /// Has all names expire where a call that waits for us has the lock.
     fn raise_doubts(&mut self, step: &mut Step<'_>) {
-        let held = |dir: &Fid| {
-            let mut calls = self.calls.values();
-            calls.any(|running| {
-                let call = &running.call;
-                locked(call, *dir) || looks_up(call, *dir) || running.may_remove(*dir)
-            })
-        };
+        let held = |dir: &Fid| self.kernel.may_lock(*dir);
         let stuck = self.unattended.changes.iter();
         let stuck = stuck.filter(|(_, doubt)| doubt.left > 0 && !doubt.raised);
         let stuck: Vec<(Ticket, Fid)> = stuck
@@ -158,18 +151,5 @@ impl Client {
             let what = Invalidate::Names { dir };
             self.invalidate(step, what, After::DoubtOfAll(ticket));
         }
-    }
-}
-
-/// Does the kernel share the directory's lock with others during this call?
-fn looks_up(call: &Call, dir: Fid) -> bool {
-    matches!(call, Call::Op(Op::Lookup { dir: at, .. }) if *at == dir)
-}
-
-impl Running {
-    /// Does the kernel have the directory locked during this call as one that is to go?
-    fn may_remove(&self, dir: Fid) -> bool {
-        let removes = matches!(&self.call, Call::Op(Op::Rmdir { .. } | Op::Rename { .. }));
-        removes && (self.locked_too[0].is_none() || self.locked_too.contains(&Some(dir)))
     }
 }

@@ -276,13 +276,14 @@ impl Cache {
         bearable && self.fits_in(fid, blocks, self.limit)
     }
 
+    /// Blocks that are here and stay need no slot, even where there are more than the limit.
     fn fits_in(&self, fid: Fid, blocks: Range<u64>, limit: u32) -> bool {
         let all = (blocks.end - blocks.start) as usize;
         let stays = |state: BlockState| state != BlockState::Clean;
         self.could_take(all, limit) || {
             let here = self.span(fid, blocks).flatten();
             let here = here.filter(|(_, state)| stays(*state)).count();
-            self.could_take(all - here, limit)
+            here == all || self.could_take(all - here, limit)
         }
     }
 
@@ -525,6 +526,19 @@ mod tests {
         assert_eq!(cache.take(fid, 14, BlockState::Clean), None);
         assert_eq!((cache.dirty(), cache.used()), (2, 3));
         assert!(cache.fits(fid, 11..14) && !cache.fits(fid, 10..12));
+    }
+
+    #[test]
+    fn what_is_changed_may_be_changed_again_whatever_the_limit_is() {
+        let fid = Fid::root(1);
+        let mut cache = Cache::new(8, 2);
+        for block in 0..4 {
+            cache
+                .take(fid, block, BlockState::Dirty(0))
+                .expect("a slot");
+        }
+        cache.set_limit(0);
+        assert!(cache.fits(fid, 1..3) && !cache.fits(fid, 3..5));
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Client {
             None => {
                 let of_dir = |fid: &Fid| {
                     let node = self.nodes.get(fid);
-                    node.is_some_and(|node| node.parent == Some(dir) || node.moved)
+                    node.is_some_and(|node| node.parent == Some(dir) || node.kernel.is_elsewhere())
                 };
                 self.cache.changed_files().filter(of_dir).collect()
             }

@@ -132,13 +132,15 @@ impl Client {
         let end = offset + pieces.iter().map(Piece::len).sum::<u64>();
         let last = self.last_request;
         let node = self.node(fid);
-        let reading = node.reading.remove(&ticket);
-        node.pages |= pages;
+        let reading = node.kernel.ends_read(ticket);
         if pages {
-            node.note_pages(step.now);
+            let writable = node.hold(0).write;
+            node.kernel.is_given_pages(step.now, writable);
         }
         let all = offset == 0 && node.attr.as_ref().is_some_and(|attr| end >= attr.size);
-        node.given |= pages && all && !node.direct;
+        if pages && all && !node.direct {
+            node.kernel.has_all();
+        }
         if let (Some(drain), Some(reading)) = (node.drain.as_mut(), &reading) {
             drain.freed.remove(&ticket);
             drain.again.push(reading.range);
@@ -202,8 +204,6 @@ impl Client {
         (since, granted): (FillStart, Option<Epoch>),
         bytes: Option<u32>,
     ) {
-        let trusted = self.options.mutant == Some(Mutant::KeepsOvertakenBlocks);
-        let granted = if trusted { Some(Epoch::MAX) } else { granted };
         let node = self.node(fid);
         let valid = node.fills(since, granted);
         let bytes = bytes.filter(|_| valid);
@@ -433,10 +433,10 @@ impl Client {
         let pages = (from / BLOCK * BLOCK, to.div_ceil(BLOCK) * BLOCK);
         let ranges = node.without_reads(&[pages], &none);
         // Writes from the page cache leave the right bytes there, and hold the pages' locks.
-        if how == How::Paged || !node.pages || ranges.is_empty() {
+        if how == How::Paged || !node.kernel.has_pages() || ranges.is_empty() {
             return self.finish(step, ticket, done);
         }
-        let young = young(node.told, now);
+        let young = young(node.kernel.told_at(), now);
         let what = Invalidate::Inode { fid, ranges, young };
         self.invalidate(step, what, After::Answer(ticket, done));
     }

@@ -39,22 +39,14 @@ fn clears(running: &Running, paged: u64) -> bool {
 impl Node {
     /// Does the kernel have pages into which programs may store?
     pub(crate) fn is_stored_into(&self) -> bool {
-        self.mapped > 0 && self.pages && self.hold(0).write
+        self.kernel.mapped_at() > 0 && self.kernel.has_pages() && self.hold(0).write
     }
 
     /// Until when a program that was given a page may not have used it.
     pub(crate) fn stores_until(&self) -> Time {
-        match self.mapped {
+        match self.kernel.mapped_at() {
             0 => 0,
             at => at + PAGE_HOLD_NS,
-        }
-    }
-
-    /// The kernel is given pages.
-    pub(crate) fn note_pages(&mut self, now: Time) {
-        self.paged += 1;
-        if self.hold(0).write {
-            self.mapped = now;
         }
     }
 }
@@ -108,7 +100,7 @@ impl Client {
             return false;
         }
         let node = self.node(fid);
-        if node.drain.is_some() && node.pages {
+        if node.drain.is_some() && node.kernel.has_pages() {
             // Pages of before the file was opened for writing are being dropped, which may wait for
             // this one. It is dropped once more before the open is answered.
             return false;
@@ -156,7 +148,7 @@ impl Client {
         (ticket, fid): (Ticket, Fid),
         refusal: Refusal,
     ) {
-        self.node(fid).reading.remove(&ticket);
+        self.node(fid).kernel.ends_read(ticket);
         self.finish(step, ticket, Done::Refused(refusal));
         self.ask_behind(step, fid);
         self.unpark(step, fid);
@@ -170,12 +162,12 @@ impl Client {
         step: &mut Step<'_>,
         (ticket, fid): (Ticket, Fid),
     ) -> bool {
-        if !self.withholds_pages(fid) || !self.node(fid).pages {
+        if !self.withholds_pages(fid) || !self.node(fid).kernel.has_pages() {
             return false;
         }
         let now = step.now;
         let node = self.node(fid);
-        let (paged, young) = (node.paged, young(node.told, now));
+        let (paged, young) = (node.kernel.paged(), young(node.kernel.told_at(), now));
         let ranges = vec![(0, u64::MAX)];
         let what = Invalidate::Inode { fid, ranges, young };
         self.invalidate(step, what, After::Opened(ticket, fid, paged));
@@ -196,8 +188,8 @@ impl Client {
         // is served only as long as the kernel may have some.
         let dropping =
             matches!(&node.drain, Some(drain) if matches!(drain.phase, Phase::Dropping(..)));
-        if withheld && node.paged == paged && !dropping {
-            (node.pages, node.given) = (false, false);
+        if withheld && node.kernel.paged() == paged && !dropping {
+            node.kernel.has_no_pages();
         }
         if !self.drops_for_writer(step, (ticket, fid)) {
             let (cached, bytes) = (false, Vec::new());
@@ -217,7 +209,7 @@ impl Client {
         let (now, block) = (step.now, u64::from(BLOCK_BYTES));
         let node = self.node(fid);
         let mapped = node.is_stored_into();
-        let (paged, told) = (node.paged, node.told);
+        let (paged, told) = (node.kernel.paged(), node.kernel.told_at());
         let Some(running) = self.calls.get_mut(&ticket) else {
             return false;
         };
@@ -235,7 +227,7 @@ impl Client {
 
     /// Has the kernel no page of what this call writes, since it was given none?
     pub(crate) fn is_cleared(&self, ticket: Ticket, fid: Fid) -> bool {
-        let paged = self.nodes.get(&fid).map(|node| node.paged);
+        let paged = self.nodes.get(&fid).map(|node| node.kernel.paged());
         let running = self.calls.get(&ticket);
         running.is_some_and(|running| paged.is_some_and(|paged| clears(running, paged)))
     }

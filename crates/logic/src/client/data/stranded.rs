@@ -240,8 +240,9 @@ impl Client {
         node.stranded = false;
         (node.version, node.stored) = (attr.version, (attr.used_bytes, attr.size));
         (attr.size, attr.mtime) = (own.size, own.mtime);
-        // What others have set of it meanwhile is shown with another time than this machine's own.
-        attr.ctime = attr.ctime.max(own.ctime.saturating_add(1));
+        // With these bytes it is shown with another time than with what others have set of it
+        // meanwhile, and than this machine has shown.
+        attr.ctime = attr.ctime.max(own.ctime).saturating_add(1);
         node.attr = Some(attr);
         self.counts.resumed += 1;
         self.count_used(fid);

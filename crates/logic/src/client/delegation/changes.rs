@@ -17,6 +17,7 @@ use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Step};
+use crate::footprint::Footprint;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use wire::{
@@ -48,6 +49,8 @@ pub(crate) struct Delegation {
     pub(crate) last: RequestId,
     /// Of these the server has not said what became of them.
     pub(crate) unanswered: usize,
+    /// Replies that came before the reply to the change in front of theirs.
+    pub(crate) overtaking: super::reply_order::OvertakingReplies,
     /// Numbers that nobody else gets: the first, and how many.
     numbers: VecDeque<(u64, u32)>,
     /// A question for more is on its way.
@@ -188,7 +191,7 @@ impl Client {
         fids.dedup();
         let relies_on = prediction.relies_on.clone();
         let about = LoggedObjects { fids, relies_on };
-        let in_them = crate::client::calls::start::dirs(op);
+        let in_them = Footprint::new(op).dirs();
         for fid in about.all() {
             let node = self.node(fid);
             (node.delegated, node.told_by) = (node.delegated + 1, id);
@@ -237,7 +240,7 @@ impl Client {
         let position = prediction.chosen.position;
         if let (Op::SetAttr { fid, .. }, Outcome::Attr(attr)) = (op, &prediction.outcome) {
             let (attr, lifetime) = self.to_say(*fid, attr.clone());
-            self.node(*fid).asked = step.now;
+            self.node(*fid).kernel.is_told_attr(step.now);
             self.finish(step, ticket, Done::Attr { attr, lifetime });
         } else if matches!(op, Op::SetXattr { .. } | Op::RemoveXattr { .. }) {
             self.answer_xattr(step, ticket, op);
@@ -294,7 +297,7 @@ impl Client {
     /// the kernel has let go of it: a descriptor that is no open file can be opened once more.
     pub(crate) fn bury_stillborn(&mut self, step: &mut Step<'_>, fid: Fid) {
         let node = self.nodes.get(&fid);
-        let used = node.is_none_or(|node| node.lookups > 0 || node.hold(0).open);
+        let used = node.is_none_or(|node| node.kernel.is_known() || node.hold(0).open);
         if used && self.leaving.is_none() {
             return;
         }
@@ -318,7 +321,8 @@ impl Client {
             let Why::Delegated(about) = &sent.why else {
                 return None;
             };
-            let dirs: Vec<Fid> = crate::client::calls::start::dirs(&sent.request.op)
+            let dirs: Vec<Fid> = Footprint::new(&sent.request.op)
+                .dirs()
                 .into_iter()
                 .flatten()
                 .collect();
@@ -409,11 +413,7 @@ impl Client {
             let node = self.nodes.get(&dir);
             node.is_some_and(|node| node.right == Right::Exclusive)
         };
-        if crate::client::calls::start::dirs(op)
-            .into_iter()
-            .flatten()
-            .any(own)
-        {
+        if Footprint::new(op).dirs().into_iter().flatten().any(own) {
             self.reserve_if_low(step);
         }
     }

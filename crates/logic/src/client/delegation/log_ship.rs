@@ -1,10 +1,10 @@
 //! Telling the server of the changes that are kept: when, in which order, and how many together.
 
 use super::local_apply::Prediction;
-use crate::client::calls::start::dirs;
 use crate::client::mutant::Mutant;
 use crate::client::session::LinkState;
 use crate::client::{Client, Step};
+use crate::footprint::Footprint;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{
@@ -87,7 +87,7 @@ impl Client {
     /// Is this a change of names in this directory that the server will be told of?
     fn is_kept(&self, id: RequestId, dir: Fid) -> bool {
         let sent = self.requests.get(&id).filter(|sent| sent.kept);
-        sent.is_some_and(|sent| dirs(&sent.request.op).contains(&Some(dir)))
+        sent.is_some_and(|sent| Footprint::new(&sent.request.op).dirs().contains(&Some(dir)))
     }
 
     /// Is there anything about this object that the server does not know of?
@@ -110,7 +110,7 @@ impl Client {
             Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
         );
         let all = names || matches!(op, Op::Sync { .. } | Op::StatFs | Op::Volume(_));
-        if all || about(op).into_iter().flatten().any(|fid| self.owes(fid)) {
+        if all || Footprint::new(op).fids().any(|fid| self.owes(fid)) {
             self.ship(step);
         }
     }
@@ -135,47 +135,6 @@ impl Client {
         if !part.is_empty() {
             self.say(step, ToServer::Requests(part));
         }
-    }
-}
-
-/// The objects that an operation names.
-pub(crate) fn about(op: &Op) -> [Option<Fid>; 2] {
-    match op {
-        Op::Lookup { dir, .. }
-        | Op::Make { dir, .. }
-        | Op::MakeNameless { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. }
-        | Op::ReadDir { dir, .. }
-        | Op::Prefetch { dir, .. } => [Some(*dir), None],
-        Op::Link { fid, dir, .. } => [Some(*fid), Some(*dir)],
-        Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
-        Op::Copy { from, to, .. } => [Some(*from), Some(*to)],
-        Op::GetAttr { fid }
-        | Op::Claim { fid }
-        | Op::SetAttr { fid, .. }
-        | Op::ReadLink { fid }
-        | Op::Open { fid, .. }
-        | Op::Read { fid, .. }
-        | Op::Write { fid, .. }
-        | Op::Sync { fid }
-        | Op::GetXattr { fid, .. }
-        | Op::SetXattr { fid, .. }
-        | Op::ListXattr { fid }
-        | Op::RemoveXattr { fid, .. }
-        | Op::Reap { fid }
-        | Op::Lock { fid, .. }
-        | Op::Unlock { fid, .. }
-        | Op::TestLock { fid, .. }
-        | Op::Allocate { fid, .. }
-        | Op::Find { fid, .. } => [Some(*fid), None],
-        // What is locked of a file is told however things stand with its changes.
-        Op::StopWaiting { .. }
-        | Op::StatFs
-        | Op::Reserve { .. }
-        | Op::GiveLocks { .. }
-        | Op::Volume(_)
-        | Op::Volumes => [None, None],
     }
 }
 

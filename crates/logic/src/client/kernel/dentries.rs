@@ -165,7 +165,9 @@ impl Client {
                     self.take_away(*from, name);
                 }
                 self.take_away(*to, new);
-                self.hand(now, (*to, new), moved);
+                if self.options.mutant != Some(Mutant::ForgetsRenamed) {
+                    self.hand(now, (*to, new), moved);
+                }
             }
             (Call::List { dir, .. }, Done::Listing { entries, .. })
                 if self.options.mutant != Some(Mutant::ForgetsListed) =>
@@ -192,7 +194,7 @@ impl Client {
             return;
         };
         let node = self.nodes.get(dir);
-        if node.is_some_and(|node| now < node.dentries.wary) {
+        if node.is_some_and(|node| now < node.kernel.dentries.wary) {
             *lifetime = Lifetime::None;
         }
     }
@@ -200,13 +202,13 @@ impl Client {
     fn hand(&mut self, now: Time, (dir, name): (Fid, &Name), (fid, lasting): (Option<Fid>, bool)) {
         let stamp = self.last_stamp;
         if let Some(node) = self.nodes.get_mut(&dir) {
-            node.dentries.told = now;
+            node.kernel.dentries.told = now;
             let known = Dentry {
                 stamp,
                 fid,
                 lasting,
             };
-            let more = node.dentries.note(name, known);
+            let more = node.kernel.dentries.note(name, known);
             if more {
                 self.count_handed();
             }
@@ -214,40 +216,19 @@ impl Client {
     }
 
     /// What the kernel was told last that this name means.
-    fn handed(&self, dir: Fid, name: &Name) -> Option<Fid> {
-        self.nodes.get(&dir)?.dentries.names.get(name)?.fid
-    }
-
-    /// What else than the directories that it names the kernel has locked, alone, during this call,
-    /// if that is a directory: what is removed or replaced, and what comes to another directory.
-    pub(crate) fn locked_too(&self, call: &Call) -> [Option<Fid>; 2] {
-        match call {
-            Call::Op(Op::Rmdir { dir, name }) => [self.handed(*dir, name), None],
-            Call::Op(Op::Rename {
-                from,
-                name,
-                to,
-                new,
-                exchange,
-                ..
-            }) => {
-                let (crosses, replaces) = (from != to, !*exchange);
-                let target = self.handed(*to, new).filter(|_| crosses || replaces);
-                [target, self.handed(*from, name).filter(|_| crosses)]
-            }
-            _ => [None; 2],
-        }
+    pub(crate) fn handed(&self, dir: Fid, name: &Name) -> Option<Fid> {
+        self.nodes.get(&dir)?.kernel.dentries.names.get(name)?.fid
     }
 
     /// May the kernel believe this name until it is told otherwise?
     pub(crate) fn lasts(&self, dir: Fid, name: &Name) -> bool {
         let node = self.nodes.get(&dir);
-        node.is_some_and(|node| node.dentries.lasts(name))
+        node.is_some_and(|node| node.kernel.dentries.lasts(name))
     }
 
     fn take_away(&mut self, dir: Fid, name: &Name) {
         if let Some(node) = self.nodes.get_mut(&dir) {
-            node.dentries.names.remove(name);
+            node.kernel.dentries.names.remove(name);
         }
     }
 
@@ -256,7 +237,7 @@ impl Client {
         let Some(node) = self.nodes.get(&dir) else {
             return false;
         };
-        if node.dentries.any || node.dentries.names.contains_key(name) {
+        if node.kernel.dentries.any || node.kernel.dentries.names.contains_key(name) {
             return true;
         }
         if self.options.mutant == Some(Mutant::ForgetsLookups) {

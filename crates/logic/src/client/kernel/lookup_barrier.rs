@@ -12,7 +12,6 @@
 //! kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once. Where
 //! nobody holds the lock that is over at once.
 
-use super::name_revoke::locks;
 use crate::Ticket;
 use crate::client::api::{Call, Done};
 use crate::client::notices::Invalidate;
@@ -38,6 +37,16 @@ impl LookupBarriers {
     pub(crate) fn holds(&self, dir: Fid) -> bool {
         self.dirs.contains_key(&dir)
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dirs.is_empty()
+    }
+
+    /// When the first look-up is refused that waits.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let waiting = self.dirs.values().filter_map(|bar| bar.1.front());
+        waiting.map(|(until, _)| *until).min()
+    }
 }
 
 impl Client {
@@ -54,12 +63,7 @@ impl Client {
         // Whichever name: the kernel looks for it under the directory's lock.
         let name = Name::new(b"-").expect("it is a name");
         let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));
-        self.lookup_barriers.dirs.entry(dir).or_default().0 = id;
-    }
-
-    /// Does a change that waits for us hold this directory's lock?
-    fn is_held(&self, dir: Fid) -> bool {
-        self.calls.values().any(|running| locks(&running.call, dir))
+        self.kernel.barriers.dirs.entry(dir).or_default().0 = id;
     }
 
     /// The answer of a call, unless it was begun before its directory was barred: it may be the
@@ -68,7 +72,7 @@ impl Client {
         let Call::Op(Op::Lookup { dir, .. }) = call else {
             return done;
         };
-        if !self.lookup_barriers.holds(*dir) || self.is_held(*dir) {
+        if !self.kernel.barriers.holds(*dir) || self.kernel.holders.change_named(*dir) {
             return done;
         }
         if let Done::Entry { fid, .. } = done {
@@ -79,10 +83,10 @@ impl Client {
 
     /// A look-up begins: is it held back, or refused?
     pub(crate) fn is_barred(&mut self, step: &mut Step<'_>, ticket: Ticket, dir: Fid) -> bool {
-        if !self.lookup_barriers.holds(dir) || self.is_held(dir) {
+        if !self.kernel.barriers.holds(dir) || self.kernel.holders.change_named(dir) {
             return false;
         }
-        let Some((_, waiting)) = self.lookup_barriers.dirs.get_mut(&dir) else {
+        let Some((_, waiting)) = self.kernel.barriers.dirs.get_mut(&dir) else {
             return false;
         };
         waiting.push_back((step.now + BARRIER_WAIT_NS, ticket));
@@ -92,22 +96,23 @@ impl Client {
     /// The kernel has had the lock.
     pub(crate) fn on_lock_seen(&mut self, step: &mut Step<'_>, dir: Fid, id: u64) {
         if self
-            .lookup_barriers
+            .kernel
+            .barriers
             .dirs
             .get(&dir)
             .is_none_or(|bar| bar.0 != id)
         {
             return; // barred again since
         }
-        let bar = self.lookup_barriers.dirs.remove(&dir);
+        let bar = self.kernel.barriers.dirs.remove(&dir);
         for (_, ticket) in bar.into_iter().flat_map(|bar| bar.1) {
             self.start(step, ticket);
         }
     }
 
-    pub(crate) fn tick_bars(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn tick_barriers(&mut self, step: &mut Step<'_>) {
         let mut late = Vec::new();
-        for (dir, (_, waiting)) in &mut self.lookup_barriers.dirs {
+        for (dir, (_, waiting)) in &mut self.kernel.barriers.dirs {
             while let Some((until, ticket)) = waiting.front()
                 && *until <= step.now
             {
@@ -116,20 +121,11 @@ impl Client {
             }
         }
         for (dir, ticket) in late {
-            if self.is_held(dir) {
+            if self.kernel.holders.change_named(dir) {
                 self.start(step, ticket);
             } else {
                 self.finish(step, ticket, Done::Refused(Refusal::Stale));
             }
         }
-    }
-
-    pub(crate) fn bars_due(&self) -> Option<Time> {
-        let waiting = self
-            .lookup_barriers
-            .dirs
-            .values()
-            .filter_map(|bar| bar.1.front());
-        waiting.map(|(until, _)| *until).min()
     }
 }

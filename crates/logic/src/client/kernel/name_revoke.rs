@@ -25,15 +25,14 @@
 //! this answer.
 
 use crate::Ticket;
-use crate::client::api::{Call, How};
 use crate::client::data::read_write::young;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Invalidate;
-use crate::client::{After, Client, Running, Step};
+use crate::client::{After, Client, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Name, Op, Right, Time};
+use wire::{Epoch, Fid, Name, Right, Time};
 
 /// How long the lock of a directory is waited for when nobody who would hold it is known.
 const UNKNOWN_HOLDER_WAIT_NS: Time = 400_000_000;
@@ -49,7 +48,7 @@ const NAME_REVOKE_MAX_NS: Time = 30_000_000_000;
 
 /// A recall of names that is being answered.
 #[derive(Clone, Debug)]
-pub(crate) struct NameRevoke {
+struct NameRevoke {
     /// From before the kernel was told. What a program has looked up since may have been looked up
     /// after the kernel dropped it, although the look-up came here before the kernel's report.
     stamp: u64,
@@ -63,6 +62,20 @@ pub(crate) struct NameRevoke {
     put_back: Option<(Ticket, Time)>,
     /// Since when: some day the epoch is raised whoever holds the lock.
     since: Time,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NameRevokes {
+    left: BTreeMap<(Fid, Epoch), NameRevoke>,
+    /// When a look-up was answered last meanwhile.
+    last_lookup: Time,
+}
+
+impl NameRevokes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
 }
 
 impl Client {
@@ -85,8 +98,8 @@ impl Client {
         }
         node.renew_listing();
         // An answer about it may be on its way to a kernel that does not know it yet.
-        let young = young(node.told, step.now);
-        if self.name_revokes.contains_key(&(dir, epoch)) {
+        let young = young(node.kernel.told_at(), step.now);
+        if self.kernel.revokes.left.contains_key(&(dir, epoch)) {
             return; // repeated
         }
         if keeps {
@@ -119,20 +132,19 @@ impl Client {
             put_back: None,
             since: step.now,
         };
-        self.name_revokes.insert((dir, epoch), dropping);
+        self.kernel.revokes.left.insert((dir, epoch), dropping);
         self.raise_epoch(step, (dir, epoch));
     }
 
     /// Raises the epoch if a change is known that holds the directory's lock.
     fn raise_epoch(&mut self, step: &mut Step<'_>, at: (Fid, Epoch)) {
-        let Some(dropping) = self.name_revokes.get(&at) else {
+        let Some(dropping) = self.kernel.revokes.left.get(&at) else {
             return;
         };
-        let locking = |(_, running): &(&Ticket, &Running)| running.has_locked(at.0);
-        let witness = self.calls.iter().find(locking).map(|(ticket, _)| *ticket);
+        let witness = self.kernel.holders.changer(at.0);
         // Nobody is told a name of a barred directory: what is in hand there is so in vain.
         let due = self.suspended
-            || self.lookup_barriers.holds(at.0)
+            || self.kernel.barriers.holds(at.0)
             || step.now >= self.patience_ends(dropping.since);
         let waits = dropping.left.values().any(Option::is_some);
         if !waits || dropping.raising.is_some() || (witness.is_none() && !due) {
@@ -150,7 +162,7 @@ impl Client {
             false => (Invalidate::Names { dir }, Some(stamp)),
         };
         let id = self.invalidate(step, what, After::Names(at.0, at.1));
-        if let Some(dropping) = self.name_revokes.get_mut(&at) {
+        if let Some(dropping) = self.kernel.revokes.left.get_mut(&at) {
             dropping.raising = Some((id, stamp, witness));
         }
     }
@@ -160,7 +172,7 @@ impl Client {
     /// already, which is only not said yet? It may have been if another call was put back before
     /// this one: who drops names was waiting for its lock.
     fn is_put_back(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), ticket: Ticket) -> bool {
-        let asked = (self.name_revokes.get(&at)).and_then(|dropping| dropping.put_back);
+        let asked = (self.kernel.revokes.left.get(&at)).and_then(|dropping| dropping.put_back);
         if let Some((_, until)) = asked.filter(|(asked, _)| *asked == ticket) {
             return step.now < until;
         }
@@ -168,7 +180,7 @@ impl Client {
             true => Some(RETRY_WAIT_NS),
             false => asked.map(|_| NOTIFY_DONE_WAIT_NS),
         };
-        if let Some(dropping) = self.name_revokes.get_mut(&at) {
+        if let Some(dropping) = self.kernel.revokes.left.get_mut(&at) {
             dropping.put_back = waits_ns.map(|waits_ns| (ticket, step.now + waits_ns));
         }
         waits_ns.is_some()
@@ -177,13 +189,13 @@ impl Client {
     /// A call has come: if it locks a directory whose names are to be dropped, these need not wait
     /// for that lock, or it is put back.
     pub(crate) fn on_locked(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        let Some(running) = self.calls.get(&ticket) else {
-            return;
-        };
+        let holders = &self.kernel.holders;
         let at: Vec<(Fid, Epoch)> = self
-            .name_revokes
+            .kernel
+            .revokes
+            .left
             .keys()
-            .filter(|(dir, _)| running.has_locked(*dir))
+            .filter(|(dir, _)| holders.is_changed_by(*dir, ticket))
             .copied()
             .collect();
         for at in at {
@@ -192,7 +204,7 @@ impl Client {
     }
 
     pub(crate) fn on_names_dropped(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), id: u64) {
-        let Some(dropping) = self.name_revokes.get_mut(&at) else {
+        let Some(dropping) = self.kernel.revokes.left.get_mut(&at) else {
             return; // answered already
         };
         let dropped = dropping.left.remove(&id).flatten();
@@ -203,22 +215,22 @@ impl Client {
             && !over
         {
             if let (Some(raised), Some(node)) = (raised, self.nodes.get_mut(&at.0)) {
-                node.dentries.expired(raised);
+                node.kernel.dentries.expired(raised);
             }
             // Unanswered until now: the lock was held by this call when the epoch was raised.
-            over = during.is_none_or(|ticket| self.calls.contains_key(&ticket));
-            if during.is_none() && !self.lookup_barriers.holds(at.0) {
+            over = during.is_none_or(|ticket| self.kernel.holders.contains(ticket));
+            if during.is_none() && !self.kernel.barriers.holds(at.0) {
                 // A rename holds the locks of two directories, and may look up its other name next.
                 self.bar_directories(step);
             }
         }
         if let (Some(name), Some(node)) = (dropped, self.nodes.get_mut(&at.0)) {
-            node.dentries.dropped(&name, stamp);
+            node.kernel.dentries.dropped(&name, stamp);
         }
         if !over {
             return self.raise_epoch(step, at);
         }
-        self.name_revokes.remove(&at);
+        self.kernel.revokes.left.remove(&at);
         let (dir, epoch) = at;
         if let Some(node) = self.nodes.get(&dir) {
             // Without the lock it is not known what else is in hand.
@@ -242,16 +254,16 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&dir) else {
             return false;
         };
-        node.dentries.be_wary(now);
-        let left = self.name_revokes.get(&(dir, epoch));
+        node.kernel.dentries.be_wary(now);
+        let left = self.kernel.revokes.left.get(&(dir, epoch));
         let mut names = left
             .into_iter()
             .flat_map(|left| left.left.values().flatten());
-        !names.any(|name| node.dentries.lasts(name))
+        !names.any(|name| node.kernel.dentries.lasts(name))
     }
 
     pub(crate) fn tick_names(&mut self, step: &mut Step<'_>) {
-        let all: Vec<(Fid, Epoch)> = self.name_revokes.keys().copied().collect();
+        let all: Vec<(Fid, Epoch)> = self.kernel.revokes.left.keys().copied().collect();
         for at in all {
             self.raise_epoch(step, at);
         }
@@ -260,10 +272,10 @@ impl Client {
     pub(crate) fn names_due(&self) -> Option<Time> {
         let locked = |dropping: &NameRevoke| dropping.left.values().any(Option::is_some);
         let waits = |dropping: &&NameRevoke| dropping.raising.is_none() && locked(dropping);
-        let waiting = || self.name_revokes.values().filter(waits);
+        let waiting = || self.kernel.revokes.left.values().filter(waits);
         let since = waiting().map(|dropping| dropping.since).min()?;
         let asked = waiting().filter_map(|dropping| dropping.put_back);
-        let asked = asked.filter(|(ticket, _)| self.calls.contains_key(ticket));
+        let asked = asked.filter(|(ticket, _)| self.kernel.holders.contains(*ticket));
         let asked = asked.map(|(_, until)| until).min();
         let patient = self.patience_ends(since);
         Some(asked.map_or(patient, |asked| asked.min(patient)))
@@ -272,55 +284,16 @@ impl Client {
     /// When the lock has been waited for too long: nobody has looked anything up for a while.
     fn patience_ends(&self, since: Time) -> Time {
         let latest = since + UNKNOWN_HOLDER_WAIT_NS.max(NAME_REVOKE_MAX_NS.min(self.lease_ns / 4));
-        if self.calls.values().any(|running| looks(&running.call)) {
+        if self.kernel.holders.look() {
             return latest;
         }
-        (since.max(self.last_lookup) + UNKNOWN_HOLDER_WAIT_NS).min(latest)
+        (since.max(self.kernel.revokes.last_lookup) + UNKNOWN_HOLDER_WAIT_NS).min(latest)
     }
 
     /// A call is answered: a rename that has looked up one name may look up the other one now.
-    pub(crate) fn note_looked(&mut self, now: Time, call: &Call) {
-        if looks(call) && !self.name_revokes.is_empty() {
-            self.last_lookup = now;
+    pub(crate) fn note_looked(&mut self, now: Time, ticket: Ticket) {
+        if !self.kernel.revokes.left.is_empty() && self.kernel.holders.looks(ticket) {
+            self.kernel.revokes.last_lookup = now;
         }
-    }
-}
-
-impl Running {
-    /// Does the kernel hold the directory's lock until this call is answered? It does so too when
-    /// the directory itself is being removed: then nobody looks anything up in it.
-    pub(crate) fn has_locked(&self, dir: Fid) -> bool {
-        locks(&self.call, dir) || self.locked_too.contains(&Some(dir))
-    }
-}
-
-/// Does the kernel hold the directory's lock during this call, perhaps alone, without changing it?
-fn looks(call: &Call) -> bool {
-    matches!(call, Call::Op(Op::Lookup { .. }) | Call::List { .. })
-}
-
-/// Does the kernel hold the lock of this directory or file, alone, until this call is answered?
-pub(crate) fn locks(call: &Call, dir: Fid) -> bool {
-    match call {
-        Call::Op(Op::Rename { from, to, .. }) => *from == dir || *to == dir,
-        Call::Op(
-            Op::Make { dir: at, .. }
-            | Op::Link { dir: at, .. }
-            | Op::Unlink { dir: at, .. }
-            | Op::Rmdir { dir: at, .. }
-            | Op::SetAttr { fid: at, .. }
-            | Op::SetXattr { fid: at, .. }
-            | Op::RemoveXattr { fid: at, .. }
-            | Op::Allocate { fid: at, .. }
-            | Op::Copy { to: at, .. }
-            | Op::Find { fid: at, .. },
-        )
-        | Call::Write {
-            fid: at,
-            how: How::Direct | How::Append,
-            ..
-        }
-        | Call::Sync { fid: at } => *at == dir,
-        _ => false,
     }
 }

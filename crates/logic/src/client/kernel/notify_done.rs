@@ -1,9 +1,10 @@
 //! What the kernel is told to drop, and what follows when it has.
 
+use crate::Ticket;
 use crate::client::api::{Done, Output};
 use crate::client::notices::Invalidate;
 use crate::client::{Client, Step};
-use crate::{Ticket, kernel};
+use alloc::collections::BTreeMap;
 use wire::{Epoch, Fid, RequestId};
 
 /// What to do once the kernel has dropped something.
@@ -44,6 +45,32 @@ pub(crate) enum After {
     Nothing,
 }
 
+/// Notifications that are not done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notices {
+    last_id: u64,
+    /// What follows; of which object pages or attributes go, and whether it waits for nobody.
+    left: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
+}
+
+impl Notices {
+    /// Does this call wait for one, being done?
+    pub(crate) fn keep_answer(&self, ticket: Ticket) -> bool {
+        let mut afters = self.left.values().map(|(after, _)| after);
+        afters.any(|after| match after {
+            After::Answer(of, _) | After::Opened(of, ..) => *of == ticket,
+            _ => false,
+        })
+    }
+
+    fn insert(&mut self, after: After, told: Option<(Fid, bool)>) -> u64 {
+        self.last_id += 1;
+        let other = self.left.insert(self.last_id, (after, told));
+        assert!(other.is_none(), "two notifications have one number");
+        self.last_id
+    }
+}
+
 impl Client {
     /// Tells the kernel to drop something, and what follows.
     pub(crate) fn invalidate(
@@ -52,12 +79,10 @@ impl Client {
         what: Invalidate,
         after: After,
     ) -> u64 {
-        debug_assert!(
+        assert!(
             !self.stands_before(&what, &after) || self.options.mutant.is_some(),
             "the kernel must drop {what:?} before it is answered what keeps it from that"
         );
-        self.last_id += 1;
-        let id = self.last_id;
         let told = match &what {
             Invalidate::Inode { fid, .. } | Invalidate::Sizes { fid } => Some((*fid, drops(&what))),
             _ => None,
@@ -65,10 +90,10 @@ impl Client {
         if let Some((fid, drops)) = told
             && let Some(node) = self.nodes.get_mut(&fid)
         {
-            node.sizes.noticed(step.now, drops);
-            node.given &= !drops_pages(&what);
+            node.kernel.sizes.noticed(step.now, drops);
+            node.kernel.given &= !drops_pages(&what);
         }
-        self.invalidations.insert(id, (after, told));
+        let id = self.kernel.notices.insert(after, told);
         step.out.push(Output::Invalidate { id, what });
         id
     }
@@ -79,24 +104,25 @@ impl Client {
             return false;
         };
         let call = self.calls.get(ticket).map(|running| &running.call);
-        call.is_some_and(|call| kernel::held(call).meets(kernel::needed(what)))
+        call.and_then(|call| self.held(call))
+            .is_some_and(|held| held.hinders(what))
     }
 
     pub(crate) fn on_invalidated(&mut self, step: &mut Step<'_>, id: u64) {
-        let Some((after, told)) = self.invalidations.remove(&id) else {
+        let Some((after, told)) = self.kernel.notices.left.remove(&id) else {
             return;
         };
         if let Some((fid, drops)) = told
             && let Some(node) = self.nodes.get_mut(&fid)
         {
-            node.sizes.taken_in(step.now, drops);
+            node.kernel.sizes.taken_in(step.now, drops);
         }
         match after {
             After::Names(fid, epoch) => self.on_names_dropped(step, (fid, epoch), id),
             After::Bar(dir) => self.on_lock_seen(step, dir, id),
             After::Drain(fid) => self.on_pages_dropped(step, fid, id),
             After::Settled(fid) => self.on_settled(step, fid, id),
-            After::Turn(id) => self.on_taken(step, id),
+            After::Turn(id) => self.on_digested(step, id),
             After::Look(id) => self.on_look(step, id),
             After::Answer(ticket, done) => self.finish(step, ticket, done),
             After::Doubt(ticket) => self.on_doubt(step, ticket, false),

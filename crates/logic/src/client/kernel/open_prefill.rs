@@ -27,7 +27,7 @@ impl Client {
             true => self.give_at_open(step, fid, caller),
             false => {
                 // What bypasses its pages makes the kernel drop them.
-                self.node(fid).given = false;
+                self.node(fid).kernel.given = false;
                 Vec::new()
             }
         };
@@ -46,9 +46,9 @@ impl Client {
         };
         let size = attr.size;
         let first = node.reads == 1 && node.writes == 0 && node.opening.is_empty();
-        let alone = first && node.reading.is_empty() && self.serves();
+        let alone = first && node.kernel.reading.is_empty() && self.serves();
         let still = node.quiet() && !node.may_cut(step.now, size);
-        if size == 0 || size > most || !alone || !still || node.given {
+        if size == 0 || size > most || !alone || !still || node.kernel.given {
             return Vec::new();
         }
         let Some(pieces) = self.gather(fid, (0, size), true) else {
@@ -56,7 +56,7 @@ impl Client {
         };
         let last = self.last_request;
         let node = self.node(fid);
-        (node.pages, node.given) = (true, true);
+        (node.kernel.pages, node.kernel.given) = (true, true);
         node.gave_all(step.now, (size, last));
         self.read_ahead_pays(fid);
         self.walk_used(step, fid, caller);

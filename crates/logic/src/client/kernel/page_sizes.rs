@@ -106,12 +106,16 @@ impl Sizes {
 impl Node {
     /// A read for the kernel's pages has come, or is begun again.
     pub(crate) fn reads_pages(&mut self, now: Time, ticket: Ticket, range: Range) {
-        let recent = now < self.sizes.told + CROSSING_NS;
-        let least = if recent { self.sizes.least } else { u64::MAX };
-        let zeroed = self.sizes.zeroed;
+        let recent = now < self.kernel.sizes.told + CROSSING_NS;
+        let least = if recent {
+            self.kernel.sizes.least
+        } else {
+            u64::MAX
+        };
+        let zeroed = self.kernel.sizes.zeroed;
         let zeroed =
             zeroed.is_some_and(|(zeros, at)| now < at + CROSSING_NS && overlap(zeros, range));
-        self.reading.entry(ticket).or_insert(Reading {
+        self.kernel.reading.entry(ticket).or_insert(Reading {
             range,
             arrived: now,
             least,
@@ -121,12 +125,12 @@ impl Node {
 
     /// The kernel is told a size; `set`: it takes it over whatever it knows.
     fn told_size(&mut self, now: Time, size: u64, set: bool) {
-        let sizes = &mut self.sizes;
+        let sizes = &mut self.kernel.sizes;
         let recent = now < sizes.told + CROSSING_NS;
         sizes.least = if recent { sizes.least.min(size) } else { size };
         sizes.most = if set { size } else { sizes.most.max(size) };
         (sizes.told, sizes.moved) = (now, now);
-        for reading in self.reading.values_mut() {
+        for reading in self.kernel.reading.values_mut() {
             reading.least = reading.least.min(size);
         }
     }
@@ -135,12 +139,12 @@ impl Node {
     /// off. A larger one makes the kernel take for bytes the zeros behind an answer that is as
     /// short as the file was, or behind the place where an older size cuts the page off.
     fn is_told_across(&self, size: u64) -> bool {
-        let most = self.sizes.most;
+        let most = self.kernel.sizes.most;
         let spoils = |reading: &Reading| {
             let (_, to) = reading.range;
             size < to || (size > most && (to > most || reading.least < to))
         };
-        self.reading.values().any(spoils)
+        self.kernel.reading.values().any(spoils)
     }
 
     /// The kernel is given bytes for its pages, up to `end`: what of them must be dropped again.
@@ -157,7 +161,7 @@ impl Node {
             zeroed,
         } = reading;
         let beside = self.remote_writes > 0;
-        let sizes = &mut self.sizes;
+        let sizes = &mut self.kernel.sizes;
         sizes.given_beside |= beside;
         if end > from {
             sizes.pages = sizes.pages.max(end);
@@ -171,21 +175,21 @@ impl Node {
         }
         let spoilt = cut.into_iter().chain(ignored.then_some(end));
         let first = spoilt.chain(zeroed.then_some(from)).min()?;
-        debug_assert!(arrived <= now);
+        assert!(arrived <= now, "a read is answered before it came");
         Some((from.max(first / BLOCK * BLOCK), to))
     }
 
     /// Would the kernel cut off, or make zeros, some of the bytes up to `end` if it got them now,
     /// by what it was told a moment ago?
     pub(crate) fn may_cut(&self, now: Time, end: u64) -> bool {
-        let sizes = &self.sizes;
+        let sizes = &self.kernel.sizes;
         let told = now < sizes.told + CROSSING_NS && sizes.least < end;
         told || sizes.zeroed.is_some_and(|(_, at)| now < at + CROSSING_NS)
     }
 
     /// The kernel is given all bytes of the file unasked, and takes it for as long as they reach.
     pub(crate) fn gave_all(&mut self, now: Time, (end, last): (u64, RequestId)) {
-        let sizes = &mut self.sizes;
+        let sizes = &mut self.kernel.sizes;
         (sizes.pages, sizes.paged) = (sizes.pages.max(end), last);
         sizes.most = sizes.most.max(end);
         sizes.moved(now);
@@ -201,16 +205,16 @@ impl Node {
     /// The kernel makes a range zeros: pages that it is reading too, once they have come. Has it
     /// been given others since the file was changed?
     pub(crate) fn zeroes(&mut self, now: Time, zeros: Range) -> bool {
-        self.sizes.zeroed = Some((zeros, now));
-        for reading in self.reading.values_mut() {
+        self.kernel.sizes.zeroed = Some((zeros, now));
+        for reading in self.kernel.reading.values_mut() {
             reading.zeroed |= overlap(zeros, reading.range);
         }
-        self.sizes.given_beside
+        self.kernel.sizes.given_beside
     }
 
     /// No change is under way beside which the kernel was given pages.
     pub(crate) fn pages_beside_are_known(&mut self) {
-        self.sizes.given_beside = false;
+        self.kernel.sizes.given_beside = false;
     }
 }
 
@@ -225,8 +229,7 @@ impl Client {
             }
             (Call::Op(Op::GetAttr { fid }) | Call::Seek { fid }, Done::Attr { attr, lifetime }) => {
                 self.tell(now, (*fid, attr), false);
-                self.loosen(now, running, (*fid, attr), *lifetime);
-                self.note_asker(running, (*fid, attr), *lifetime);
+                self.note_attr_reply(now, running, (*fid, attr), *lifetime);
             }
             (
                 _,
@@ -238,14 +241,13 @@ impl Client {
                 },
             ) => {
                 self.tell(now, (*fid, attr), false);
-                self.loosen(now, running, (*fid, attr), *attr_lifetime);
-                self.note_asker(running, (*fid, attr), *attr_lifetime);
+                self.note_attr_reply(now, running, (*fid, attr), *attr_lifetime);
             }
             (_, Done::Listing { entries, .. }) => {
                 for entry in entries {
                     if let Some((attr, lifetime)) = &entry.known {
                         self.tell(now, (entry.fid, attr), false);
-                        self.note_asker(running, (entry.fid, attr), *lifetime);
+                        self.note_attr_reply(now, running, (entry.fid, attr), *lifetime);
                     }
                 }
             }
@@ -254,7 +256,7 @@ impl Client {
             }
             (Call::Write { fid, .. }, Done::Written { .. }) => {
                 if let Some(node) = self.nodes.get_mut(fid) {
-                    node.sizes.wrote(now, call);
+                    node.kernel.sizes.wrote(now, call);
                 }
             }
             _ => {}
@@ -276,8 +278,8 @@ impl Client {
         };
         let node = op.edits().and_then(|fid| self.nodes.get_mut(&fid));
         if let (Some(node), Some(end)) = (node, reaches) {
-            node.sizes.most = node.sizes.most.max(end);
-            node.sizes.moved(now);
+            node.kernel.sizes.most = node.kernel.sizes.most.max(end);
+            node.kernel.sizes.moved(now);
         }
     }
 
@@ -296,7 +298,7 @@ impl Client {
         };
         let ranges = node.without_reads(&[range], &alloc::collections::BTreeSet::new());
         if !ranges.is_empty() {
-            let young = young(node.told, step.now);
+            let young = young(node.kernel.told_at(), step.now);
             let what = Invalidate::Inode { fid, ranges, young };
             self.invalidate(step, what, After::Nothing);
         }
@@ -338,7 +340,9 @@ impl Client {
             node.behind.push(ticket);
             return true;
         }
-        let outrun = node.pages && id <= node.sizes.paged && attr.size < node.sizes.pages;
+        let outrun = node.kernel.pages
+            && id <= node.kernel.sizes.paged
+            && attr.size < node.kernel.sizes.pages;
         if recalled || outrun {
             self.start(step, ticket);
         }
@@ -352,7 +356,7 @@ impl Client {
             return false;
         };
         let loose = node.drain.as_ref().is_some_and(|drain| drain.loose);
-        let waits = node.sizes.drops > 0 && !loose;
+        let waits = node.kernel.sizes.drops > 0 && !loose;
         if waits {
             node.behind.push(ticket);
         }
@@ -364,7 +368,7 @@ impl Client {
         if self
             .nodes
             .get(&fid)
-            .is_some_and(|node| node.sizes.drops == 0)
+            .is_some_and(|node| node.kernel.sizes.drops == 0)
         {
             self.ask_behind(step, fid);
         }
@@ -398,12 +402,12 @@ impl Client {
         node.resized = last;
         let behind = (size / BLOCK * BLOCK, u64::MAX);
         let ranges = node.without_reads(&[behind], &alloc::collections::BTreeSet::new());
-        if !node.pages || ranges.is_empty() {
+        if !node.kernel.pages || ranges.is_empty() {
             return self.finish(step, ticket, done);
         }
-        node.sizes.dropped(size);
+        node.kernel.sizes.dropped(size);
         node.cutting += 1;
-        let young = young(node.told, now);
+        let young = young(node.kernel.told_at(), now);
         let what = Invalidate::Inode { fid, ranges, young };
         if self.options.mutant == Some(Mutant::CutsBeforeTheAnswer) {
             self.node(fid).cutting -= 1;

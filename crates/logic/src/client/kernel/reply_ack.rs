@@ -22,12 +22,13 @@
 //! A thread that ends after its change proves nothing. After a second it is taken for proved: a
 //! thread that is to run has not been kept from it for so long.
 
-use super::name_revoke::locks;
+use super::inode_locks::Held;
+use super::replies::Awaits;
 use crate::Ticket;
-use crate::client::api::{Call, How};
+use crate::client::api::Call;
 use crate::client::notices::Invalidate;
 use crate::client::{After, Client, Running, Step};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Fid, Name, Op, RequestId, Right, Time, Unseen};
@@ -38,18 +39,14 @@ const LOOKUP_HOLDS_LOCK_WAIT_NS: Time = 1_000_000;
 /// ...and else, so that it is only waited for who needs to run. On a machine where all processors
 /// are wanted, or whose share of them is used up, that takes tens of milliseconds.
 const ACK_WAIT_NS: Time = 200_000_000;
-/// After this time an answer has been taken in.
-pub(crate) const DIGESTED_AFTER_NS: Time = 1_000_000_000;
 
 /// An own change that is answered.
 #[derive(Clone, Debug)]
 struct UnackedChange {
     /// What it touched.
     unseen: Unseen,
-    /// Who asked.
-    thread: u32,
-    /// Where the bytes end that it wrote.
-    wrote: Option<(Fid, u64)>,
+    /// Waits in the ledger until the reply has been digested.
+    waiter: u64,
     /// Since when the server has been asking.
     asked: Option<Time>,
     /// Notifications to ask again that are not done; `None`: none was sent.
@@ -62,45 +59,19 @@ struct UnackedChange {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyAcks {
     changes: BTreeMap<RequestId, UnackedChange>,
-    /// By who asked.
-    threads: BTreeMap<u32, Vec<RequestId>>,
     /// Those that the server asks about.
     asked: BTreeSet<RequestId>,
-    /// In the order of the answers; some are proved by now.
-    order: VecDeque<(Time, RequestId)>,
-    /// Names that the change being answered moves to where nothing covers them.
-    pub(crate) uncovered: Vec<(Fid, Name)>,
 }
 
 impl ReplyAcks {
-    fn insert(&mut self, now: Time, id: RequestId, untaken: UnackedChange) {
-        self.threads.entry(untaken.thread).or_default().push(id);
-        self.order.push_back((now, id));
-        self.changes.insert(id, untaken);
-    }
-
-    fn remove(&mut self, id: RequestId) -> bool {
-        self.asked.remove(&id);
-        let Some(untaken) = self.changes.remove(&id) else {
-            return false;
-        };
-        if let Some(ids) = self.threads.get_mut(&untaken.thread) {
-            ids.retain(|other| *other != id);
-            if ids.is_empty() {
-                self.threads.remove(&untaken.thread);
-            }
-        }
-        while let Some((_, id)) = self.order.front()
-            && !self.changes.contains_key(id)
-        {
-            self.order.pop_front();
-        }
-        true
-    }
-
     /// Is it not known yet whether this one was taken in?
     pub(crate) fn holds(&self, id: RequestId) -> bool {
         self.changes.contains_key(&id)
+    }
+
+    /// Does the server ask about none of them?
+    pub(crate) fn is_unasked(&self) -> bool {
+        self.asked.is_empty()
     }
 
     /// The first of them.
@@ -147,21 +118,47 @@ impl Client {
             } => Some((fid, offset + u64::from(len))),
             _ => None,
         };
-        let untaken = UnackedChange {
-            unseen,
-            thread: running.thread,
-            wrote,
-            asked: None,
-            looks: None,
-            moved: Vec::new(),
-        };
-        self.reply_acks.insert(step.now, id, untaken);
-        for (dir, name) in core::mem::take(&mut self.reply_acks.uncovered) {
+        self.await_digestion((step.now, running.thread), id, unseen, wrote);
+        for (dir, name) in core::mem::take(&mut self.kernel.uncovered) {
             self.drop_moved(step, id, dir, name);
         }
         if self.confirms.contains(&id) && !self.prove(step, id) {
             self.confirm(step, id);
         }
+    }
+
+    fn await_digestion(
+        &mut self,
+        (now, thread): (Time, u32),
+        id: RequestId,
+        unseen: Unseen,
+        wrote: Option<(Fid, u64)>,
+    ) {
+        let replies = &mut self.kernel.replies;
+        let waiter = replies.wait(now, thread, Awaits::Change(id), wrote);
+        let change = UnackedChange {
+            unseen,
+            waiter,
+            asked: None,
+            looks: None,
+            moved: Vec::new(),
+        };
+        let other = self.kernel.acks.changes.insert(id, change);
+        assert!(
+            other.is_none(),
+            "the change of request {id} is answered twice"
+        );
+    }
+
+    /// The reply to this change need not be waited for.
+    fn forget_unseen(&mut self, id: RequestId) -> bool {
+        let acks = &mut self.kernel.acks;
+        acks.asked.remove(&id);
+        let change = acks.changes.remove(&id);
+        if let Some(change) = &change {
+            self.kernel.replies.take(change.waiter);
+        }
+        change.is_some()
     }
 
     /// A change whose caller did not wait for it is made: of all that it touched the kernel keeps
@@ -182,15 +179,7 @@ impl Client {
             .copied()
             .collect();
         let names = unseen.names.clone();
-        let untaken = UnackedChange {
-            unseen,
-            thread: 0,
-            wrote: None,
-            asked: None,
-            looks: None,
-            moved: Vec::new(),
-        };
-        self.reply_acks.insert(step.now, id, untaken);
+        self.await_digestion((step.now, 0), id, unseen, None);
         // Else the kernel has dropped them already, and kept none since.
         for (dir, name) in names.into_iter().filter(|_| !doubted) {
             self.drop_moved(step, id, dir, name);
@@ -202,7 +191,10 @@ impl Client {
         );
         for fid in fids {
             let none = BTreeSet::new();
-            let node = self.nodes.get(&fid).filter(|node| bytes && node.pages);
+            let node = self
+                .nodes
+                .get(&fid)
+                .filter(|node| bytes && node.kernel.pages);
             let ranges = node.map(|node| node.without_reads(&[(0, u64::MAX)], &none));
             let what = Invalidate::Inode {
                 fid,
@@ -210,37 +202,37 @@ impl Client {
                 young: false,
             };
             self.invalidate(step, what, After::Moved(id, fid));
-            if let Some(untaken) = self.reply_acks.changes.get_mut(&id) {
+            if let Some(untaken) = self.kernel.acks.changes.get_mut(&id) {
                 untaken.moved.push(fid);
             }
         }
-        self.on_taken(step, id);
-        if self.reply_acks.holds(id) && self.confirms.contains(&id) && !self.prove(step, id) {
+        self.on_digested(step, id);
+        if self.kernel.acks.holds(id) && self.confirms.contains(&id) && !self.prove(step, id) {
             self.confirm(step, id);
         }
     }
 
     /// The server wants to know whether this one has been seen; false if there is nothing to prove.
     pub(crate) fn prove(&mut self, step: &mut Step<'_>, id: RequestId) -> bool {
-        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
+        let Some(untaken) = self.kernel.acks.changes.get_mut(&id) else {
             return false;
         };
         if untaken.asked.is_some() {
             return true;
         }
         untaken.asked = Some(step.now);
-        self.reply_acks.asked.insert(id);
+        self.kernel.acks.asked.insert(id);
         let Some((dir, _)) = untaken.unseen.names.first() else {
             self.look_again(step, id);
             return true;
         };
         let dir = *dir;
         if !untaken.moved.is_empty() {
-            self.on_taken(step, id);
+            self.on_digested(step, id);
             return true;
         }
-        if self.is_asked_for(dir) {
-            self.reply_acks.remove(id);
+        if self.kernel.holders.keep_from_changing(dir) {
+            self.forget_unseen(id);
             return false;
         }
         self.invalidate(step, Invalidate::Turn { fid: dir }, After::Turn(id));
@@ -251,31 +243,25 @@ impl Client {
     fn drop_moved(&mut self, step: &mut Step<'_>, id: RequestId, dir: Fid, name: Name) {
         let what = Invalidate::Name { dir, name };
         self.invalidate(step, what, After::Moved(id, dir));
-        if let Some(untaken) = self.reply_acks.changes.get_mut(&id) {
+        if let Some(untaken) = self.kernel.acks.changes.get_mut(&id) {
             untaken.moved.push(dir);
         }
     }
 
     /// The kernel has dropped what this change has moved: for that it needed the lock.
     pub(crate) fn on_moved(&mut self, step: &mut Step<'_>, (id, dir): (RequestId, Fid)) {
-        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
+        let Some(untaken) = self.kernel.acks.changes.get_mut(&id) else {
             return;
         };
         if let Some(at) = untaken.moved.iter().position(|moved| *moved == dir) {
             untaken.moved.swap_remove(at);
-            self.on_taken(step, id);
+            self.on_digested(step, id);
         }
-    }
-
-    /// Is something asked for with this directory locked?
-    fn is_asked_for(&self, dir: Fid) -> bool {
-        let mut calls = self.calls.values();
-        calls.any(|running| locked(&running.call, dir))
     }
 
     /// Has the kernel ask again for all that this change has touched.
     fn look_again(&mut self, step: &mut Step<'_>, id: RequestId) {
-        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
+        let Some(untaken) = self.kernel.acks.changes.get_mut(&id) else {
             return;
         };
         if untaken.looks.is_some() {
@@ -299,75 +285,67 @@ impl Client {
 
     /// The kernel has been told one of the things that it is to ask for again.
     pub(crate) fn on_look(&mut self, step: &mut Step<'_>, id: RequestId) {
-        let Some(untaken) = self.reply_acks.changes.get_mut(&id) else {
+        let Some(untaken) = self.kernel.acks.changes.get_mut(&id) else {
             return;
         };
         let left = untaken.looks.map_or(0, |left| left.saturating_sub(1));
         untaken.looks = Some(left);
         if left == 0 {
             untaken.moved.clear();
-            self.on_taken(step, id);
+            self.on_digested(step, id);
         }
     }
 
     /// This answer has been taken in.
-    pub(crate) fn on_taken(&mut self, step: &mut Step<'_>, id: RequestId) {
-        let untaken = self.reply_acks.changes.get(&id);
+    pub(crate) fn on_digested(&mut self, step: &mut Step<'_>, id: RequestId) {
+        let untaken = self.kernel.acks.changes.get(&id);
         if let Some(untaken) = untaken.filter(|untaken| !untaken.moved.is_empty()) {
             // Who has the lock now may wait for the server, and the server for this.
-            let stuck = untaken.moved.iter().any(|dir| self.is_asked_for(*dir));
+            let holders = &self.kernel.holders;
+            let stuck = (untaken.moved.iter()).any(|dir| holders.keep_from_changing(*dir));
             if stuck && untaken.asked.is_some() {
                 self.look_again(step, id);
             }
             return;
         }
-        if self.reply_acks.remove(id) {
+        if self.forget_unseen(id) {
             self.confirm(step, id);
         }
     }
 
-    /// A call has come: what does it prove?
-    pub(crate) fn on_next_call(&mut self, step: &mut Step<'_>, thread: u32, call: &Call) {
-        if self.reply_acks.changes.is_empty() {
+    /// A call has come that has inodes locked: who has changed these has digested the reply.
+    pub(crate) fn on_locks_seen(&mut self, step: &mut Step<'_>, held: &Held) {
+        let acks = &self.kernel.acks;
+        if acks.asked.is_empty() {
             return;
         }
-        let own = match thread {
-            0 => None,
-            thread => self.reply_acks.threads.get(&thread),
+        let freed = |id: &&RequestId| {
+            let change = acks.changes.get(id);
+            let dir = change.and_then(|change| change.unseen.names.first());
+            dir.is_some_and(|(dir, _)| held.keeps_from_changing(*dir))
         };
-        let changes = &self.reply_acks.changes;
-        let own = own.into_iter().flatten();
-        let own = own.filter(|id| changes.get(id).is_some_and(|untaken| untaken.is_over(call)));
-        let asked = self.reply_acks.asked.iter();
-        let asked = asked.filter(|id| {
-            changes
-                .get(id)
-                .is_some_and(|untaken| untaken.is_freed(call))
-        });
-        let proved: Vec<RequestId> = own.chain(asked).copied().collect();
-        for id in proved {
-            self.on_taken(step, id);
+        let digested: Vec<RequestId> = acks.asked.iter().filter(freed).copied().collect();
+        for id in digested {
+            self.on_digested(step, id);
         }
     }
 
-    /// Answers that were written long ago have been taken in.
+    /// Replies that were written long ago have been digested.
     pub(crate) fn settle_taken(&mut self, step: &mut Step<'_>) {
-        while let Some(&(at, id)) = self.reply_acks.order.front()
-            && step.now >= at + DIGESTED_AFTER_NS
-        {
-            self.reply_acks.order.pop_front();
-            self.on_taken(step, id);
+        let change = |awaits| matches!(awaits, Awaits::Change(_));
+        while let Some(Awaits::Change(id)) = self.kernel.replies.expired(step.now, change) {
+            self.on_digested(step, id);
             // Acknowledgements must go on, whoever has the lock that the name is dropped under.
-            if self.reply_acks.holds(id) {
+            if self.kernel.acks.holds(id) {
                 self.look_again(step, id);
             }
         }
     }
 
-    pub(crate) fn tick_taken(&mut self, step: &mut Step<'_>) {
-        let asked: Vec<RequestId> = self.reply_acks.asked.iter().copied().collect();
+    pub(crate) fn tick_acks(&mut self, step: &mut Step<'_>) {
+        let asked: Vec<RequestId> = self.kernel.acks.asked.iter().copied().collect();
         for id in asked {
-            let untaken = self.reply_acks.changes.get(&id);
+            let untaken = self.kernel.acks.changes.get(&id);
             let due = untaken.and_then(|untaken| self.look_due(untaken));
             if due.is_some_and(|due| step.now >= due) {
                 self.look_again(step, id);
@@ -375,53 +353,21 @@ impl Client {
         }
     }
 
-    pub(crate) fn taken_due(&self) -> Option<Time> {
-        let asked = self.reply_acks.asked.iter();
-        let asked = asked.filter_map(|id| self.reply_acks.changes.get(id));
+    pub(crate) fn acks_due(&self) -> Option<Time> {
+        let asked = self.kernel.acks.asked.iter();
+        let asked = asked.filter_map(|id| self.kernel.acks.changes.get(id));
         asked.filter_map(|untaken| self.look_due(untaken)).min()
     }
 
     /// When the turn at the lock is waited for no longer.
     fn look_due(&self, untaken: &UnackedChange) -> Option<Time> {
         let asked = untaken.asked.filter(|_| untaken.looks.is_none())?;
-        let looks = |running: &Running| {
-            let Call::Op(Op::Lookup { dir, .. }) = &running.call else {
-                return false;
-            };
-            untaken.unseen.names.iter().any(|(at, _)| at == dir)
-        };
-        let patience = if self.calls.values().any(looks) {
+        let dirs = untaken.unseen.names.iter().map(|(dir, _)| *dir);
+        let patience = if self.kernel.holders.look_up_in(dirs) {
             LOOKUP_HOLDS_LOCK_WAIT_NS
         } else {
             ACK_WAIT_NS
         };
         Some(asked + patience)
     }
-}
-
-impl UnackedChange {
-    /// The thread that asked asks for something: is that something else? A large write is several,
-    /// each at the end of the one before, and the kernel takes the size in behind the last one.
-    fn is_over(&self, call: &Call) -> bool {
-        match (self.wrote, call) {
-            (
-                Some(end),
-                Call::Write {
-                    fid, offset, how, ..
-                },
-            ) => end != (*fid, *offset) && *how != How::Append,
-            _ => true,
-        }
-    }
-
-    /// Is something asked for with the directory locked that was changed?
-    fn is_freed(&self, call: &Call) -> bool {
-        let dir = self.unseen.names.first();
-        dir.is_some_and(|(dir, _)| locked(call, *dir))
-    }
-}
-
-/// Does the kernel ask for this with the directory locked, so that it cannot while it changes it?
-pub(crate) fn locked(call: &Call, dir: Fid) -> bool {
-    locks(call, dir) || matches!(call, Call::List { dir: at, .. } if *at == dir)
 }

@@ -17,95 +17,39 @@
 //! something else, or since it was long ago; until then programs may see old times.
 
 use super::notify_done::After;
-use super::reply_ack::DIGESTED_AFTER_NS;
-use crate::client::api::{Call, How, Lifetime, Output};
+use super::replies::{AttrReplies, Awaits, Tells};
+use crate::client::api::{Call, Lifetime, Output};
 use crate::client::notices::Invalidate;
 use crate::client::{Client, Running, Step};
-use alloc::collections::VecDeque;
-use alloc::vec;
+use crate::footprint::Footprint;
 use alloc::vec::Vec;
 use wire::{Attr, Fid, Kind, Op, Time};
-
-/// Of so many threads it is known when they asked last; of two that share a place, of the later.
-const THREAD_BUCKETS: usize = 64;
 
 /// Mode, owner, group and size: what the kernel goes by.
 type Basis = (u16, u32, u32, u64);
 
-/// Who was told attributes that the kernel may keep, and may not have taken them in.
+/// The attributes of an object that its kernel was told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LastAsker {
-    /// Somebody was, since the last change that made them wrong.
-    any: bool,
-    /// 0: not known.
-    thread: u32,
-    /// The last call that had come when it was told.
-    call: u64,
-    /// It is not the only one.
-    others: bool,
-    /// What the kernel goes by was another before.
+pub(crate) struct ToldAttr {
+    pub(crate) replies: AttrReplies,
+    /// What the kernel goes by was another before one that may be in flight.
     news: bool,
     /// It was told this last.
     basis: Option<Basis>,
 }
 
-/// Which threads have asked for something when, and what is thrown away later.
-#[derive(Clone, Debug)]
-pub(crate) struct LastCalls {
-    /// How many calls have come.
-    calls: u64,
-    /// By number, modulo their count: which one, and its last call.
-    last: Vec<(u32, u64)>,
-    /// What the rename that is being answered has moved.
-    moved: [Option<Fid>; 2],
-    /// What is not thrown away before these times, or before who was told it has taken it in.
-    later: VecDeque<(Time, Fid, LastAsker)>,
-}
-
-impl Default for LastCalls {
-    fn default() -> Self {
-        Self {
-            calls: 0,
-            last: vec![(0, 0); THREAD_BUCKETS],
-            moved: [None; 2],
-            later: VecDeque::new(),
-        }
-    }
-}
-
-impl LastCalls {
-    /// A thread asks for something: it has taken in what it was told before. What the kernel asks
-    /// for in the background, though, a thread may have caused before that.
-    pub(crate) fn note(&mut self, thread: u32, call: &Call) {
-        self.calls += 1;
-        if thread != 0 && !is_background(call) {
-            self.last[thread as usize % THREAD_BUCKETS] = (thread, self.calls);
-        }
-    }
-
-    /// A rename has moved these.
-    pub(crate) fn note_moved(&mut self, moved: [Option<Fid>; 2]) {
-        self.moved = moved;
-    }
-
-    /// What this thread has taken in by now is not put off any more.
-    fn proved(&mut self, thread: u32) -> Option<Fid> {
-        let mut later = self.later.iter();
-        let at = later.position(|(_, _, asker)| asker.thread == thread && !self.may_have(asker))?;
-        self.later.remove(at).map(|(_, fid, _)| fid)
-    }
-
-    fn may_have(&self, asker: &LastAsker) -> bool {
-        let (thread, call) = self.last[asker.thread as usize % THREAD_BUCKETS];
-        let taken = thread == asker.thread && thread != 0 && call > asker.call;
-        asker.any && (asker.others || !taken)
+impl ToldAttr {
+    /// The kernel has digested or dropped all that it was told.
+    pub(crate) fn dropped(&mut self) {
+        self.replies.forget(Tells::UNCOVERED.and(Tells::SEEKS));
     }
 }
 
 impl Client {
     /// The kernel is told attributes.
-    pub(crate) fn note_asker(
+    pub(crate) fn note_attr_reply(
         &mut self,
+        now: Time,
         running: &Running,
         (fid, attr): (Fid, &Attr),
         lifetime: Lifetime,
@@ -113,28 +57,28 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
+        let ledger = &self.kernel.replies;
+        let told = &mut node.kernel.attr;
         let basis = Some(basis(attr));
-        let before = node.asker;
-        let pending = self.last_calls.may_have(&before);
-        let news = before.basis.is_some_and(|old| Some(old) != basis);
-        let keeps = lifetime == Lifetime::Forever; // else it asks again
-        node.asker = LastAsker {
-            any: keeps || pending,
-            thread: running.thread,
-            call: self.last_calls.calls,
-            others: pending && (before.others || before.thread != running.thread),
-            news: news || (pending && before.news),
-            basis,
-        };
+        let pending = told.replies.tell(ledger, now, Tells::KEPT, None);
+        let news = told.basis.is_some_and(|old| Some(old) != basis);
+        told.news = news || (pending && told.news);
+        told.basis = basis;
+        // Else it asks again.
+        let keeps = Tells::KEPT.when(lifetime == Lifetime::Forever);
+        let file = attr.kind == Kind::File;
+        let uncovered = Tells::UNCOVERED.when(file && lifetime == Lifetime::None);
+        let seeks = Tells::SEEKS.when(file && matches!(running.call, Call::Seek { .. }));
+        let tells = keeps.and(uncovered).and(seeks);
+        told.replies.add(ledger, now, running.thread, tells);
     }
 
     /// The kernel takes in such an answer whatever comes, and none that it asked for before.
     pub(crate) fn note_set(&mut self, fid: Fid, attr: &Attr) {
         if let Some(node) = self.nodes.get_mut(&fid) {
-            node.asker = LastAsker {
-                basis: Some(basis(attr)),
-                ..LastAsker::default()
-            };
+            node.kernel.attr.replies.forget(Tells::KEPT);
+            node.kernel.attr.news = false;
+            node.kernel.attr.basis = Some(basis(attr));
         }
     }
 
@@ -146,7 +90,7 @@ impl Client {
         };
         let [one, other] = outdated(op);
         let [moved, exchanged] = match op {
-            Op::Rename { .. } => core::mem::take(&mut self.last_calls.moved),
+            Op::Rename { .. } => core::mem::take(&mut self.kernel.moved),
             _ => [None; 2],
         };
         for fid in [one, other, moved, exchanged].into_iter().flatten() {
@@ -158,50 +102,41 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
         };
-        let asker = core::mem::take(&mut node.asker);
-        node.asker.basis = asker.basis;
-        let own = asker.thread == thread && thread != 0 && !asker.others;
-        if own || !self.last_calls.may_have(&asker) {
+        let ledger = &self.kernel.replies;
+        let told = &mut node.kernel.attr;
+        let news = core::mem::take(&mut told.news);
+        let but = Some(thread).filter(|thread| *thread != 0);
+        let late = told.replies.tell(ledger, step.now, Tells::KEPT, but);
+        let sole = told.replies.sole_thread(ledger, step.now, Tells::KEPT);
+        told.replies.forget(Tells::KEPT);
+        if !late {
             return;
         }
-        if asker.news {
-            let due = step.now + DIGESTED_AFTER_NS;
-            self.last_calls.later.push_back((due, fid, asker));
+        if news {
+            let replies = &mut self.kernel.replies;
+            replies.wait(step.now, sole, Awaits::Attributes(fid), None);
         } else {
             step.out.push(Output::Outdated { fid });
         }
     }
 
-    /// Who was told news has taken them in. Nobody who is about to be answered need have the object
+    /// Who was told news has digested them. Nobody who is about to be answered need have the object
     /// in use any more, so this is told like all else: the kernel may be writing it out and waiting
     /// for us, and who told it at once would wait for the kernel.
-    pub(crate) fn tick_late(&mut self, step: &mut Step<'_>) {
-        while let Some(&(due, fid, _)) = self.last_calls.later.front()
-            && step.now >= due
-        {
-            self.last_calls.later.pop_front();
+    pub(crate) fn tick_stale(&mut self, step: &mut Step<'_>) {
+        let stale = |awaits| matches!(awaits, Awaits::Attributes(_));
+        while let Some(Awaits::Attributes(fid)) = self.kernel.replies.expired(step.now, stale) {
             self.throw_now(step, fid);
         }
     }
 
-    /// A thread asks for something: what only that one was told need not wait any longer.
-    pub(crate) fn throw_proved(&mut self, step: &mut Step<'_>, thread: u32) {
-        while let Some(fid) = self.last_calls.proved(thread) {
-            self.throw_now(step, fid);
-        }
-    }
-
-    fn throw_now(&mut self, step: &mut Step<'_>, fid: Fid) {
+    pub(crate) fn throw_now(&mut self, step: &mut Step<'_>, fid: Fid) {
         let what = Invalidate::Inode {
             fid,
             ranges: Vec::new(),
             young: false,
         };
         self.invalidate(step, what, After::Nothing);
-    }
-
-    pub(crate) fn late_due(&self) -> Option<Time> {
-        self.last_calls.later.front().map(|(due, ..)| *due)
     }
 }
 
@@ -215,28 +150,15 @@ fn basis(attr: &Attr) -> Basis {
 
 /// Whose attributes this changes without the kernel's throwing away answers about them.
 fn outdated(op: &Op) -> [Option<Fid>; 2] {
+    let footprint = Footprint::new(op);
     match op {
-        Op::Make { dir, .. }
-        | Op::Link { dir, .. }
-        | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. } => [Some(*dir), None],
-        Op::Rename { from, to, .. } => [Some(*from), Some(*to).filter(|to| to != from)],
         Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } | Op::Allocate { fid, .. } => {
             [Some(*fid), None]
         }
+        _ if footprint.changes_names => {
+            let [from, to] = footprint.dirs();
+            [from, to.filter(|_| to != from)]
+        }
         _ => [None; 2],
     }
-}
-
-/// May a thread cause this and go on?
-pub(crate) fn is_background(call: &Call) -> bool {
-    matches!(
-        call,
-        Call::Read { pages: true, .. }
-            | Call::Write {
-                how: How::Paged,
-                ..
-            }
-            | Call::Release { .. }
-    )
 }

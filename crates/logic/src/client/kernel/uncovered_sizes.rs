@@ -12,127 +12,43 @@
 //! more the lock is waited for, behind who got it in between. Who holds it in a call that is here
 //! already may wait for the very machine that waits for this: then nobody waits for the lock.
 
-use super::name_revoke::locks;
-use super::reply_ack::DIGESTED_AFTER_NS;
-use super::stale_replies::is_background;
+use super::replies::Tells;
 use crate::Ticket;
-use crate::client::api::{Call, Lifetime};
 use crate::client::node::Phase;
 use crate::client::notices::Invalidate;
 use crate::client::tokens::recall::BLOCKED_READS_WAIT_NS;
-use crate::client::{After, Client, Running, Step};
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::client::{After, Client, Step};
 use alloc::vec::Vec;
-use wire::{Attr, Fid, Kind, Name, Op, Time};
+use wire::{Fid, Time};
 
 /// How long the lock is waited for: who has it need only run.
 pub(crate) const UNCOVERED_LOCK_WAIT_NS: Time = 100_000_000;
 
-/// The first of all fids.
-const FIRST: Fid = Fid {
-    volume: 0,
-    vnode: 0,
-    uniq: 0,
-};
-
-/// An answer about attributes.
-#[derive(Clone, Copy, Debug)]
-struct AttrReply {
-    at: Time,
-    /// Who asked then goes by what the kernel knows.
-    seeks: bool,
-    /// No right covers it.
-    loose: bool,
-}
-
-/// The answers that may not have been taken in.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct UncoveredSizes {
-    /// By the thread that asked; 0: not known.
-    told: BTreeMap<(u32, Fid), AttrReply>,
-    /// In the order of time; some are proved by now.
-    order: VecDeque<(Time, (u32, Fid))>,
-}
-
-impl UncoveredSizes {
-    fn insert(&mut self, key: (u32, Fid), told: AttrReply) {
-        while let Some(&(at, old)) = self.order.front()
-            && at + DIGESTED_AFTER_NS <= told.at
-        {
-            self.order.pop_front();
-            if self.told.get(&old).is_some_and(|told| told.at == at) {
-                self.told.remove(&old);
-            }
-        }
-        self.told.insert(key, told);
-        self.order.push_back((told.at, key));
-    }
-
-    /// A thread asks for something: it has taken in what it was told before.
-    pub(crate) fn proved(&mut self, thread: u32, call: &Call) {
-        if thread == 0 || is_background(call) {
-            return;
-        }
-        while let Some((&key, _)) = self.told.range((thread, FIRST)..).next()
-            && key.0 == thread
-        {
-            self.told.remove(&key);
-        }
-    }
-
-    fn of(&self, now: Time, fid: Fid) -> impl Iterator<Item = &AttrReply> {
-        let told = self.told.iter().filter(move |(key, _)| key.1 == fid);
-        told.map(|(_, told)| told)
-            .filter(move |told| now < told.at + DIGESTED_AFTER_NS)
-    }
-
-    /// May the kernel have an answer about this one to take in that no right covers?
-    pub(crate) fn holds(&self, now: Time, fid: Fid) -> bool {
-        self.of(now, fid).any(|told| told.loose)
-    }
-
-    /// The kernel has taken in or thrown away all that it was told of this one.
-    pub(crate) fn forget(&mut self, fid: Fid) {
-        self.told.retain(|key, _| key.1 != fid);
-    }
-
-    fn found(&mut self, fid: Fid) {
-        self.told.retain(|key, told| key.1 != fid || !told.seeks);
-    }
-}
-
 impl Client {
-    /// The kernel is told attributes: may it keep them?
-    pub(crate) fn loosen(
-        &mut self,
-        now: Time,
-        running: &Running,
-        (fid, attr): (Fid, &Attr),
-        lifetime: Lifetime,
-    ) {
-        let seeks = matches!(running.call, Call::Seek { .. });
-        let loose = lifetime == Lifetime::None;
-        if attr.kind == Kind::File && (seeks || loose) {
-            let told = AttrReply {
-                at: now,
-                seeks,
-                loose,
-            };
-            self.uncovered_sizes.insert((running.thread, fid), told);
+    /// May the kernel have a reply about this one in flight that no right covers?
+    pub(crate) fn has_uncovered(&self, now: Time, fid: Fid) -> bool {
+        self.may_tell(now, fid, Tells::UNCOVERED)
+    }
+
+    fn may_tell(&self, now: Time, fid: Fid, tells: Tells) -> bool {
+        let replies = self.nodes.get(&fid).map(|node| &node.kernel.attr.replies);
+        replies.is_some_and(|replies| replies.tell(&self.kernel.replies, now, tells, None))
+    }
+
+    fn sought(&mut self, fid: Fid) {
+        if let Some(node) = self.nodes.get_mut(&fid) {
+            node.kernel.attr.replies.sought();
         }
     }
 
     /// May a program hold the file's lock that has asked for the attributes and not taken in what
     /// it was told? (Who seeks to the end does.) That is over when somebody else has the lock.
     pub(crate) fn is_sought(&mut self, step: &mut Step<'_>, fid: Fid, turn: Option<u64>) -> bool {
-        let locked = self.is_locked(fid);
+        let locked = self.kernel.holders.changer(fid).is_some();
         if locked {
-            self.uncovered_sizes.found(fid);
+            self.sought(fid);
         }
-        let seeking = self
-            .uncovered_sizes
-            .of(step.now, fid)
-            .any(|told| told.seeks);
+        let seeking = self.may_tell(step.now, fid, Tells::SEEKS);
         let node = self.node(fid);
         if locked
             && let Some(drain) = node.drain.as_mut()
@@ -166,7 +82,7 @@ impl Client {
             drain.phase = Phase::Settling(until, None);
             // Somebody who came behind it may be asking again.
             if node.asking == 0 {
-                self.uncovered_sizes.found(fid);
+                self.sought(fid);
             }
             self.go_on_draining(step, fid);
         }
@@ -174,46 +90,17 @@ impl Client {
 
     /// A call has come: if it holds the lock of a file, nobody else does.
     pub(crate) fn on_file_locked(&mut self, step: &mut Step<'_>, ticket: Ticket) {
-        let Some(running) = self.calls.get(&ticket) else {
-            return;
-        };
-        let locked = |fid: &Fid| self.locks_file(&running.call, *fid);
+        let holders = &self.kernel.holders;
+        let locked = |fid: &Fid| holders.is_changed_by(*fid, ticket);
         let files: Vec<Fid> = self.draining.iter().copied().filter(locked).collect();
         for fid in files {
             self.go_on_draining(step, fid);
         }
     }
 
-    /// Does a call that is not answered hold the lock of this file?
-    fn is_locked(&self, fid: Fid) -> bool {
-        let mut running = self.calls.values();
-        running.any(|running| self.locks_file(&running.call, fid))
-    }
-
-    /// The kernel locks the file that is linked, moved, replaced or loses a name, too. What a name
-    /// means is known here while a token of the directory covers it, as it mostly does.
-    fn locks_file(&self, call: &Call, fid: Fid) -> bool {
-        let names = |dir: &Fid, name: &Name| {
-            let known = self.nodes.get(dir).and_then(|node| node.names.get(name));
-            known.is_some_and(|known| known.is_some_and(|known| known.fid == fid))
-        };
-        match call {
-            Call::Op(Op::Link { fid: of, .. }) => *of == fid,
-            Call::Op(Op::Unlink { dir, name }) => names(dir, name),
-            Call::Op(Op::Rename {
-                from,
-                name,
-                to,
-                new,
-                ..
-            }) => names(from, name) || names(to, new),
-            call => locks(call, fid),
-        }
-    }
-
     /// Has what the kernel was told without a right thrown away.
     pub(crate) fn drop_loose(&mut self, step: &mut Step<'_>, fid: Fid) {
-        if self.is_locked(fid) {
+        if self.kernel.holders.changer(fid).is_some() {
             return self.drop_locked(step, fid);
         }
         let id = self.invalidate(step, Invalidate::Sizes { fid }, After::Drain(fid));
@@ -238,7 +125,7 @@ impl Client {
         let Some(drain) = node.and_then(|node| node.drain.as_ref()).filter(waits) else {
             return;
         };
-        if step.now >= drain.until || self.is_locked(fid) {
+        if step.now >= drain.until || self.kernel.holders.changer(fid).is_some() {
             self.drop_locked(step, fid);
         }
     }

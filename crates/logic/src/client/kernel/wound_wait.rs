@@ -7,63 +7,24 @@
 //! more and begins again (Linux does so once for `ESTALE`, `retry_estale` in `namei.c`), while the
 //! name is dropped. Who has begun again is not put back once more, as the program would be told.
 
+use super::Kernel;
 use crate::Ticket;
 use crate::client::api::{Call, Done};
 use crate::client::mutant::Mutant;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Running, Step};
-use alloc::collections::BTreeMap;
+use crate::footprint::Footprint;
 use wire::{Fid, Kind, Make, Name, Op, Refusal, Time, ToServer};
 
-/// So many threads that may have begun again are known. If there are more, nobody is put back until
-/// those that are not known have come back.
-const RETRYING_THREADS_MAX: usize = 1024;
-/// A thread that has asked for nothing for so long has nothing to begin again. Between two of its
-/// questions there is only the kernel's walk.
-const RETRY_WITHIN_NS: Time = 60_000_000_000;
-
-/// Threads that may have begun again: since when they have been on their way, and with what, if
-/// that is known.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RetryingThreads {
-    again: BTreeMap<u32, (Time, Option<Op>)>,
-    /// Until then there may be others.
-    others: Time,
-}
-
-impl RetryingThreads {
+impl Kernel {
     /// A thread asks for something: may it be what it has begun again? It may also have found that
     /// there is nothing to be done any more, and ask for something else.
     pub(crate) fn repeats(&mut self, now: Time, thread: u32, call: &Call) -> bool {
-        let Some(op) = change_of_names(call) else {
-            self.goes_on(now, thread);
-            return false;
-        };
-        let began = self.again.remove(&thread);
-        began.is_some_and(|(since, began)| {
-            now < since + RETRY_WITHIN_NS && began.is_none_or(|began| may_be_one(&began, op))
+        let op = change_of_names(call);
+        let began = self.replies.retries(now, thread, op.is_some());
+        began.is_some_and(|began| {
+            op.is_some_and(|op| began.is_none_or(|began| may_be_one(&began, op)))
         })
-    }
-
-    /// It is still on its way, however long a look-up has taken.
-    fn goes_on(&mut self, now: Time, thread: u32) {
-        if let Some((since, _)) = self.again.get_mut(&thread)
-            && now < *since + RETRY_WITHIN_NS
-        {
-            *since = now;
-        }
-    }
-
-    fn note(&mut self, now: Time, thread: u32, op: Option<Op>) {
-        if self.again.len() >= RETRYING_THREADS_MAX {
-            self.again
-                .retain(|_, (since, _)| now < *since + RETRY_WITHIN_NS);
-        }
-        if self.again.len() < RETRYING_THREADS_MAX {
-            self.again.insert(thread, (now, op));
-        } else {
-            self.others = now + RETRY_WITHIN_NS;
-        }
     }
 }
 
@@ -75,8 +36,8 @@ impl Client {
         };
         // Of thread 0 it is not known which it is.
         let knows = change_of_names(&running.call).is_some() && running.thread != 0;
-        let drops = self.drops_at_once;
-        if !knows || drops || running.repeated || step.now < self.retrying.others {
+        let drops = self.kernel.drops_at_once;
+        if !knows || drops || running.repeated || self.kernel.replies.others_retry(step.now) {
             return false;
         }
         let of = |sent: &Sent| matches!(sent.why, Why::Call(of) if of == ticket) && !sent.kept;
@@ -101,10 +62,10 @@ impl Client {
             {
                 None
             }
-            _ => return self.retrying.goes_on(now, running.thread),
+            _ => return self.kernel.replies.goes_on(now, running.thread),
         };
         if running.thread != 0 && self.options.mutant != Some(Mutant::PutsBackTwice) {
-            self.retrying.note(now, running.thread, op);
+            self.kernel.replies.retry(now, running.thread, op);
         }
     }
 
@@ -112,7 +73,7 @@ impl Client {
     /// the name without a lock of another.
     fn is_found_elsewhere(&self, call: &Call, fid: Fid) -> bool {
         let node = self.nodes.get(&fid);
-        let known = node.is_some_and(|node| node.lookups > 1 && node.moved);
+        let known = node.is_some_and(|node| node.kernel.lookups > 1 && node.kernel.is_elsewhere());
         known && matches!(call, Call::Op(Op::Lookup { .. }))
     }
 }
@@ -143,12 +104,6 @@ fn may_be_one(began: &Op, op: &Op) -> bool {
 }
 
 fn name(op: &Op) -> Option<&Name> {
-    match op {
-        Op::Make { name, .. }
-        | Op::Link { name, .. }
-        | Op::Unlink { name, .. }
-        | Op::Rmdir { name, .. }
-        | Op::Rename { name, .. } => Some(name),
-        _ => None,
-    }
+    let mut names = Footprint::new(op).changed_names();
+    names.next().map(|(_, name)| name)
 }

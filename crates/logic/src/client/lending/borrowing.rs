@@ -8,7 +8,9 @@ use super::super::{Client, Step};
 use super::{Output, PeerOutput};
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Caller, Elsewhere, Epoch, Fid, LenderId, Lenders, Op, Outcome, Right, Time};
+use wire::{
+    Caller, Capability, Elsewhere, Epoch, Fid, LenderId, Lenders, Op, Outcome, Right, Time,
+};
 
 /// For so long a lender may say nothing...
 const SILENT_NS: Time = 500_000_000;
@@ -23,14 +25,25 @@ pub(crate) struct Borrowing {
     fid: Fid,
     first: u64,
     count: u32,
-    /// The file's own changes of bytes when the server was asked. Those of others the version tells.
+    /// The file's own changes of bytes when the server was asked; the version tells of others.
     edits: u64,
     /// So many bytes of them are in the file.
     bytes: u32,
     version: u64,
     lender: LenderId,
     caller: Caller,
+    /// Until when the server lets it be asked for: the later it was sent there, the later.
+    sent: Time,
     pub(crate) until: Time,
+}
+
+impl Borrowing {
+    /// Is it about some of these blocks, and was its reader sent no earlier than theirs?
+    pub(super) fn is_later(&self, of: &Capability) -> bool {
+        let begins = self.first < of.first + u64::from(of.count);
+        let ends = of.first < self.first + u64::from(self.count);
+        self.fid == of.fid && begins && ends && self.sent >= of.until
+    }
 }
 
 impl Client {
@@ -75,12 +88,14 @@ impl Client {
             version: named.version,
             lender: elsewhere.lender,
             caller,
+            sent: named.until,
             until: step.now + SILENT_NS,
         };
         self.lending.last += 1;
         let id = self.lending.last;
         let room = self.lending.borrowing.len() < BORROWING;
         self.lending.borrowing.insert(id, borrowing);
+        self.lend_before_borrowing(step);
         if fits && room {
             let borrow = PeerOutput::Borrow { id, elsewhere };
             return step.out.push(Output::Peer(borrow));

@@ -6,7 +6,7 @@
 //! not in it.
 
 use crate::Ticket;
-use crate::client::Client;
+use crate::client::{Call, Client};
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -148,7 +148,9 @@ impl Locks {
 }
 
 impl Client {
-    /// What a restarted server is told.
+    /// What a restarted server is told. What has been asked for may have been given, and others may
+    /// have what that left, whether the request is not answered or waits: the end of its wait may
+    /// be lost.
     pub(crate) fn lock_claims(&self) -> Vec<HeldLock> {
         let mut all: BTreeMap<(Fid, LockOwner), Ranges<LockMode>> = BTreeMap::new();
         for (key, own) in &self.locks.owners {
@@ -172,6 +174,13 @@ impl Client {
                     }
                 }
                 _ => {}
+            }
+        }
+        for ticket in self.locks.waiting_calls() {
+            if let Some(Call::Lock { fid, lock, .. }) = self.called(*ticket)
+                && let Some(claims) = all.get_mut(&(*fid, lock.owner))
+            {
+                claims.update((lock.first, lock.last), |old| left_by(lock, old));
             }
         }
         let held = |((fid, owner), claims): ((Fid, LockOwner), Ranges<LockMode>)| {

@@ -284,7 +284,7 @@ impl Client {
             self.retire(step, fid);
             return false;
         }
-        let unknown = node.lookups == 0 && !node.foreseen;
+        let unknown = !node.kernel.is_known() && !node.foreseen;
         if entry.bare {
             node.has_no_xattrs();
         }

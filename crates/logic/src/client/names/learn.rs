@@ -1,12 +1,14 @@
 //! Names: what replies about them teach, and what the kernel may keep of them.
 
 use crate::Ticket;
-use crate::client::api::{Done, Lifetime};
+use crate::client::api::{Call, Done, Lifetime};
 use crate::client::data::inline_data;
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
-use wire::{Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right};
+use wire::{
+    Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right, Time,
+};
 
 impl Client {
     /// A reply to an operation on names has come, with these grants that count.
@@ -114,8 +116,7 @@ impl Client {
         self.changed(fid, attr.clone(), granted.contains(&fid));
         let (attr, attr_lifetime) = self.to_say(fid, attr);
         let node = self.node(fid);
-        node.lookups += 1;
-        node.told = step.now;
+        node.kernel.is_told(step.now);
         node.private = node.right == Right::Exclusive;
         node.unlinked = true;
         node.opened(access);
@@ -197,9 +198,8 @@ impl Client {
         let (attr, attr_lifetime) = self.to_say(fid, attr);
         let node = self.node(fid);
         node.is_in(dir);
-        node.lookups += 1;
+        node.kernel.is_told(step.now);
         node.directory |= attr.kind == Kind::Directory;
-        node.told = step.now;
         let name_lifetime = self.name_lifetime(kept);
         Done::Entry {
             fid,
@@ -210,12 +210,29 @@ impl Client {
         }
     }
 
+    /// The answer of a call; of one that enters an object by its number it hands the kernel that.
+    pub(crate) fn entered(&mut self, now: Time, call: &Call, done: Done) -> Done {
+        let (Call::Enter { fid }, Done::Attr { attr, lifetime }) = (call, &done) else {
+            return done;
+        };
+        let node = self.node(*fid);
+        node.kernel.is_told(now);
+        node.directory |= attr.kind == Kind::Directory;
+        Done::Entry {
+            fid: *fid,
+            attr: attr.clone(),
+            name_lifetime: Lifetime::None,
+            attr_lifetime: *lifetime,
+            cached: false,
+        }
+    }
+
     /// An object has lost a name: perhaps its last.
     fn lost_name(&mut self, step: &mut Step<'_>, fid: Fid, attr: Attr) {
         let gone = attr.nlink == 0;
         if self.nodes.contains_key(&fid) {
             self.changed(fid, attr, false);
-            self.node(fid).sizes.moved(step.now);
+            self.node(fid).kernel.size_moved(step.now);
             if gone {
                 self.node(fid).unlinked = true;
                 self.bury_if_unused(step, fid);
@@ -301,8 +318,8 @@ impl Client {
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
         self.changed(fid, attr, granted.contains(&fid));
-        self.last_calls
-            .note_moved([Some(fid), victim_fid.filter(|_| exchange)]);
+        let exchanged = victim_fid.filter(|_| exchange);
+        self.kernel.moves([Some(fid), exchanged]);
         if let Some((victim, attr)) = victim {
             if exchange {
                 self.changed(victim, attr, false);
@@ -314,7 +331,7 @@ impl Client {
             self.uncover(op, exchange);
         }
         self.finish(step, ticket, Done::Nothing);
-        self.reply_acks.uncovered.clear();
+        self.kernel.uncovers(Vec::new());
     }
 
     /// The kernel moves a name with its old lifetime to a place where nothing covers it.
@@ -333,6 +350,6 @@ impl Client {
         let moved = moved.into_iter().take(if exchange { 2 } else { 1 });
         let moved = moved.filter(|(dir, name, ..)| self.lasts(*dir, name));
         let moved = moved.map(|(_, _, dir, name)| (dir, name.clone()));
-        self.reply_acks.uncovered = moved.collect();
+        self.kernel.uncovers(moved.collect());
     }
 }

@@ -134,7 +134,7 @@ impl Client {
         let (dir, after, plus) = (*dir, *after, *plus);
         let node = self.node(dir);
         if plus {
-            node.asked = step.now;
+            node.kernel.is_told_attr(step.now);
         }
         if after == 0 && !vouched {
             // One of its own: it may be older than those that have begun.
@@ -193,9 +193,8 @@ impl Client {
         };
         let lifetime = Self::lifetime(node.attr_lasting());
         node.is_in(dir);
-        node.lookups += 1;
+        node.kernel.is_told(step.now);
         node.directory |= entry.kind == wire::Kind::Directory;
-        node.told = step.now;
         if entry.bare {
             node.has_no_xattrs();
         }

@@ -121,7 +121,7 @@ impl Client {
         self.liveness.lose();
         self.reassertion.parts.clear();
         self.confirms.clear();
-        self.reply_acks.clear();
+        self.kernel.lose_changes();
         self.draining.clear();
         self.root = None;
         self.lose_locks();

@@ -9,6 +9,7 @@ use super::requests::Why;
 use crate::client::api::{Call, How};
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step};
+use crate::footprint::{Deed, Footprint};
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, Time, ToServer, Unseen};
@@ -108,46 +109,37 @@ impl Client {
         asked
             .chain(answered)
             .filter_map(|(ticket, id)| self.touches(id, &self.calls.get(&ticket)?.call))
-            .chain(self.reply_acks.unseen())
+            .chain(self.kernel.unseen_changes())
             .collect()
     }
 
     /// What others must not be shown yet if this call's change has been applied. The objects that
     /// names named are known to the server only.
     pub(crate) fn touches(&self, request: RequestId, call: &Call) -> Option<Unseen> {
-        let place = |dir: &Fid, name: &Name| (*dir, name.clone());
-        let caches = |fid| {
-            self.nodes
-                .get(fid)
-                .is_some_and(|node| node.right > Right::None)
+        let caches = |fid: &Fid| {
+            let node = self.nodes.get(fid);
+            node.is_some_and(|node| node.right > Right::None)
         };
-        let (names, fids) = match call {
-            Call::Op(
-                Op::Make { dir, name, .. } | Op::Unlink { dir, name } | Op::Rmdir { dir, name },
-            ) => (vec![place(dir, name)], vec![]),
-            Call::Op(Op::Link { fid, dir, name }) => (vec![place(dir, name)], vec![*fid]),
-            Call::Op(Op::Rename {
-                from,
-                name,
-                to,
-                new,
-                ..
-            }) => (vec![place(from, name), place(to, new)], vec![]),
-            Call::Op(
-                Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. },
-            ) => (vec![], vec![*fid]),
+        let none = Footprint::new(&Op::StatFs);
+        let (footprint, bytes) = match call {
+            Call::Op(op) => (Footprint::new(op), None),
             Call::Write {
                 fid,
                 how: How::Direct | How::Append,
                 ..
-            }
-            | Call::Op(Op::Allocate { fid, .. } | Op::Copy { to: fid, .. })
-                if caches(fid) =>
-            {
-                (vec![], vec![*fid])
-            }
+            } => (none, Some(*fid)),
             _ => return None,
         };
+        let (bytes, object) = match footprint.deed {
+            Deed::Writes => (footprint.object, None),
+            _ => (bytes, footprint.changed_object()),
+        };
+        let names = footprint.changed_names();
+        let names: Vec<(Fid, Name)> = names.map(|(dir, name)| (dir, name.clone())).collect();
+        let fids: Vec<Fid> = bytes.filter(caches).or(object).into_iter().collect();
+        if names.is_empty() && fids.is_empty() {
+            return None;
+        }
         Some(Unseen {
             request,
             names,

@@ -86,6 +86,7 @@ pub(crate) struct Statement {
 impl Client {
     pub(crate) fn on_connected(&mut self, step: &mut Step<'_>) {
         self.state = LinkState::Greeting;
+        self.delegation.overtaking.clear();
         self.greeted = step.now;
         self.await_welcome(step.now);
         let (session, name) = (self.session, self.name.clone());
@@ -203,7 +204,7 @@ impl Client {
         sent.request.clock = self.clock.last_shown();
         if let Some(delegated) = &mut sent.request.delegated {
             let unfinished = self.unfinished.values().any(|(other, _)| *other == id);
-            delegated.unseen = unfinished || self.reply_acks.holds(id);
+            delegated.unseen = unfinished || self.kernel.is_unseen(id);
         }
         Some((sent.request.clone(), sent.bulk.clone()))
     }
@@ -212,7 +213,7 @@ impl Client {
     pub(crate) fn acked(&self) -> RequestId {
         let unanswered = self.requests.keys().next().copied();
         let unfinished = self.unfinished.values().map(|(id, _)| *id).min();
-        let untaken = self.reply_acks.first();
+        let untaken = self.kernel.first_unseen();
         let owed = self.unstable.first_owed();
         let oldest = [unanswered, unfinished, untaken, owed]
             .into_iter()
@@ -446,10 +447,7 @@ impl Client {
         }
         self.tick_locks(step);
         self.tick_drains(step);
-        self.tick_names(step);
-        self.tick_bars(step);
-        self.tick_taken(step);
-        self.tick_late(step);
+        self.tick_kernel(step);
         self.tick_delegation(step);
         self.tick_starved(step);
         self.tick_lending(step);
@@ -468,10 +466,7 @@ impl Client {
             self.liveness_due(),
             self.drains_due(),
             self.lock_delegation.due(),
-            self.names_due(),
-            self.bars_due(),
-            self.taken_due(),
-            self.late_due(),
+            self.kernel_due(),
             self.bounds_due(),
             self.delegation_due(),
             self.starved_due(),

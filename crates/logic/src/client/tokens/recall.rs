@@ -186,7 +186,7 @@ impl Client {
     }
 
     fn give_back(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch, keep: Right) {
-        let (last, loose) = (self.last_request, self.uncovered_sizes.holds(step.now, fid));
+        let (last, loose) = (self.last_request, self.has_uncovered(step.now, fid));
         let node = self.node(fid);
         let epoch = epoch.max(node.tell.take().unwrap_or(0));
         // Open for writing here and wanted elsewhere: the file is write-shared from now on.
@@ -323,7 +323,7 @@ impl Client {
         Invalidate::Inode {
             fid,
             ranges,
-            young: young(node.told, now),
+            young: young(node.kernel.told_at(), now),
         }
     }
 
@@ -334,7 +334,7 @@ impl Client {
         let node = self.node(fid);
         if let (Invalidate::Inode { ranges: told, .. }, Some(drain)) = (&mut what, &node.drain) {
             *told = node.without_reads(&ranges, &drain.freed);
-            if withheld && !node.pages {
+            if withheld && !node.kernel.has_pages() {
                 // It has none, and those that it is asking for are claimed first: perhaps by whom
                 // another machine's claim waits for.
                 told.clear();
@@ -379,13 +379,11 @@ impl Client {
 
     /// Nothing that is known of it is right for longer.
     pub(crate) fn void(&mut self, fid: Fid) {
-        self.uncovered_sizes.forget(fid);
         let last = self.last_request;
         let node = self.node(fid);
         node.attr = None;
-        (node.pages, node.given) = (false, false);
         node.recalled = last;
-        node.sizes.dropped(0);
+        node.kernel.is_void();
         node.names.clear();
         node.not_whole();
         node.renew_listing();
@@ -432,10 +430,10 @@ impl Client {
         let node = self.node(fid);
         let (reads, others): (Vec<_>, Vec<_>) = core::mem::take(&mut node.parked)
             .into_iter()
-            .partition(|ticket| node.reading.contains_key(ticket));
+            .partition(|ticket| node.kernel.reads(*ticket));
         node.parked = others;
         if let Some(drain) = node.drain.as_mut() {
-            drain.freed.extend(node.reading.keys());
+            drain.freed.extend(node.kernel.all_reads());
         }
         for ticket in reads {
             self.start(step, ticket);
@@ -462,7 +460,7 @@ fn settled(node: &crate::client::node::Node, until: Time) -> Time {
     let asked = if node.asking > 0 {
         until
     } else {
-        until.min(node.asked + SETTLE_NS)
+        until.min(node.kernel.attr_told_at() + SETTLE_NS)
     };
     asked.max(until.min(node.stores_until()))
 }

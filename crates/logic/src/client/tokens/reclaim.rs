@@ -77,7 +77,10 @@ impl Client {
         let young = step.now.saturating_sub(RECENT_REPLY_NS);
         let root = self.root;
         let unused = |(fid, node): &(&Fid, &Node)| {
-            Some(**fid) != root && node.lookups > 0 && node.told <= young && !node.hold(0).open
+            Some(**fid) != root
+                && node.kernel.is_known()
+                && node.kernel.told_at() <= young
+                && !node.hold(0).open
         };
         let mut last = None;
         let nodes = self
@@ -154,7 +157,7 @@ impl Client {
         let counts = self
             .nodes
             .iter()
-            .map(|(fid, node)| (node.dentries.len(), *fid));
+            .map(|(fid, node)| (node.kernel.dentries().len(), *fid));
         let mut counts: Vec<(usize, Fid)> = counts.filter(|(len, _)| *len > 0).collect();
         let mut left: usize = counts.iter().map(|(len, _)| len).sum();
         if left > self.options.objects {
@@ -162,7 +165,7 @@ impl Client {
             while left > self.options.objects / 2
                 && let Some((len, dir)) = counts.pop()
             {
-                self.node(dir).dentries.overflow();
+                self.node(dir).kernel.overflow_dentries();
                 left -= len;
             }
         }

@@ -20,6 +20,7 @@ use crate::client::mutant::Mutant;
 use crate::client::node::Node;
 use crate::client::notices::Invalidate;
 use crate::client::{After, Client, Step};
+use crate::footprint::Footprint;
 use wire::{Epoch, Fid, Right, Time};
 
 /// A directory that is being given up.
@@ -55,8 +56,7 @@ impl Client {
         if self.idle_releases.contains_key(&dir) || !self.is_unused(step.now, dir) {
             return;
         }
-        let lookups = self.nodes.get(&dir).map_or(0, |node| node.lookups);
-        let known = lookups > 0 || self.root == Some(dir);
+        let known = self.has_handed(dir);
         if !known || self.options.mutant == Some(Mutant::GivesUpAtOnce) {
             return self.give_up(step, dir);
         }
@@ -75,7 +75,7 @@ impl Client {
         let calls = || self.calls.values().any(|running| uses(&running.call, dir));
         let still = node.quiet() && node.drain.is_none() && node.delegated == 0;
         let young = now < told(node) + self.options.still_ns;
-        let listed = node.dentries.is_complete();
+        let listed = node.kernel.dentries().is_complete();
         node.directory && node.right < Right::Exclusive && still && listed && !young && !calls()
     }
 
@@ -101,12 +101,12 @@ impl Client {
         }
         let (what, stage) = match giving.stage {
             Stage::TakingIn => {
-                let names = self.node(dir).dentries.names();
+                let names = self.node(dir).kernel.dentries().names();
                 (Invalidate::Expire { dir, names }, Stage::Expiring)
             }
             Stage::Expiring => (Invalidate::Turn { fid: dir }, Stage::LettingGo),
             Stage::LettingGo => {
-                self.node(dir).dentries = crate::client::kernel::dentries::Dentries::default();
+                self.node(dir).kernel.forgets_dentries();
                 return self.give_up(step, dir);
             }
         };
@@ -127,15 +127,16 @@ impl Client {
 
 /// When the kernel was told anything of it last.
 fn told(node: &Node) -> Time {
-    node.told.max(node.asked).max(node.dentries.told())
+    node.kernel.anything_told_at()
 }
 
 /// Is the call about this directory, or about names in it?
 fn uses(call: &Call, dir: Fid) -> bool {
     match call {
-        Call::Op(op) => crate::client::delegation::log_ship::about(op).contains(&Some(dir)),
+        Call::Op(op) => Footprint::new(op).fids().any(|fid| fid == dir),
         Call::List { dir: fid, .. }
         | Call::Seek { fid }
+        | Call::Enter { fid }
         | Call::Open { fid, .. }
         | Call::Sync { fid } => *fid == dir,
         _ => false,

@@ -231,7 +231,9 @@ impl Server {
         let (Op::Make { .. }, Outcome::Entry(entry)) = (op, outcome) else {
             return;
         };
-        if self.exclusive_fits(session, entry.fid) {
+        // A machine that may not write any more has made it when it could, and has bytes for it: so
+        // it is granted, and asked for; see `withdraw_made`.
+        if self.is_alone(session, entry.fid) {
             self.grant_own(session, entry.fid, grants);
         } else {
             self.break_delegation(session);

@@ -7,6 +7,7 @@
 use super::awaited::Awaited;
 use super::conflicts::{Need, Needs, Plan};
 use crate::server::api::{Bulk, Conn, Disk, Mutant, Output};
+use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Session, Waiting};
 use crate::server::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -142,7 +143,7 @@ impl Server {
         if !self.sessions.contains_key(&session) {
             return step.discard(bulk);
         }
-        let forbidden = self.forbids(step.disk, session, &request.op);
+        let forbidden = self.forbids(step.disk, session, &request);
         if request.op.locks() {
             if let Some(refusal) = forbidden {
                 let outcome = Outcome::Refused(refusal);
@@ -181,9 +182,10 @@ impl Server {
             let Waiting { request, bulk, .. } = waiting;
             return self.hold(step, missing, (session, request, bulk));
         }
-        if self.is_salvage(&waiting, &plan) && !self.applied_before(step.disk, &waiting) {
+        if self.is_salvage(step.disk, &waiting, &plan) && !self.applied_before(step.disk, &waiting)
+        {
             if let Err(outcome) = self.salvage(step, &mut waiting) {
-                self.answer(step, (session, &waiting.request), Reply::from(outcome), 0);
+                self.answer(step, (session, &waiting.request), Reply::from(*outcome), 0);
                 return self.go_on_behind(step, session, waiting.request.id);
             }
             plan = match self.plan(step.disk, &waiting) {
@@ -204,9 +206,20 @@ impl Server {
         if matches!(waiting.request.op, Op::Prefetch { .. }) {
             return self.not_now(step, &waiting);
         }
-        self.waiting.insert(at.0, waiting);
-        self.note_freezing(&*step.disk, at.0);
-        self.wait(step, at.0, plan, needs);
+        self.wait_for(step, (at.0, waiting), plan, needs);
+    }
+
+    /// A request waits for what others give up or confirm.
+    pub(crate) fn wait_for(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (seq, waiting): (Seq, Waiting),
+        plan: Plan,
+        needs: Needs,
+    ) {
+        self.waiting.insert(seq, waiting);
+        self.note_freezing(&*step.disk, seq);
+        self.wait(step, seq, plan, needs);
     }
 
     /// Does a request if nothing stands in its way, or asks for what does.
@@ -253,7 +266,12 @@ impl Server {
         }
         let Err(outcome) = way else { return true };
         let over = self.take_waiting(seq);
-        self.answer(step, (over.session, &over.request), Reply::from(outcome), 0);
+        self.answer(
+            step,
+            (over.session, &over.request),
+            Reply::from(*outcome),
+            0,
+        );
         self.recheck_all(step, &over);
         self.go_on_behind(step, over.session, over.request.id);
         false
@@ -369,6 +387,9 @@ impl Server {
         reply: Reply,
         bulk: Bulk,
     ) {
+        if session == OWN {
+            return self.note_scheduled(step, (request, &reply.outcome));
+        }
         if let Some(state) = self.sessions.get_mut(&session) {
             state.running.remove(&request.id);
             if request.op.changes() {

@@ -6,6 +6,7 @@
 use crate::server::Server;
 use crate::server::api::{Disk, Mutant};
 use crate::server::table::{File, Holder, Waiting};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Fid, Kind, Name, Op, Refusal, RequestId, Right, SessionId, What, WriteMode};
@@ -70,7 +71,7 @@ pub(crate) struct Plan {
     /// it has changed there.
     pub(crate) looks: Vec<Fid>,
     /// Of all that a volume has: what others, and the caller, may keep of these objects.
-    pub(crate) gathers: Vec<(Fid, Right)>,
+    pub(crate) gathers: BTreeMap<Fid, Right>,
     /// A file whose size it sets: who was told it drops that.
     pub(crate) resizes: Option<Fid>,
     /// The caller's own machine must drop its kernel's pages too.
@@ -85,7 +86,7 @@ impl Plan {
         fids.extend(self.changes.iter().map(|(fid, _)| *fid));
         fids.extend(&self.shows);
         fids.extend(&self.looks);
-        fids.extend(self.gathers.iter().map(|(fid, _)| *fid));
+        fids.extend(self.gathers.keys());
         fids.extend(self.uses.map(|(fid, _)| fid));
         fids.extend(self.reads);
         fids.sort_unstable();

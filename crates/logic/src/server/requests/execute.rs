@@ -4,6 +4,7 @@
 use super::conflicts::{Need, Plan};
 use super::inline_data::bytes_ahead;
 use crate::server::api::{By, Disk, Mutant};
+use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Unconfirmed, Waiting};
 use crate::server::tokens::grants::{delegable, note_bare};
 use crate::server::{Server, Step};
@@ -22,13 +23,14 @@ impl Server {
         plan: &Plan,
     ) {
         let session = waiting.session;
-        if let Some(refusal) = self.forbids(step.disk, session, &waiting.request.op) {
+        if let Some(refusal) = self.forbids_waiting(step.disk, &waiting) {
             self.comes_later(step, &waiting, refusal);
             self.refuse(step, &waiting, refusal);
             self.recheck_all(step, &waiting);
             return self.go_on_behind(step, session, waiting.request.id);
         }
-        self.raise(step.disk, session, &mut waiting.request);
+        let salvaged = waiting.salvage.is_some();
+        self.raise(step.disk, (session, salvaged), &mut waiting.request);
         let mut changed = false;
         match waiting.request.op {
             Op::Read { .. } => self.read(step, &waiting),
@@ -121,8 +123,8 @@ impl Server {
             self.grant_pages(session, *fid, &mut grants);
         }
         note_bare(&*step.disk, op, &mut grants);
-        let bounds = self.bounds(waiting.session);
-        let bulk = bytes_ahead(step, (&waiting.request, bounds), (&mut outcome, &grants));
+        let about = (&*self, session, &waiting.request);
+        let bulk = bytes_ahead(step, about, (&mut outcome, &grants));
         let reply = Reply {
             outcome,
             grants,
@@ -130,7 +132,9 @@ impl Server {
             logged,
             aside: self.put_aside(step, waiting),
         };
+        let made = made_by(&waiting.request, &reply.outcome);
         self.answer(step, (session, &waiting.request), reply, bulk);
+        self.withdraw_made(step, session, made);
         self.say_listed(step, held);
         done && !repeated && op.changes()
     }
@@ -152,7 +156,8 @@ impl Server {
         plan: &Plan,
     ) -> (Outcome, bool, Option<Logged>) {
         let request = &waiting.request;
-        let origin = request.op.changes().then(|| Self::origin(waiting));
+        let again = request.op.changes() && waiting.session != OWN;
+        let origin = again.then(|| Self::origin(waiting));
         let twice = self.options.mutant == Some(Mutant::AppliesTwice);
         let kept = origin
             .filter(|_| !twice)
@@ -448,6 +453,14 @@ fn answered_by_attr(op: &Op) -> Option<Fid> {
 
 fn is_back(mode: &WriteMode) -> bool {
     matches!(mode, WriteMode::Back { .. })
+}
+
+/// What a client has made, and tells now.
+fn made_by(request: &Request, outcome: &Outcome) -> Option<Fid> {
+    match outcome {
+        Outcome::Entry(entry) if request.delegated.is_some() => Some(entry.fid),
+        _ => None,
+    }
 }
 
 /// May the client's machine still show how things were before this change? Of a delegated one its

@@ -1,17 +1,18 @@
 //! Bytes of small files that go with an answer about names, for who may cache them and wants them:
 //! he will mostly read them next. Nothing comes without a grant of the file in the same answer.
 
-use crate::server::Step;
 use crate::server::api::{Bulk, Disk};
+use crate::server::rules::Want;
+use crate::server::{Server, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::limits::{AHEAD_BYTES, BULK_BYTES};
-use wire::{Attr, DirEntry, Fid, Grant, Kind, Op, Outcome, Request, Right, Rights};
+use wire::{Attr, DirEntry, Fid, Grant, Kind, Op, Outcome, Request, Right, SessionId};
 
 /// The bytes that go beside this answer.
 pub(crate) fn bytes_ahead(
     step: &mut Step<'_, impl Disk>,
-    (request, bounds): (&Request, Option<&Rights>),
+    (server, session, request): (&Server, SessionId, &Request),
     (outcome, grants): (&mut Outcome, &[Grant]),
 ) -> Bulk {
     if request.ahead == 0 {
@@ -21,7 +22,7 @@ pub(crate) fn bytes_ahead(
     match (&request.op, outcome) {
         (Op::Lookup { .. }, Outcome::Entry(entry)) => {
             let granted = |grant: &Grant| grant.fid == entry.fid && grant.right >= Right::Shared;
-            let reaches = reaches(step, bounds, (entry.fid, &entry.attr));
+            let reaches = reaches(step, (server, session), entry.fid);
             let wanted = wanted(&entry.attr, most).filter(|_| reaches);
             match wanted.filter(|_| grants.iter().any(granted)) {
                 Some(size) => step.disk.read_whole(&[(entry.fid, size)]).1,
@@ -31,7 +32,7 @@ pub(crate) fn bytes_ahead(
         (Op::ReadDir { .. } | Op::Prefetch { .. }, Outcome::Dir { entries, .. }) => {
             let covers = |grant: &&Grant| grant.right >= Right::Shared;
             let granted = grants.iter().filter(covers).map(|grant| grant.fid);
-            listed(step, (entries, most, bounds), &granted.collect())
+            listed(step, (entries, most), (server, session), &granted.collect())
         }
         _ => 0,
     }
@@ -40,7 +41,8 @@ pub(crate) fn bytes_ahead(
 /// Those of the entries of a listing, as many as there is room for.
 fn listed(
     step: &mut Step<'_, impl Disk>,
-    (entries, most, bounds): (&mut [DirEntry], u32, Option<&Rights>),
+    (entries, most): (&mut [DirEntry], u32),
+    of: (&Server, SessionId),
     granted: &BTreeSet<Fid>,
 ) -> Bulk {
     let mut files: Vec<(Fid, u32)> = Vec::new();
@@ -48,7 +50,7 @@ fn listed(
     let mut room = BULK_BYTES;
     for (at, entry) in entries.iter().enumerate() {
         let reached = entry.attr.as_ref();
-        let reached = reached.filter(|attr| reaches(step, bounds, (entry.fid, attr)));
+        let reached = reached.filter(|_| reaches(step, of, entry.fid));
         let size = reached.and_then(|attr| wanted(attr, most));
         let Some(size) = size.filter(|_| granted.contains(&entry.fid)) else {
             continue;
@@ -71,8 +73,8 @@ fn listed(
 }
 
 /// Might anybody of the client's machine read the file?
-fn reaches(step: &Step<'_, impl Disk>, bounds: Option<&Rights>, (fid, attr): (Fid, &Attr)) -> bool {
-    bounds.is_none_or(|rights| rights.may_reach(attr, 4, !step.disk.bare(fid)))
+fn reaches(step: &Step<'_, impl Disk>, (server, id): (&Server, SessionId), fid: Fid) -> bool {
+    server.in_reach(step.disk, id, (fid, Want::Read)).is_ok()
 }
 
 /// How many bytes that is.

@@ -220,8 +220,8 @@ impl Server {
         let Some(again) = request.again else {
             return step.discard(bulk);
         };
-        let forbidden = self.forbids(step.disk, session, &request.op);
-        self.raise(step.disk, session, &mut request);
+        let forbidden = self.forbids(step.disk, session, &request);
+        self.raise(step.disk, (session, false), &mut request);
         let waiting = Waiting::new((0, self.epoch), session, (request, bulk));
         if let Some(refusal) = forbidden {
             self.refuse(step, &waiting, refusal);

@@ -60,7 +60,7 @@ impl Server {
             });
         }
         self.conns.insert(from, id);
-        self.bind(from, id);
+        self.bind(step, from, id);
         if welcome {
             self.welcome(step, id, resumed);
         }

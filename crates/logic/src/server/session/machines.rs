@@ -6,22 +6,30 @@
 //! every change of its programs is asked for, and refused.
 
 use crate::server::api::{Conn, Disk};
+use crate::server::requests::conflicts::Need;
 use crate::server::rules::{Want, rule};
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Caller, Fid, Hold, Holding, MachineId, NOBODY, Op, Outcome, Refusal, Request,
-    Right, Rights, SessionId, Set, SetTime,
+    Access, Caller, Fid, MachineId, NOBODY, Op, Request, Right, Rights, SessionId, Set, SetTime,
+    What,
 };
+
+/// A machine at a connection, and what it may do there.
+#[derive(Clone, Debug)]
+struct Peer {
+    machine: MachineId,
+    rights: Rights,
+}
 
 /// The machines at the connections. One that is not here is of a process which need not prove
 /// anything.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Peers(BTreeMap<Conn, (MachineId, Rights)>);
+pub(crate) struct Peers(BTreeMap<Conn, Peer>);
 
 /// Does it change the tree, or prepare for that?
-fn changes(op: &Op) -> bool {
+pub(crate) fn changes(op: &Op) -> bool {
     let writes = |access: &Access| access.write;
     match op {
         // Numbers alone change nothing.
@@ -52,9 +60,29 @@ fn only_dates(set: &Set) -> bool {
     matches!(mtime, Some(SetTime::To(_))) && *set == other
 }
 
+/// The object of what a write brings with it: the kernel or the client itself asks for that, in
+/// nobody's name or in root's.
+pub(crate) fn raised(request: &Request) -> Option<Fid> {
+    const CAPABILITY: &[u8] = b"security.capability";
+    match &request.op {
+        // ftruncate(2): the file is open for writing, whatever its mode says by now.
+        Op::SetAttr { fid, set } if request.hold.write && only_cuts(set) => Some(*fid),
+        // A directory that is delegated, and in which names have come and gone.
+        Op::SetAttr { fid, set } if request.delegated.is_some() && only_dates(set) => Some(*fid),
+        Op::RemoveXattr { fid, name } if name == CAPABILITY => Some(*fid),
+        _ => None,
+    }
+}
+
 impl Server {
     pub(crate) fn on_came(&mut self, conn: Conn, machine: MachineId, rights: Rights) {
-        self.peers.0.insert(conn, (machine, rights));
+        // Where users prove themselves nobody is root because his machine says so.
+        let root = rights.root && rights.trusted;
+        let peer = Peer {
+            machine,
+            rights: Rights { root, ..rights },
+        };
+        self.peers.0.insert(conn, peer);
     }
 
     pub(crate) fn forget_peer(&mut self, conn: Conn) {
@@ -62,13 +90,13 @@ impl Server {
     }
 
     fn machine_at(&self, conn: Conn) -> MachineId {
-        self.peers.0.get(&conn).map_or(0, |(machine, _)| *machine)
+        self.peers.0.get(&conn).map_or(0, |peer| peer.machine)
     }
 
     /// What may be done on a connection.
     pub(crate) fn rights_at(&self, conn: Conn) -> Rights {
         let peer = self.peers.0.get(&conn);
-        peer.map_or(Rights::all(), |(_, rights)| rights.clone())
+        peer.map_or(Rights::all(), |peer| peer.rights.clone())
     }
 
     /// May whoever is at this connection go on with this session? One that an earlier run of the
@@ -81,19 +109,62 @@ impl Server {
         }
     }
 
-    /// The session has just begun on this connection.
-    pub(crate) fn bind(&mut self, conn: Conn, id: SessionId) {
+    /// The session has just begun on this connection, or goes on there. What its users may have no
+    /// more it has to give back.
+    pub(crate) fn bind(&mut self, step: &mut Step<'_, impl Disk>, conn: Conn, id: SessionId) {
         let machine = self.machine_at(conn);
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.machine.get_or_insert(machine);
+        if let Some(peer) = self.peers.0.get_mut(&conn) {
+            peer.rights = core::mem::take(&mut peer.rights).within(id);
+        }
+        let rights = self.peers.0.get(&conn).map(|peer| peer.rights.clone());
+        let Some(session) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        session.machine.get_or_insert(machine);
+        if core::mem::replace(&mut session.rights, rights.clone()) != rights {
+            self.withdraw(step, id);
+        }
+    }
+
+    /// Asks a session for what it caches and its users may not have any more. What it has changed
+    /// under these tokens it writes back first.
+    fn withdraw(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        let fids = self.sessions.get(&id).map(|session| session.fids.clone());
+        for fid in fids.into_iter().flatten() {
+            self.withdraw_one(step, id, fid);
+        }
+    }
+
+    fn withdraw_one(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
+        let held = self.holder(session, fid);
+        let right = held.map_or(Right::None, |held| held.right);
+        if right > Right::None && !self.may_keep(step.disk, session, (fid, right)) {
+            let what = What::Keep(Right::None);
+            let need = Need { session, fid, what };
+            self.ask(step, need, (self.epoch, step.now), None);
+        }
+    }
+
+    /// What a client made before rights ended, and has told only now, is asked back like the rest.
+    pub(crate) fn withdraw_made(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        id: SessionId,
+        made: Option<Fid>,
+    ) {
+        let ended = |rights: &Rights| !rights.write || !rights.trusted;
+        if let Some(fid) = made
+            && self.bounds(id).is_some_and(ended)
+        {
+            self.withdraw_one(step, id, fid);
         }
     }
 
     /// The request as the machine may make it. Groups that its front does not know count for
     /// nothing.
     pub(crate) fn narrow(&self, conn: Conn, request: &mut Request) {
-        if let Some((_, rights)) = self.peers.0.get(&conn) {
-            request.caller = rights.squash(core::mem::take(&mut request.caller));
+        if let Some(peer) = self.peers.0.get(&conn) {
+            request.caller = peer.rights.squash(core::mem::take(&mut request.caller));
         }
         request.caller.groups.get_or_insert_default();
     }
@@ -101,17 +172,6 @@ impl Server {
     /// Does the session's machine change nothing?
     pub(crate) fn only_reads(&self, id: SessionId) -> bool {
         self.bounds(id).is_some_and(|rights| !rights.write)
-    }
-
-    /// Why a request may not be made by the session's machine: it may only read; or nobody for whom
-    /// it speaks could get at what the request is about.
-    pub(crate) fn forbids(&self, disk: &impl Disk, id: SessionId, op: &Op) -> Option<Refusal> {
-        let rights = self.bounds(id)?;
-        if !rights.write && changes(op) {
-            return Some(Refusal::ReadOnly);
-        }
-        let objects = rule(op).objects.into_iter().flatten();
-        self.objects_in_reach(disk, id, objects).err()
     }
 
     /// May another client have changed the rights of what this is about, and not told so yet?
@@ -124,172 +184,31 @@ impl Server {
         })
     }
 
-    /// Can the session get at this object? One that is not there is nobody's secret: the store says
-    /// so.
-    pub(crate) fn in_reach(
+    /// What a write brings with it is taken in root's name also from a machine whose root is
+    /// nobody, if it could write to the object.
+    pub(crate) fn raise(
         &self,
         disk: &impl Disk,
-        id: SessionId,
-        object: (Fid, Want),
-    ) -> Result<(), Refusal> {
-        self.objects_in_reach(disk, id, core::iter::once(object))
-    }
-
-    fn objects_in_reach(
-        &self,
-        disk: &impl Disk,
-        id: SessionId,
-        objects: impl Iterator<Item = (Fid, Want)>,
-    ) -> Result<(), Refusal> {
-        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
-            return Ok(());
-        };
-        for (fid, want) in objects {
-            let Some(attr) = disk.attr(fid)? else {
-                continue;
-            };
-            let bits = want.bits();
-            let opens = bits == 0 || rights.may_reach(&attr, bits, !disk.bare(fid));
-            if !opens || !self.comes_to(disk, (id, rights), (fid, &attr))? {
-                return Err(Refusal::Denied);
-            }
-        }
-        Ok(())
-    }
-
-    /// Could anybody of the session have come to this object by names? What it caches or has open
-    /// it has come to. An object without a name is in nobody's way but its holders'.
-    fn comes_to(
-        &self,
-        disk: &impl Disk,
-        (id, rights): (SessionId, &Rights),
-        (fid, attr): (Fid, &Attr),
-    ) -> Result<bool, Refusal> {
-        const SEARCH: u16 = 1;
-        let holds = |fid: Fid| {
-            let holder = self.holder(id, fid);
-            holder.is_some_and(|held| held.right > Right::None || held.may_be_open())
-        };
-        if attr.nlink == 0 {
-            return Ok(holds(fid));
-        }
-        let session = self.sessions.get(&id).and_then(|session| session.root);
-        let (root, _) = session.unwrap_or((self.root, false));
-        let mut at = fid;
-        while at != root && !holds(at) {
-            let Some((dir, _)) = disk.place(at)? else {
-                return Ok(false);
-            };
-            let Some(attr) = disk.attr(dir)? else {
-                return Ok(false);
-            };
-            if !rights.may_reach(&attr, SEARCH, !disk.bare(dir)) {
-                return Ok(false);
-            }
-            at = dir;
-        }
-        Ok(true)
-    }
-
-    /// Could somebody of the session have this open?
-    pub(crate) fn may_have_open(
-        &self,
-        disk: &impl Disk,
-        id: SessionId,
-        (fid, hold): (Fid, Hold),
-    ) -> bool {
-        let want = if hold.write { Want::Write } else { Want::Open };
-        // A disk that fails says nothing against it.
-        self.in_reach(disk, id, (fid, want)) != Err(Refusal::Denied)
-    }
-
-    /// Does it say after a restart that it holds what it can never have got?
-    pub(crate) fn claims_too_much(
-        &self,
-        disk: &impl Disk,
-        id: SessionId,
-        holding: &Holding,
-    ) -> bool {
-        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
-            return false;
-        };
-        let Holding { fid, right, hold } = *holding;
-        let want = match right {
-            Right::Exclusive => Want::Write,
-            _ if hold.write => Want::Write,
-            _ if hold.open => Want::Open,
-            _ => Want::Reach,
-        };
-        match disk.attr(fid) {
-            // Which of the clients that held it had it open nobody knows any more.
-            Ok(Some(attr)) if attr.nlink == 0 => {
-                !rights.may_reach(&attr, want.bits(), !disk.bare(fid))
-            }
-            Ok(Some(_)) => self.in_reach(disk, id, (fid, want)) == Err(Refusal::Denied),
-            _ => false,
-        }
-    }
-
-    /// A listing by somebody who may read the directory, and not search it: names, and nothing of
-    /// what they name.
-    pub(crate) fn hide(&self, disk: &impl Disk, id: SessionId, (op, outcome): (&Op, &mut Outcome)) {
-        let (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) =
-            (op, outcome)
-        else {
+        (id, salvaged): (SessionId, bool),
+        request: &mut Request,
+    ) {
+        // What is told holds its object Exclusive, or is not taken at all, or is salvaged.
+        let told = request.delegated.is_some() && !salvaged;
+        let Some(rights) = self.bounds(id).filter(|rights| rights.write || told) else {
             return;
         };
-        if !self.may_be_told(disk, id, &[*dir]) {
-            for entry in entries {
-                (entry.attr, entry.bare) = (None, false);
-            }
-        }
-    }
-
-    /// May the session be told what happens to names in the first of these directories, each of
-    /// which is in the next one?
-    pub(crate) fn may_be_told(&self, disk: &impl Disk, id: SessionId, way: &[Fid]) -> bool {
-        const READ: u16 = 4;
-        const SEARCH: u16 = 1;
-        let Some(rights) = self.bounds(id).filter(|rights| !rights.root) else {
-            return true;
-        };
-        way.iter().enumerate().all(|(at, dir)| {
-            let bits = if at == 0 { [READ, SEARCH] } else { [SEARCH; 2] };
-            let attr = disk.attr(*dir).ok().flatten();
-            let may = |attr: &Attr, bit| rights.may_reach(attr, bit, !disk.bare(*dir));
-            attr.is_some_and(|attr| bits.iter().all(|bit| may(&attr, *bit)))
-        })
-    }
-
-    /// What a write brings with it is asked for by the kernel or by the client itself, in nobody's
-    /// name or in root's. From a machine whose root is nobody it is taken in root's name after all,
-    /// if the machine could write to the object.
-    pub(crate) fn raise(&self, disk: &impl Disk, id: SessionId, request: &mut Request) {
-        const CAPABILITY: &[u8] = b"security.capability";
-        let Some(rights) = self.bounds(id) else {
-            return;
-        };
-        let fid = match &request.op {
-            // ftruncate(2): the file is open for writing, whatever its mode says by now.
-            Op::SetAttr { fid, set } if request.hold.write && only_cuts(set) => *fid,
-            // A directory that is delegated, and in which names have come and gone.
-            Op::SetAttr { fid, set } if request.delegated.is_some() && only_dates(set) => *fid,
-            Op::RemoveXattr { fid, name } if name == CAPABILITY => *fid,
-            _ => return,
-        };
-        let nobody = request.caller.uid == NOBODY;
-        if rights.write && nobody && self.in_reach(disk, id, (fid, Want::Write)).is_ok() {
-            request.caller = Caller {
-                groups: Some(Vec::new()),
-                ..Caller::default()
-            };
+        let nobody = request.caller.uid == NOBODY && !rights.root;
+        if let Some(fid) = raised(request).filter(|_| nobody)
+            && (told || self.in_reach(disk, id, (fid, Want::Write)).is_ok())
+        {
+            request.caller = Caller::root();
         }
     }
 
     /// The bounds of the session's machine, if it has any.
     pub(crate) fn bounds(&self, id: SessionId) -> Option<&Rights> {
         let conn = self.sessions.get(&id).and_then(|session| session.conn)?;
-        let (_, rights) = self.peers.0.get(&conn)?;
+        let rights = &self.peers.0.get(&conn)?.rights;
         (!rights.root || !rights.write).then_some(rights)
     }
 

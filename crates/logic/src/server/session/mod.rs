@@ -5,6 +5,7 @@ pub(super) mod grace;
 pub(super) mod holder_records;
 pub(super) mod lifecycle;
 pub(super) mod machines;
+pub(super) mod reach;
 pub(super) mod reassert;
 pub(super) mod salvage;
 pub(super) mod taking;

@@ -13,7 +13,8 @@ use crate::server::api::{Disk, Event, Output};
 use crate::server::requests::conflicts::Plan;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
-use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Right, SessionId};
+use alloc::boxed::Box;
+use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Request, Right, SessionId};
 
 /// Names for what came aside in one moment, at most.
 const NUMBERS: u32 = 1000;
@@ -29,23 +30,56 @@ pub(crate) struct Salvage {
 
 /// How such a change is done.
 enum Way {
-    As(Op),
-    Aside(Op, (Fid, Name)),
+    As(Box<Op>),
+    Aside(Box<Op>, (Fid, Name)),
     /// There is nothing to be done, and this is what became of it.
-    Not(Outcome),
+    Not(Box<Outcome>),
+}
+
+impl Way {
+    fn done() -> Self {
+        Self::Not(Box::new(Outcome::Done))
+    }
+
+    fn refused(refusal: Refusal) -> Self {
+        Self::Not(Box::new(Outcome::Refused(refusal)))
+    }
 }
 
 impl Server {
     /// Does a delegated change come from a client that holds less than it was made under, and did
     /// not lie so far?
-    pub(crate) fn is_salvage(&self, waiting: &Waiting, plan: &Plan) -> bool {
+    pub(crate) fn is_salvage(&self, disk: &impl Disk, waiting: &Waiting, plan: &Plan) -> bool {
         let session = waiting.session;
         let holds = |fid: &Fid| {
             let held = self.holder(session, *fid);
             held.is_some_and(|holder| holder.right == Right::Exclusive)
         };
         let whole = self.sessions.get(&session).is_some_and(|s| !s.broken);
-        waiting.request.delegated.is_some() && whole && !plan.fids().iter().all(holds)
+        let told = waiting.request.delegated.is_some();
+        let other = told && whole && !plan.fids().iter().all(holds);
+        other && self.forbids_anew(disk, session, &waiting.request).is_none()
+    }
+
+    /// Why a request may not be done. A change that is salvaged has only its client's word that it
+    /// was answered when the session held what it needs: so it is allowed what any other is.
+    pub(crate) fn forbids_waiting(&self, disk: &impl Disk, waiting: &Waiting) -> Option<Refusal> {
+        let (session, request) = (waiting.session, &waiting.request);
+        match waiting.salvage {
+            Some(_) => self.forbids_anew(disk, session, request),
+            None => self.forbids(disk, session, request),
+        }
+    }
+
+    fn forbids_anew(
+        &self,
+        disk: &impl Disk,
+        session: SessionId,
+        request: &Request,
+    ) -> Option<Refusal> {
+        let mut other = request.clone();
+        other.delegated = None;
+        self.forbids(disk, session, &other)
     }
 
     /// Makes such a change what can be done as things are now; or says what becomes of it.
@@ -53,7 +87,7 @@ impl Server {
         &self,
         step: &Step<'_, impl Disk>,
         waiting: &mut Waiting,
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), Box<Outcome>> {
         let Some(delegated) = waiting.request.delegated else {
             return Ok(());
         };
@@ -62,9 +96,9 @@ impl Server {
             aside: None,
         });
         let way = self.way(step.disk, waiting.session, (&salvage.op, &delegated));
-        match way.unwrap_or_else(|refusal| Way::Not(Outcome::Refused(refusal))) {
-            Way::As(op) => (waiting.request.op, salvage.aside) = (op, None),
-            Way::Aside(op, place) => (waiting.request.op, salvage.aside) = (op, Some(place)),
+        match way.unwrap_or_else(Way::refused) {
+            Way::As(op) => (waiting.request.op, salvage.aside) = (*op, None),
+            Way::Aside(op, place) => (waiting.request.op, salvage.aside) = (*op, Some(place)),
             Way::Not(outcome) => return Err(outcome),
         }
         Ok(())
@@ -94,24 +128,24 @@ impl Server {
                 if let (Op::Link { fid, .. }, Some(there)) = (op, there)
                     && *fid == there
                 {
-                    return Ok(Way::Not(Outcome::Done));
+                    return Ok(Way::done());
                 }
                 let exists = is_directory(disk, *dir)?;
                 if exists && there.is_none() {
-                    return Ok(Way::As(other));
+                    return Ok(Way::As(Box::new(other)));
                 }
-                let home = if exists { *dir } else { self.root };
+                let home = if exists { *dir } else { self.root_at(session) };
                 let place = self.free_place(disk, session, (home, name), delegated)?;
                 (*to, *new) = place.clone();
-                Ok(Way::Aside(other, place))
+                Ok(Way::Aside(Box::new(other), place))
             }
             (Op::Unlink { dir, name } | Op::Rmdir { dir, name }, _) => {
                 let Some(there) = disk.lookup(*dir, name)? else {
-                    return Ok(Way::Not(Outcome::Done));
+                    return Ok(Way::done());
                 };
                 match is_unchanged(disk, there, delegated.named[0])? {
-                    true => Ok(Way::As(other)),
-                    false => Ok(Way::Not(Outcome::Refused(Refusal::Exists))),
+                    true => Ok(Way::As(Box::new(other))),
+                    false => Ok(Way::refused(Refusal::Exists)),
                 }
             }
             (
@@ -135,13 +169,13 @@ impl Server {
                     None => true,
                 };
                 if free {
-                    return Ok(Way::As(other));
+                    return Ok(Way::As(Box::new(other)));
                 }
                 let place = self.free_place(disk, session, (*to, new), delegated)?;
                 aside.clone_from(&place.1);
-                Ok(Way::Aside(other, place))
+                Ok(Way::Aside(Box::new(other), place))
             }
-            _ => Ok(Way::As(other)),
+            _ => Ok(Way::As(Box::new(other))),
         }
     }
 

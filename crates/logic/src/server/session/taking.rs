@@ -129,7 +129,7 @@ impl Server {
             step.out.push(Output::Close { conn, violation });
         }
         self.silent.insert((step.now.saturating_add(silent_ns), id));
-        self.withdraw(step, id);
+        self.forget_waiting_of(step, id);
         if first {
             step.out
                 .push(Output::Event(Event::Away { session: id, all }));
@@ -141,7 +141,7 @@ impl Server {
     }
 
     /// Its requests wait no more; it repeats them when it comes back.
-    fn withdraw(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+    fn forget_waiting_of(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         let waiting = self.waiting.iter();
         let own = waiting.filter(|(_, waiting)| waiting.session == id);
         let own: Vec<_> = own

@@ -116,7 +116,12 @@ impl Server {
     }
 
     pub(crate) fn exclusive_fits(&self, session: SessionId, fid: Fid) -> bool {
-        if self.only_reads(session) || self.doubted(fid, session, Right::Exclusive) {
+        !self.only_reads(session) && self.is_alone(session, fid)
+    }
+
+    /// Could it be anybody's alone, and is it this session's?
+    pub(crate) fn is_alone(&self, session: SessionId, fid: Fid) -> bool {
+        if self.doubted(fid, session, Right::Exclusive) {
             return false;
         }
         let Some(file) = self.files.get(&fid) else {

@@ -1,9 +1,19 @@
 //! Attributes that are set on the reference disk, and extended ones.
 
 use super::{Reference, Result};
-use wire::{Fid, Kind, Op, Outcome, Refusal, Set, SetTime, Time, XattrMode};
+use wire::{Fid, Filesystem, Kind, Op, Outcome, Refusal, Set, SetTime, Time, XattrMode};
 
 impl Reference {
+    pub(super) fn statfs(&self) -> Outcome {
+        let files = self.objects.len() as u64;
+        Outcome::Filesystem(Filesystem {
+            total_bytes: 1 << 40,
+            free_bytes: 1 << 39,
+            files,
+            free_files: 1 << 30,
+        })
+    }
+
     pub(super) fn set_attr(&mut self, now: Time, fid: Fid, set: &Set) -> Result<Outcome> {
         let object = self.get(fid)?;
         if let Some(size) = set.size {

@@ -9,15 +9,18 @@ mod attrs;
 mod moves;
 mod names;
 mod ranges;
+mod volumes;
 
 use super::{Change, Closed, Trouble, UNIT, Units, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use store::Keep;
+use volumes::FIRST;
 use wire::{
-    Attr, Chosen, DirEntry, Entry, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal,
-    RequestId, SessionId, Time, WriteMode,
+    Attr, Chosen, DirEntry, Entry, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
+    SessionId, Time, VolumeInfo, WriteMode,
 };
 
+#[derive(Clone)]
 struct Object {
     attr: Attr,
     /// It has never had a name.
@@ -40,6 +43,7 @@ pub(super) struct Reference {
     answers: BTreeMap<Origin, Outcome>,
     sessions: BTreeSet<SessionId>,
     away: BTreeSet<SessionId>,
+    snapshots: Vec<VolumeInfo>,
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -104,6 +108,7 @@ impl Reference {
             answers: BTreeMap::new(),
             sessions: BTreeSet::new(),
             away: BTreeSet::new(),
+            snapshots: Vec::new(),
         }
     }
 
@@ -200,19 +205,10 @@ impl Reference {
                 }
                 Ok(Outcome::Done)
             }
+            Op::Volume(op) => self.volume(now, op),
             Op::Read { .. } | Op::Sync { .. } => Err(Refusal::Invalid),
             _ => self.xattr(now, op),
         }
-    }
-
-    fn statfs(&self) -> Outcome {
-        let files = self.objects.len() as u64;
-        Outcome::Filesystem(Filesystem {
-            total_bytes: 1 << 40,
-            free_bytes: 1 << 39,
-            files,
-            free_files: 1 << 30,
-        })
     }
 
     fn open_file(&mut self, fid: Fid, write: bool) -> Result<Outcome> {
@@ -315,7 +311,11 @@ impl Volume for Reference {
         self.changes += 1;
         self.chosen = delegated.unwrap_or_default();
         self.newest = self.newest.max(now);
-        let outcome = self.change(now, op, data).unwrap_or_else(Outcome::Refused);
+        let outcome = match volumes::is_frozen(op) {
+            true => Err(Refusal::ReadOnly),
+            false => self.change(now, op, data),
+        };
+        let outcome = outcome.unwrap_or_else(Outcome::Refused);
         if let (true, Some(origin)) = (op.changes(), origin) {
             self.answers.insert(origin, outcome.clone());
         }
@@ -369,12 +369,16 @@ impl Volume for Reference {
     }
 
     fn orphans(&self) -> Vec<Fid> {
-        let nameless = |(_, o): &(&Fid, &Object)| o.attr.nlink == 0;
+        let nameless = |(f, o): &(&Fid, &Object)| o.attr.nlink == 0 && f.volume == FIRST;
         self.objects
             .iter()
             .filter(nameless)
             .map(|(fid, _)| *fid)
             .collect()
+    }
+
+    fn volumes(&self) -> Vec<VolumeInfo> {
+        self.all_volumes()
     }
 
     fn open_session(&mut self, session: SessionId, _: Time) {
@@ -427,7 +431,7 @@ impl Volume for Reference {
         let named = self
             .objects
             .iter()
-            .filter(|(_, object)| object.attr.nlink > 0);
+            .filter(|(fid, object)| object.attr.nlink > 0 && fid.volume == FIRST);
         named
             .map(|(fid, object)| (*fid, object.attr.clone()))
             .collect()

@@ -1,0 +1,331 @@
+//! The logins of a mount's users: a socket for all of them, at which the kernel says who asks, and
+//! what keeps their tokens.
+//!
+//! Guarantees: a user asks for himself alone; tokens are in files of the daemon's user alone; a
+//! token is renewed before it expires, as long as the cell allows that, by one of the daemons of
+//! the machine; when a login or its end has been answered, this mount's programs have what it
+//! gives.
+
+use crate::control::{self, Answer, Listener};
+use crate::runtime;
+use anyhow::{Context, bail};
+use cell::{Answer as Told, Credential, Given, Proof, Question};
+use client::Client;
+use fuse::front::Mount;
+use net::{Addresses, Worker};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a mount may take to connect anew, and how often that is looked at: nothing tells it.
+const RECONNECT: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+/// How often tokens are looked at, at most: another daemon may have taken one.
+const LOOK_AT_TOKENS: Duration = Duration::from_secs(60);
+
+struct Shared {
+    mount: Weak<Mount>,
+    credentials: PathBuf,
+    servers: Addresses,
+    point: PathBuf,
+    session: u64,
+    /// Where tokens are.
+    tokens: PathBuf,
+    stopping: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// The logins. Dropping them ends the socket and the renewals; logins last.
+pub(crate) struct Logins {
+    shared: Arc<Shared>,
+    renewer: Worker,
+    _listener: Listener,
+}
+
+impl Logins {
+    /// Takes questions of users of the mount there.
+    pub(crate) fn start(
+        mount: &Arc<Mount>,
+        (credentials, servers): (&Path, &Addresses),
+        point: &Path,
+    ) -> anyhow::Result<Logins> {
+        let name = runtime::of_mount(credentials).replace("mount", "tokens");
+        let tokens = runtime::dir()?.join(name);
+        make_private(&tokens)?;
+        let shared = Arc::new(Shared {
+            mount: Arc::downgrade(mount),
+            credentials: credentials.to_owned(),
+            servers: servers.clone(),
+            point: point.to_owned(),
+            session: mount.client().session(),
+            tokens,
+            stopping: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        let answering = Arc::clone(&shared);
+        let answer = move |word: &str, question: &Value| -> Answer {
+            let answer = answering.answer(word, question);
+            answer
+                .unwrap_or_else(|error| control::refusal(format_args!("{error:#}")))
+                .into()
+        };
+        let path = runtime::users_dir()?.join(socket_name(point));
+        let listener = Listener::at(&path, Box::new(answer))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+        let renewing = Arc::clone(&shared);
+        let renewer = Worker::start("logins", move || renewing.renew_all())?;
+        Ok(Logins {
+            shared,
+            renewer,
+            _listener: listener,
+        })
+    }
+}
+
+impl Drop for Logins {
+    fn drop(&mut self) {
+        *lock(&self.shared.stopping) = true;
+        self.shared.changed.notify_all();
+        self.renewer.join();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The socket of the mount there.
+pub(super) fn socket_name(point: &Path) -> String {
+    format!("{}.login.sock", runtime::of_mount(point))
+}
+
+fn make_private(dir: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| dir.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn now_s() -> u64 {
+    net::clock::wall_ns() / 1_000_000_000
+}
+
+impl Shared {
+    fn ask(&self, question: &Question) -> anyhow::Result<Told> {
+        let credential = Credential::read(&self.credentials)?;
+        let credential = credential.context("this machine's certificate is gone: join again")?;
+        let tls = credential.tls().map_err(anyhow::Error::msg)?;
+        Ok(cell::ask(&self.servers, &tls, question)?)
+    }
+
+    fn answer(&self, word: &str, question: &Value) -> anyhow::Result<Value> {
+        let uid = question["peer"].as_u64().context("nobody knows who asks")? as u32;
+        match word {
+            "challenge" => match self.ask(&Question::Challenge)? {
+                Told::Challenge { challenge, machine } => {
+                    Ok(json!({ "challenge": challenge, "machine": machine }))
+                }
+                _ => bail!(STRANGE),
+            },
+            "login" => self.log_in(uid, question),
+            "present" => {
+                let token = question["token"].as_str().unwrap_or_default().to_owned();
+                let session = Some(self.session);
+                self.ask(&Question::Present {
+                    token,
+                    uid,
+                    session,
+                })?;
+                self.wait_until(|client| {
+                    let rights = client.rights();
+                    let user = rights.proven(uid);
+                    user.is_some_and(|user| !user.expired && user.session == session)
+                })?;
+                Ok(json!({ "ok": true }))
+            }
+            "logout" => {
+                // What he has changed goes in his name, while he has one.
+                self.write_back();
+                // The cell forgets it first: a token that is left there counts for nobody.
+                self.ask(&Question::Logout { uid })?;
+                let _ = fs::remove_file(self.tokens.join(uid.to_string()));
+                self.wait_until(|client| client.rights().proven(uid).is_none())?;
+                Ok(json!({ "ok": true }))
+            }
+            "whoami" => Ok(self.kept(uid).map_or(json!({ "user": null }), |kept| {
+                let Given {
+                    user,
+                    expires_s,
+                    renewable_s,
+                    ..
+                } = kept.given;
+                json!({ "user": user, "expires": expires_s, "renewable": renewable_s })
+            })),
+            "token" => {
+                let kept = self
+                    .kept(uid)
+                    .context("you are not logged in: `ariel login`")?;
+                Ok(json!({ "token": kept.given.token }))
+            }
+            other => bail!("a mount does not know {other:?}"),
+        }
+    }
+
+    fn log_in(&self, uid: u32, question: &Value) -> anyhow::Result<Value> {
+        let word = |name: &str| question[name].as_str().map(str::to_owned);
+        let proof = match (word("password"), word("key"), word("signature")) {
+            (Some(password), ..) => Proof::Password(password),
+            (_, Some(key), Some(signature)) => Proof::Key { key, signature },
+            _ => bail!("no proof was given"),
+        };
+        let question = Question::Login {
+            user: word("user").context("no user was named")?,
+            uid,
+            proof,
+            for_s: question["for"].as_u64().context("no time was said")?,
+            once: question["once"].as_bool().unwrap_or(false),
+        };
+        let Told::Given(given) = self.ask(&question)? else {
+            bail!(STRANGE);
+        };
+        let told = json!({ "user": given.user, "expires": given.expires_s });
+        self.keep(uid, given)?;
+        self.changed.notify_all();
+        self.wait_until(|client| is_known(client, uid))?;
+        Ok(told)
+    }
+
+    /// Waits until the mount has connected anew, and knows.
+    fn wait_until(&self, knows: impl Fn(&Client) -> bool) -> anyhow::Result<()> {
+        let end = Instant::now() + RECONNECT;
+        while Instant::now() < end {
+            match self.mount.upgrade() {
+                Some(mount) if !knows(mount.client()) => drop(mount),
+                _ => return Ok(()),
+            }
+            std::thread::sleep(LOOK);
+        }
+        bail!("the mount has not connected anew yet: try again in a moment")
+    }
+
+    /// Has the mount write back and tell all that it has. A failure is logged where it happens.
+    fn write_back(&self) {
+        if let Ok(dir) = fs::File::open(&self.point) {
+            let _ = rustix::fs::syncfs(dir);
+        }
+    }
+
+    fn kept(&self, uid: u32) -> Option<Kept> {
+        let text = fs::read_to_string(self.tokens.join(uid.to_string())).ok()?;
+        let (issued_s, given) = serde_json::from_str(&text).ok()?;
+        Some(Kept { issued_s, given })
+    }
+
+    fn keep(&self, uid: u32, given: Given) -> anyhow::Result<()> {
+        let path = self.tokens.join(uid.to_string());
+        let aside = path.with_extension("new");
+        let text = serde_json::to_string(&(now_s(), given))?;
+        // A file that is left from before may be anybody's who reads it now.
+        let _ = fs::remove_file(&aside);
+        let mut options = fs::File::options();
+        let file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&aside);
+        let written = file.and_then(|mut file| {
+            std::io::Write::write_all(&mut file, text.as_bytes())?;
+            fs::rename(&aside, &path)
+        });
+        written.with_context(|| path.display().to_string())
+    }
+
+    fn renew_all(&self) {
+        loop {
+            let pause = self.renew_due().unwrap_or_else(|error| {
+                tracing::warn!("logins cannot be renewed: {error:#}");
+                LOOK_AT_TOKENS
+            });
+            let stopping = lock(&self.stopping);
+            if *stopping {
+                return;
+            }
+            let waited = self.changed.wait_timeout(stopping, pause);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+        }
+    }
+
+    /// Renews what is due; how long it may be left alone.
+    fn renew_due(&self) -> anyhow::Result<Duration> {
+        let mut options = fs::File::options();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        // One of the machine's daemons does it.
+        let guard = options.open(self.tokens.join("lock"))?;
+        flock(&guard, FlockOperation::LockExclusive)?;
+        let mut pause = LOOK_AT_TOKENS;
+        for entry in fs::read_dir(&self.tokens)? {
+            let Some(uid) = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            if let Some(kept) = self.kept(uid) {
+                pause = pause.min(self.renew(uid, kept));
+            }
+        }
+        Ok(pause)
+    }
+
+    fn renew(&self, uid: u32, Kept { issued_s, given }: Kept) -> Duration {
+        let (now_s, user) = (now_s(), given.user.clone());
+        if given.expires_s <= now_s {
+            tracing::warn!(uid, user, "a login has expired: `ariel login`");
+            let _ = fs::remove_file(self.tokens.join(uid.to_string()));
+            return LOOK_AT_TOKENS;
+        }
+        let due_s = issued_s + given.expires_s.saturating_sub(issued_s) * 2 / 3;
+        let may = given.expires_s < given.renewable_s;
+        let next_s = if may { due_s } else { given.expires_s };
+        if now_s < next_s {
+            return Duration::from_secs(next_s - now_s);
+        }
+        let token = given.token;
+        match self.ask(&Question::Extend { token }) {
+            Ok(Told::Given(given)) => {
+                tracing::info!(uid, user, "a login was renewed");
+                if let Err(error) = self.keep(uid, given) {
+                    tracing::warn!(uid, user, "a renewed login is not kept: {error:#}");
+                }
+            }
+            Ok(_) => tracing::warn!(uid, user, "{STRANGE}"),
+            Err(error) => tracing::warn!(uid, user, "a login is not renewed yet: {error:#}"),
+        }
+        Duration::from_secs(1)
+    }
+}
+
+const STRANGE: &str = "the server answered something else: use the same version of Ariel";
+
+/// A token as it is kept.
+struct Kept {
+    issued_s: u64,
+    given: Given,
+}
+
+fn is_known(client: &Client, uid: u32) -> bool {
+    client
+        .rights()
+        .proven(uid)
+        .is_some_and(|user| !user.expired)
+}
