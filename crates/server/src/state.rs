@@ -262,6 +262,35 @@ impl State {
                     "a client did not answer in time and was fenced off"
                 );
             }
+            Event::Away { .. }
+            | Event::Back { .. }
+            | Event::Taken { .. }
+            | Event::Unlocked { .. }
+            | Event::Aside { .. } => self.tell_of_silence(event),
+            Event::Scheduled { op, refused: None } => {
+                tracing::info!(?op, "a schedule was kept");
+            }
+            Event::Scheduled {
+                op,
+                refused: Some(why),
+            } => {
+                tracing::warn!(
+                    ?op,
+                    ?why,
+                    "a schedule cannot be kept; it is tried again in a minute"
+                );
+            }
+            Event::GraceOver => {
+                self.held.complete();
+                self.held.write_out();
+                tracing::info!("the clients of the last run have been heard");
+            }
+        }
+    }
+
+    /// Of a client that is silent, or comes back.
+    fn tell_of_silence(&self, event: Event) {
+        match event {
             Event::Away { session, .. } => {
                 let name = self.names.get(&session).cloned().unwrap_or_default();
                 tracing::warn!(
@@ -297,24 +326,7 @@ impl State {
                     "what a silent client had made got another name: others had taken its name"
                 );
             }
-            Event::Scheduled { op, refused: None } => {
-                tracing::info!(?op, "a schedule was kept");
-            }
-            Event::Scheduled {
-                op,
-                refused: Some(why),
-            } => {
-                tracing::warn!(
-                    ?op,
-                    ?why,
-                    "a schedule cannot be kept; it is tried again in a minute"
-                );
-            }
-            Event::GraceOver => {
-                self.held.complete();
-                self.held.write_out();
-                tracing::info!("the clients of the last run have been heard");
-            }
+            _ => {}
         }
     }
 

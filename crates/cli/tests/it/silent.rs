@@ -26,6 +26,21 @@ fn beside(dir: &std::path::Path) -> Vec<PathBuf> {
     all
 }
 
+/// A file that is there, and open, with this content.
+fn written(path: &std::path::Path, content: &str) -> File {
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).write(true).open(path).unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+    file
+}
+
+fn content(file: &mut File) -> String {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
 #[test]
 fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
     const TEST: &str = "silent-stopped";
@@ -38,15 +53,7 @@ fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
     for name in ["looked-at", "changed", "alone"] {
         fs::write(b.join(name), "before").unwrap();
     }
-    let on_a = |name: &str| {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(a.join(name))
-            .unwrap();
-        file.write_all(format!("{name} by A").as_bytes()).unwrap();
-        file
-    };
+    let on_a = |name: &str| written(&a.join(name), &format!("{name} by A"));
     let (mut looked_at, changed, mut alone) = (on_a("looked-at"), on_a("changed"), on_a("alone"));
     fs::create_dir(a.join("own")).unwrap();
     for number in 0..20 {
@@ -69,12 +76,6 @@ fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
     cell.watch().server_is_back();
     assert!(seen, "{}", a.log());
 
-    let content = |file: &mut File| {
-        let mut text = String::new();
-        file.seek(SeekFrom::Start(0)).unwrap();
-        file.read_to_string(&mut text).unwrap();
-        text
-    };
     looked_at.sync_all().unwrap();
     alone.sync_all().unwrap();
     assert_eq!(content(&mut looked_at), "looked-at by A");
@@ -97,13 +98,7 @@ fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
         };
         assert_eq!(fs::read_to_string(kept).unwrap(), "changed by A");
     }
-    let listed = run(ariel(&["conflicts"]).arg(b.path()));
-    let listed = String::from_utf8(listed.stdout).unwrap();
-    assert!(
-        listed.starts_with(&b.join("changed.conflict-").display().to_string()),
-        "{listed}"
-    );
-    assert_eq!(listed.lines().count(), 1, "{listed}");
+    is_listed(b.path());
     let told = status(a.path());
     assert_eq!(
         (&told["conflicts"], &told["lost_bytes"]),
@@ -112,4 +107,15 @@ fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
     drop((looked_at, changed, alone, a, b));
     cell.stop_server();
     cell.assert_clean();
+}
+
+/// `ariel conflicts` names what is kept, and nothing else.
+fn is_listed(mount: &std::path::Path) {
+    let listed = run(ariel(&["conflicts"]).arg(mount));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(
+        listed.starts_with(&mount.join("changed.conflict-").display().to_string()),
+        "{listed}"
+    );
+    assert_eq!(listed.lines().count(), 1, "{listed}");
 }

@@ -61,9 +61,9 @@ pub struct MemoryDisk {
     /// Extended attributes, of those that have any.
     xattrs: BTreeMap<Fid, BTreeMap<Vec<u8>, Vec<u8>>>,
     answers: BTreeMap<Origin, Outcome>,
-    /// Sessions that were not closed.
-    /// Those whose clients are away; stable at once.
+    /// Sessions whose clients are away; stable at once.
     pub away: BTreeSet<SessionId>,
+    /// Sessions that were not closed.
     pub sessions: BTreeSet<SessionId>,
     /// What each may hold.
     pub held: BTreeMap<(SessionId, Fid), Right>,
@@ -758,10 +758,8 @@ impl Disk for MemoryDisk {
     }
 
     fn note_away(&mut self, session: SessionId, away: bool) {
-        match away {
-            true => self.away.insert(session),
-            false => self.away.remove(&session),
-        };
+        self.away.remove(&session);
+        self.away.extend(away.then_some(session));
     }
 
     fn close_session(&mut self, session: SessionId) {

@@ -440,21 +440,31 @@ fn reasserted(
     }
 }
 
+fn welcomed(welcome: &wire::Welcome) -> String {
+    let resumed = match welcome.resumed {
+        true => "resumed",
+        false => "new session",
+    };
+    let term = match welcome.term {
+        term if term == welcome.boot => String::new(),
+        term => format!(", term @{term}"),
+    };
+    format!("Welcome @{}, {resumed}{term}", welcome.boot)
+}
+
+/// What a client that was away holds no more.
+fn lost(disk: &MemoryDisk, how: &str, fids: &[Fid]) -> String {
+    let names: Vec<String> = fids.iter().map(|fid| name(disk, *fid)).collect();
+    match names[..] {
+        [] => String::new(),
+        _ => format!(", {how} {}", names.join(", ")),
+    }
+}
+
 /// A message of the server.
 pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
     match message {
-        ToClient::Welcome(welcome) => {
-            let resumed = if welcome.resumed {
-                "resumed"
-            } else {
-                "new session"
-            };
-            let term = match welcome.term {
-                term if term == welcome.boot => String::new(),
-                term => format!(", term @{term}"),
-            };
-            format!("Welcome @{}, {resumed}{term}", welcome.boot)
-        }
+        ToClient::Welcome(welcome) => welcomed(welcome),
         ToClient::Reply { id, reply, .. } => {
             format!(
                 "#{id} {}{}{}",
@@ -484,21 +494,11 @@ pub fn to_client(disk: &MemoryDisk, message: &ToClient) -> String {
             taken,
             unlocked,
             ..
-        } => {
-            let all = |fids: &[Fid]| -> String {
-                let names: Vec<String> = fids.iter().map(|fid| name(disk, *fid)).collect();
-                names.join(", ")
-            };
-            let taken = match taken[..] {
-                [] => String::new(),
-                _ => format!(", taken {}", all(taken)),
-            };
-            let unlocked = match unlocked[..] {
-                [] => String::new(),
-                _ => format!(", unlocked {}", all(unlocked)),
-            };
-            format!("Reasserted @{term}{taken}{unlocked}")
-        }
+        } => format!(
+            "Reasserted @{term}{}{}",
+            lost(disk, "taken", taken),
+            lost(disk, "unlocked", unlocked)
+        ),
         ToClient::Lost => "Lost".into(),
         ToClient::Waited {
             request,

@@ -588,44 +588,48 @@ impl World {
                     {
                         self.over.insert(session);
                     }
-                    let text = match event {
-                        server::Event::Fenced { session } => {
-                            format!("fences {}", self.who(session))
-                        }
-                        server::Event::Opened { name, .. } => {
-                            format!("opens a session of {}", String::from_utf8_lossy(&name))
-                        }
-                        server::Event::Closed { session } => {
-                            format!("closes the session of {}", self.who(session))
-                        }
-                        server::Event::GraceOver => "serves again".into(),
-                        server::Event::Away { session, .. } => {
-                            format!("takes what is wanted from {}", self.who(session))
-                        }
-                        server::Event::Back { session } => {
-                            format!("has {} back", self.who(session))
-                        }
-                        server::Event::Taken { session, fid } => {
-                            let what = show::name(&self.disk, fid);
-                            format!("takes {what} from {}", self.who(session))
-                        }
-                        server::Event::Unlocked { session, fid } => {
-                            let what = show::name(&self.disk, fid);
-                            format!("takes the locks of {what} from {}", self.who(session))
-                        }
-                        server::Event::Aside { session, name, .. } => {
-                            format!("makes {name:?} for {}", self.who(session))
-                        }
-                        server::Event::Scheduled { op, refused } => {
-                            let end = match refused {
-                                Some(refusal) => format!("refused {refusal:?}"),
-                                None => "done".into(),
-                            };
-                            format!("by schedule: {}: {end}", super::show::volume_op(&op))
-                        }
-                    };
+                    let text = self.event(event);
                     self.say(format!("S {text}"));
                 }
+            }
+        }
+    }
+
+    fn event(&self, event: server::Event) -> String {
+        match event {
+            server::Event::Fenced { session } => {
+                format!("fences {}", self.who(session))
+            }
+            server::Event::Opened { name, .. } => {
+                format!("opens a session of {}", String::from_utf8_lossy(&name))
+            }
+            server::Event::Closed { session } => {
+                format!("closes the session of {}", self.who(session))
+            }
+            server::Event::GraceOver => "serves again".into(),
+            server::Event::Away { session, .. } => {
+                format!("takes what is wanted from {}", self.who(session))
+            }
+            server::Event::Back { session } => {
+                format!("has {} back", self.who(session))
+            }
+            server::Event::Taken { session, fid } => {
+                let what = show::name(&self.disk, fid);
+                format!("takes {what} from {}", self.who(session))
+            }
+            server::Event::Unlocked { session, fid } => {
+                let what = show::name(&self.disk, fid);
+                format!("takes the locks of {what} from {}", self.who(session))
+            }
+            server::Event::Aside { session, name, .. } => {
+                format!("makes {name:?} for {}", self.who(session))
+            }
+            server::Event::Scheduled { op, refused } => {
+                let end = match refused {
+                    Some(refusal) => format!("refused {refusal:?}"),
+                    None => "done".into(),
+                };
+                format!("by schedule: {}: {end}", super::show::volume_op(&op))
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Files that are only appended to: no record is lost, none is overlaid, none is torn, and whoever
 //! looks sees them in the order in which they were appended.
 
-use super::{Case, stable};
+use super::Case;
+use super::losses::stable;
 use crate::disk::Units;
 use crate::history::{Change, Effect, Fate, Seen, Sight};
 use crate::wrong::{Wrong, wrong};

@@ -13,6 +13,7 @@ mod explain;
 mod kept;
 mod linear;
 mod logs;
+mod losses;
 mod names;
 mod positions;
 mod replaced;
@@ -29,7 +30,6 @@ use crate::wrong::{Wrong, wrong};
 use linear::{Act, Turn, Verdict};
 use names::Records;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use wire::{Fid, Name, Op, Outcome, SessionId, Time};
 
 /// One value that is judged.
@@ -127,7 +127,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     made(case, &mut values);
     changes(case, &mut values)?;
     sights(case, &mut values);
-    losses(case, &mut values);
+    losses::losses(case, &mut values);
     restored(case, &mut values);
     // What is left when all is quiet is what a program would be shown; and so is what a snapshot
     // has, at some moment of its making.
@@ -321,125 +321,6 @@ fn sights(case: &Case<'_>, values: &mut Values) {
             }
             Seen::Twins { .. } => {}
         }
-    }
-}
-
-/// Was this change written back by an fsync before the host was lost?
-fn stable(case: &Case<'_>, change: &Change, fid: Fid, lost: u64) -> bool {
-    let syncs = case.history.syncs.borrow();
-    syncs.iter().any(|(host, file, (begin, end))| {
-        (*host, *file) == (change.host, fid) && change.end < *begin && *end < lost
-    })
-}
-
-/// What a lost host had not written back may be gone: the values that it changed may become what
-/// they were at any time before.
-fn losses(case: &Case<'_>, values: &mut Values) {
-    let changes = case.history.changes.borrow();
-    let absences = case.history.absences.borrow();
-    for &(host, moment) in case.history.losses.borrow().iter() {
-        let mut hurt: BTreeSet<Value> = BTreeSet::new();
-        for change in changes
-            .iter()
-            .filter(|c| c.host == host && c.begin < moment)
-        {
-            if let Some(value) = attribute_of(&change.effect)
-                && (absences.contains(&(host, moment)) || !set_by(case, change, moment))
-            {
-                hurt.insert(value);
-            }
-            if let Effect::Store { fid, unit, .. } = change.effect
-                && !stable(case, change, fid, moment)
-            {
-                hurt.insert(Value::Unit(fid, unit));
-            }
-            let Effect::Write {
-                fid,
-                unit,
-                values: new,
-            } = &change.effect
-            else {
-                continue;
-            };
-            if !stable(case, change, *fid, moment) {
-                hurt.insert(Value::Size(*fid));
-                hurt.extend((*unit..).zip(new).map(|(unit, _)| Value::Unit(*fid, unit)));
-            }
-        }
-        for value in hurt {
-            let turns = values.turns.get(&value).map_or(&[][..], |turns| turns);
-            let mut before: Vec<u64> = vec![0];
-            before.extend(values.starts.get(&value));
-            before.extend(turns.iter().filter_map(|turn| match turn.act {
-                Act::Put(value) | Act::Raise(value) => Some(value),
-                _ => None,
-            }));
-            before.sort_unstable();
-            before.dedup();
-            let before = Rc::new(before);
-            // What a machine that was only silent had written comes later.
-            let again = absences.contains(&(host, moment));
-            for _ in 0..1 + usize::from(again) {
-                let when = (moment, u64::MAX, host);
-                values.add(value.clone(), when, Act::Maybe(Rc::clone(&before)));
-            }
-        }
-    }
-}
-
-/// A value beside those of content and names that this sets.
-fn attribute_of(effect: &Effect) -> Option<Value> {
-    match effect {
-        Effect::Mode { fid, .. } => Some(Value::Mode(*fid)),
-        Effect::Label { fid, .. } => Some(Value::Label(*fid)),
-        _ => None,
-    }
-}
-
-/// Has the disk been told of this change of such a value, and not only of the same change, made
-/// again behind the loss?
-fn set_by(case: &Case<'_>, change: &Change, lost: u64) -> bool {
-    let host = change.host;
-    let changes = case.history.changes.borrow();
-    let again = changes.iter().filter(|c| c.host == host && c.begin > lost);
-    let again = again.filter(|c| is_same(&c.effect, &change.effect));
-    let end = again.map(|c| c.begin).min().unwrap_or(u64::MAX);
-    let within = change.begin + 1..end;
-    let mut told = (case.applied.iter()).filter(|a| within.contains(&a.moment));
-    told.any(|applied| {
-        let session = applied.origin.map_or(0, |origin| origin.session);
-        let own = case.sessions.get(&session) == Some(&host);
-        own && matches!(applied.outcome, Outcome::Attr(_)) && sets(&applied.op, &change.effect)
-    })
-}
-
-/// Do two changes make the same of the same value?
-fn is_same(one: &Effect, other: &Effect) -> bool {
-    match (one, other) {
-        (Effect::Mode { fid, mode }, Effect::Mode { fid: of, mode: new }) => {
-            (fid, mode) == (of, new)
-        }
-        (
-            Effect::Label { fid, label },
-            Effect::Label {
-                fid: of,
-                label: new,
-            },
-        ) => (fid, label) == (of, new),
-        _ => false,
-    }
-}
-
-fn sets(op: &Op, effect: &Effect) -> bool {
-    match (op, effect) {
-        (Op::SetAttr { fid, set }, Effect::Mode { fid: of, mode }) => {
-            (*fid, set.mode) == (*of, Some(*mode))
-        }
-        (Op::SetXattr { fid, value, .. }, Effect::Label { fid: of, label }) => {
-            fid == of && *value == label.to_le_bytes()
-        }
-        (Op::RemoveXattr { fid, .. }, Effect::Label { fid: of, label: 0 }) => fid == of,
-        _ => false,
     }
 }
 

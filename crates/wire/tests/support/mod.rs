@@ -687,7 +687,8 @@ fn lending() -> [ToClient; 2] {
     ]
 }
 
-pub fn to_client() -> Vec<ToClient> {
+/// A reply with each outcome.
+fn replies() -> Vec<ToClient> {
     let (fid, epoch) = (fid(9), 1 << 40);
     let grants = vec![Grant {
         fid,
@@ -716,7 +717,12 @@ pub fn to_client() -> Vec<ToClient> {
     };
     let all = outcomes().into_iter().chain(lock_outcomes());
     let all = all.chain(range_outcomes());
-    let mut all: Vec<ToClient> = all.enumerate().map(reply).collect();
+    all.enumerate().map(reply).collect()
+}
+
+pub fn to_client() -> Vec<ToClient> {
+    let (fid, epoch) = (fid(9), 1 << 40);
+    let mut all = replies();
     let recall = |what| ToClient::Recall(Recall { fid, epoch, what });
     all.extend([
         welcome(),

@@ -351,11 +351,7 @@ impl Cache {
 
     /// Blocks of a file become changed blocks of another one, which has none.
     pub(crate) fn move_blocks(&mut self, from: Fid, to: Fid, now: Time) {
-        let all: Vec<(u64, Slot)> = self
-            .blocks(from, 0)
-            .map(|(at, slot, _)| (at, slot))
-            .collect();
-        for (block, slot) in all {
+        for (block, slot, state) in self.blocks(from, 0).collect::<Vec<_>>() {
             self.index.remove(&(from, block));
             self.leave(slot);
             if self.index.contains_key(&(to, block)) {
@@ -363,14 +359,13 @@ impl Cache {
                 continue;
             }
             self.index.insert((to, block), slot);
-            let entry = &mut self.entries[slot as usize];
-            let since = match entry.state {
+            let dirty = match state {
                 BlockState::Dirty(since) | BlockState::Sending(Some(since)) => since,
                 _ => now,
             };
-            (entry.key, entry.there) = ((to, block), There::Unknown);
-            entry.state = BlockState::Dirty(since);
-            self.enter(slot, BlockState::Dirty(since));
+            let (entry, dirty) = (&mut self.entries[slot as usize], BlockState::Dirty(dirty));
+            (entry.key, entry.there, entry.state) = ((to, block), There::Unknown, dirty);
+            self.enter(slot, dirty);
         }
     }
 

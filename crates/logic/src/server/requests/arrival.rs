@@ -173,7 +173,7 @@ impl Server {
             return self.hold(step, missing, (session, request, bulk));
         }
         // Most requests wait for nothing, and are never entered as waiting.
-        let mut plan = match self.plan(step.disk, &waiting) {
+        let plan = match self.plan(step.disk, &waiting) {
             Ok(plan) => plan,
             Err(refusal) if self.comes_later(step, &waiting, refusal) => return,
             Err(refusal) => return self.refuse(step, &waiting, refusal),
@@ -182,17 +182,9 @@ impl Server {
             let Waiting { request, bulk, .. } = waiting;
             return self.hold(step, missing, (session, request, bulk));
         }
-        if self.is_salvage(step.disk, &waiting, &plan) && !self.applied_before(step.disk, &waiting)
-        {
-            if let Err(outcome) = self.salvage(step, &mut waiting) {
-                self.answer(step, (session, &waiting.request), Reply::from(*outcome), 0);
-                return self.go_on_behind(step, session, waiting.request.id);
-            }
-            plan = match self.plan(step.disk, &waiting) {
-                Ok(plan) => plan,
-                Err(refusal) => return self.refuse(step, &waiting, refusal),
-            };
-        }
+        let Some(plan) = self.salvaged(step, &mut waiting, plan) else {
+            return;
+        };
         // What is delegated nobody else can be in the way of.
         let delegated = waiting.request.delegated.is_some() && waiting.salvage.is_none();
         if delegated || self.applied_before(step.disk, &waiting) {

@@ -4,7 +4,8 @@
 use crate::server::api::Disk;
 use crate::server::table::Session;
 use crate::server::{Server, Step};
-use wire::{HeldLock, Holding, Kind, Right, SessionId, ToClient, ToServer};
+use alloc::vec::Vec;
+use wire::{Fid, HeldLock, Holding, Kind, Right, SessionId, ToClient, ToServer};
 
 impl Server {
     pub(crate) fn on_reassert(
@@ -55,17 +56,30 @@ impl Server {
         if first {
             self.note_unlocked(id, &locks);
         }
+        let again = (awaited && believed).then_some(again);
+        self.answer_part(step, (id, awaited), ((part, parts), again), taken);
+    }
+
+    /// Says what of a part is not held; with the last part the client is as any other again.
+    /// `again`: how many changes it makes again, if the server is to wait for these.
+    fn answer_part(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        (id, awaited): (SessionId, bool),
+        ((part, parts), again): ((u32, u32), Option<u32>),
+        taken: Vec<Fid>,
+    ) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
         let complete = session.parts.len() as u64 >= u64::from(parts);
         session.reasserted |= complete;
         let unlocked = session.unlocked.iter().copied().collect();
-        let all = session.reasserted;
+        let (all, term) = (session.reasserted, session.term);
         if all && awaited {
             self.come_back(step, id);
         }
-        if all && believed {
+        if let Some(again) = again.filter(|_| all) {
             self.expect_again(step.now, id, again);
         }
         if all {

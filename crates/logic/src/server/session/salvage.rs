@@ -14,7 +14,7 @@ use crate::server::requests::conflicts::Plan;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
 use alloc::boxed::Box;
-use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Request, Right, SessionId};
+use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Reply, Request, Right, SessionId};
 
 /// Names for what came aside in one moment, at most.
 const NUMBERS: u32 = 1000;
@@ -59,6 +59,28 @@ impl Server {
         let told = waiting.request.delegated.is_some();
         let other = told && whole && !plan.fids().iter().all(holds);
         other && self.forbids_anew(disk, session, &waiting.request).is_none()
+    }
+
+    /// The plan of a request, or of what is done of it if it is salvaged; none if it is over.
+    pub(crate) fn salvaged(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &mut Waiting,
+        plan: Plan,
+    ) -> Option<Plan> {
+        let salvage = self.is_salvage(step.disk, waiting, &plan);
+        if !salvage || self.applied_before(step.disk, waiting) {
+            return Some(plan);
+        }
+        if let Err(outcome) = self.salvage(step, waiting) {
+            let (session, request) = (waiting.session, &waiting.request);
+            self.answer(step, (session, request), Reply::from(*outcome), 0);
+            self.go_on_behind(step, session, request.id);
+            return None;
+        }
+        let plan = self.plan(step.disk, waiting);
+        plan.map_err(|refusal| self.refuse(step, waiting, refusal))
+            .ok()
     }
 
     /// Why a request may not be done. A change that is salvaged has only its client's word that it
@@ -148,35 +170,47 @@ impl Server {
                     false => Ok(Way::refused(Refusal::Exists)),
                 }
             }
-            (
-                Op::Rename {
-                    from,
-                    name,
-                    to,
-                    new,
-                    ..
-                },
-                Op::Rename { new: aside, .. },
-            ) => {
-                let moved = disk.lookup(*from, name)?;
-                let known = delegated.named[0].map(|(fid, _)| fid);
-                if moved.is_none() || moved != known || !is_directory(disk, *to)? {
-                    return Err(Refusal::NotFound);
-                }
-                let there = disk.lookup(*to, new)?.filter(|there| Some(*there) != moved);
-                let free = match there {
-                    Some(there) => is_unchanged(disk, there, delegated.named[1])?,
-                    None => true,
-                };
-                if free {
-                    return Ok(Way::As(Box::new(other)));
-                }
-                let place = self.free_place(disk, session, (*to, new), delegated)?;
-                aside.clone_from(&place.1);
-                Ok(Way::Aside(Box::new(other), place))
-            }
+            (Op::Rename { .. }, _) => self.way_of_move(disk, session, (op, delegated)),
             _ => Ok(Way::As(Box::new(other))),
         }
+    }
+
+    fn way_of_move(
+        &self,
+        disk: &impl Disk,
+        session: SessionId,
+        (op, delegated): (&Op, &Delegated),
+    ) -> Result<Way, Refusal> {
+        let mut other = op.clone();
+        let (
+            Op::Rename {
+                from,
+                name,
+                to,
+                new,
+                ..
+            },
+            Op::Rename { new: aside, .. },
+        ) = (op, &mut other)
+        else {
+            return Ok(Way::As(Box::new(other)));
+        };
+        let moved = disk.lookup(*from, name)?;
+        let known = delegated.named[0].map(|(fid, _)| fid);
+        if moved.is_none() || moved != known || !is_directory(disk, *to)? {
+            return Err(Refusal::NotFound);
+        }
+        let there = disk.lookup(*to, new)?.filter(|there| Some(*there) != moved);
+        let free = match there {
+            Some(there) => is_unchanged(disk, there, delegated.named[1])?,
+            None => true,
+        };
+        if free {
+            return Ok(Way::As(Box::new(other)));
+        }
+        let place = self.free_place(disk, session, (*to, new), delegated)?;
+        aside.clone_from(&place.1);
+        Ok(Way::Aside(Box::new(other), place))
     }
 
     /// Says of a change that is done whether it has come aside, and where.

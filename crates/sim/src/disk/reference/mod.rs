@@ -370,11 +370,8 @@ impl Volume for Reference {
 
     fn orphans(&self) -> Vec<Fid> {
         let nameless = |(f, o): &(&Fid, &Object)| o.attr.nlink == 0 && f.volume == FIRST;
-        self.objects
-            .iter()
-            .filter(nameless)
-            .map(|(fid, _)| *fid)
-            .collect()
+        let all = self.objects.iter().filter(nameless);
+        all.map(|(fid, _)| *fid).collect()
     }
 
     fn volumes(&self) -> Vec<VolumeInfo> {
@@ -390,10 +387,8 @@ impl Volume for Reference {
     }
 
     fn note_away(&mut self, session: SessionId, away: bool) {
-        match away {
-            true => self.away.insert(session),
-            false => self.away.remove(&session),
-        };
+        self.away.remove(&session);
+        self.away.extend(away.then_some(session));
     }
 
     fn away(&self) -> Vec<SessionId> {
