@@ -236,13 +236,17 @@ impl Client {
         let Some(Stranded { attr: own, .. }) = self.stranded.remove(&fid) else {
             return;
         };
+        // Not if the server had taken the last batch, and its answer was lost.
+        let changed = self.cache.changed(fid).count > 0;
         let node = self.node(fid);
         node.stranded = false;
         (node.version, node.stored) = (attr.version, (attr.used_bytes, attr.size));
-        (attr.size, attr.mtime) = (own.size, own.mtime);
-        // With these bytes it is shown with another time than with what others have set of it
-        // meanwhile, and than this machine has shown.
-        attr.ctime = attr.ctime.max(own.ctime).saturating_add(1);
+        if changed {
+            (attr.size, attr.mtime) = (own.size, own.mtime);
+            // With these bytes it is shown with another time than with what others have set of it
+            // meanwhile, and than this machine has shown.
+            attr.ctime = attr.ctime.max(own.ctime).saturating_add(1);
+        }
         node.attr = Some(attr);
         self.counts.resumed += 1;
         self.count_used(fid);
