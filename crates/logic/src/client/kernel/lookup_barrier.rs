@@ -1,4 +1,5 @@
-//! What the kernel may have in hand when a session ends, or when a name is let go without its lock.
+//! What the kernel may have in hand when a session ends or was away, or when a name is let go
+//! without its lock.
 //!
 //! A rename(2) under way may have looked up its old name in the session that is over; the server
 //! has let others change that name since. If the rename found the object under its new name in the
@@ -50,7 +51,7 @@ impl LookupBarriers {
 }
 
 impl Client {
-    /// The session is over, or the patience with one of their locks.
+    /// The session is over, or was away, or the patience with one of their locks is over.
     pub(crate) fn bar_directories(&mut self, step: &mut Step<'_>) {
         let dirs = self.nodes.iter().filter(|(_, node)| node.directory);
         let dirs: Vec<Fid> = dirs.map(|(fid, _)| *fid).collect();
@@ -59,7 +60,7 @@ impl Client {
         }
     }
 
-    fn bar(&mut self, step: &mut Step<'_>, dir: Fid) {
+    pub(crate) fn bar(&mut self, step: &mut Step<'_>, dir: Fid) {
         // Whichever name: the kernel looks for it under the directory's lock.
         let name = Name::new(b"-").expect("it is a name");
         let id = self.invalidate(step, Invalidate::Name { dir, name }, After::Bar(dir));

@@ -106,6 +106,11 @@ impl Kernel {
         self.acks.unseen()
     }
 
+    /// Are look-ups in this directory held back?
+    pub(crate) fn bars(&self, dir: Fid) -> bool {
+        self.barriers.holds(dir)
+    }
+
     /// Is nothing waited for that time ends? (So it mostly is, and this is asked after each call.)
     fn is_at_rest(&self) -> bool {
         self.barriers.is_empty()

@@ -59,6 +59,10 @@ impl Client {
         }
         for &fid in &taken.tokens {
             self.lose_token(step, fid);
+            let directory = self.nodes.get(&fid).is_some_and(|node| node.directory);
+            if directory && !self.kernel.bars(fid) {
+                self.bar(step, fid);
+            }
         }
         let asks = |sent: &super::requests::Sent| sent.request.op.locks();
         if self.locks.waiting.is_empty() && !self.requests.values().any(asks) {

@@ -331,6 +331,11 @@ impl Client {
                 self.say(step, part);
             }
         }
+        if ![welcome.boot, self.term].contains(&welcome.term) {
+            // Others may have got directories: answers come that are of another time than what
+            // the kernel has in hand.
+            self.bar_directories(step);
+        }
         (self.boot, self.term) = (welcome.boot, welcome.term);
         self.renew(step, self.greeted);
         self.begin_keeping_alive(step.now);
