@@ -227,7 +227,8 @@ impl Tree {
     /// The server cannot be asked.
     pub fn statistics(&self) -> Result<Statistics> {
         let path = Path::new("/");
-        match self.operate(path, Op::StatFs)? {
+        let volume = self.root().fid().volume;
+        match self.operate(path, Op::StatVolume { volume })? {
             Done::Filesystem(numbers) => Ok(Statistics {
                 total_bytes: numbers.total_bytes,
                 free_bytes: numbers.free_bytes,

@@ -117,7 +117,9 @@ impl<'a> Footprint<'a> {
             Op::GiveLocks { .. }
             | Op::StopWaiting { .. }
             | Op::StatFs
+            | Op::StatVolume { .. }
             | Op::Reserve { .. }
+            | Op::Room { .. }
             | Op::Volume(_)
             | Op::Volumes => Self::NONE,
         }

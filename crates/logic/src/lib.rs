@@ -22,6 +22,7 @@ pub mod memory;
 pub mod pages;
 pub mod peers;
 pub mod ranges;
+mod room;
 pub mod server;
 
 /// Numbers a call from its beginning to its answer; chosen by the room, never reused.

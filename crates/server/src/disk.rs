@@ -5,8 +5,8 @@ use crate::held::HeldLog;
 use logic::server::{Bulk, By, Disk};
 use store::{Apply, Store};
 use wire::{
-    Attr, Caller, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, SessionId,
-    Time, VolumeInfo,
+    Attr, Caller, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, RoomOfDisk,
+    SessionId, Time, VolumeInfo,
 };
 
 /// The store, the bytes beside messages, and whether something was applied.
@@ -34,19 +34,21 @@ impl Disk for StoreDisk<'_> {
             origin,
             delegated,
             again: _,
+            promised,
         }: By<'_>,
         bulk: Bulk,
     ) -> Outcome {
         let data = self.bulks.take(bulk);
         *self.logged |= op.changes();
-        let outcome = self.store.apply(Apply {
+        let apply = Apply {
             op,
             caller,
             now,
             origin,
             data: &data,
             delegated,
-        });
+        };
+        let outcome = self.store.apply_beside(apply, promised);
         net::spare::give(data);
         outcome
     }
@@ -118,6 +120,10 @@ impl Disk for StoreDisk<'_> {
 
     fn volumes(&self) -> Vec<VolumeInfo> {
         self.store.volumes()
+    }
+
+    fn room(&self, volume: u32) -> RoomOfDisk {
+        self.store.room(volume)
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

@@ -38,6 +38,7 @@ mod open;
 mod options;
 mod pages;
 mod permission;
+mod promised;
 mod reading;
 mod rebuild;
 mod record;

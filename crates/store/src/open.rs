@@ -16,6 +16,7 @@ use crate::key;
 use crate::log::{self, Log, Place, Use, segment_name};
 use crate::memory::MemoryDisk;
 use crate::options::{Mutant, Options};
+use crate::promised::Measured;
 use crate::rebuild::{self, ASIDE, Until};
 use crate::record::{self, Entry, FORMAT, SEGMENT_HEADER_BYTES, SegmentHead};
 use crate::roll::Roll;
@@ -294,6 +295,7 @@ fn create(
         cleaner: Cleaner::default(),
         sweeper: Sweeper::default(),
         room: Room::default(),
+        measured: Measured::default(),
         memory,
         left: 0,
         changed_record: 0,
@@ -392,6 +394,7 @@ pub(crate) fn open(
         cleaner: Cleaner::default(),
         sweeper: Sweeper::default(),
         room: Room::default(),
+        measured: Measured::default(),
         memory,
         left: roll.left,
         changed_record: 0,

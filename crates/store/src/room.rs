@@ -46,7 +46,7 @@ const RESERVED_BYTES: u64 = 1024;
 impl Store {
     /// Makes sure that a record can be appended. On a full disk room is made first.
     pub(crate) fn room_for(&mut self, bytes: u64, purpose: Use) -> Result<(), StoreError> {
-        let mut budget = MOST_SEGMENTS * self.log.segment_bytes();
+        let mut budget = self.most_moved();
         loop {
             match self.log.make_room(bytes, purpose) {
                 Err(StoreError::NoSpace) => {}
@@ -59,8 +59,13 @@ impl Store {
         }
     }
 
+    /// Bytes that are moved at most for a change that finds no room.
+    pub(crate) fn most_moved(&self) -> u64 {
+        MOST_SEGMENTS * self.log.segment_bytes()
+    }
+
     /// Makes room on a full disk, if it is to be had. Is there more than before?
-    fn gain_room(&mut self, budget: &mut u64) -> bool {
+    pub(crate) fn gain_room(&mut self, budget: &mut u64) -> bool {
         if self.room.barren == Some(self.standing()) {
             return false;
         }
@@ -101,7 +106,7 @@ impl Store {
     }
 
     /// Tells people, once for as long as it lasts.
-    fn tell_full(&mut self) {
+    pub(crate) fn tell_full(&mut self) {
         if std::mem::replace(&mut self.room.told, true) {
             return;
         }

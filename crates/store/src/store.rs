@@ -16,6 +16,7 @@ use crate::log::{Log, Place, Use};
 use crate::memory::MemoryDisk;
 use crate::options::Options;
 use crate::permission;
+use crate::promised::Measured;
 use crate::reading;
 use crate::record::{self, Entry, HEADER_BYTES, Happening};
 use crate::room::Room;
@@ -26,7 +27,7 @@ use crate::txn::{Context, trouble};
 use crate::value;
 use wire::{
     Attr, Caller, Chosen, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
-    SessionId, Time,
+    RoomOfDisk, SessionId, Time,
 };
 
 /// In the place of the time at which a session began: its client is away.
@@ -108,6 +109,7 @@ pub struct Store {
     pub(crate) cleaner: Cleaner,
     pub(crate) sweeper: Sweeper,
     pub(crate) room: Room,
+    pub(crate) measured: Measured,
     pub(crate) memory: Option<MemoryDisk>,
     /// The last record that was found when it was opened.
     pub(crate) left: u64,
@@ -130,15 +132,23 @@ impl Store {
     /// may read and write was decided when he opened the file: a [`Op::Write`] is not refused for
     /// the mode that the file has by now.
     pub fn apply(&mut self, apply: Apply<'_>) -> Outcome {
+        self.apply_beside(apply, Some(RoomOfDisk::default()))
+    }
+
+    /// The same, beside what is promised of the room in the volume and on the disk: what grows by it
+    /// is refused rather than that any of that be taken. `None`: it has been promised its own.
+    pub fn apply_beside(&mut self, apply: Apply<'_>, promised: Option<RoomOfDisk>) -> Outcome {
         let result = if apply.op.changes() {
             let known = apply.origin.and_then(|origin| self.answer(origin));
             match (known, apply.op) {
                 (Some(outcome), _) => Ok(outcome),
-                (None, Op::Copy { .. }) => self.copy(&apply),
-                (None, _) => self.change(&apply),
+                (None, Op::Copy { .. }) => self.copy(&apply, promised),
+                (None, _) => self.change(&apply, promised),
             }
         } else if *apply.op == Op::StatFs {
             self.filesystem()
+        } else if let Op::StatVolume { volume } = *apply.op {
+            self.filesystem_of(volume)
         } else {
             let planned = self.core.plan(self.context(&apply, &[]), apply.op);
             planned.map(|(outcome, _)| outcome)
@@ -164,7 +174,11 @@ impl Store {
 
     /// The bytes of a copy that go into its record, like those of a write; others it shares with
     /// what it is a copy of.
-    fn copy(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
+    fn copy(
+        &mut self,
+        apply: &Apply<'_>,
+        promised: Option<RoomOfDisk>,
+    ) -> Result<Outcome, Refusal> {
         let Op::Copy { from, at, len, .. } = *apply.op else {
             return Err(Refusal::Invalid);
         };
@@ -174,7 +188,7 @@ impl Store {
         let mut data = Vec::new();
         reading::read((&self.core, &self.log), from, (at, len), &mut data)?;
         let data = &data;
-        self.change(&Apply { data, ..*apply })
+        self.change(&Apply { data, ..*apply }, promised)
     }
 
     /// How many bytes of a copy go into its record; `None`: all.
@@ -204,7 +218,11 @@ impl Store {
         shares.then_some((begin - at) as u32)
     }
 
-    fn change(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
+    fn change(
+        &mut self,
+        apply: &Apply<'_>,
+        promised: Option<RoomOfDisk>,
+    ) -> Result<Outcome, Refusal> {
         let announced = match apply.op {
             Op::Write { len, .. } => *len as usize,
             Op::Copy { .. } => apply.data.len(),
@@ -230,10 +248,16 @@ impl Store {
             checks: &checks,
         });
         let bytes = record::record_bytes(apply.data.len(), meta.len());
-        self.room_for(bytes as u64, purpose(apply))
-            .map_err(trouble)?;
+        let purpose = purpose(apply);
+        self.room_for(bytes as u64, purpose).map_err(trouble)?;
+        if let (Some(promised), Use::Change) = (promised, purpose) {
+            self.room_beside(bytes as u64, promised.log_bytes)?;
+        }
         let context = self.context(apply, &checks);
         let (outcome, changes) = self.core.plan(context, apply.op)?;
+        if let Some(promised) = promised {
+            self.within_limits(&changes, promised.volume)?;
+        }
         self.changed_record = self.log.sequence();
         self.log.append(apply.data, &meta);
         self.core.index.newest = self.core.index.newest.max(apply.now);
@@ -254,6 +278,27 @@ impl Store {
             free_bytes,
             files: self.core.index.counters.objects,
             free_files: free_bytes / OBJECT_BYTES,
+        }))
+    }
+
+    /// The numbers of a volume: a limited one is as large as it may be, or as there is room.
+    fn filesystem_of(&mut self, id: u32) -> Result<Outcome, Refusal> {
+        let volume = self.core.index.volumes.get(id).ok_or(Refusal::NotFound)?;
+        let (limits, used) = (volume.limits, volume.used());
+        let Outcome::Filesystem(whole) = self.filesystem()? else {
+            return Err(Refusal::Disk);
+        };
+        let left = limits.left(used);
+        let free_bytes = whole.free_bytes.min(left.bytes);
+        let limited = limits.objects > 0;
+        Ok(Outcome::Filesystem(Filesystem {
+            total_bytes: match limits.bytes {
+                0 => whole.total_bytes,
+                _ => used.bytes.saturating_add(free_bytes),
+            },
+            free_bytes,
+            files: if limited { used.objects } else { whole.files },
+            free_files: whole.free_files.min(left.objects),
         }))
     }
 

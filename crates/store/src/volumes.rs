@@ -16,8 +16,8 @@ use crate::value;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
-    FIRST_VOLUME, Name, Refusal, ScheduleRule, Time, VolumeInfo, VolumeState, snapshot_name,
-    split_volume_name,
+    FIRST_VOLUME, Limits, Name, Refusal, Room, ScheduleRule, Time, VolumeInfo, VolumeState,
+    snapshot_name, split_volume_name,
 };
 
 /// The birth of all that a volume without an origin begins with.
@@ -57,6 +57,8 @@ pub(crate) struct Volume {
     pub(crate) sweep: bool,
     /// By which rules the server makes snapshots of it.
     pub(crate) schedule: Vec<ScheduleRule>,
+    /// How much it may have.
+    pub(crate) limits: Limits,
 }
 
 impl Volume {
@@ -73,6 +75,7 @@ impl Volume {
             bytes: 0,
             sweep: false,
             schedule: Vec::new(),
+            limits: Limits::default(),
         }
     }
 
@@ -89,6 +92,7 @@ impl Volume {
             bytes: self.bytes,
             sweep: false,
             schedule: Vec::new(),
+            limits: Limits::default(),
         }
     }
 
@@ -96,21 +100,44 @@ impl Volume {
         self.state == State::Present
     }
 
-    /// As it lies on the disk: what has no schedule ends before it.
+    /// As it lies on the disk: what has no limits ends before them, and what has no schedule either
+    /// before that.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = value::encode(self);
-        if self.schedule.is_empty() {
-            bytes.pop();
+        if self.limits.is_none() {
+            bytes.truncate(bytes.len() - NO_LIMITS.len());
+            if self.schedule.is_empty() {
+                bytes.pop();
+            }
         }
         bytes
     }
 
     /// The same back; `None`: not a volume.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        const NO_RULES: u8 = 0;
-        value::decode(bytes).or_else(|| value::decode(&[bytes, &[NO_RULES]].concat()))
+        const NO_RULES: &[u8] = &[0];
+        let whole = value::decode(bytes);
+        let unlimited = || value::decode(&[bytes, &NO_LIMITS].concat());
+        let plain = || value::decode(&[bytes, NO_RULES, &NO_LIMITS].concat());
+        whole.or_else(unlimited).or_else(plain)
+    }
+
+    /// What it has.
+    pub(crate) fn used(&self) -> Room {
+        Room {
+            bytes: self.bytes,
+            objects: self.objects,
+        }
+    }
+
+    /// May it get so much besides?
+    pub(crate) fn fits(&self, more: Room) -> bool {
+        self.limits.left(self.used()).covers(more)
     }
 }
+
+/// How limits are kept of which there are none.
+const NO_LIMITS: [u8; 2] = [0, 0];
 
 /// The first volume, as it is when nothing is kept of it.
 pub(crate) fn first(made: Time, objects: u64, bytes: u64) -> Volume {
@@ -330,6 +357,7 @@ impl Volumes {
             objects: volume.objects,
             bytes: volume.bytes,
             schedule: volume.schedule.clone(),
+            limits: volume.limits,
         })
     }
 

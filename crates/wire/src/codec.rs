@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the protocol that this crate speaks.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// Why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,6 +84,21 @@ impl Fid {
         }
     }
 
+    /// What stands for the room in a volume that clients were given ahead: no object has this
+    /// number. Who has some of it holds Shared.
+    pub const fn room(volume: u32) -> Self {
+        Self {
+            volume,
+            vnode: ROOM_VNODE,
+            uniq: 1,
+        }
+    }
+
+    /// Does it stand for room?
+    pub const fn is_room(&self) -> bool {
+        self.vnode == ROOM_VNODE
+    }
+
     /// Is it the directory of a volume's snapshots?
     pub const fn is_snapshots(&self) -> bool {
         self.vnode == SNAPSHOTS_VNODE
@@ -92,6 +107,8 @@ impl Fid {
 
 /// Numbers of objects stay below this one, which the directory of a volume's snapshots has.
 pub const SNAPSHOTS_VNODE: u64 = (1 << 48) - 1;
+/// No object has the number that stands for room.
+const ROOM_VNODE: u64 = 0;
 
 impl core::fmt::Display for Fid {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

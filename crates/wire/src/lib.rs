@@ -43,8 +43,8 @@ pub use refusal::Refusal;
 pub use rights::{MachineId, NOBODY, Proven, Rights};
 pub use seed::{mix64, splitmix64};
 pub use volume::{
-    FIRST_VOLUME, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME, ScheduleRule, VOLUME_NAME_BYTES,
-    VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState, is_volume_name, snapshot_name,
-    split_volume_name,
+    FIRST_VOLUME, Limits, Room, RoomOfDisk, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME,
+    ScheduleRule, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,
+    is_volume_name, snapshot_name, split_volume_name,
 };
 pub use watch::{Change, Deed, Path, WatchId};

@@ -6,7 +6,7 @@ use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
 use crate::rights::NOBODY;
-use crate::volume::VolumeOp;
+use crate::volume::{Room, VolumeOp};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -245,6 +245,11 @@ pub enum Op {
     Volume(VolumeOp),
     /// The volumes of the partition. Outcome: `Volumes`.
     Volumes,
+    /// Numbers of a volume, within its limits. Outcome: `Filesystem`.
+    StatVolume { volume: u32 },
+    /// Room in a volume for what the client answers before the server has heard of it: of what it
+    /// was given it still has so much (`held`), and it wants more. Outcome: `Room`, what it gets.
+    Room { volume: u32, held: Room, want: Room },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -288,6 +293,8 @@ impl Op {
             Self::Claim { .. } => "Claim",
             Self::Volume { .. } => "Volume",
             Self::Volumes => "Volumes",
+            Self::StatVolume { .. } => "StatVolume",
+            Self::Room { .. } => "Room",
         }
     }
 

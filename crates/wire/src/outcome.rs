@@ -7,7 +7,7 @@ use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
 use crate::refusal::Refusal;
-use crate::volume::VolumeInfo;
+use crate::volume::{Room, VolumeInfo};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +134,8 @@ pub enum Outcome {
     Volumes(Vec<VolumeInfo>),
     /// The bytes of a read are to be had from another client.
     Elsewhere(Elsewhere),
+    /// Room for what is answered ahead of the server.
+    Room(Room),
 }
 
 /// A right that comes with a reply.

@@ -67,4 +67,6 @@ pub enum Refusal {
     ReadOnly,
     /// The proof by which the user came in has expired.
     Expired,
+    /// The volume has as much as it may have.
+    Quota,
 }

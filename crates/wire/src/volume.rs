@@ -40,6 +40,99 @@ pub enum VolumeOp {
     Purge { volume: u32 },
     /// The server is to make snapshots of a volume by itself, by these rules and no others.
     Schedule { of: Name, rules: Vec<ScheduleRule> },
+    /// How much a volume may have, from now on.
+    Limit { of: Name, limits: Limits },
+}
+
+/// How much a volume may have: what its live tree refers to counts, not what snapshots keep besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes of files and symbolic links; 0: as many as the disk has room for.
+    pub bytes: u64,
+    /// Objects; 0: likewise.
+    pub objects: u64,
+}
+
+impl Limits {
+    /// Is there none?
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What a volume that has so much may get besides.
+    pub fn left(&self, used: Room) -> Room {
+        let left = |limit: u64, used: u64| match limit {
+            0 => u64::MAX,
+            limit => limit.saturating_sub(used),
+        };
+        Room {
+            bytes: left(self.bytes, used.bytes),
+            objects: left(self.objects, used.objects),
+        }
+    }
+}
+
+/// Room for bytes and objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// Bytes of files and symbolic links.
+    pub bytes: u64,
+    /// Objects.
+    pub objects: u64,
+}
+
+impl Room {
+    /// None at all.
+    pub const NONE: Self = Self {
+        bytes: 0,
+        objects: 0,
+    };
+    /// More than there ever is.
+    pub const ALL: Self = Self {
+        bytes: u64::MAX,
+        objects: u64::MAX,
+    };
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(other.bytes),
+            objects: self.objects.saturating_add(other.objects),
+        }
+    }
+
+    /// What of it is left without the other.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(other.bytes),
+            objects: self.objects.saturating_sub(other.objects),
+        }
+    }
+
+    /// The smaller of each.
+    #[must_use]
+    pub fn min(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.min(other.bytes),
+            objects: self.objects.min(other.objects),
+        }
+    }
+
+    /// Bytes of the server's log that all of it takes at most: bytes come in blocks, perhaps each
+    /// with a record of its own, and each object has a name.
+    pub fn log_bytes(self) -> u64 {
+        const OBJECT_LOG_BYTES: u64 = 1024;
+        let objects = self.objects.saturating_mul(OBJECT_LOG_BYTES);
+        let bytes = self.bytes.saturating_add(self.bytes / 8);
+        bytes.saturating_add(objects)
+    }
+
+    /// Is there as much of each as in the other?
+    pub fn covers(self, other: Self) -> bool {
+        self.bytes >= other.bytes && self.objects >= other.objects
+    }
 }
 
 /// Of which a snapshot is made in each period, and how many are kept.
@@ -81,6 +174,25 @@ pub struct VolumeInfo {
     pub bytes: u64,
     /// By which rules the server makes snapshots of it.
     pub schedule: Vec<ScheduleRule>,
+    /// How much it may have.
+    pub limits: Limits,
+}
+
+/// Room in a volume, and on the disk that it shares with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoomOfDisk {
+    /// In the volume.
+    pub volume: Room,
+    /// Bytes of the server's log.
+    pub log_bytes: u64,
+}
+
+impl RoomOfDisk {
+    /// More than there ever is.
+    pub const ALL: Self = Self {
+        volume: Room::ALL,
+        log_bytes: u64::MAX,
+    };
 }
 
 impl VolumeInfo {

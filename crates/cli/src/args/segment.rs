@@ -84,7 +84,7 @@ pub(crate) enum SegmentCommand {
 }
 
 /// Reads a size: a number of bytes, or with K, M, G or T behind it.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong =
         || "not a size: give a number of bytes, or one with K, M, G or T, as 256M".to_owned();
     let (digits, shift) = match text.char_indices().next_back() {

@@ -14,6 +14,7 @@ Examples:
   ariel volume clone 127.0.0.1:7000 root@monday experiment
   ariel volume delete 127.0.0.1:7000 root@monday
   ariel volume schedule 127.0.0.1:7000 root --every hour --keep 24 --every day --keep 30
+  ariel volume create 127.0.0.1:7000 home --quota 10G --objects 1000000
 A server begins with one volume, `root`. A snapshot is named VOLUME@SNAPSHOT and never changes; a
 clone is a volume of its own that shares all it has until either is changed. Both are made in one
 step, whatever a volume has, and cost no room until something changes. All but `list` and `show`
@@ -45,6 +46,8 @@ pub(crate) enum VolumeCommand {
     Purge(OneArgs),
     /// Have the server make snapshots by itself, and keep so many of them
     Schedule(ScheduleArgs),
+    /// Say how much a volume may have: bytes, and objects
+    Set(SetArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,6 +88,59 @@ pub(crate) struct CreateArgs {
     #[arg(short = 'm', long, value_name = "MODE", default_value = "755",
           value_parser = super::tree::mode)]
     pub(crate) mode: u32,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitArgs {
+    /// Most bytes of its files, with K, M, G or T behind the number: 10G; none: no limit
+    #[arg(long, value_name = "SIZE", value_parser = quota)]
+    pub(crate) quota: Option<u64>,
+    /// Most files, directories and links; none: no limit
+    #[arg(long, value_name = "N", value_parser = objects)]
+    pub(crate) objects: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume set 127.0.0.1:7000 home --quota 10G --objects 1000000
+  ariel volume set 127.0.0.1:7000 home --quota none
+What is not named stays as it is. A limit counts what the volume's tree refers to now; what only
+snapshots keep does not count, and a clone has limits of its own, at first none. One that is below
+what the volume has takes nothing away: nothing grows until enough was removed. Programs get
+`Disk quota exceeded` from write(2), and from what makes a name. `df` of a mount of the volume shows
+its quota, and `ariel volume show` what it has.")]
+pub(crate) struct SetArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// The volume
+    #[arg(value_name = "NAME", value_parser = new)]
+    pub(crate) name: Name,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// A number that means none.
+const NONE: &str = "none";
+
+fn quota(text: &str) -> Result<u64, String> {
+    match text {
+        NONE => Ok(0),
+        text => super::segment::size(text),
+    }
+}
+
+fn objects(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        _ if text == NONE => Ok(0),
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err("not a number of objects: one above 0, or `none`".to_owned()),
+    }
 }
 
 #[derive(Debug, clap::Args)]

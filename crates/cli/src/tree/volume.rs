@@ -4,7 +4,8 @@
 
 use super::names::{size_text, time_text};
 use crate::args::{
-    BranchArgs, OneArgs, ScheduleArgs, TrustArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
+    BranchArgs, CreateArgs, LimitArgs, OneArgs, ScheduleArgs, SetArgs, TrustArgs, VolumeArgs,
+    VolumeCommand, VolumeListArgs,
 };
 use crate::failure::{Failure, NOT_RUN};
 use crate::trust;
@@ -15,18 +16,14 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use wire::{
-    Name, SCHEDULE_RULES, ScheduleRule, Time, VolumeInfo, VolumeOp, VolumeState, file_time,
+    Limits, Name, SCHEDULE_RULES, ScheduleRule, Time, VolumeInfo, VolumeOp, VolumeState, file_time,
 };
 
 pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         VolumeCommand::List(args) => list(args),
         VolumeCommand::Show(args) => show(args),
-        VolumeCommand::Create(args) => {
-            let (name, mode) = (args.name.clone(), args.mode as u16);
-            let op = VolumeOp::Create { name, mode };
-            change((&args.trust, &args.server), &args.name, op)
-        }
+        VolumeCommand::Create(args) => create(args),
         VolumeCommand::Snapshot(args) => branch(args, |of, name| VolumeOp::Snapshot { of, name }),
         VolumeCommand::Clone(args) => branch(args, |of, name| VolumeOp::Clone { of, name }),
         VolumeCommand::Rename(args) => branch(args, |of, name| VolumeOp::Rename { of, name }),
@@ -34,6 +31,7 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::Undelete(args) => one(args, |of| VolumeOp::Undelete { of }),
         VolumeCommand::Purge(args) => purge(args),
         VolumeCommand::Schedule(args) => schedule(args),
+        VolumeCommand::Set(args) => set(args),
     }
 }
 
@@ -65,10 +63,21 @@ fn change(
     name: &Name,
     op: VolumeOp,
 ) -> Result<ExitCode, Failure> {
-    let tree = connect(trust, server)?;
+    change_all(connect(trust, server)?, name, [op])
+}
+
+/// The same of several changes, one after the other.
+fn change_all(
+    tree: Tree,
+    name: &Name,
+    ops: impl IntoIterator<Item = VolumeOp>,
+) -> Result<ExitCode, Failure> {
     let text = name.to_string();
-    let done = tree.change_volume(&text, op);
-    let info = done.map_err(|error| told(&text, &error))?;
+    let mut info = None;
+    for op in ops {
+        let done = tree.change_volume(&text, op);
+        info = done.map_err(|error| told(&text, &error))?;
+    }
     end(tree)?;
     if let Some(info) = info {
         say(&format!("{}\n", info.name))?;
@@ -81,6 +90,38 @@ fn end(tree: Tree) -> Result<(), Failure> {
     let synced = tree.sync("/");
     synced.map_err(|error| Failure::of("volume", error))?;
     tree.close().map_err(|error| Failure::of("volume", error))
+}
+
+fn create(args: &CreateArgs) -> Result<ExitCode, Failure> {
+    let (name, mode) = (args.name.clone(), args.mode as u16);
+    let made = VolumeOp::Create { name, mode };
+    let (of, limits) = (args.name.clone(), changed(Limits::default(), &args.limits));
+    let limited = (!limits.is_none()).then_some(VolumeOp::Limit { of, limits });
+    let tree = connect(&args.trust, &args.server)?;
+    change_all(tree, &args.name, [made].into_iter().chain(limited))
+}
+
+/// Limits of which some are said anew.
+fn changed(old: Limits, args: &LimitArgs) -> Limits {
+    Limits {
+        bytes: args.quota.unwrap_or(old.bytes),
+        objects: args.objects.unwrap_or(old.objects),
+    }
+}
+
+fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
+    if args.limits.quota.is_none() && args.limits.objects.is_none() {
+        let text = "volume set: say --quota SIZE, --objects N, or both";
+        return Err(Failure::new(NOT_RUN, text.to_owned()));
+    }
+    let tree = connect(&args.trust, &args.server)?;
+    let text = args.name.to_string();
+    let all = tree.volumes().map_err(|error| told(&text, &error))?;
+    let here = |info: &&VolumeInfo| info.name == args.name && info.state == VolumeState::Present;
+    let known = all.iter().find(here).map(|info| info.limits);
+    let limits = changed(known.unwrap_or_default(), &args.limits);
+    let of = args.name.clone();
+    change_all(tree, &args.name, [VolumeOp::Limit { of, limits }])
 }
 
 /// Most snapshots that the schedule of one volume keeps, so that others have room beside them.
@@ -201,18 +242,30 @@ fn list(args: &VolumeListArgs) -> Result<ExitCode, Failure> {
     let width = all.iter().map(|info| info.name.to_string().len()).max();
     let width = width.unwrap_or(0).max("NAME".len());
     text.push_str(&format!(
-        "{:width$}  {:>10}  {:>12}  {:19}  STATE\n",
-        "NAME", "BYTES", "OBJECTS", "MADE"
+        "{:width$}  {:>10}  {:>10}  {:>12}  {:>12}  {:19}  STATE\n",
+        "NAME", "BYTES", "QUOTA", "OBJECTS", "MOST", "MADE"
     ));
     for info in &all {
         let name = info.name.to_string();
         let (size, made) = (size_text(info.bytes), local(info.made));
         let (objects, state) = (info.objects, state(info, &all));
-        text.push_str(&format!(
-            "{name:width$}  {size:>10}  {objects:>12}  {made:19}  {state}\n"
-        ));
+        let quota = limit_text(info.limits.bytes, size_text);
+        let most = limit_text(info.limits.objects, |objects| objects.to_string());
+        let line = format!(
+            "{name:width$}  {size:>10}  {quota:>10}  {objects:>12}  {most:>12}  {made:19}  {state}"
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     say(&text).map(|()| ExitCode::SUCCESS)
+}
+
+/// A limit, if there is one.
+fn limit_text(limit: u64, text: impl Fn(u64) -> String) -> String {
+    match limit {
+        0 => "-".to_owned(),
+        limit => text(limit),
+    }
 }
 
 fn local(time: Time) -> String {
@@ -255,6 +308,8 @@ fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
         "deleted_ns": deleted,
         "objects": info.objects,
         "bytes": info.bytes,
+        "quota_bytes": (info.limits.bytes > 0).then_some(info.limits.bytes),
+        "quota_objects": (info.limits.objects > 0).then_some(info.limits.objects),
         "schedule": info.schedule.iter().map(|rule| {
             serde_json::json!({"every_s": rule.every_s, "keep": rule.keep})
         }).collect::<Vec<_>>(),
@@ -285,6 +340,20 @@ fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     if !state.is_empty() {
         lines.push_str(&format!("state:     {state}\n"));
     }
+    if info.limits.bytes > 0 {
+        let (quota, used) = (info.limits.bytes, info.bytes);
+        let text = format!(
+            "{quota} ({}), {} % used",
+            size_text(quota),
+            share(used, quota)
+        );
+        lines.push_str(&format!("quota:     {text}\n"));
+    }
+    if info.limits.objects > 0 {
+        let (most, used) = (info.limits.objects, info.objects);
+        let text = format!("{most} objects, {} % used", share(used, most));
+        lines.push_str(&format!("quota:     {text}\n"));
+    }
     for rule in &info.schedule {
         lines.push_str(&format!("schedule:  {}\n", rule_text(rule)));
     }
@@ -295,6 +364,11 @@ fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
         lines.push_str(&format!("snapshot:  {}\n", snapshot.name));
     }
     say(&lines).map(|()| ExitCode::SUCCESS)
+}
+
+/// Parts of a hundred, of a number above 0.
+fn share(used: u64, most: u64) -> u64 {
+    (u128::from(used) * 100 / u128::from(most.max(1))) as u64
 }
 
 fn say(text: &str) -> Result<(), Failure> {

@@ -179,7 +179,12 @@ fn a_client_made_by_hand_is_refused_every_operation_on_protected_files() {
             for op in every(fid(&dir.join("f")), fid(dir)) {
                 let about_nothing = matches!(
                     op,
-                    Op::StatFs | Op::Reserve { .. } | Op::StopWaiting { .. } | Op::Volumes
+                    Op::StatFs
+                        | Op::StatVolume { .. }
+                        | Op::Reserve { .. }
+                        | Op::Room { .. }
+                        | Op::StopWaiting { .. }
+                        | Op::Volumes
                 );
                 let outcome = hand.asks(op.clone(), &caller);
                 let denied = matches!(

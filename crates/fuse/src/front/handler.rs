@@ -272,9 +272,10 @@ impl Tree {
     }
 
     fn statfs(&self, header: &Header, reply: Reply) {
+        let volume = self.fid(header.nodeid).volume;
         self.operate(
             convert::asker(header),
-            Op::StatFs,
+            Op::StatVolume { volume },
             move |completion| match completion.done {
                 Done::Filesystem(numbers) => {
                     reply.statfs(&convert::statfs(&numbers));

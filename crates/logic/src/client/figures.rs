@@ -5,7 +5,7 @@ use super::node::Node;
 use super::session::LinkState;
 use super::{Client, is_dirty};
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Right, Time};
+use wire::{Epoch, Fid, Right, Room, Time};
 
 /// A token as listed for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,10 @@ pub struct Figures {
     pub unstable_bytes: u64,
     /// Changes in its own directories that the server has not taken yet.
     pub untold: u64,
+    /// Room that the server has given ahead.
+    pub room: Room,
+    /// What of it is promised to be used.
+    pub reserved: Room,
     /// Blocks found in the cache.
     pub hits: u64,
     /// Blocks that had to be fetched.
@@ -141,7 +145,10 @@ impl Client {
     /// Figures.
     pub fn figures(&self) -> Figures {
         let (locks, lock_waits) = self.lock_figures();
+        let (room, reserved) = self.room_figures();
         let mut figures = Figures {
+            room,
+            reserved,
             nodes: self.nodes.len() as u64,
             slots: self.cache.slots(),
             most_slots: u64::from(self.cache.most()),

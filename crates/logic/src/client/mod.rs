@@ -21,6 +21,7 @@ mod names;
 mod node;
 mod notices;
 mod options;
+mod room;
 mod session;
 mod tokens;
 mod watches;
@@ -167,6 +168,7 @@ pub struct Client {
     stranded: BTreeMap<Fid, data::stranded::Stranded>,
     places: BTreeMap<Fid, (Fid, Option<wire::Name>)>,
     lending: lending::Lending,
+    rooms: room::Rooms,
 }
 
 /// The time and the outputs: what every step needs.
@@ -251,6 +253,7 @@ impl Client {
             stranded: BTreeMap::new(),
             places: BTreeMap::new(),
             lending: lending::Lending::default(),
+            rooms: room::Rooms::default(),
             options,
         }
     }
@@ -312,6 +315,7 @@ impl Client {
             Input::Peer(input) => self.on_peer(step, input),
             Input::Tick => self.on_tick(step),
         }
+        self.give_up_room(step);
         self.keep_bounds(step);
         self.keep_size(step);
     }
@@ -411,7 +415,7 @@ impl Client {
         let idle = self.nodes.get(&fid).is_some_and(|node| node.is_idle());
         // The server has yet to hear of its times: they are told with what is kept.
         let touched = self.delegation.touched.contains_key(&fid);
-        if Some(fid) == self.root || !idle || touched {
+        if Some(fid) == self.root || fid.is_room() || !idle || touched {
             return;
         }
         if self

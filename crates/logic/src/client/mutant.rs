@@ -77,4 +77,10 @@ pub enum Mutant {
     ShrinksDirty,
     /// Keeps the blocks that it has, however little memory it may use.
     KeepsTooMuch,
+    /// Answers changes for which it has no room.
+    AnswersWithoutRoom,
+    /// Says that it has room which it has spent.
+    ClaimsSpentRoom,
+    /// Gives room back that it has promised, before that is written back.
+    ReturnsRoomUnwritten,
 }

@@ -5,7 +5,8 @@ use crate::peers::Policy;
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Chosen, Digest, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal,
-    RequestId, Right, Rights, SessionId, Time, ToClient, ToServer, Violation, VolumeInfo, VolumeOp,
+    RequestId, Right, Rights, RoomOfDisk, SessionId, Time, ToClient, ToServer, Violation,
+    VolumeInfo, VolumeOp,
 };
 
 /// Numbers a connection; chosen by the room, never reused.
@@ -120,6 +121,12 @@ pub enum Mutant {
     ForgetsSessions,
     /// Makes snapshots of what has been written back, whoever has more.
     FreezesAtOnce,
+    /// Gives room that others have been given.
+    GivesRoomTwice,
+    /// Lets changes take what has been promised to others.
+    TakesPromisedRoom,
+    /// Refuses changes although clients have room that they do not use.
+    RefusesBesideUnused,
 }
 
 /// For whom a change is made.
@@ -134,6 +141,9 @@ pub struct By<'a> {
     pub delegated: Option<Chosen>,
     /// It was made before, and a power failure has undone it.
     pub again: bool,
+    /// What of the room in its volume, and on the disk, others may use without asking: it may not
+    /// take any of that. `None`: it has room of its own.
+    pub promised: Option<RoomOfDisk>,
 }
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.
@@ -189,6 +199,10 @@ pub trait Disk {
     /// its first volume may say nothing.
     fn volumes(&self) -> Vec<VolumeInfo> {
         Vec::new()
+    }
+    /// Room for changes in a volume, and on the disk: of one that has no end, all.
+    fn room(&self, _volume: u32) -> RoomOfDisk {
+        RoomOfDisk::ALL
     }
     /// Remembers a session over restarts.
     fn open_session(&mut self, session: SessionId, now: Time);

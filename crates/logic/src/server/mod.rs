@@ -20,6 +20,7 @@ mod holders;
 mod lending;
 mod locks;
 mod requests;
+mod room;
 mod rules;
 mod schedules;
 mod session;
@@ -89,6 +90,7 @@ pub struct Server {
     delegation_policy: delegation::policy::DelegationPolicy,
     peers: session::machines::Peers,
     volumes: volumes::Volumes,
+    rooms: room::Rooms,
     schedules: schedules::Schedules,
     lending: lending::Lending,
 }
@@ -153,6 +155,7 @@ impl Server {
             delegation_policy: delegation::policy::DelegationPolicy::default(),
             peers: session::machines::Peers::default(),
             volumes: volumes::Volumes::default(),
+            rooms: room::Rooms::default(),
             schedules: schedules::Schedules::new(now),
             lending: lending::Lending::default(),
         }

@@ -122,7 +122,12 @@ pub const fn rule(op: &Op) -> Rule {
         Op::Claim { fid } => both(fid, fid),
         Op::Copy { from, to, .. } => both(from, to),
         // Numbers of the whole, numbers for what is to be made, and a request of its own.
-        Op::StatFs | Op::Reserve { .. } | Op::StopWaiting { .. } | Op::Volumes => FREE,
+        Op::StatFs
+        | Op::StatVolume { .. }
+        | Op::Reserve { .. }
+        | Op::Room { .. }
+        | Op::StopWaiting { .. }
+        | Op::Volumes => FREE,
         Op::Volume(_) => ROOT,
         // No client may ask for it.
         Op::Reap { .. } => FREE,

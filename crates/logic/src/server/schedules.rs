@@ -292,6 +292,7 @@ mod tests {
             objects: 1,
             bytes: 0,
             schedule,
+            limits: wire::Limits::default(),
         }
     }
 

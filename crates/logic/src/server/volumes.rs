@@ -47,7 +47,8 @@ fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
         VolumeOp::Create { .. }
         | VolumeOp::Clone { .. }
         | VolumeOp::Purge { .. }
-        | VolumeOp::Schedule { .. } => None,
+        | VolumeOp::Schedule { .. }
+        | VolumeOp::Limit { .. } => None,
     };
     one.into_iter().collect()
 }
@@ -93,7 +94,8 @@ impl Server {
             | VolumeOp::Rename { .. }
             | VolumeOp::Undelete { .. }
             | VolumeOp::Purge { .. }
-            | VolumeOp::Schedule { .. } => return,
+            | VolumeOp::Schedule { .. }
+            | VolumeOp::Limit { .. } => return,
         };
         let Some(info) = named(&all, of) else {
             return;

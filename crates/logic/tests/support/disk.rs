@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use volumes::Volumes;
 use wire::{
     Attr, Chosen, Digest, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome,
-    Refusal, RequestId, Right, SessionId, Set, SetTime, Time, WriteMode,
+    Refusal, RequestId, Right, Room, RoomOfDisk, SessionId, Set, SetTime, Time, WriteMode,
 };
 
 #[derive(Clone)]
@@ -75,6 +75,8 @@ pub struct MemoryDisk {
     pub blind: Cell<(u32, u32)>,
     /// Nothing more can be written.
     pub full: bool,
+    /// How much its first volume may have.
+    pub limits: wire::Limits,
     /// Attributes are changed by root alone.
     pub judges: bool,
     last: u64,
@@ -120,6 +122,7 @@ impl MemoryDisk {
             labels: BTreeMap::new(),
             blind: Cell::new((0, 0)),
             full: false,
+            limits: wire::Limits::default(),
             judges: false,
             last: 1,
             logged: 0,
@@ -128,6 +131,7 @@ impl MemoryDisk {
         };
         let root = Fid::root(1);
         disk.labels.insert(root, "/".into());
+        disk.labels.insert(Fid::room(1), "room".into());
         disk.enter(root, Kind::Directory, 0o755, 0);
         disk.enter(Fid::snapshots(1), Kind::Directory, 0o555, 0);
         disk.labels.insert(Fid::snapshots(1), ".snapshots".into());
@@ -636,6 +640,44 @@ impl MemoryDisk {
     }
 }
 
+impl MemoryDisk {
+    /// What it has.
+    pub fn used(&self) -> Room {
+        let bytes = self
+            .objects
+            .values()
+            .map(|object| object.bytes.len() as u64);
+        Room {
+            bytes: bytes.sum(),
+            objects: self.objects.len() as u64,
+        }
+    }
+
+    /// Is there room for a change, beside what is promised to others?
+    fn fits(&self, op: &Op, promised: Option<RoomOfDisk>) -> bool {
+        let grows = match *op {
+            Op::Write {
+                fid, offset, len, ..
+            } => {
+                let size = self.get(fid).map_or(0, |object| object.bytes.len() as u64);
+                let bytes = (offset + u64::from(len)).saturating_sub(size);
+                Room { bytes, objects: 0 }
+            }
+            Op::Make { .. } => Room {
+                bytes: 0,
+                objects: 1,
+            },
+            _ => Room::NONE,
+        };
+        let left = self.limits.left(self.used());
+        let Some(promised) = promised.filter(|_| grows != Room::NONE) else {
+            return true;
+        };
+        let bytes = grows.bytes == 0 || grows.bytes + promised.volume.bytes <= left.bytes;
+        bytes && (grows.objects == 0 || grows.objects + promised.volume.objects <= left.objects)
+    }
+}
+
 fn touched(attr: &mut Attr, now: Time) -> Attr {
     attr.version += 1;
     (attr.mtime, attr.ctime) = (now, attr.ctime.max(now));
@@ -658,6 +700,7 @@ impl Disk for MemoryDisk {
         self.chosen = by.delegated.unwrap_or_default();
         let outcome = match self.judges && by.caller.uid != 0 && of_attributes(op) {
             true => Outcome::Refused(Refusal::NotPermitted),
+            false if !self.fits(op, by.promised) => Outcome::Refused(Refusal::Quota),
             false => self.run(now, op, bulk).unwrap_or_else(Outcome::Refused),
         };
         self.logged += u64::from(op.changes());
@@ -738,6 +781,13 @@ impl Disk for MemoryDisk {
 
     fn volumes(&self) -> Vec<wire::VolumeInfo> {
         self.volumes.all()
+    }
+
+    fn room(&self, _volume: u32) -> RoomOfDisk {
+        RoomOfDisk {
+            volume: self.limits.left(self.used()),
+            ..RoomOfDisk::ALL
+        }
     }
 
     fn open_session(&mut self, session: SessionId, _now: Time) {

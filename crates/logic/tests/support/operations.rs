@@ -1,12 +1,12 @@
 //! One of each kind of operation that a client may ask for.
 
 use wire::{
-    Access, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Set, VolumeOp, WriteMode,
-    XattrMode,
+    Access, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Room, Set, VolumeOp,
+    WriteMode, XattrMode,
 };
 
 /// How many kinds there are.
-pub const KINDS: usize = 33;
+pub const KINDS: usize = 35;
 
 /// The number of an operation's kind. A new kind does not compile until it has one, and
 /// [`every`] has it.
@@ -45,6 +45,8 @@ pub fn kind(op: &Op) -> usize {
         Op::Claim { .. } => 30,
         Op::Volume(_) => 31,
         Op::Volumes => 32,
+        Op::StatVolume { .. } => 33,
+        Op::Room { .. } => 34,
         Op::Reap { .. } => unreachable!("no client may ask for it: the connection ends"),
     }
 }
@@ -197,5 +199,11 @@ fn others() -> Vec<Op> {
             mode: 0o700,
         }),
         Op::Volumes,
+        Op::StatVolume { volume: 1 },
+        Op::Room {
+            volume: 1,
+            held: Room::NONE,
+            want: Room::NONE,
+        },
     ]
 }

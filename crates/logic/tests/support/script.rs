@@ -73,6 +73,10 @@ pub fn run(text: &str) -> String {
                 [names @ .., "with", "silent", "opens"] => (names, true),
                 names => (names, false),
             };
+            let (names, room) = match names {
+                [names @ .., "and", "room"] => (names, true),
+                names => (names, false),
+            };
             let (names, limits) = match names {
                 [names @ .., "in", "parts", "of", part] => (names, (number(part), 0, 0, None)),
                 [names @ .., "with", "bytes", "ahead"] => {
@@ -86,7 +90,7 @@ pub fn run(text: &str) -> String {
                 names => (names, (usual.part, 0, 0, None)),
             };
             let names: Vec<char> = names.iter().filter_map(|n| n.parse().ok()).collect();
-            world = Some(World::new(&names, limits, !silent));
+            world = Some(World::new(&names, limits, (!silent, room)));
             continue;
         }
         let world = world.as_mut().expect("a scenario begins with `cell`");
@@ -206,6 +210,12 @@ fn store_step(world: &mut World, what: &str, rest: &[&str]) {
         ("blind", []) => world.disk.blind.set((0, u32::MAX)),
         ("blind", [times, "after", sees]) => {
             world.disk.blind.set((number(sees), number(times)));
+        }
+        ("limited", [bytes, objects]) => {
+            world.disk.limits = wire::Limits {
+                bytes: number(bytes),
+                objects: number(objects),
+            };
         }
         ("seeing", []) => world.disk.blind.set((0, 0)),
         _ => panic!("{what} store {rest:?}: not known"),

@@ -103,6 +103,11 @@ fn range_op(disk: &MemoryDisk, op: &Op) -> String {
             let (from, to) = (of(from), of(to));
             format!("{kind} {len} from {from} at {at} to {to} at {offset}")
         }
+        Op::Room { held, want, .. } => {
+            let text =
+                |room: &wire::Room| format!("{} bytes, {} objects", room.bytes, room.objects);
+            format!("{kind} has {}, wants {}", text(held), text(want))
+        }
         Op::Find { fid, offset, hole } => {
             let what = if *hole { "hole" } else { "data" };
             format!("{kind} {what} in {} from {offset}", of(fid))
@@ -193,6 +198,7 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
 fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
     let of = |fid: &Fid| name(disk, *fid);
     match outcome {
+        Outcome::Room(room) => format!("Room {} bytes, {} objects", room.bytes, room.objects),
         Outcome::Refused(refusal) => format!("Refused {refusal:?}"),
         Outcome::Absent { .. } => "Absent".into(),
         Outcome::Entry(entry) => format!("Entry {} {}", of(&entry.fid), attr(&entry.attr)),

@@ -90,7 +90,7 @@ impl World {
     pub fn new(
         names: &[char],
         (part, ahead_bytes, walk_entries, keep_ns): Limits,
-        announced: bool,
+        (announced, room_ahead): (bool, bool),
     ) -> Self {
         let (now, boot) = (1000 * SECOND, 100);
         let server = Server::new(options(), now, (boot, Fid::root(1)), (vec![], 0));
@@ -123,6 +123,7 @@ impl World {
                 part,
                 keep_ns,
                 announced,
+                room_ahead,
                 lends: client::Lends::Idle,
                 ..Default::default()
             },

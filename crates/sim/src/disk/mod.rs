@@ -27,7 +27,7 @@ pub(crate) use volume::Closed;
 use volume::Volume;
 use wire::{
     Attr, Caller, Chosen, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right,
-    SessionId, Time, VolumeInfo,
+    RoomOfDisk, SessionId, Time, VolumeInfo,
 };
 
 /// Bytes of a unit.
@@ -80,6 +80,8 @@ struct Change<'a> {
     data: &'a [u64],
     /// It is done already, with these numbers.
     delegated: Option<Chosen>,
+    /// What it must leave to others; `None`: it has room of its own.
+    promised: Option<RoomOfDisk>,
 }
 
 /// A disk, the bytes beside messages, and a record of all changes.
@@ -321,6 +323,7 @@ impl Disk for DiskRoom {
             origin,
             delegated,
             again,
+            promised,
         } = by;
         let logged = self.volume.logged_bytes();
         let outcome = self.volume.apply(Change {
@@ -330,6 +333,7 @@ impl Disk for DiskRoom {
             origin,
             data: &data,
             delegated,
+            promised,
         });
         // The cleaner may have added records of its own, before that of the change or behind it.
         let position = self.volume.changed();
@@ -427,6 +431,10 @@ impl Disk for DiskRoom {
 
     fn volumes(&self) -> Vec<VolumeInfo> {
         self.volume.volumes()
+    }
+
+    fn room(&self, volume: u32) -> RoomOfDisk {
+        self.volume.room(volume)
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

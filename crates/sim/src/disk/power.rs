@@ -132,6 +132,7 @@ impl DiskRoom {
                 origin: None,
                 data: &change.data,
                 delegated: None,
+                promised: None,
             });
         }
         volume
@@ -184,6 +185,7 @@ fn label(volume: &mut dyn Volume, fid: Fid) -> u64 {
         origin: None,
         data: &[],
         delegated: None,
+        promised: None,
     });
     match outcome {
         Outcome::Value(value) => label_of(&value),

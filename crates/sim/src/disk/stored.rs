@@ -7,8 +7,8 @@ use crate::rng::Rng;
 use std::cell::RefCell;
 use store::{Apply, Keep, MemoryDisk, Mutant, Options, Store, StoreError, fsck_memory};
 use wire::{
-    Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, SessionId, Time,
-    VolumeInfo,
+    Attr, Caller, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, RoomOfDisk, SessionId,
+    Time, VolumeInfo,
 };
 
 /// A unit whose bytes are not one stamp over and over.
@@ -135,14 +135,15 @@ impl Volume for Stored {
             origin,
             ..
         } = change;
-        self.store.get_mut().apply(Apply {
+        let apply = Apply {
             op,
             caller,
             now,
             origin,
             data: &data,
             delegated: change.delegated,
-        })
+        };
+        self.store.get_mut().apply_beside(apply, change.promised)
     }
 
     fn read(&mut self, fid: Fid, offset: u64, len: u32) -> (Outcome, Units) {
@@ -191,6 +192,10 @@ impl Volume for Stored {
 
     fn volumes(&self) -> Vec<VolumeInfo> {
         self.store.borrow().volumes()
+    }
+
+    fn room(&self, volume: u32) -> RoomOfDisk {
+        self.store.borrow().room(volume)
     }
 
     fn open_session(&mut self, session: SessionId, now: Time) {

@@ -2,7 +2,9 @@
 
 use super::{Change, Trouble, Units};
 use store::Keep;
-use wire::{Attr, Fid, Name, Origin, Outcome, Refusal, RequestId, SessionId, Time, VolumeInfo};
+use wire::{
+    Attr, Fid, Name, Origin, Outcome, Refusal, RequestId, RoomOfDisk, SessionId, Time, VolumeInfo,
+};
 
 /// A volume: two of them follow the same rules.
 pub(super) trait Volume {
@@ -25,6 +27,9 @@ pub(super) trait Volume {
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
     fn orphans(&self) -> Vec<Fid>;
     fn volumes(&self) -> Vec<VolumeInfo>;
+    fn room(&self, _volume: u32) -> RoomOfDisk {
+        RoomOfDisk::ALL
+    }
     fn open_session(&mut self, session: SessionId, now: Time);
     fn note_time(&mut self, shown: Time);
     fn note_away(&mut self, session: SessionId, away: bool);

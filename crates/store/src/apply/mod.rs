@@ -57,13 +57,17 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         // The server asks for it as a `ReadDir`.
         Op::Prefetch { .. } => Err(Refusal::Invalid),
         // Not functions of the index: the store does them.
-        Op::Read { .. } | Op::Sync { .. } | Op::StatFs => Err(Refusal::Invalid),
-        // Not even of the store: who has locked what is known to the server alone.
+        Op::Read { .. } | Op::Sync { .. } | Op::StatFs | Op::StatVolume { .. } => {
+            Err(Refusal::Invalid)
+        }
+        // Not even of the store: who has locked what, and was given which room, is known to the
+        // server alone.
         Op::Lock { .. }
         | Op::Unlock { .. }
         | Op::TestLock { .. }
         | Op::StopWaiting { .. }
-        | Op::GiveLocks { .. } => Err(Refusal::Invalid),
+        | Op::GiveLocks { .. }
+        | Op::Room { .. } => Err(Refusal::Invalid),
     }
 }
 

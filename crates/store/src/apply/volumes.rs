@@ -6,9 +6,9 @@ use super::entries::MODE_BITS;
 use crate::options::Mutant;
 use crate::txn::Txn;
 use crate::value::root_object;
-use crate::volumes::{State, Volume};
+use crate::volumes::{FIRST_BIRTH, State, Volume};
 use wire::{
-    Fid, Name, Outcome, Refusal, ScheduleRule, VOLUMES_MAX, VolumeOp, is_volume_name,
+    Fid, Limits, Name, Outcome, Refusal, ScheduleRule, VOLUMES_MAX, VolumeOp, is_volume_name,
     snapshot_name, split_volume_name,
 };
 
@@ -26,6 +26,7 @@ pub(super) fn apply(txn: &mut Txn<'_>, op: &VolumeOp) -> Applied {
         VolumeOp::Undelete { of } => undelete(txn, of)?,
         VolumeOp::Purge { volume } => return purge(txn, *volume),
         VolumeOp::Schedule { of, rules } => schedule(txn, of, rules)?,
+        VolumeOp::Limit { of, limits } => limit(txn, of, *limits)?,
     };
     let mut after = txn.index.volumes.clone();
     for (id, volume) in &txn.changes.volumes {
@@ -163,6 +164,21 @@ fn schedule(txn: &mut Txn<'_>, of: &Name, rules: &[ScheduleRule]) -> Result<u32,
     volume.schedule = rules.to_vec();
     // From now on something is kept of it by itself, as of one that has been cloned.
     end_birth(txn, (id, volume))?;
+    Ok(id)
+}
+
+fn limit(txn: &mut Txn<'_>, of: &Name, limits: Limits) -> Result<u32, Refusal> {
+    let (id, mut volume) = find(txn, of)?;
+    if volume.snapshot_of.is_some() {
+        return Err(Refusal::ReadOnly);
+    }
+    volume.limits = limits;
+    if volume.birth == FIRST_BIRTH {
+        // From now on something is kept of it by itself, as of one that has been cloned.
+        end_birth(txn, (id, volume))?;
+    } else {
+        txn.changes.volumes.push((id, Some(volume)));
+    }
     Ok(id)
 }
 

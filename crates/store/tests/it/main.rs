@@ -14,6 +14,7 @@ mod lost;
 mod model;
 mod nth;
 mod positions;
+mod quotas;
 mod repaired;
 mod rules;
 mod rules_more;

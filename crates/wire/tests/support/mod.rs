@@ -239,6 +239,12 @@ fn range_ops() -> Vec<Op> {
         Op::Reserve { count: 4096 },
         Op::Claim { fid: fid(9) },
         Op::Volumes,
+        Op::StatVolume { volume: 7 },
+        Op::Room {
+            volume: 7,
+            held: room(0, 4096),
+            want: room(1 << 20, u64::MAX),
+        },
     ]
 }
 
@@ -267,8 +273,12 @@ fn volume_ops() -> Vec<Op> {
             of: of.clone(),
             rules: rules(),
         },
-        VolumeOp::Undelete { of },
+        VolumeOp::Undelete { of: of.clone() },
         VolumeOp::Purge { volume: u32::MAX },
+        VolumeOp::Limit {
+            of,
+            limits: limits(),
+        },
     ];
     ops.into_iter().map(Op::Volume).collect()
 }
@@ -289,7 +299,20 @@ fn volume_info() -> VolumeInfo {
         objects: 1 << 40,
         bytes: 1 << 50,
         schedule: rules(),
+        limits: limits(),
     }
+}
+
+fn limits() -> Limits {
+    Limits {
+        bytes: 10 << 30,
+        objects: u64::MAX,
+    }
+}
+
+/// Room in a volume.
+fn room(bytes: u64, objects: u64) -> Room {
+    Room { bytes, objects }
 }
 
 /// Operations on locks.

@@ -37,6 +37,9 @@ impl Client {
             self.keep_change(step, &request, &reply);
         }
         (self.answering, self.heard) = (id, reply.heard);
+        if matches!(why, Why::Back { .. } | Why::Delegated(_)) {
+            self.settle_room(&request.op, &reply.outcome);
+        }
         match why {
             Why::Fill {
                 fid,
@@ -61,6 +64,9 @@ impl Client {
             Why::Names => self.on_gathered(step, &request, reply),
             Why::Stable => self.on_pressed(step, &reply.outcome),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
+            Why::Room { volume, need } => {
+                self.on_room(step, (volume, need), &request.op, &reply);
+            }
             Why::Stranded(fid) => self.on_stranded(step, (fid, id), &request.op, reply),
             Why::Privileges { fid, sets } => self.privileges_end(step, (fid, sets), (id, reply)),
             Why::Delegated(about) => self.on_shipped(step, &about, (&request, &reply)),

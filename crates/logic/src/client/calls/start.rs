@@ -109,6 +109,11 @@ impl Client {
             Op::Rename { .. } if self.must_publish(step, ticket, &op) => return,
             _ => {}
         }
+        if op.makes_open().is_some_and(|access| access.write)
+            && let Some(dir) = Footprint::new(&op).fids().next()
+        {
+            self.ask_for_room_ahead(step, dir.volume);
+        }
         if self.done_here(step, ticket, &op) || self.must_publish_there(step, ticket, &mut op) {
             return;
         }
@@ -310,6 +315,10 @@ impl Client {
         if node.drain.is_some() {
             return node.parked.push(ticket);
         }
+        if access.write {
+            self.ask_for_room_ahead(step, fid.volume);
+        }
+        let node = self.node(fid);
         let wanted = if access.write {
             Right::Exclusive
         } else {

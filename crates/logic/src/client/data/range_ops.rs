@@ -39,6 +39,15 @@ impl Client {
         true
     }
 
+    /// Must a write that the server does wait for what is changed of the file?
+    pub(crate) fn must_bring_all(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) -> bool {
+        let changed = self.has_changed(fid);
+        if changed {
+            self.bring(step, (ticket, fid), Time::MAX);
+        }
+        changed
+    }
+
     fn has_changed(&self, fid: Fid) -> bool {
         if self.options.mutant == Some(Mutant::LeavesRanges) {
             return false;

@@ -13,6 +13,7 @@ use crate::client::api::{Call, Done, How, Output, Piece, Slot};
 use crate::client::mutant::Mutant;
 use crate::client::node::{FillStart, Range};
 use crate::client::notices::Invalidate;
+use crate::client::room::Admitted;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::vec;
@@ -235,7 +236,7 @@ impl Client {
     }
 
     /// The kernel cannot be served now: no slot is free. Write-back makes room.
-    fn starve(&mut self, step: &mut Step<'_>, ticket: Ticket) {
+    pub(crate) fn starve(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         self.starved.push(ticket);
         if self.cannot_clean(step) || self.starved.len() > 1 {
             return; // or everything dirty is on its way already
@@ -305,7 +306,19 @@ impl Client {
         let waits = how != How::Paged
             && (self.must_end_privileges(step, ticket, fid)
                 || self.stores_come_first(step, (ticket, fid), (offset, end)));
-        if waits || self.lacks(step, (ticket, &running.caller), fid, (offset, end, size)) {
+        if waits {
+            return;
+        }
+        match self.admit_write(step, (ticket, fid), (offset, end), how) {
+            Admitted::Here => {}
+            Admitted::Waits => return,
+            Admitted::AtServer if self.must_bring_all(step, ticket, fid) => return,
+            Admitted::AtServer => {
+                let range = (fid, offset, len);
+                return self.write_at_server(step, (ticket, running.caller), range, how);
+            }
+        }
+        if self.lacks(step, (ticket, &running.caller), fid, (offset, end, size)) {
             return;
         }
         self.copy_in(step, ticket, fid, (offset, end));

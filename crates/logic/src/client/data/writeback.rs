@@ -182,7 +182,8 @@ impl Client {
         }
         let refused = result.as_ref().err().copied();
         // What can never be written is dropped; what may succeed later is tried again.
-        let lost = refused.filter(|why| !matches!(why, Refusal::NoSpace | Refusal::Disk));
+        let lost =
+            refused.filter(|why| !matches!(why, Refusal::NoSpace | Refusal::Quota | Refusal::Disk));
         for block in first..first + u64::from(count) {
             let Some((slot, BlockState::Sending(again))) = self.cache.find(fid, block) else {
                 continue;
@@ -232,7 +233,7 @@ impl Client {
     /// The write-back that was to make room was refused.
     fn go_hungry(&mut self, step: &mut Step<'_>, refusal: Refusal) {
         self.refused.again(step.now);
-        self.refused.full = refusal == Refusal::NoSpace;
+        self.refused.full = matches!(refusal, Refusal::NoSpace | Refusal::Quota);
         self.refuse_starved(step);
     }
 

@@ -96,9 +96,11 @@ impl Client {
         if self.is_nobody(&caller) {
             return false;
         }
-        let Some(prediction) = self.predict(step.now, op, &caller) else {
+        let room = self.has_room_for(op);
+        let Some(prediction) = room.then(|| self.predict(step.now, op, &caller)).flatten() else {
             if self.delegation.count > 0 {
                 self.reserve_if_low(step);
+                self.ask_for_room_of(step, op);
             }
             return false;
         };
@@ -117,6 +119,7 @@ impl Client {
             self.ship(step);
         }
         self.reserve_if_low(step);
+        self.ask_for_room_of(step, op);
         true
     }
 
@@ -157,6 +160,7 @@ impl Client {
         (op, caller): (&Op, Caller),
         prediction: &Prediction,
     ) {
+        self.reserve_room(step.now, op);
         let mut chosen = prediction.chosen;
         if self.options.mutant == Some(Mutant::TellsOtherPositions) {
             chosen.position += u64::from(chosen.position != 0);
@@ -348,7 +352,11 @@ impl Client {
 
     fn strike(&mut self, id: RequestId) {
         self.delegation.kept.remove(&id);
-        let Some(Why::Delegated(about)) = self.requests.remove(&id).map(|sent| sent.why) else {
+        let Some(Sent { request, why, .. }) = self.requests.remove(&id) else {
+            return;
+        };
+        self.unreserve_room(&request.op);
+        let Why::Delegated(about) = why else {
             return;
         };
         self.delegation.unanswered -= 1;
@@ -415,6 +423,7 @@ impl Client {
         };
         if Footprint::new(op).dirs().into_iter().flatten().any(own) {
             self.reserve_if_low(step);
+            self.ask_for_room_of(step, op);
         }
     }
 
@@ -482,6 +491,11 @@ impl Delegation {
         } else {
             0
         }
+    }
+
+    /// Has there been a directory to make something in?
+    pub(crate) fn names_are_made(&self) -> bool {
+        self.count > 0
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -109,7 +109,11 @@ impl Client {
             op,
             Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
         );
-        let all = names || matches!(op, Op::Sync { .. } | Op::StatFs | Op::Volume(_));
+        let settles = matches!(
+            op,
+            Op::Sync { .. } | Op::StatFs | Op::StatVolume { .. } | Op::Volume(_)
+        );
+        let all = names || settles;
         if all || Footprint::new(op).fids().any(|fid| self.owes(fid)) {
             self.ship(step);
         }

@@ -75,6 +75,7 @@ impl Client {
 
     /// Others have had this since. What is changed of it stays here.
     pub(crate) fn lose_token(&mut self, step: &mut Step<'_>, fid: Fid) {
+        self.lose_room(fid);
         let term = self.term;
         let Some(node) = self.nodes.get_mut(&fid) else {
             self.floor = self.floor.max(term);

@@ -78,7 +78,7 @@ impl Client {
         let known: Vec<Fid> = self
             .nodes
             .iter()
-            .filter(|(_, n)| n.right > Right::None)
+            .filter(|(fid, n)| n.right > Right::None && !fid.is_room())
             .map(|(f, _)| *f)
             .collect();
         for fid in known {
@@ -108,6 +108,7 @@ impl Client {
         step.out.push(Output::Event(Event::SessionLost));
         self.lose_unstable(step, None);
         self.lose_delegated(step);
+        self.lose_rooms();
         self.drop_everything(step);
         let fids: Vec<Fid> = self.nodes.keys().copied().collect();
         for fid in fids {
@@ -234,6 +235,7 @@ impl Client {
                 Why::Back { .. }
                 | Why::Lock
                 | Why::Numbers
+                | Why::Room { .. }
                 | Why::Stable
                 | Why::Privileges { .. }
                 | Why::Delegated(_) => {}

@@ -97,6 +97,7 @@ impl Client {
                 | Why::Walk
                 | Why::Names
                 | Why::Numbers
+                | Why::Room { .. }
                 | Why::Stable
                 | Why::Privileges { .. }
                 | Why::Stranded(_)

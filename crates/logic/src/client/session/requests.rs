@@ -11,8 +11,8 @@ use crate::client::node::FillStart;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::{
-    Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Time, ToClient, ToServer,
-    VERSION, Welcome,
+    Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Room, Time, ToClient,
+    ToServer, VERSION, Welcome,
 };
 
 /// Why a request was sent.
@@ -42,6 +42,8 @@ pub(crate) enum Why {
     Stranded(Fid),
     /// For numbers of what is made here.
     Numbers,
+    /// For room in a volume; and for how much somebody waits.
+    Room { volume: u32, need: Room },
     /// To have the server make stable what it has.
     Stable,
     /// To tell of a change that is answered.
@@ -342,6 +344,9 @@ impl Client {
         self.ask_again(step);
         self.watch_again();
         self.repeat(step);
+        if !self.reassertion.parts.is_empty() {
+            self.state_rooms(step);
+        }
         if restarted {
             self.wait_again(step);
         }
@@ -456,6 +461,7 @@ impl Client {
         self.tick_delegation(step);
         self.tick_starved(step);
         self.tick_lending(step);
+        self.tick_room(step);
     }
 
     /// When it wants `Input::Tick`.
@@ -477,6 +483,7 @@ impl Client {
             self.starved_due(),
             self.waits_due(),
             self.lending.due(),
+            self.room_due(),
         ];
         for due in due.into_iter().flatten() {
             deadline = deadline.min(due);

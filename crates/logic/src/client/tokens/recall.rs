@@ -33,6 +33,9 @@ impl Client {
         if what == What::Locks {
             return self.on_locks_recalled(step, fid, epoch);
         }
+        if fid.is_room() && self.nodes.contains_key(&fid) {
+            return self.on_room_recalled(step, fid, epoch);
+        }
         let Some(node) = self.nodes.get_mut(&fid) else {
             self.floor = self.floor.max(epoch);
             self.recalled = self.last_request;

@@ -56,7 +56,7 @@ impl Server {
         if waiting.request.delegated.is_none() {
             return false;
         }
-        if !matches!(refusal, Refusal::NoSpace | Refusal::Disk) {
+        if !matches!(refusal, Refusal::NoSpace | Refusal::Quota | Refusal::Disk) {
             if waiting.salvage.is_none() {
                 self.break_delegation(waiting.session);
             }

@@ -116,6 +116,7 @@ impl Plan {
     /// Does it change this object, or want it for itself?
     pub(crate) fn disturbs(&self, fid: Fid) -> bool {
         self.names_in(fid)
+            || (fid.is_room() && self.gathers.contains_key(&fid))
             || self.changes.iter().any(|(changed, _)| *changed == fid)
             || self
                 .uses
@@ -174,6 +175,7 @@ impl Server {
             Op::Volume(op) => self.plan_volume(disk, op, &mut plan),
             op => self.plan_bytes(disk, (waiting.session, op), &mut plan)?,
         }
+        self.plan_room(disk, waiting, &mut plan);
         Ok(plan)
     }
 

@@ -35,6 +35,7 @@ impl Server {
         match waiting.request.op {
             Op::Read { .. } => self.read(step, &waiting),
             Op::Sync { .. } => self.begin_sync(step, &waiting),
+            Op::Room { .. } => self.give_room(step, &waiting),
             _ => changed = self.apply(step, &waiting, plan),
         }
         self.spread(step, (&waiting, plan), changed);
@@ -195,6 +196,7 @@ impl Server {
             origin,
             delegated: delegated.map(|delegated| delegated.chosen),
             again: false,
+            promised: self.promised_beside(waiting),
         };
         let outcome = match request.op {
             Op::Prefetch { dir, after, max } => {
@@ -204,6 +206,9 @@ impl Server {
             _ => step.disk.apply(now, &request.op, by, waiting.bulk),
         };
         let done = request.op.changes() && !matches!(outcome, Outcome::Refused(_));
+        if done {
+            self.spend_room(waiting);
+        }
         let record = step.disk.logged();
         (outcome, false, done.then_some(Logged { record, at: now }))
     }

@@ -268,6 +268,8 @@ impl Server {
             origin: Some(origin),
             delegated: Some(again.chosen),
             again: true,
+            // It had its room before.
+            promised: None,
         };
         let outcome = step.disk.apply(at, op, by, bulk);
         let record = step.disk.logged();

@@ -37,6 +37,7 @@ impl Server {
                 origin: None,
                 delegated: None,
                 again: false,
+                promised: None,
             };
             step.disk.apply(step.now, &waiting.request.op, by, 0);
         }

@@ -132,6 +132,7 @@ impl Server {
             if !grace.missing.contains(&session) || right == Right::None {
                 continue;
             }
+            self.rooms.may_be_had(fid);
             if let Some(doubts) = &mut grace.doubts {
                 doubts.entry(fid).or_default().push((session, right));
                 grace.doubtful.entry(session).or_default().push(fid);
@@ -150,6 +151,17 @@ impl Server {
         };
         let doubt = self.grace.doubt(fid, session);
         doubt.is_some_and(|(_, held)| held > most)
+    }
+
+    /// How many clients that have not come back may hold something of this.
+    pub(crate) fn missing_at(&self, fid: Fid) -> usize {
+        let doubts = self
+            .grace
+            .doubts
+            .as_ref()
+            .and_then(|doubts| doubts.get(&fid));
+        let missing = |(session, _): &&(SessionId, Right)| self.grace.missing.contains(session);
+        doubts.map_or(0, |doubts| doubts.iter().filter(missing).count())
     }
 
     /// A client for which a request must wait: it has not come back, and may hold what is in the

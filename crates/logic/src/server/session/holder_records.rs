@@ -13,6 +13,7 @@ impl Server {
     pub(crate) fn note_held(&mut self, step: &mut Step<'_, impl Disk>) {
         let mut changed = core::mem::take(&mut self.held);
         for (session, fid) in changed.drain(..) {
+            self.forget_room(session, fid);
             let most = self.may_hold(session, fid);
             let file = self.files.get_mut(&fid);
             let Some(holder) = file.and_then(|file| file.holders.get_mut(&session)) else {

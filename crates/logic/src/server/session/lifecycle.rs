@@ -256,6 +256,7 @@ impl Server {
             origin: None,
             delegated: None,
             again: false,
+            promised: None,
         };
         step.disk.apply(now, &reap, by, 0);
     }

@@ -369,8 +369,8 @@ impl Server {
         let Some(rights) = self.bounds(id) else {
             return true;
         };
-        let writes = right < Right::Exclusive || rights.write;
-        if !writes || rights.root {
+        let writes = (right < Right::Exclusive && !fid.is_room()) || rights.write;
+        if !writes || rights.root || fid.is_room() {
             return writes;
         }
         let want = match right {

@@ -165,6 +165,7 @@ impl Server {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.fids.insert(holding.fid);
         }
+        self.room_reasserted(id, holding.fid);
         self.held.push((id, holding.fid));
     }
 }

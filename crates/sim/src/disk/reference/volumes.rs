@@ -20,6 +20,7 @@ fn first() -> VolumeInfo {
         objects: 0,
         bytes: 0,
         schedule: Vec::new(),
+        limits: wire::Limits::default(),
     }
 }
 
