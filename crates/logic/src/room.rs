@@ -4,9 +4,11 @@
 use wire::limits::BLOCK_BYTES;
 use wire::{Make, Op, Room, WriteMode};
 
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
 /// So many bytes, as whole blocks.
 pub(crate) fn in_blocks(bytes: u64) -> u64 {
-    bytes.next_multiple_of(u64::from(BLOCK_BYTES))
+    bytes.next_multiple_of(BLOCK)
 }
 
 /// The volume, and what an operation that was answered ahead takes there at most. `None`: it is not
@@ -44,8 +46,9 @@ pub(crate) fn growth(op: &Op) -> Option<(u32, Room)> {
             mode: WriteMode::Back { .. } | WriteMode::Lazy,
             ..
         } => None,
-        Op::Write { fid, len, .. } => of(fid.volume, u64::from(*len), 0),
-        Op::Copy { to, len, .. } => of(to.volume, u64::from(*len), 0),
+        // What lies before it in its first block may be made zeros.
+        Op::Write { fid, len, .. } => of(fid.volume, in_blocks(u64::from(*len)) + BLOCK, 0),
+        Op::Copy { to, len, .. } => of(to.volume, in_blocks(u64::from(*len)) + BLOCK, 0),
         Op::MakeNameless { dir, .. } => of(dir.volume, 0, 1),
         Op::Rename { from, .. } if op.leaves_whiteout() => of(from.volume, 0, 1),
         _ => cost(op),

@@ -263,7 +263,10 @@ impl Plan {
 
     /// What goes wrong with the disk.
     pub(crate) fn troubles(&self) -> Troubles {
-        let mut all = Troubles::default();
+        let mut all = Troubles {
+            limits: self.limits,
+            ..Troubles::default()
+        };
         for (_, fault) in &self.faults {
             match fault {
                 Fault::Disk { trouble, .. } => trouble.note(&mut all),

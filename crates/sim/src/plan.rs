@@ -6,7 +6,7 @@ use crate::inject::{DiskStrike, Strike};
 use crate::lending::Neighbours;
 use crate::rng::Rng;
 use crate::weather::Weather;
-use wire::Time;
+use wire::{Limits, Room, Time};
 
 const MS: Time = 1_000_000;
 /// Of a thousand seeds, so many are large worlds.
@@ -151,6 +151,8 @@ pub(crate) struct Plan {
     pub(crate) snapshots: u32,
     /// Of a thousand calls, so many callers are killed, or handle a signal, within this time.
     pub(crate) signals: (u64, Time),
+    /// The volume may have only so much.
+    pub(crate) limits: Option<Limits>,
     /// Clients lend blocks to each other, like this.
     pub(crate) neighbours: Option<Neighbours>,
     /// What else goes wrong, and at which message: no seed draws it.
@@ -185,7 +187,30 @@ impl Plan {
         plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
         plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
         plan.draw_snapshots(&mut Rng::new(seed.rotate_left(20)));
+        plan.draw_limits(&mut Rng::new(!seed.rotate_left(20)));
         plan
+    }
+
+    /// A volume that may have only so much, in one world of six of those whose disk is sound.
+    fn draw_limits(&mut self, rng: &mut Rng) {
+        if rng.chance(160) && !self.power_fails() && !self.troubles().any() {
+            self.limits = Some(Limits {
+                bytes: rng.between(4, 24) << 11,
+                objects: rng.between(12, 40),
+            });
+            // So that there is something to be given of that.
+            self.server.room_least = Room {
+                bytes: 4096,
+                objects: 1,
+            };
+        }
+    }
+
+    /// Is what was answered never refused later? What programs store through mappings waits for
+    /// nobody, and who was silent for too long may have lost its room.
+    pub(crate) fn keeps_room(&self) -> bool {
+        let stores = self.weights[Kind::Store as usize] > 0;
+        self.limits.is_some() && !stores && !self.severe && !self.loses_anybody()
     }
 
     /// Snapshots, in one world of four of those whose disk is sound and keeps all that was applied.
@@ -339,6 +364,7 @@ impl Plan {
             watches: 0,
             snapshots: 0,
             signals: (0, 0),
+            limits: None,
             neighbours: None,
             strike: None,
             disk_strike: None,

@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use wire::limits::BLOCK_BYTES;
-use wire::{Caller, Fid, SessionId, Time};
+use wire::{Caller, Fid, Refusal, SessionId, Time};
 
 /// Units of a slot.
 const SLOT_UNITS: usize = BLOCK_BYTES as usize / UNIT as usize;
@@ -340,6 +340,15 @@ impl Room {
     }
 
     fn event(&self, world: &World, event: &Event) {
+        if let Event::WriteBackRefused { fid, refusal } = event
+            && matches!(refusal, Refusal::Quota | Refusal::NoSpace)
+            && world.plan.keeps_room()
+        {
+            world.fail(wrong!(
+                "h{} had answered a write to {fid}, and it finds no room: {refusal:?}",
+                self.host
+            ));
+        }
         if !matches!(
             event,
             Event::SessionLost | Event::DataLost { .. } | Event::ChangesLost { .. }

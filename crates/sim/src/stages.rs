@@ -41,6 +41,7 @@ impl World {
         }
         self.schedule_faults();
         let faults_end = self.faults_end.get();
+        self.lift_limits(faults_end.max(self.sched.now() + self.plan.span_ns));
         let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
         let quiet = || ended(self) && self.sched.now() >= faults_end && self.server.up();
         let wait = faults_end - self.sched.now() + patience;
@@ -57,6 +58,14 @@ impl World {
         }
         self.last_look()?;
         self.judge()
+    }
+
+    /// From then on there is room for everything: all that waited for it goes on by itself.
+    fn lift_limits(self: &Rc<Self>, at: Time) {
+        let world = Rc::clone(self);
+        self.sched.at(at, move || {
+            world.server.disk.borrow_mut().limit(None);
+        });
     }
 
     /// Where all programs want the same object, a call may come behind one of each.
@@ -180,6 +189,9 @@ impl World {
             self.fail(wrong!("the server has something left: {left_over}"));
         }
         let mut disk = self.server.disk.borrow_mut();
+        if let Some(wrong) = disk.broken.take() {
+            self.fail(wrong);
+        }
         if let Err(what) = disk.settle() {
             self.fail(wrong!("the disk does not come to rest: {what}"));
             return None;

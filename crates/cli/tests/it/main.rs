@@ -61,6 +61,7 @@ mod real;
 mod refused;
 mod replaced;
 mod restart;
+mod room;
 mod service;
 mod silent;
 mod sparse;

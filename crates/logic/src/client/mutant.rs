@@ -79,8 +79,6 @@ pub enum Mutant {
     KeepsTooMuch,
     /// Answers changes for which it has no room.
     AnswersWithoutRoom,
-    /// Says that it has room which it has spent.
-    ClaimsSpentRoom,
     /// Gives room back that it has promised, before that is written back.
     ReturnsRoomUnwritten,
 }

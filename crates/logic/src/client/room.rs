@@ -261,10 +261,9 @@ impl Client {
 
     /// `need`: what somebody waits for.
     fn ask_for_room(&mut self, step: &mut Step<'_>, volume: u32, (need, want): (Room, Room)) {
-        let twice = self.options.mutant == Some(Mutant::ClaimsSpentRoom);
         let of = self.volume_room(volume);
         of.asked = true;
-        let held = if twice { of.held.and(of.held) } else { of.held };
+        let held = of.held;
         let op = Op::Room { volume, held, want };
         let caller = Caller::default();
         let why = Why::Room { volume, need };

@@ -5,7 +5,7 @@ use crate::peers::Policy;
 use alloc::vec::Vec;
 use wire::{
     Attr, Caller, Chosen, Digest, Epoch, Fid, MachineId, Name, Op, Origin, Outcome, Refusal,
-    RequestId, Right, Rights, RoomOfDisk, SessionId, Time, ToClient, ToServer, Violation,
+    RequestId, Right, Rights, Room, RoomOfDisk, SessionId, Time, ToClient, ToServer, Violation,
     VolumeInfo, VolumeOp,
 };
 
@@ -54,6 +54,8 @@ pub struct Options {
     pub capability_ns: Time,
     /// How long a lender that has failed a reader is not named, ns; longer each time in a row.
     pub rest_ns: Time,
+    /// Clients are given room ahead where it is at least so much: else each change is asked for.
+    pub room_least: Room,
     /// Rules to be broken on purpose; for tests of the checkers only.
     pub mutant: Option<Mutant>,
 }
@@ -77,6 +79,10 @@ impl Default for Options {
             hints: 1 << 20,
             capability_ns: 10_000_000_000,
             rest_ns: 2_000_000_000,
+            room_least: Room {
+                bytes: 64 << 10,
+                objects: 16,
+            },
             mutant: None,
         }
     }

@@ -28,11 +28,6 @@ pub(crate) const ROOM_MOST: Room = Room {
 };
 /// One client gets this part of what is left, so that others get some too.
 const SHARE: u64 = 4;
-/// Less than this is not worth the asking: such changes are asked for one by one.
-const LEAST: Room = Room {
-    bytes: 64 << 10,
-    objects: 16,
-};
 
 /// What clients were given.
 #[derive(Clone, Debug, Default)]
@@ -220,11 +215,12 @@ impl Server {
             bytes: (free.bytes / SHARE).min(log_bytes / 2),
             objects: (free.objects / SHARE).min(log_bytes / 2 / log_bytes_of_object()),
         };
+        let least = self.options.room_least;
         let enough = |share: u64, least: u64| if share < least { 0 } else { share };
         let block = in_blocks(1);
         Room {
-            bytes: want.bytes.min(enough(share.bytes, LEAST.bytes)) / block * block,
-            objects: want.objects.min(enough(share.objects, LEAST.objects)),
+            bytes: want.bytes.min(enough(share.bytes, least.bytes)) / block * block,
+            objects: want.objects.min(enough(share.objects, least.objects)),
         }
     }
 

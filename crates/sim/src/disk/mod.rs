@@ -4,6 +4,7 @@
 //! number: 0 for bytes never written, or the stamp of the write that brought them. All offsets and
 //! lengths are whole units. Only in front of the real store do stamps become bytes.
 
+mod limits;
 mod power;
 mod reference;
 mod rot;
@@ -15,6 +16,7 @@ use crate::clock::Wall;
 use crate::coverage::Rare;
 use crate::exec::Sched;
 use crate::rng::Rng;
+use crate::wrong::Wrong;
 use logic::server::{Bulk, By, Disk};
 pub(crate) use power::Restored;
 use reference::Reference;
@@ -26,8 +28,8 @@ pub(crate) use trouble::{Trouble, Troubles};
 pub(crate) use volume::Closed;
 use volume::Volume;
 use wire::{
-    Attr, Caller, Chosen, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right,
-    RoomOfDisk, SessionId, Time, VolumeInfo,
+    Attr, Caller, Chosen, Digest, Fid, Limits, Name, Op, Origin, Outcome, Refusal, RequestId,
+    Right, RoomOfDisk, SessionId, Time, VolumeInfo,
 };
 
 /// Bytes of a unit.
@@ -119,6 +121,9 @@ pub(crate) struct DiskRoom {
     /// nothing of this is.
     may_hold: BTreeMap<(SessionId, Fid), Right>,
     pub(crate) all_held: bool,
+    /// How much the volume may have now; and how that was not kept.
+    limits: Option<Limits>,
+    pub(crate) broken: Option<Wrong>,
 }
 
 impl DiskRoom {
@@ -131,7 +136,8 @@ impl DiskRoom {
         mutant: Option<store::Mutant>,
         wall: Wall,
     ) -> Self {
-        let stored = rng.chance(250) || power_fails || troubles.any();
+        let limited = troubles.limits.is_some();
+        let stored = rng.chance(250) || power_fails || limited || troubles.any();
         let steady = power_fails || troubles.rot;
         let volume: Box<dyn Volume> = if stored {
             Box::new(Stored::new(rng, (steady, troubles), mutant))
@@ -139,7 +145,7 @@ impl DiskRoom {
             Box::new(Reference::new())
         };
         let (bulks, applied) = (BTreeMap::new(), Vec::new());
-        Self {
+        let mut room = Self {
             sched: Rc::clone(sched),
             volume,
             met: Cell::new(if stored { Rare::Stored.bit() } else { 0 }),
@@ -159,7 +165,11 @@ impl DiskRoom {
             walls: Cell::new([Time::MAX, 0]),
             may_hold: BTreeMap::new(),
             all_held: true,
-        }
+            limits: None,
+            broken: None,
+        };
+        room.limit(troubles.limits);
+        room
     }
 
     fn meet(&self, rare: Rare) {
@@ -335,6 +345,7 @@ impl Disk for DiskRoom {
             delegated,
             promised,
         });
+        self.check_limits((op, &outcome), (delegated.is_some(), promised));
         // The cleaner may have added records of its own, before that of the change or behind it.
         let position = self.volume.changed();
         self.note_refused(&outcome);

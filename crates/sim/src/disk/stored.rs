@@ -84,6 +84,10 @@ impl Stored {
             std::mem::swap(&mut options.checkpoint_bytes, &mut checkpoint_bytes);
             options.checkpoint_ms = 0;
         }
+        if troubles.limits.is_some() {
+            // As in earnest: a block that is written in part gets no more than a block.
+            options.inline_bytes = options.inline_bytes.min(1024);
+        }
         let disk = MemoryDisk::new();
         let store = Store::create_in_memory(&disk, &options).expect("a new disk in memory");
         Self {

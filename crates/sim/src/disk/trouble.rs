@@ -8,7 +8,7 @@ use crate::coverage::Rare;
 use crate::inject::DiskStrike;
 use crate::rng::Rng;
 use store::{Failure, Fault, Verb};
-use wire::{Outcome, Refusal};
+use wire::{Limits, Outcome, Refusal};
 
 /// Something is wrong with the disk for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub(crate) struct Troubles {
     pub(crate) no_room: bool,
     /// A byte rots at some time.
     pub(crate) rot: bool,
+    /// The volume may have no more than this, for most of the time. That is no trouble.
+    pub(crate) limits: Option<Limits>,
 }
 
 impl Troubles {
@@ -43,6 +45,7 @@ impl Troubles {
             Refusal::NoSpace => self.full || self.no_room,
             Refusal::Disk => self.errors,
             Refusal::Damaged => self.rot,
+            Refusal::Quota => self.limits.is_some(),
             _ => true,
         }
     }

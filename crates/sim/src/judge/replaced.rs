@@ -118,7 +118,7 @@ fn complete(
     let later = || there.iter().filter(|applied| since(applied.moment));
     let excused = |applied: &&&Applied| match (&applied.op, &applied.outcome) {
         (_, Outcome::Refused(refusal)) => {
-            matches!(refusal, Refusal::NoSpace | Refusal::Disk)
+            matches!(refusal, Refusal::NoSpace | Refusal::Quota | Refusal::Disk)
         }
         (op, _) => !matches!(op, Op::Write { .. }),
     };

@@ -6,7 +6,7 @@ use crate::exec::Signal;
 use crate::wrong::wrong;
 use logic::client::{Call, Done, How};
 use std::rc::Rc;
-use wire::{Access, Time};
+use wire::{Access, Refusal, Time};
 
 /// What a read returned.
 pub(crate) struct Bytes {
@@ -421,6 +421,11 @@ impl Kernel {
         let reply = self.ask(Call::Sync { fid: inode.fid }, Units::new()).await;
         match reply.done {
             Done::Nothing => Ok(()),
+            Done::Refused(Refusal::Quota | Refusal::NoSpace) if self.world.plan.keeps_room() => {
+                self.world
+                    .fail(wrong!("fsync finds no room for what was written"));
+                Err(Refusal::Quota)
+            }
             _ => refused(&self.world, &reply),
         }
     }
