@@ -166,6 +166,8 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "recalls": figures.recalls,
         "outstanding": figures.outstanding,
         "untold_changes": figures.untold,
+        "room_bytes": figures.room.bytes,
+        "room_objects": figures.room.objects,
         "unstable": { "changes": figures.unstable, "bytes": figures.unstable_bytes },
         "nodes": figures.nodes,
         "opens": figures.opens,

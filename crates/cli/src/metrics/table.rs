@@ -258,7 +258,7 @@ pub(super) const SERVER: [Metric; 36] = [
 ];
 
 /// Of a mount.
-pub(super) const MOUNT: [Metric; 37] = [
+pub(super) const MOUNT: [Metric; 39] = [
     one(
         "ariel_mount_connected",
         Gauge,
@@ -312,6 +312,18 @@ pub(super) const MOUNT: [Metric; 37] = [
         Gauge,
         "/untold_changes",
         "Changes of names that the server does not know yet",
+    ),
+    one(
+        "ariel_mount_room_bytes",
+        Gauge,
+        "/room_bytes",
+        "Bytes that the server has set aside for what this mount writes",
+    ),
+    one(
+        "ariel_mount_room_objects",
+        Gauge,
+        "/room_objects",
+        "Objects that the server has set aside for what this mount makes",
     ),
     one(
         "ariel_mount_recalls",

@@ -58,8 +58,6 @@ pub struct Figures {
     pub untold: u64,
     /// Room that the server has given ahead.
     pub room: Room,
-    /// What of it is promised to be used.
-    pub reserved: Room,
     /// Blocks found in the cache.
     pub hits: u64,
     /// Blocks that had to be fetched.
@@ -145,10 +143,8 @@ impl Client {
     /// Figures.
     pub fn figures(&self) -> Figures {
         let (locks, lock_waits) = self.lock_figures();
-        let (room, reserved) = self.room_figures();
         let mut figures = Figures {
-            room,
-            reserved,
+            room: self.all_room(),
             nodes: self.nodes.len() as u64,
             slots: self.cache.slots(),
             most_slots: u64::from(self.cache.most()),

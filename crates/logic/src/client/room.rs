@@ -418,11 +418,9 @@ impl Client {
         }
     }
 
-    /// For figures: what it has of all volumes, and what of that is reserved.
-    pub(crate) fn room_figures(&self) -> (Room, Room) {
-        let volumes = self.rooms.volumes.iter();
-        volumes.fold((Room::NONE, Room::NONE), |(held, reserved), (id, of)| {
-            (held.and(of.held), reserved.and(self.reserved(*id)))
-        })
+    /// For people: what it has of all volumes.
+    pub(crate) fn all_room(&self) -> Room {
+        let volumes = self.rooms.volumes.values();
+        volumes.fold(Room::NONE, |sum, of| sum.and(of.held))
     }
 }

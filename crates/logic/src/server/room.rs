@@ -92,18 +92,37 @@ impl Server {
         given.chain(self.rooms.doubtful.iter().copied())
     }
 
-    /// What a change that its caller waits for must leave to others.
-    pub(crate) fn promised_beside(&self, waiting: &Waiting) -> Option<RoomOfDisk> {
+    /// Is there so much room that it need not be counted what clients have of it?
+    fn is_roomy(&self, left: RoomOfDisk, need: Room) -> bool {
+        let doubtful = self.rooms.doubtful.iter();
+        let missing: usize = doubtful.map(|of| self.missing_at(Fid::room(*of))).sum();
+        let count = (self.rooms.given.len() + missing) as u64;
+        let most = Room {
+            bytes: ROOM_MOST.bytes.saturating_mul(count),
+            objects: ROOM_MOST.objects.saturating_mul(count),
+        };
+        let log_bytes = most.log_bytes().saturating_add(log_bytes(need));
+        left.volume.covers(most.and(need)) && left.log_bytes >= log_bytes
+    }
+
+    /// What a change must leave to others; `None`: its client has room for it.
+    pub(crate) fn promised_beside(
+        &self,
+        disk: &impl Disk,
+        waiting: &Waiting,
+    ) -> Option<RoomOfDisk> {
         if self.is_paid(waiting) {
             return None;
         }
-        let op = &waiting.request.op;
-        let grows = growth(op).or_else(|| cost(op));
-        let Some((volume, _)) = grows.filter(|_| !self.rooms.is_empty()) else {
-            return Some(RoomOfDisk::default());
+        let none = Some(RoomOfDisk::default());
+        let Some((volume, need)) = takes(&waiting.request.op) else {
+            return none;
         };
-        if self.options.mutant == Some(Mutant::TakesPromisedRoom) {
-            return Some(RoomOfDisk::default());
+        if self.rooms.is_empty() || self.options.mutant == Some(Mutant::TakesPromisedRoom) {
+            return none;
+        }
+        if self.is_roomy(disk.room(volume), need) {
+            return none;
         }
         Some(RoomOfDisk {
             volume: self.promised(volume),
@@ -152,6 +171,9 @@ impl Server {
             return;
         }
         let left = disk.room(volume);
+        if self.is_roomy(left, need) {
+            return;
+        }
         let of_volume = left.volume.covers(self.promised(volume).and(need));
         // As many records again may be needed for what is done to make room.
         let wanted = self.promised_log_bytes().saturating_add(log_bytes(need));
@@ -223,17 +245,22 @@ impl Server {
             objects: want.objects.min(enough(share.objects, least.objects)),
         }
     }
-
-    /// For people: what clients were given of a volume.
-    pub fn given_room(&self, volume: u32) -> Room {
-        self.promised(volume)
-    }
 }
 
 impl Rooms {
     fn is_empty(&self) -> bool {
         self.given.is_empty() && self.doubtful.is_empty()
     }
+}
+
+/// The volume, and what any operation takes of it at most.
+fn takes(op: &Op) -> Option<(u32, Room)> {
+    let lazy = match op {
+        Op::Write { fid, len, .. } => Some((fid.volume, u64::from(*len))),
+        _ => None,
+    };
+    let lazy = lazy.map(|(volume, bytes)| (volume, Room { bytes, objects: 0 }));
+    growth(op).or_else(|| cost(op)).or(lazy)
 }
 
 fn log_bytes_of_object() -> u64 {

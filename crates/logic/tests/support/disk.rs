@@ -8,6 +8,8 @@
 //! and attributes that they can work on, and stands below it. What they have in common is the
 //! contract of `logic::server::Disk`.
 
+#[path = "limits.rs"]
+mod limits;
 #[path = "volumes.rs"]
 mod volumes;
 #[path = "xattrs.rs"]
@@ -16,6 +18,7 @@ mod xattrs;
 use logic::server::{Bulk, By, Disk};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use limits::new_attr;
 use volumes::Volumes;
 use wire::{
     Attr, Chosen, Digest, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome,
@@ -89,24 +92,6 @@ pub struct MemoryDisk {
 }
 
 type Result<T> = std::result::Result<T, Refusal>;
-
-fn new_attr(kind: Kind, mode: u16, now: Time) -> Attr {
-    Attr {
-        kind,
-        mode,
-        uid: 0,
-        gid: 0,
-        nlink: if kind == Kind::Directory { 2 } else { 1 },
-        size: 0,
-        used_bytes: 0,
-        rdev: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        version: 1,
-    }
-}
 
 impl MemoryDisk {
     pub fn new() -> Self {
@@ -637,44 +622,6 @@ impl MemoryDisk {
             })),
             _ => self.run_rest(now, op),
         }
-    }
-}
-
-impl MemoryDisk {
-    /// What it has.
-    pub fn used(&self) -> Room {
-        let bytes = self
-            .objects
-            .values()
-            .map(|object| object.bytes.len() as u64);
-        Room {
-            bytes: bytes.sum(),
-            objects: self.objects.len() as u64,
-        }
-    }
-
-    /// Is there room for a change, beside what is promised to others?
-    fn fits(&self, op: &Op, promised: Option<RoomOfDisk>) -> bool {
-        let grows = match *op {
-            Op::Write {
-                fid, offset, len, ..
-            } => {
-                let size = self.get(fid).map_or(0, |object| object.bytes.len() as u64);
-                let bytes = (offset + u64::from(len)).saturating_sub(size);
-                Room { bytes, objects: 0 }
-            }
-            Op::Make { .. } => Room {
-                bytes: 0,
-                objects: 1,
-            },
-            _ => Room::NONE,
-        };
-        let left = self.limits.left(self.used());
-        let Some(promised) = promised.filter(|_| grows != Room::NONE) else {
-            return true;
-        };
-        let bytes = grows.bytes == 0 || grows.bytes + promised.volume.bytes <= left.bytes;
-        bytes && (grows.objects == 0 || grows.objects + promised.volume.objects <= left.objects)
     }
 }
 

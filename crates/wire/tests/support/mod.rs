@@ -1,6 +1,9 @@
 //! One message of each kind, with each kind of operation and outcome in them, and a small generator
 //! of bytes.
 
+mod volumes;
+
+use volumes::{room, volume_info, volume_ops};
 use wire::*;
 
 /// Bytes from a seed: the same seed gives the same bytes.
@@ -246,73 +249,6 @@ fn range_ops() -> Vec<Op> {
             want: room(1 << 20, u64::MAX),
         },
     ]
-}
-
-/// Operations on volumes.
-fn volume_ops() -> Vec<Op> {
-    let (of, name) = (name("home@monday"), name("tuesday"));
-    let ops = [
-        VolumeOp::Create {
-            name: name.clone(),
-            mode: 0o755,
-        },
-        VolumeOp::Snapshot {
-            of: of.clone(),
-            name: name.clone(),
-        },
-        VolumeOp::Clone {
-            of: of.clone(),
-            name: name.clone(),
-        },
-        VolumeOp::Rename {
-            of: of.clone(),
-            name,
-        },
-        VolumeOp::Delete { of: of.clone() },
-        VolumeOp::Schedule {
-            of: of.clone(),
-            rules: rules(),
-        },
-        VolumeOp::Undelete { of: of.clone() },
-        VolumeOp::Purge { volume: u32::MAX },
-        VolumeOp::Limit {
-            of,
-            limits: limits(),
-        },
-    ];
-    ops.into_iter().map(Op::Volume).collect()
-}
-
-fn rules() -> Vec<ScheduleRule> {
-    let rule = |every_s, keep| ScheduleRule { every_s, keep };
-    vec![rule(3600, 24), rule(u32::MAX, u16::MAX)]
-}
-
-fn volume_info() -> VolumeInfo {
-    VolumeInfo {
-        id: 9,
-        name: name("home@monday"),
-        snapshot_of: Some(7),
-        cloned_from: None,
-        state: VolumeState::Deleted(1 << 60),
-        made: 1 << 59,
-        objects: 1 << 40,
-        bytes: 1 << 50,
-        schedule: rules(),
-        limits: limits(),
-    }
-}
-
-fn limits() -> Limits {
-    Limits {
-        bytes: 10 << 30,
-        objects: u64::MAX,
-    }
-}
-
-/// Room in a volume.
-fn room(bytes: u64, objects: u64) -> Room {
-    Room { bytes, objects }
 }
 
 /// Operations on locks.

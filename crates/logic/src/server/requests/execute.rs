@@ -196,7 +196,7 @@ impl Server {
             origin,
             delegated: delegated.map(|delegated| delegated.chosen),
             again: false,
-            promised: self.promised_beside(waiting),
+            promised: self.promised_beside(&*step.disk, waiting),
         };
         let outcome = match request.op {
             Op::Prefetch { dir, after, max } => {

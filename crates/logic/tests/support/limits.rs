@@ -1,0 +1,60 @@
+//! How much the scenarios' store may have, and what a new object is.
+
+use super::MemoryDisk;
+use wire::{Attr, Kind, Op, Room, RoomOfDisk, Time};
+
+pub(super) fn new_attr(kind: Kind, mode: u16, now: Time) -> Attr {
+    Attr {
+        kind,
+        mode,
+        uid: 0,
+        gid: 0,
+        nlink: if kind == Kind::Directory { 2 } else { 1 },
+        size: 0,
+        used_bytes: 0,
+        rdev: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        version: 1,
+    }
+}
+
+impl MemoryDisk {
+    /// What it has.
+    pub fn used(&self) -> Room {
+        let bytes = self
+            .objects
+            .values()
+            .map(|object| object.bytes.len() as u64);
+        Room {
+            bytes: bytes.sum(),
+            objects: self.objects.len() as u64,
+        }
+    }
+
+    /// Is there room for a change, beside what is promised to others?
+    pub(super) fn fits(&self, op: &Op, promised: Option<RoomOfDisk>) -> bool {
+        let grows = match *op {
+            Op::Write {
+                fid, offset, len, ..
+            } => {
+                let size = self.get(fid).map_or(0, |object| object.bytes.len() as u64);
+                let bytes = (offset + u64::from(len)).saturating_sub(size);
+                Room { bytes, objects: 0 }
+            }
+            Op::Make { .. } => Room {
+                bytes: 0,
+                objects: 1,
+            },
+            _ => Room::NONE,
+        };
+        let left = self.limits.left(self.used());
+        let Some(promised) = promised.filter(|_| grows != Room::NONE) else {
+            return true;
+        };
+        let bytes = grows.bytes == 0 || grows.bytes + promised.volume.bytes <= left.bytes;
+        bytes && (grows.objects == 0 || grows.objects + promised.volume.objects <= left.objects)
+    }
+}
