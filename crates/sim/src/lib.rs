@@ -19,6 +19,7 @@ mod judge;
 mod kernel;
 mod lending;
 mod liar;
+mod limits;
 mod locker;
 mod mutant;
 mod network;

@@ -6,7 +6,7 @@ use crate::inject::{DiskStrike, Strike};
 use crate::lending::Neighbours;
 use crate::rng::Rng;
 use crate::weather::Weather;
-use wire::{Limits, Room, Time};
+use wire::{Limits, Time};
 
 const MS: Time = 1_000_000;
 /// Of a thousand seeds, so many are large worlds.
@@ -189,28 +189,6 @@ impl Plan {
         plan.draw_snapshots(&mut Rng::new(seed.rotate_left(20)));
         plan.draw_limits(&mut Rng::new(!seed.rotate_left(20)));
         plan
-    }
-
-    /// A volume that may have only so much, in one world of six of those whose disk is sound.
-    fn draw_limits(&mut self, rng: &mut Rng) {
-        if rng.chance(160) && !self.power_fails() && !self.troubles().any() {
-            self.limits = Some(Limits {
-                bytes: rng.between(4, 24) << 11,
-                objects: rng.between(12, 40),
-            });
-            // So that there is something to be given of that.
-            self.server.room_least = Room {
-                bytes: 4096,
-                objects: 1,
-            };
-        }
-    }
-
-    /// Is what was answered never refused later? What programs store through mappings waits for
-    /// nobody, and who was silent for too long may have lost its room.
-    pub(crate) fn keeps_room(&self) -> bool {
-        let stores = self.weights[Kind::Store as usize] > 0;
-        self.limits.is_some() && !stores && !self.severe && !self.loses_anybody()
     }
 
     /// Snapshots, in one world of four of those whose disk is sound and keeps all that was applied.

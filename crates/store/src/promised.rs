@@ -9,7 +9,7 @@ use crate::log::Use;
 use crate::store::Store;
 use crate::txn::trouble;
 use std::cell::Cell;
-use wire::{Refusal, Room, RoomOfDisk};
+use wire::{Filesystem, Outcome, Refusal, Room, RoomOfDisk};
 
 /// Beyond so much, room is not measured for each change...
 const AMPLE_BYTES: u64 = 4 << 30;
@@ -19,6 +19,9 @@ const MEASURED_BYTES: u64 = 64 << 20;
 /// How much room there was when it was measured, at how many bytes of log.
 #[derive(Debug, Default)]
 pub(crate) struct Measured(Cell<(u64, u64)>);
+
+/// Free objects are not counted: this many are said to be free at least as long as there is room.
+const OBJECT_BYTES: u64 = 512;
 
 impl Store {
     /// Room in a volume, and on the disk, for changes.
@@ -85,5 +88,38 @@ impl Store {
             true => Ok(()),
             false => Err(Refusal::Quota),
         }
+    }
+
+    /// The numbers of the whole partition.
+    pub(crate) fn filesystem(&mut self) -> Result<Outcome, Refusal> {
+        let (total_bytes, _) = self.log.space().map_err(trouble)?;
+        let free_bytes = self.available().map_err(trouble)?.min(total_bytes);
+        Ok(Outcome::Filesystem(Filesystem {
+            total_bytes,
+            free_bytes,
+            files: self.core.index.counters.objects,
+            free_files: free_bytes / OBJECT_BYTES,
+        }))
+    }
+
+    /// The numbers of a volume: a limited one is as large as it may be, or as there is room.
+    pub(crate) fn filesystem_of(&mut self, id: u32) -> Result<Outcome, Refusal> {
+        let volume = self.core.index.volumes.get(id).ok_or(Refusal::NotFound)?;
+        let (limits, used) = (volume.limits, volume.used());
+        let Outcome::Filesystem(whole) = self.filesystem()? else {
+            return Err(Refusal::Disk);
+        };
+        let left = limits.left(used);
+        let free_bytes = whole.free_bytes.min(left.bytes);
+        let limited = limits.objects > 0;
+        Ok(Outcome::Filesystem(Filesystem {
+            total_bytes: match limits.bytes {
+                0 => whole.total_bytes,
+                _ => used.bytes.saturating_add(free_bytes),
+            },
+            free_bytes,
+            files: if limited { used.objects } else { whole.files },
+            free_files: whole.free_files.min(left.objects),
+        }))
     }
 }

@@ -119,8 +119,6 @@ pub struct Store {
     pub(crate) cut: Cut,
 }
 
-/// Free objects are not counted: this many are said to be free at least as long as there is room.
-const OBJECT_BYTES: u64 = 512;
 /// More objects than can have been made and not be stable: a checkpoint makes the log stable long
 /// before.
 const PASSED_OVER: u64 = 1 << 20;
@@ -268,38 +266,6 @@ impl Store {
         self.clean(bytes as u64);
         self.sweep(KEYS_BESIDE);
         Ok(outcome)
-    }
-
-    fn filesystem(&mut self) -> Result<Outcome, Refusal> {
-        let (total_bytes, _) = self.log.space().map_err(trouble)?;
-        let free_bytes = self.available().map_err(trouble)?.min(total_bytes);
-        Ok(Outcome::Filesystem(Filesystem {
-            total_bytes,
-            free_bytes,
-            files: self.core.index.counters.objects,
-            free_files: free_bytes / OBJECT_BYTES,
-        }))
-    }
-
-    /// The numbers of a volume: a limited one is as large as it may be, or as there is room.
-    fn filesystem_of(&mut self, id: u32) -> Result<Outcome, Refusal> {
-        let volume = self.core.index.volumes.get(id).ok_or(Refusal::NotFound)?;
-        let (limits, used) = (volume.limits, volume.used());
-        let Outcome::Filesystem(whole) = self.filesystem()? else {
-            return Err(Refusal::Disk);
-        };
-        let left = limits.left(used);
-        let free_bytes = whole.free_bytes.min(left.bytes);
-        let limited = limits.objects > 0;
-        Ok(Outcome::Filesystem(Filesystem {
-            total_bytes: match limits.bytes {
-                0 => whole.total_bytes,
-                _ => used.bytes.saturating_add(free_bytes),
-            },
-            free_bytes,
-            files: if limited { used.objects } else { whole.files },
-            free_files: whole.free_files.min(left.objects),
-        }))
     }
 
     /// Reads bytes of a file into `into`, whose content is replaced. Bytes that are not the ones

@@ -216,7 +216,7 @@ fn eight_writers_on_three_mounts_fill_a_quota_and_never_exceed_it() {
     });
     assert!(again, "no room where some was made");
     let shown = volume(&cell, "show", &["q"]);
-    assert!(shown.contains("quota:     25165824 (24.0M), "), "{shown}");
+    assert!(shown.contains("quota:     25165824 (24M), "), "{shown}");
     volume(&cell, "set", &["q", "--quota", "none", "--objects", "none"]);
     fs::write(mounts[2].join("free"), vec![1; MIB as usize]).unwrap();
 }

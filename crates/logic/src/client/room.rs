@@ -16,12 +16,14 @@
 
 use crate::Ticket;
 use crate::client::api::How;
+use crate::client::data::cache::BlockState;
 use crate::client::mutant::Mutant;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
 use crate::room::cost;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Range;
 use wire::limits::BLOCK_BYTES;
 use wire::{Caller, Epoch, Fid, Hold, Op, Outcome, Refusal, Reply, Right, Room, Time, WriteMode};
 
@@ -198,7 +200,7 @@ impl Client {
         }
         let volume = fid.volume;
         let range = offset / u64::from(BLOCK_BYTES)..end.div_ceil(u64::from(BLOCK_BYTES));
-        let need = blocks(self.cache.unchanged(fid, range));
+        let need = blocks(self.unchanged(fid, range));
         if need == Room::NONE || self.unused_room(volume).covers(need) {
             self.volume_room(volume).used_at = step.now;
             self.ask_for_room_ahead(step, volume);
@@ -223,6 +225,14 @@ impl Client {
             return Admitted::Waits;
         }
         Admitted::AtServer
+    }
+
+    /// How many of these blocks a write to all of them adds to what is to be written back.
+    fn unchanged(&self, fid: Fid, range: Range<u64>) -> u64 {
+        let counted = |state| matches!(state, BlockState::Dirty(_) | BlockState::Sending(Some(_)));
+        let span = self.cache.span(fid, range);
+        span.filter(|found| found.is_none_or(|(_, state)| !counted(state)))
+            .count() as u64
     }
 
     /// Asks for more if little is left.

@@ -15,10 +15,10 @@ mod volumes;
 #[path = "xattrs.rs"]
 mod xattrs;
 
+use limits::new_attr;
 use logic::server::{Bulk, By, Disk};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use limits::new_attr;
 use volumes::Volumes;
 use wire::{
     Attr, Chosen, Digest, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome,

@@ -11,7 +11,7 @@
 //! stays beyond that; reads then still find a few slots, so that they do not wait for what cannot
 //! leave.
 
-use super::changes::Changed;
+use super::changes::{ByVolume, Changed};
 use crate::client::api::Slot;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -76,8 +76,7 @@ pub(crate) struct Cache {
     listed: u32,
     dirty: u32,
     changed: BTreeMap<Fid, Changed>,
-    /// By volume, how many blocks are dirty or on their way, those twice that have changed since.
-    by_volume: Vec<(u32, u64)>,
+    by_volume: ByVolume,
 }
 
 impl Cache {
@@ -97,7 +96,7 @@ impl Cache {
             listed: 0,
             dirty: 0,
             changed: BTreeMap::new(),
-            by_volume: Vec::new(),
+            by_volume: ByVolume::default(),
         }
     }
 
@@ -290,31 +289,9 @@ impl Cache {
         }
     }
 
-    /// How many blocks of a volume are to be written back, those twice that are on their way and
-    /// have changed since.
+    /// How many blocks of a volume are to be written back.
     pub(crate) fn changed_in(&self, volume: u32) -> u64 {
-        let known = self.by_volume.iter().find(|(id, _)| *id == volume);
-        known.map_or(0, |(_, count)| *count)
-    }
-
-    fn volume_count(&mut self, volume: u32) -> &mut u64 {
-        let at = self.by_volume.iter().position(|(id, _)| *id == volume);
-        let at = at.unwrap_or_else(|| {
-            self.by_volume.push((volume, 0));
-            self.by_volume.len() - 1
-        });
-        &mut self.by_volume[at].1
-    }
-
-    /// How many of these blocks a write to all of them adds to what is to be written back.
-    pub(crate) fn unchanged(&self, fid: Fid, blocks: Range<u64>) -> u64 {
-        let counts = |found: &Option<(Slot, BlockState)>| {
-            !matches!(
-                found,
-                Some((_, BlockState::Dirty(_) | BlockState::Sending(Some(_))))
-            )
-        };
-        self.span(fid, blocks).filter(counts).count() as u64
+        self.by_volume.get(volume)
     }
 
     /// Each of these blocks of a file, as [`Cache::find`] finds it.
@@ -478,7 +455,7 @@ impl Cache {
                 changed.count(there, true);
                 changed.from = changed.from.min(block);
                 self.dirty += 1;
-                *self.volume_count(fid.volume) += times(state);
+                self.by_volume.count(fid.volume, state, true);
             }
             BlockState::Filling => {}
         }
@@ -497,8 +474,8 @@ impl Cache {
                     }
                 }
                 self.dirty -= 1;
-                let state = self.entries[slot as usize].state;
-                *self.volume_count(fid.volume) -= times(state);
+                self.by_volume
+                    .count(fid.volume, self.entries[slot as usize].state, false);
             }
             BlockState::Filling => {}
         }
@@ -528,15 +505,6 @@ impl Cache {
             NONE => self.newest = older,
             newer => self.entries[newer as usize].older = older,
         }
-    }
-}
-
-/// How often a block in this state is still to be written back.
-fn times(state: BlockState) -> u64 {
-    match state {
-        BlockState::Filling | BlockState::Clean => 0,
-        BlockState::Dirty(_) | BlockState::Sending(None) => 1,
-        BlockState::Sending(Some(_)) => 2,
     }
 }
 

@@ -1,6 +1,7 @@
-//! How much of a file is changed and not at the server.
+//! How much of a file, and of a volume, is changed and not at the server.
 
-use super::cache::There;
+use super::cache::{BlockState, There};
+use alloc::vec::Vec;
 
 /// What is dirty or on its way to the server of a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +25,32 @@ impl Changed {
         }
         if there == There::Unknown {
             step(&mut self.unknown);
+        }
+    }
+}
+
+/// How many blocks of each volume are still to be written back, those twice that are on their way
+/// and have changed since. There are few volumes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByVolume(Vec<(u32, u64)>);
+
+impl ByVolume {
+    pub(super) fn get(&self, volume: u32) -> u64 {
+        let known = self.0.iter().find(|(id, _)| *id == volume);
+        known.map_or(0, |(_, count)| *count)
+    }
+
+    /// A block in this state counts, or counts no more.
+    pub(super) fn count(&mut self, volume: u32, state: BlockState, more: bool) {
+        let times = match state {
+            BlockState::Filling | BlockState::Clean => return,
+            BlockState::Dirty(_) | BlockState::Sending(None) => 1,
+            BlockState::Sending(Some(_)) => 2,
+        };
+        match self.0.iter_mut().find(|(id, _)| *id == volume) {
+            Some((_, count)) if more => *count += times,
+            Some((_, count)) => *count -= times,
+            None => self.0.push((volume, times)),
         }
     }
 }

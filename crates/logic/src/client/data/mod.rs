@@ -11,4 +11,5 @@ pub(super) mod runs;
 pub(super) mod shared_mappings;
 pub(super) mod space_used;
 pub(super) mod stranded;
+pub(super) mod write_through;
 pub(super) mod writeback;

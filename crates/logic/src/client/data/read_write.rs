@@ -16,10 +16,9 @@ use crate::client::notices::Invalidate;
 use crate::client::room::Admitted;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
-use alloc::vec;
 use alloc::vec::Vec;
 use wire::limits::BLOCK_BYTES;
-use wire::{Attr, Caller, Epoch, Fid, Op, Right, WriteMode};
+use wire::{Caller, Epoch, Fid, Op, Right};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -427,7 +426,7 @@ impl Client {
     }
 
     /// Answers a write once the kernel has no outdated pages of the range.
-    fn answer_write(
+    pub(crate) fn answer_write(
         &mut self,
         step: &mut Step<'_>,
         (ticket, fid): (Ticket, Fid),
@@ -452,56 +451,6 @@ impl Client {
         let young = young(node.kernel.told_at(), now);
         let what = Invalidate::Inode { fid, ranges, young };
         self.invalidate(step, what, After::Answer(ticket, done));
-    }
-
-    fn write_at_server(
-        &mut self,
-        step: &mut Step<'_>,
-        (ticket, caller): (Ticket, Caller),
-        (fid, offset, len): (Fid, u64, u32),
-        how: How,
-    ) {
-        let mode = match how {
-            How::Direct => WriteMode::At,
-            How::Append => WriteMode::Append,
-            How::Paged => WriteMode::Lazy,
-        };
-        let node = self.node(fid);
-        node.remote_writes += 1;
-        node.edits += 1;
-        let hold = node.hold(0);
-        let stamp = self.stamp();
-        let op = Op::Write {
-            fid,
-            offset,
-            len,
-            mode,
-        };
-        let hold = wire::Hold { stamp, ..hold };
-        self.request(
-            step,
-            (op, caller, hold),
-            vec![Piece::Call { ticket }],
-            Why::Call(ticket),
-        );
-    }
-
-    /// The server has applied a write of a call.
-    pub(crate) fn on_written(
-        &mut self,
-        step: &mut Step<'_>,
-        (ticket, fid): (Ticket, Fid),
-        offset: u64,
-        (attr, vouched): (Attr, bool),
-    ) {
-        let Some(Call::Write { len, how, .. }) = self.calls.get(&ticket).map(|r| &r.call) else {
-            return;
-        };
-        let (len, how) = (*len, *how);
-        self.keep_edited(fid, (attr, vouched));
-        let end = offset + u64::from(len);
-        self.answer_write(step, (ticket, fid), (offset, end), how);
-        self.unpark(step, fid);
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::cache::{BlockState, There};
 use crate::Ticket;
-use crate::client::api::{Call, Done, Piece};
+use crate::client::api::{Call, Done, How, Piece};
 use crate::client::notices::Event;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
@@ -244,7 +244,12 @@ impl Client {
         }
         let is_write = |ticket: &Ticket| {
             let running = self.calls.get(ticket);
-            running.is_some_and(|running| matches!(running.call, Call::Write { .. }))
+            let how = running.map(|running| match running.call {
+                Call::Write { how, .. } => Some(how),
+                _ => None,
+            });
+            // What was stored through a mapping is in no other place: it waits.
+            how.flatten().is_some_and(|how| how != How::Paged)
         };
         let starved = core::mem::take(&mut self.starved);
         let (writes, others): (Vec<_>, Vec<_>) = starved.into_iter().partition(is_write);

@@ -4,5 +4,6 @@ pub(super) mod changes;
 pub(super) mod dir_moves;
 pub(super) mod local_apply;
 pub(super) mod log_ship;
+pub(super) mod numbers;
 pub(super) mod reply_order;
 pub(super) mod salvage;

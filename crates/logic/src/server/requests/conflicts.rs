@@ -117,7 +117,7 @@ impl Plan {
     pub(crate) fn disturbs(&self, fid: Fid) -> bool {
         self.names_in(fid)
             || (fid.is_room() && self.gathers.contains_key(&fid))
-            || self.changes.iter().any(|(changed, _)| *changed == fid)
+            || self.changes.iter().any(|(of, _)| *of == fid)
             || self
                 .uses
                 .is_some_and(|(used, right)| used == fid && right == Right::None)

@@ -3,6 +3,7 @@
 
 use super::conflicts::{Need, Plan};
 use super::inline_data::bytes_ahead;
+use super::listing_attrs::show_held;
 use crate::server::api::{By, Disk, Mutant};
 use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Unconfirmed, Waiting};
@@ -480,25 +481,5 @@ fn wanted(access: Option<Access>) -> Right {
         Right::Exclusive
     } else {
         Right::Shared
-    }
-}
-
-/// Puts the size, the room and the times that an Exclusive holder has said into the outcome.
-fn show_held(waiting: &Waiting, outcome: &mut Outcome) {
-    let merge = |fid: &Fid, attr: &mut Attr| {
-        if let Some(held) = waiting.attrs.get(fid) {
-            (attr.size, attr.mtime) = (held.size, held.mtime);
-            attr.used_bytes = held.used_bytes;
-            attr.ctime = attr.ctime.max(held.ctime);
-        }
-    };
-    match outcome {
-        Outcome::Entry(entry) => merge(&entry.fid, &mut entry.attr),
-        Outcome::Attr(attr) => {
-            if let Op::GetAttr { fid } = &waiting.request.op {
-                merge(fid, attr);
-            }
-        }
-        _ => {}
     }
 }

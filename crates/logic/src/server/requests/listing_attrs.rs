@@ -9,7 +9,7 @@ use crate::server::api::Disk;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
-use wire::{Kind, Op, Outcome, Right, What};
+use wire::{Attr, Fid, Kind, Op, Outcome, Right, What};
 
 impl Server {
     /// Leaves attributes out of a listing that the server cannot vouch for without asking, or that
@@ -54,5 +54,25 @@ impl Server {
             let granted = granted.map_or(0, |holder| holder.epoch);
             self.ask(step, need, (granted, step.now), None);
         }
+    }
+}
+
+/// Puts the size, the room and the times that an Exclusive holder has said into the outcome.
+pub(super) fn show_held(waiting: &Waiting, outcome: &mut Outcome) {
+    let merge = |fid: &Fid, attr: &mut Attr| {
+        if let Some(held) = waiting.attrs.get(fid) {
+            (attr.size, attr.mtime) = (held.size, held.mtime);
+            attr.used_bytes = held.used_bytes;
+            attr.ctime = attr.ctime.max(held.ctime);
+        }
+    };
+    match outcome {
+        Outcome::Entry(entry) => merge(&entry.fid, &mut entry.attr),
+        Outcome::Attr(attr) => {
+            if let Op::GetAttr { fid } = &waiting.request.op {
+                merge(fid, attr);
+            }
+        }
+        _ => {}
     }
 }
