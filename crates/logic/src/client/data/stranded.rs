@@ -157,6 +157,8 @@ impl Client {
         if node.right > Right::None {
             // The server does not believe that.
             self.lose_token(step, fid);
+        } else {
+            self.strand(fid);
         }
         self.next_cleaner(step);
         self.resolve(step, fid);
@@ -215,7 +217,9 @@ impl Client {
             return;
         };
         let any = self.options.mutant == Some(Mutant::ResumesAnyVersion);
-        if let Outcome::Refused(Refusal::NoSpace | Refusal::Disk | Refusal::Again) = reply.outcome {
+        if let Outcome::Refused(refusal) = reply.outcome
+            && is_for_now(refusal)
+        {
             // Tried again by the next scan.
             stranded.phase = Phase::Waits;
             return;
@@ -480,4 +484,12 @@ impl Client {
         self.retire(step, fid);
         self.leave_if_clean(step);
     }
+}
+
+/// May it be done later? There will be room, or the user logs in again.
+fn is_for_now(refusal: Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NoSpace | Refusal::Disk | Refusal::Again | Refusal::Expired
+    )
 }
