@@ -1,8 +1,9 @@
 //! Who may use what is set aside.
 //!
-//! Guarantees: nobody may use the file beside another one who may not use that now, or might not when
-//! its bytes were changed here: it is made for its owner alone, and opened to others only when it is
-//! known that it has the same group, and that neither has lists by which others would get at it.
+//! Guarantees: the file beside another one is open to nobody who may not use the other one now, or
+//! might not when its bytes were changed here. It is made for its owner alone, and opened to others
+//! only when it is known that it has the same group, and that neither has lists that open it to
+//! more.
 
 use super::stranded::Stranded;
 use wire::{Attr, Caller, Set};

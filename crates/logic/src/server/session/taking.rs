@@ -88,8 +88,8 @@ impl Server {
         }
     }
 
-    /// Takes tokens of those that have been silent longest, if more is kept for silent clients than may
-    /// be. (They lose no change by that, and no lock.) True: there is more of it.
+    /// Takes tokens of those that have been silent longest, if more is kept for silent clients than
+    /// may be. (They lose no change by that, and no lock.) True: there is more of it.
     pub(crate) fn bound_silent(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
         let (now, lease_ns) = (step.now, self.options.lease_ns);
         let silent = |s: &&Session| s.conn.is_none() && now > s.heard + lease_ns;
