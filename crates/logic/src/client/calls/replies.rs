@@ -67,7 +67,7 @@ impl Client {
             Why::Room { volume, need } => {
                 self.on_room(step, (volume, need), &request.op, &reply);
             }
-            Why::Stranded(fid) => self.on_stranded(step, (fid, id), &request.op, reply),
+            Why::Stranded(fid) => self.on_stranded(step, fid, &request.op, reply),
             Why::Privileges { fid, sets } => self.privileges_end(step, (fid, sets), (id, reply)),
             Why::Delegated(about) => self.on_shipped(step, &about, (&request, &reply)),
             Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),

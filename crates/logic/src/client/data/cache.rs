@@ -394,28 +394,6 @@ impl Cache {
         }
     }
 
-    /// Files with dirty blocks, and since when the oldest of them is.
-    pub(crate) fn dirty_files(&self) -> BTreeMap<Fid, Time> {
-        let since = |(_, _, state)| match state {
-            BlockState::Dirty(since) | BlockState::Sending(Some(since)) => Some(since),
-            _ => None,
-        };
-        let oldest = |fid: &Fid| self.changed_blocks(*fid).filter_map(since).min();
-        let files = self.changed.keys();
-        files.filter_map(|fid| Some((*fid, oldest(fid)?))).collect()
-    }
-
-    /// Files of which something has to be written back.
-    pub(crate) fn files_to_clean(&self) -> Vec<Fid> {
-        let waits = |fid: &Fid| {
-            let mut blocks = self.changed_blocks(*fid);
-            blocks.any(|(_, _, state)| {
-                matches!(state, BlockState::Dirty(_) | BlockState::Sending(Some(_)))
-            })
-        };
-        self.changed.keys().copied().filter(waits).collect()
-    }
-
     /// The blocks of a file from the first one on that is dirty or on its way to the server.
     pub(crate) fn changed_blocks(
         &self,

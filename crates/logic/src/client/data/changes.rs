@@ -1,7 +1,9 @@
 //! How much of a file, and of a volume, is changed and not at the server.
 
-use super::cache::{BlockState, There};
+use super::cache::{BlockState, Cache, There};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use wire::{Fid, Time};
 
 /// What is dirty or on its way to the server of a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,5 +54,29 @@ impl ByVolume {
             Some((_, count)) => *count -= times,
             None => self.0.push((volume, times)),
         }
+    }
+}
+
+impl Cache {
+    /// Files with dirty blocks, and since when the oldest of them is.
+    pub(crate) fn dirty_files(&self) -> BTreeMap<Fid, Time> {
+        let since = |(_, _, state)| match state {
+            BlockState::Dirty(since) | BlockState::Sending(Some(since)) => Some(since),
+            _ => None,
+        };
+        let oldest = |fid: &Fid| self.changed_blocks(*fid).filter_map(since).min();
+        let files = self.changed_files();
+        files.filter_map(|fid| Some((fid, oldest(&fid)?))).collect()
+    }
+
+    /// Files of which something has to be written back.
+    pub(crate) fn files_to_clean(&self) -> Vec<Fid> {
+        let waits = |fid: &Fid| {
+            let mut blocks = self.changed_blocks(*fid);
+            blocks.any(|(_, _, state)| {
+                matches!(state, BlockState::Dirty(_) | BlockState::Sending(Some(_)))
+            })
+        };
+        self.changed_files().filter(waits).collect()
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Confirm {
     pub(crate) whole: bool,
 }
 
-/// Of all holders, one of one object, if not all are looked at.
+/// One holder of one object, if not all are looked at.
 pub(crate) type Only = Option<(SessionId, Fid)>;
 
 /// What must be given up or said, and the changes that must be confirmed.
@@ -65,10 +65,9 @@ pub(crate) struct Plan {
     pub(crate) shows: Vec<Fid>,
     /// A file whose bytes it uses, and the right that others may keep meanwhile.
     pub(crate) uses: Option<(Fid, Right)>,
-    /// A file whose bytes it only looks at besides: others may keep Shared.
+    /// A file whose bytes it only looks at: others may keep Shared.
     pub(crate) reads: Option<Fid>,
-    /// Directories that it looks at: to whom one is delegated gives that up, and says before what
-    /// it has changed there.
+    /// Directories that it looks at: to whom one is delegated gives that up, and tells all first.
     pub(crate) looks: Vec<Fid>,
     /// Of all that a volume has: what others, and the caller, may keep of these objects.
     pub(crate) gathers: BTreeMap<Fid, Right>,
