@@ -206,7 +206,8 @@ impl Server {
     pub fn deadline(&self) -> Option<Time> {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         let patient = self.patient.first().map(|(until, _)| *until);
-        let due = self.next_tick.into_iter().chain(lingering);
+        let thawed = self.volumes.has_thawed().then_some(0);
+        let due = self.next_tick.into_iter().chain(lingering).chain(thawed);
         let gathered = self.recall_batches.first().map(|(until, ..)| *until);
         let silent = self.silent.first().map(|(until, _)| *until);
         let due = due.chain(patient).chain(gathered).chain(silent);

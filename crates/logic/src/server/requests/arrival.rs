@@ -306,6 +306,7 @@ impl Server {
             return;
         };
         let (session, arrived) = (waiting.session, waiting.arrived);
+        let freezes = waiting.plan.freezes.is_some();
         let mut asked = BTreeMap::new();
         for Need { session, fid, .. } in &needs {
             let key = (*session, *fid);
@@ -319,7 +320,10 @@ impl Server {
             owed.insert(Awaited::Answer(question));
         }
         for confirm in confirms {
-            debug_assert!(session != confirm.session, "nobody waits for himself");
+            debug_assert!(
+                session != confirm.session || freezes,
+                "nobody waits for himself"
+            );
             owed.insert(Awaited::Confirmed(confirm.session, confirm.request));
             self.ask_confirm(step, confirm, seq);
         }
@@ -337,6 +341,7 @@ impl Server {
         if let Some(until) = waiting.patient_until {
             self.patient.remove(&(until, seq));
         }
+        self.volumes.forget(seq);
         waiting
     }
 

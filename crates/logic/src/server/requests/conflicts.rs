@@ -5,7 +5,7 @@
 
 use crate::server::Server;
 use crate::server::api::{Disk, Mutant};
-use crate::server::table::{File, Holder, Waiting};
+use crate::server::table::{File, Holder, Unconfirmed, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -72,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) looks: Vec<Fid>,
     /// Of all that a volume has: what others, and the caller, may keep of these objects.
     pub(crate) gathers: BTreeMap<Fid, Right>,
+    /// The volume whose state it keeps: the caller's own changes must be confirmed as well.
+    pub(crate) freezes: Option<u32>,
     /// A file whose size it sets: who was told it drops that.
     pub(crate) resizes: Option<Fid>,
     /// The caller's own machine must drop its kernel's pages too.
@@ -431,11 +433,8 @@ impl Server {
             let Some(file) = self.files.get(fid) else {
                 continue;
             };
-            for change in file
-                .unconfirmed
-                .iter()
-                .filter(|change| change.session != session)
-            {
+            let waits = |change: &&Unconfirmed| change.session != session || plan.freezes.is_some();
+            for change in file.unconfirmed.iter().filter(waits) {
                 if view.shows(change.name.as_ref()) {
                     confirms.push(Confirm {
                         session: change.session,

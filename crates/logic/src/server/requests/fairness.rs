@@ -24,7 +24,8 @@ impl Server {
         waiting.patient_until.is_none_or(|until| step.now < until)
             && (self.outruns(waiting, plan)
                 || self.waits_for_change(step.disk, waiting, plan)
-                || self.waits_for_rename(step.disk, waiting))
+                || self.waits_for_rename(step.disk, waiting)
+                || self.waits_for_snapshot(waiting, plan))
     }
 
     /// Notes until when.

@@ -148,6 +148,7 @@ impl Server {
         self.tick_silent(step);
         self.tick_gathered(step);
         self.tick_put_off(step);
+        self.tick_thawed(step);
         self.tick_looks(step);
         if self.next_tick.is_none_or(|due| step.now < due) {
             return;
