@@ -336,6 +336,14 @@ impl Client {
         self.core.state().machine.rights().clone()
     }
 
+    /// The same for a thread that waits for a change of them. It keeps no client from ending.
+    #[must_use]
+    pub fn watch_rights(&self) -> RightsWatch {
+        RightsWatch {
+            core: Arc::clone(&self.core),
+        }
+    }
+
     /// Its session; another one after a loss.
     #[must_use]
     pub fn session(&self) -> SessionId {
@@ -438,6 +446,24 @@ impl Client {
     pub fn stop(&self) {
         if self.core.stop() {
             self.dialer.stop();
+        }
+    }
+}
+
+/// The rights of a client's machine, for a thread that waits until they change.
+pub struct RightsWatch {
+    core: Arc<Core>,
+}
+
+impl RightsWatch {
+    /// Waits until the rights that the server said last are so, or the client has been stopped.
+    /// False: that did not happen within `timeout`.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration, are_so: impl Fn(&Rights) -> bool) -> bool {
+        let ready = |state: &State| are_so(state.machine.rights()).then_some(());
+        match self.core.wait_until(timeout, ready) {
+            Ok(()) => true,
+            Err(state) => state.stopped,
         }
     }
 }

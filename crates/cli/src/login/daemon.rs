@@ -10,7 +10,6 @@ use crate::control::{self, Answer, Listener};
 use crate::runtime;
 use anyhow::{Context, bail};
 use cell::{Answer as Told, Credential, Given, Proof, Question};
-use client::Client;
 use fuse::front::Mount;
 use net::{Addresses, Worker};
 use rustix::fs::{FlockOperation, flock};
@@ -19,11 +18,11 @@ use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use wire::Rights;
 
-/// How long a mount may take to connect anew, and how often that is looked at: nothing tells it.
+/// How long a mount may take to connect anew.
 const RECONNECT: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
 /// How often tokens are looked at, at most: another daemon may have taken one.
 const LOOK_AT_TOKENS: Duration = Duration::from_secs(60);
 
@@ -143,8 +142,7 @@ impl Shared {
                     uid,
                     session,
                 })?;
-                self.wait_until(|client| {
-                    let rights = client.rights();
+                self.wait_until(|rights| {
                     let user = rights.proven(uid);
                     user.is_some_and(|user| !user.expired && user.session == session)
                 })?;
@@ -156,7 +154,7 @@ impl Shared {
                 // The cell forgets it first: a token that is left there counts for nobody.
                 self.ask(&Question::Logout { uid })?;
                 let _ = fs::remove_file(self.tokens.join(uid.to_string()));
-                self.wait_until(|client| client.rights().proven(uid).is_none())?;
+                self.wait_until(|rights| rights.proven(uid).is_none())?;
                 Ok(json!({ "ok": true }))
             }
             "whoami" => Ok(self.kept(uid).map_or(json!({ "user": null }), |kept| {
@@ -198,21 +196,21 @@ impl Shared {
         let told = json!({ "user": given.user, "expires": given.expires_s });
         self.keep(uid, given)?;
         self.changed.notify_all();
-        self.wait_until(|client| is_known(client, uid))?;
+        self.wait_until(|rights| is_known(rights, uid))?;
         Ok(told)
     }
 
     /// Waits until the mount has connected anew, and knows.
-    fn wait_until(&self, knows: impl Fn(&Client) -> bool) -> anyhow::Result<()> {
-        let end = Instant::now() + RECONNECT;
-        while Instant::now() < end {
-            match self.mount.upgrade() {
-                Some(mount) if !knows(mount.client()) => drop(mount),
-                _ => return Ok(()),
-            }
-            std::thread::sleep(LOOK);
+    fn wait_until(&self, knows: impl Fn(&Rights) -> bool) -> anyhow::Result<()> {
+        // The mount itself is not kept: it may end meanwhile.
+        let watch = self
+            .mount
+            .upgrade()
+            .map(|mount| mount.client().watch_rights());
+        if watch.is_some_and(|watch| !watch.wait(RECONNECT, knows)) {
+            bail!("the mount has not connected anew yet: try again in a moment");
         }
-        bail!("the mount has not connected anew yet: try again in a moment")
+        Ok(())
     }
 
     /// Has the mount write back and tell all that it has. A failure is logged where it happens.
@@ -323,9 +321,6 @@ struct Kept {
     given: Given,
 }
 
-fn is_known(client: &Client, uid: u32) -> bool {
-    client
-        .rights()
-        .proven(uid)
-        .is_some_and(|user| !user.expired)
+fn is_known(rights: &Rights, uid: u32) -> bool {
+    rights.proven(uid).is_some_and(|user| !user.expired)
 }
