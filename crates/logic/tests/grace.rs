@@ -12,8 +12,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
-    Caller, Fid, HeldLock, Hold, Holding, Lock, LockMode, LockOwner, Make, Name, Op, Recall,
-    Request, Returned, Right, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
+    Fid, HeldLock, Hold, Holding, Lock, LockMode, LockOwner, Make, Name, Op, Recall, Request,
+    Returned, Right, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -203,18 +203,8 @@ fn write(id: u64) -> ToServer {
 
 fn request(id: u64, op: Op) -> ToServer {
     ToServer::Request(Request {
-        id,
         acked: 1,
-        op,
-        caller: Caller::default(),
-        hold: Hold::default(),
-        keeps: false,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     })
 }
 

@@ -14,8 +14,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
-    Access, Caller, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right,
-    SessionId, Set, Time, ToClient, ToServer, VERSION,
+    Access, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right, SessionId, Set,
+    Time, ToClient, ToServer, VERSION,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -120,18 +120,7 @@ impl Cell {
 
 fn request(id: u64, op: Op) -> Request {
     Request {
-        id,
-        acked: 0,
-        op,
-        caller: Caller::default(),
-        hold: Hold::default(),
-        keeps: false,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     }
 }
 

@@ -12,9 +12,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
-    Access, Caller, Delegated, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, Request, Right,
-    Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, Violation, Welcome, WriteMode,
-    XattrMode,
+    Access, Delegated, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, Request, Right, Rights,
+    SessionId, Set, Time, ToClient, ToServer, VERSION, Violation, Welcome, WriteMode, XattrMode,
 };
 
 const SESSION: SessionId = 77;
@@ -102,18 +101,8 @@ const READER: Conn = 9;
 
 fn request(id: u64, op: Op) -> Request {
     Request {
-        id,
-        acked: 0,
-        op,
-        caller: Caller::default(),
-        hold: Hold::default(),
         keeps: true,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     }
 }
 

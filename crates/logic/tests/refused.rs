@@ -147,18 +147,10 @@ impl World {
             ..Caller::default()
         };
         Request {
-            id: self.last,
-            acked: 0,
-            op,
             caller,
-            hold: Hold::default(),
             keeps: true,
             ahead: 1 << 16,
-            clock: 0,
-            delegated: None,
-            lenders: wire::Lenders::None,
-            after: 0,
-            again: None,
+            ..Request::new(self.last, op)
         }
     }
 

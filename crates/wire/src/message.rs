@@ -137,6 +137,27 @@ pub struct Request {
     pub lenders: Lenders,
 }
 
+impl Request {
+    /// A request of root that depends on no other and opens nothing.
+    #[must_use]
+    pub fn new(id: RequestId, op: Op) -> Request {
+        Request {
+            id,
+            acked: 0,
+            op,
+            caller: Caller::default(),
+            hold: Hold::default(),
+            keeps: false,
+            ahead: 0,
+            clock: 0,
+            delegated: None,
+            after: 0,
+            again: None,
+            lenders: Lenders::None,
+        }
+    }
+}
+
 /// What the server asks back or asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {

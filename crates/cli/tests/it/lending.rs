@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use wire::{
-    Access, Caller, Capability, Elsewhere, Fid, Hold, Lenders, Name, Op, Outcome, Request,
-    ToClient, ToLender, ToReader, ToServer,
+    Access, Capability, Elsewhere, Fid, Lenders, Name, Op, Outcome, Request, ToClient, ToLender,
+    ToReader, ToServer,
 };
 
 const MIB: usize = 1 << 20;
@@ -322,18 +322,9 @@ impl Hand {
         self.last += 1;
         let id = self.last;
         let request = Request {
-            id,
             acked: id,
-            op,
-            caller: Caller::default(),
-            hold: Hold::default(),
-            keeps: false,
-            ahead: 0,
-            clock: 0,
-            delegated: None,
-            after: 0,
-            again: None,
             lenders,
+            ..Request::new(id, op)
         };
         say(
             &self.link,

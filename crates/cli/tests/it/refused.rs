@@ -85,9 +85,6 @@ impl Hand {
     fn asks(&mut self, op: Op, caller: &Caller) -> Outcome {
         self.last += 1;
         let request = Request {
-            id: self.last,
-            acked: 0,
-            op,
             caller: caller.clone(),
             hold: Hold {
                 open: true,
@@ -96,11 +93,7 @@ impl Hand {
             },
             keeps: true,
             ahead: 1 << 16,
-            clock: 0,
-            delegated: None,
-            lenders: wire::Lenders::None,
-            after: 0,
-            again: None,
+            ..Request::new(self.last, op)
         };
         self.say(&ToServer::Request(request));
         loop {

@@ -18,8 +18,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wire::{
-    Caller, Hold, Lenders, Name, Op, Outcome, Request, RequestId, ScheduleRule, SessionId, Time,
-    VolumeInfo, VolumeOp, VolumeState, split_volume_name,
+    Name, Op, Outcome, Request, RequestId, ScheduleRule, SessionId, Time, VolumeInfo, VolumeOp,
+    VolumeState, split_volume_name,
 };
 
 /// In the place of the session of what the server asks for itself: clients choose other numbers.
@@ -213,18 +213,7 @@ impl Server {
     fn ask_itself(&mut self, step: &mut Step<'_, impl Disk>, op: VolumeOp) {
         self.schedules.last += 1;
         let request = Request {
-            id: self.schedules.last,
-            acked: 0,
-            op: Op::Volume(op),
-            caller: Caller::default(),
-            hold: Hold::default(),
-            keeps: false,
-            ahead: 0,
-            clock: 0,
-            delegated: None,
-            after: 0,
-            again: None,
-            lenders: Lenders::None,
+            ..Request::new(self.schedules.last, Op::Volume(op))
         };
         self.last_seq += 1;
         let seq = self.last_seq;

@@ -169,23 +169,15 @@ impl Client {
             stamp,
         };
         let request = Request {
-            id,
-            acked: 0,
-            op: op.clone(),
             caller,
             hold,
-            keeps: false,
-            ahead: 0,
-            clock: 0,
             delegated: Some(Delegated {
                 at: prediction.at,
                 chosen,
                 unseen: true,
                 named: self.taken_away(&prediction.outcome),
             }),
-            after: 0,
-            again: None,
-            lenders: wire::Lenders::None,
+            ..Request::new(id, op.clone())
         };
         let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
         fids.dedup();

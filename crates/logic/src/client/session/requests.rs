@@ -139,18 +139,13 @@ impl Client {
         };
         let lenders = self.lending.lenders(&why);
         let request = Request {
-            id,
-            acked: 0,
-            op,
             caller,
             hold,
             keeps,
             ahead,
-            clock: 0,
-            delegated: None,
             after,
-            again: None,
             lenders,
+            ..Request::new(id, op)
         };
         self.requests.insert(
             id,
