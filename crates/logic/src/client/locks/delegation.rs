@@ -290,8 +290,8 @@ impl Client {
         self.lock_delegation.tidy(fid);
     }
 
-    /// Gives back what has not been used for a while: who needs it then need not wait for a machine
-    /// that may be away.
+    /// Gives back the locks of files that have not been used for a while: a client that needs them
+    /// then need not wait for a machine that may be away.
     pub(crate) fn tick_locks(&mut self, step: &mut Step<'_>) {
         if self.lock_delegation.due().is_none_or(|due| step.now < due) {
             return;
@@ -341,8 +341,8 @@ impl Client {
         core::mem::take(&mut self.lock_delegation.again)
     }
 
-    /// The server decides about the locks of this file again, and what was decided here is void:
-    /// the calls that waited.
+    /// The server decides about the locks of this file again, and decisions made here are void:
+    /// returns the calls that waited.
     pub(crate) fn lose_lock_delegation(&mut self, fid: Fid) -> Vec<Ticket> {
         let term = self.term;
         let own = self
@@ -375,7 +375,7 @@ impl Client {
         waited
     }
 
-    /// What an answer says beside what it answers: who decides.
+    /// An answer says also who decides about the file's locks.
     pub(crate) fn note_who_decides(
         &mut self,
         step: &mut Step<'_>,
