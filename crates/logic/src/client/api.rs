@@ -109,7 +109,7 @@ pub enum Call {
     Unlock {
         /// Of which file.
         fid: Fid,
-        /// Whose.
+        /// The owner of the locks.
         owner: LockOwner,
         /// The first byte.
         first: u64,
@@ -155,7 +155,7 @@ pub enum Input {
     Call {
         /// Answered once by `Done` with the same number.
         ticket: Ticket,
-        /// For whom.
+        /// The user and groups for whom it is made.
         caller: Caller,
         /// The kernel's thread that asks, and does nothing else until it has taken in the answer;
         /// 0: not known.
@@ -465,8 +465,8 @@ pub enum Output {
         /// What.
         what: Invalidate,
     },
-    /// To who watches. The first of these says that it has begun; those that say nothing else are
-    /// not sent.
+    /// News for a watcher. The first of these says that it has begun; those that say nothing else
+    /// are not sent.
     Watched {
         /// Which.
         watch: WatchId,

@@ -95,7 +95,7 @@ pub enum PeerOutput {
     Borrow {
         /// The number of this.
         id: u64,
-        /// Whom, for what.
+        /// The lender, and the blocks.
         elsewhere: Elsewhere,
     },
     /// The answer to a question comes later.

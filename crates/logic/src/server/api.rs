@@ -112,7 +112,7 @@ pub enum Mutant {
     ServesAtOnce,
     /// Makes again what was lost in the order in which clients ask for it.
     RedoesAsItComes,
-    /// Serves before what was lost has been made again.
+    /// Serves before lost changes have been made again.
     ServesBeforeRedone,
     /// Says of all that it has logged that it is stable.
     SaysStableEarly,
@@ -122,7 +122,7 @@ pub enum Mutant {
     FreezesAtOnce,
 }
 
-/// For whom a change is made.
+/// The caller and the circumstances of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
     /// The user and groups that asked.
@@ -235,7 +235,7 @@ pub enum Input {
     Came {
         /// Which.
         conn: Conn,
-        /// Whose.
+        /// The machine.
         machine: MachineId,
         /// Its rights.
         rights: Rights,
@@ -374,7 +374,7 @@ pub enum Event {
 pub struct TokenLine {
     /// On what.
     pub fid: Fid,
-    /// Whose.
+    /// The client's session.
     pub session: SessionId,
     /// Which.
     pub right: Right,

@@ -7,10 +7,10 @@
 //! of the server's machine. If that is set back, it runs a sixteenth slower until both agree again;
 //! if it is set forward, it follows at once.
 //!
-//! A later run knows the times of what was changed, from the disk. If what was shown beside is much
-//! later, since the wall clock was set forward, or clients stamp what they have not sent yet, the
-//! disk is told of that too: else a wall clock that is set back while the server is down would put
-//! the volume's clock behind it.
+//! A later run knows the times of all changes, from the disk. If a time was shown beside that is
+//! much later, since the wall clock was set forward, or clients stamp what they have not sent yet,
+//! the disk is told of that too: else a wall clock that is set back while the server is down would
+//! put the volume's clock behind it.
 
 use super::{Disk, Server, Step};
 use wire::Time;

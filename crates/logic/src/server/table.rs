@@ -341,7 +341,7 @@ pub(crate) struct Session {
     /// Its claims in that term excluded earlier ones of another session.
     pub(crate) refused: bool,
     pub(crate) parts: BTreeSet<u32>,
-    /// Files of which it was told in this term that what it had locked is not so.
+    /// Files of which it was told in this term that it has lost its locks.
     pub(crate) unlocked: BTreeSet<Fid>,
     /// When the latest of these came.
     pub(crate) came: Time,

@@ -286,8 +286,8 @@ impl Client {
         self.locks.interrupted.remove(&ticket);
     }
 
-    /// What an owner has locked changes, and nobody waits for that: until it has ended, further
-    /// calls for its locks wait. The server might come to it in another order.
+    /// The locks of an owner change, and nobody waits for that: until it has ended, further calls
+    /// for its locks wait. The server might come to it in another order.
     pub(crate) fn ask_behind_lock(&mut self, key: (Fid, LockOwner)) {
         self.locks.behind.entry(key).or_default();
     }

@@ -168,9 +168,9 @@ impl Client {
     }
 
     /// Will the call that holds the lock let go of it soon? Not if the server leaves it as it is
-    /// and it waits for somebody else, nor if what was said is lost. Or has the name been dropped
-    /// already, which is only not said yet? It may have been if another call was put back before
-    /// this one: the thread that drops names was waiting for its lock.
+    /// and it waits for somebody else, nor if the message to the server is lost. Or has the name
+    /// been dropped already, which is only not said yet? It may have been if another call was put
+    /// back before this one: the thread that drops names was waiting for its lock.
     fn is_put_back(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), ticket: Ticket) -> bool {
         let asked = (self.kernel.revokes.left.get(&at)).and_then(|dropping| dropping.put_back);
         if let Some((_, until)) = asked.filter(|(asked, _)| *asked == ticket) {

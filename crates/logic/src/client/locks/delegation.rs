@@ -1,10 +1,11 @@
 //! Files about whose locks this client decides by itself, since nobody else uses them.
 //!
 //! Guarantees: it decides about a file's locks only from an answer on that delegates them until it
-//! gives that back, and only while the server has done with all its requests about them. So what
-//! is remembered of the owners of a file is all that is locked of it when it begins to decide; it
-//! tells that when it ends, and nothing about these locks is asked of the server before that has
-//! been heard. Calls that wait for a lock wait here, and go on waiting at the server afterwards.
+//! gives that back, and only while the server has done with all its requests about them. So the
+//! owners' locks that are remembered of a file are all that is locked of it when it begins to
+//! decide; it tells that when it ends, and nothing about these locks is asked of the server before
+//! that has been heard. Calls that wait for a lock wait here, and go on waiting at the server
+//! afterwards.
 
 use crate::Ticket;
 use crate::client::mutant::Mutant;

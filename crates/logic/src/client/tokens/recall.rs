@@ -335,8 +335,8 @@ impl Client {
         if let (Invalidate::Inode { ranges: told, .. }, Some(drain)) = (&mut what, &node.drain) {
             *told = node.without_reads(&ranges, &drain.freed);
             if withheld && !node.kernel.has_pages() {
-                // It has none, and those that it is asking for are claimed first: perhaps by whom
-                // another machine's claim waits for.
+                // It has none, and those that it is asking for are claimed first: perhaps by a
+                // client that another machine's claim waits for.
                 told.clear();
             }
         }

@@ -1,4 +1,4 @@
-//! Requests for locks: what is answered at once, what waits, and what ends the waiting. Of a file
+//! Requests for locks: which are answered at once, which wait, and what ends the waiting. Of a file
 //! about whose locks a client decides, see `lock_delegation`.
 //!
 //! A request for a lock is answered as any other. If it has to wait, the answer says so, and

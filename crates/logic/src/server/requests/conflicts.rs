@@ -23,7 +23,7 @@ pub(crate) struct Need {
 pub(crate) struct Confirm {
     pub(crate) session: SessionId,
     pub(crate) request: RequestId,
-    /// For who looks at all of the object, not at one name in it.
+    /// For a request that looks at all of the object, not at one name in it.
     pub(crate) whole: bool,
 }
 
@@ -55,7 +55,7 @@ impl View {
 /// The objects and names that a request looks at, and those that it changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// Shown by the request: what others changed here must have been confirmed.
+    /// Shown by the request: changes of others here must have been confirmed.
     pub(crate) views: Vec<(Fid, View)>,
     /// Names that it changes: others drop them first.
     pub(crate) names: Vec<(Fid, Vec<Name>)>,

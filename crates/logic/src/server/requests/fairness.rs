@@ -113,11 +113,11 @@ impl Server {
     }
 
     /// Is it put off until a rename or a removal is done? Each look-up of a name that this takes
-    /// away makes it ask the one who looks once more: programs that do so again and again on some
-    /// machines would put it off for ever. So who has dropped the name is not told it again while
-    /// the rename waits only for others who have dropped it once before. Of all of these the one
-    /// that waits longest may do that: two might wait for each other, as a look-up holds the lock
-    /// that its machine must have to drop names.
+    /// away makes it ask the client that looks once more: programs that do so again and again on
+    /// some machines would put it off for ever. So a client that has dropped the name is not told
+    /// it again while the rename waits only for others that have dropped it once before. Of all of
+    /// these the one that waits longest may do that: two might wait for each other, as a look-up
+    /// holds the lock that its machine must have to drop names.
     fn waits_for_rename(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
         let Op::Lookup { dir, name } = &waiting.request.op else {
             return false;
