@@ -68,7 +68,7 @@ pub(crate) struct Running {
     since: Time,
     /// The kernel has told of a signal for its caller.
     signalled: bool,
-    /// It is answered, and its caller gone: its request is under way.
+    /// It is answered, and its caller gone: its request is still under way.
     abandoned: bool,
     /// The objects that it has changed, if the caller did not wait for the answer.
     changed: Vec<Fid>,

@@ -11,8 +11,8 @@
 //!
 //! Guarantees: it is whole only if no name of it was taken back, forgotten or doubted between the
 //! first question and the last answer; an own change of a name meanwhile counts more than the
-//! listing. Long directories are not asked for, and one that is not left alone each time after
-//! twice as many questions in vain.
+//! listing. Long directories are not asked for; one in which others change names is asked for again
+//! only after twice as many questions in vain each time.
 
 use super::listing::ListingPart;
 use crate::client::session::requests::Why;

@@ -125,8 +125,8 @@ impl Plan {
 }
 
 impl Server {
-    /// The plan of a request, as things are now; refused if the disk cannot say. An object that the
-    /// disk cannot find for now must not be taken for none: somebody may cache it.
+    /// The plan of a request, as things are now; refused if the disk cannot say. An unknown object
+    /// must not be taken for an absent one: somebody may cache it.
     pub(crate) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
         match &waiting.request.op {

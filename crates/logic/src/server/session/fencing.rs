@@ -1,7 +1,7 @@
 //! Leases: which of them go on, and what becomes of silent clients.
 //!
-//! When somebody waits for a client and its lease is over, what is wanted is taken from it (see
-//! `taking`); never before, since its machine uses what it holds as long as the lease runs. A
+//! When somebody waits for a client and its lease is over, the server takes from it what is wanted
+//! (see `taking`); never before, since its machine uses what it holds as long as the lease runs. A
 //! session that is there but leaves a question unanswered for longer than `recall_ns` is *stalled*:
 //! nothing that it says renews its lease until it has answered. An answer after which the same
 //! request must ask again is none: a client that gives nothing back, says less than it was asked
