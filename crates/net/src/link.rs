@@ -7,9 +7,8 @@
 //! closing a socket with unread input resets it and takes the last replies from the peer.
 //!
 //! `out` holds every decision and is never held during a system call that may wait. While
-//! `out.writing` is set, one thread writes, and only that thread touches `pen`: it is the one that
-//! called `flush`, until the socket is full; then the link's writer thread, which exists from the
-//! first time it is needed.
+//! `out.writing` is set, one thread writes, and it alone touches `pen`: the one that called
+//! `flush`, until the socket is full; then the link's writer thread, started when first needed.
 //!
 //! | stage   | queue     | frames read | next                                                     |
 //! |---------|-----------|-------------|----------------------------------------------------------|

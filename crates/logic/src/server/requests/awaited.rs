@@ -4,7 +4,7 @@
 //! that gave it; a request is compared with all holders again only when nothing is owed to it any
 //! more. So a request that waits for many holders costs a step for each of them, whatever else
 //! waits there. Each request that waits is owed something, or is put off until a time that is
-//! noted: a recall that is never answered ends with its session.
+//! noted: a debt that is never paid ends with its session.
 
 use super::conflicts::Plan;
 use crate::server::api::Disk;

@@ -1,5 +1,4 @@
-//! Conflicts: the clients that must give something up, report something, or confirm, before a
-//! request is done.
+//! Conflicts: the clients that must give up, report or confirm something before a request is done.
 //!
 //! A request's [`Plan`] says what it looks at and what it changes; it is made from the store as it
 //! is now, each time, since names may have changed while the request waited.
@@ -150,8 +149,7 @@ impl Server {
                 plan.change(disk, *fid)?;
             }
             Op::ReadLink { fid } => plan.views.push((*fid, View::Whole)),
-            // The client to which it is delegated may have set some, and tells of that with its
-            // attributes.
+            // Its Exclusive holder may have set some, and tells of that with its attributes.
             Op::GetXattr { fid, .. } | Op::ListXattr { fid } => {
                 plan.views.push((*fid, View::Whole));
                 plan.shows.push(*fid);
@@ -231,9 +229,8 @@ impl Server {
         Ok(())
     }
 
-    /// The right that others keep while this is written. Of a directory, which the store refuses to
-    /// write, they keep the names: else they would say that their kernels have nothing in hand any
-    /// more (see `told`).
+    /// The right that others keep while this is written. Of a directory, which is refused, the
+    /// names: else they would say that their kernels have nothing in hand any more (see `told`).
     fn left_by_writer(
         &self,
         disk: &impl Disk,
@@ -273,8 +270,7 @@ impl Server {
         Ok(())
     }
 
-    /// The clients that must be asked for something, and the changes that must be confirmed, before
-    /// the request is done.
+    /// The questions to clients, and the changes to confirm, before the request is done.
     pub(crate) fn needs(&self, waiting: &Waiting, plan: &Plan) -> Needs {
         self.cost.judge();
         let mut needs = Vec::new();

@@ -327,7 +327,7 @@ impl Server {
         };
         let file = self.files.entry(fid).or_default();
         file.unconfirmed.push(change);
-        // The disk's record of it is made from this entry.
+        // This entry notes how much of it the disk knows.
         file.holders.of(session);
         state.fids.insert(fid);
         self.held.push((session, fid));
