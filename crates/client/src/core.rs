@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::{Fid, Refusal, ToClient, WatchId, limits};
 
-/// What the threads of a client share.
+/// The state that the threads of a client share.
 pub(crate) struct Core {
     state: Mutex<State>,
     /// The root became known, the server greeted the client, or the client was stopped.

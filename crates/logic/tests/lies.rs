@@ -1,7 +1,7 @@
 //! Clients that do not say the truth. A restarted server is told of rights that exclude each other:
-//! who came first is believed; the other one's lease is not renewed, and it is fenced when it is
-//! over. And who answers every recall, but never gives what was asked for, is fenced as one that
-//! does not answer: others wait no longer for it.
+//! the first to come is believed; the other one's lease is not renewed, and it is fenced when it is
+//! over. And a client that answers every recall, but never gives what was asked for, is fenced as
+//! one that does not answer: others wait no longer for it.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -26,7 +26,7 @@ const SECOND_ONE: SessionId = 2;
 struct Cell {
     server: Server,
     disk: MemoryDisk,
-    /// What both say they hold.
+    /// The object that both say they hold.
     held: Fid,
 }
 
@@ -242,7 +242,7 @@ fn in_vain(recall: Recall, right: Right) -> ToServer {
     })
 }
 
-/// What the liar answers to what it is told: it confirms, and lies to recalls.
+/// The liar's answers to messages: it confirms, and lies to recalls.
 fn answers(out: Vec<Output>, lie: Lie) -> Vec<ToServer> {
     let answer = |output| match output {
         Output::Send { to, message, .. } if to == FIRST => match message {
@@ -324,7 +324,7 @@ fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
         (vec![make(None), lookup()], unlink.clone(), |recall| {
             in_vain(recall, Right::Shared)
         }),
-        // What it gives back is always older than what it was given.
+        // It always gives back up to an epoch before that of its grant.
         (vec![make(write)], unlink, |recall| {
             ToServer::Returned(Returned {
                 fid: recall.fid,

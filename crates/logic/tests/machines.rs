@@ -139,7 +139,7 @@ fn another_machine_cannot_go_on_with_a_session_nor_end_it() {
         is_foreign(&stolen, 2) && welcomed(&stolen).is_none(),
         "{stolen:?}"
     );
-    // What it says next is of a connection that has not greeted.
+    // Its next message is of a connection that has not greeted.
     let goodbye = world.says(2, ToServer::Goodbye);
     let ended = |out: &[Output]| {
         let mut events = out.iter();
@@ -287,7 +287,7 @@ fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive
             });
             request.after = if delegated { 0 } else { request.after };
             let outcome = world.asks(READER, request);
-            // What is told, or written back, is taken from holders alone, and it is none.
+            // Delegated changes and write-backs are taken from holders alone, and it is none.
             let told = delegated || matches!(&op, Op::Write { mode, .. } if is_back(*mode));
             let refusal = match told {
                 true => Refusal::SessionLost,
@@ -309,7 +309,7 @@ fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive
         let outcome = world.asks(READER, request(id, op));
         assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
     }
-    // What would be refused is all that changes: a new operation has to be named above.
+    // All operations that change something would be refused: a new one has to be named above.
     let all = changes(fid);
     assert!(all.iter().filter(|op| op.changes()).count() >= 12);
 }

@@ -1,8 +1,8 @@
 //! The words that all of Ariel speaks: names of things, operations and their results, messages
 //! between a client and a server, and their encoding.
 //!
-//! Guarantees: every type here is plain data; decoding never panics, whatever the bytes; what is
-//! decoded has been checked against the bounds named in [`limits`]. The crate knows nothing of what
+//! Guarantees: every type here is plain data; decoding never panics, whatever the bytes; a decoded
+//! value has been checked against the bounds named in [`limits`]. The crate knows nothing of what
 //! an operation means.
 #![no_std]
 #![forbid(unsafe_code)]

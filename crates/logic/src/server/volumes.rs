@@ -23,7 +23,7 @@ use wire::{FIRST_VOLUME, Fid, Name, Op, Outcome, Right, VolumeInfo, VolumeOp, Vo
 /// So many objects are asked for at a time: the next ones when these have been given up.
 const GATHERED: usize = 4096;
 
-/// What the machine knows of the volumes of its store.
+/// The machine's state about the volumes of its store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Volumes {
     snapshots: BTreeSet<u32>,
@@ -95,7 +95,7 @@ impl Server {
         !frozen && !fid.is_snapshots() && !self.volumes.snapshots.contains(&fid.volume)
     }
 
-    /// What clients hold that stands in the way of an operation on volumes.
+    /// Adds to the plan the tokens that stand in the way of an operation on volumes.
     pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
         if self.options.mutant == Some(Mutant::FreezesAtOnce) {
             return;

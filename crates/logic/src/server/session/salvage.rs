@@ -1,12 +1,12 @@
 //! Delegated changes of a client that does not hold any more what it made them under: it was
 //! silent, and others wanted the directory.
 //!
-//! Its callers have been answered. So what can be done is done, by the rules of any other request;
-//! nothing that others have done meanwhile is undone for it; and what it made is never dropped:
-//! where a name has been taken it gets another one beside that, which says host and time, and where
-//! the directory is gone it gets one in the root. A name is taken away only from what it named, and
-//! only if nobody else has changed that. What builds on such a change names objects, not paths, and
-//! so is done as well.
+//! Its callers have been answered. So all that can be done is done, by the rules of any other
+//! request; nothing that others have done meanwhile is undone for it; and an object that it made is
+//! never dropped: where its name has been taken it gets another one beside that, which says host
+//! and time, and where the directory is gone it gets one in the root. A name is taken away only
+//! from what it named, and only if nobody else has changed that. Changes that build on such a one
+//! name objects, not paths, and so are done as well.
 
 use crate::aside;
 use crate::server::api::{Disk, Event, Output};
@@ -19,7 +19,7 @@ use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Reply, Request, Rig
 /// Names for what came aside in one moment, at most.
 const NUMBERS: u32 = 1000;
 
-/// What is known of such a change.
+/// A change that is salvaged.
 #[derive(Clone, Debug)]
 pub(crate) struct Salvage {
     /// As its client says it.
