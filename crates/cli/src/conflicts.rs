@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 const MARK: &str = ".conflict-";
 
-/// What such a name says.
+/// The parts of such a name.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     /// The name that others have taken, or the file that they have changed.
@@ -96,7 +96,7 @@ fn look(folder: &Path, device: u64, found: &mut Vec<Found>) -> std::io::Result<V
     Ok(below)
 }
 
-/// What a name says, if it is one of these.
+/// The parts of a name, if it is one of these.
 fn said(name: &OsStr) -> Option<Said> {
     let name = String::from_utf8_lossy(name.as_bytes());
     let (of, rest) = name.rsplit_once(MARK)?;

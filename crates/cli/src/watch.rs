@@ -25,7 +25,7 @@ pub(crate) fn watch(args: &WatchArgs) -> Result<ExitCode, Failure> {
     follow(stream, args).map_err(failed)
 }
 
-/// Asks the mount that has it. Nothing stays open there: who watches does not keep it in use.
+/// Asks the mount that has it. Nothing stays open there: a watcher does not keep it in use.
 fn ask(path: &Path, recursive: bool) -> anyhow::Result<UnixStream> {
     let found = std::fs::metadata(path)?;
     let (inode, connection) = (found.ino(), rustix::fs::minor(found.dev()));

@@ -54,10 +54,10 @@ pub(crate) struct CellInitArgs {
     pub(crate) if_none: bool,
 }
 
-/// What a machine may do.
+/// The rights of a machine.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct RightsArgs {
-    /// Its users prove who they are, with `ariel login`; who has not reads what everybody may
+    /// Its users prove who they are, with `ariel login`; others read what everybody may
     /// [default: it is trusted to say who its users are]
     #[arg(long, conflicts_with = "root")]
     pub(crate) untrusted: bool,
@@ -104,7 +104,7 @@ pub(crate) struct JoinTokenArgs {
     pub(crate) expires: u64,
     #[command(flatten)]
     pub(crate) rights: RightsArgs,
-    /// Whoever joins with it administers the cell, and mounts nothing
+    /// A machine that joins with it administers the cell, and mounts nothing
     #[arg(long, conflicts_with_all = ["untrusted", "root", "read_only", "uids"])]
     pub(crate) administrator: bool,
     /// Where machines reach the server [default: where it listens]

@@ -183,7 +183,8 @@ fn conclude(first: u64, all: &Summary, out: &mut Lines) -> Result<ExitCode, Fail
     ))
 }
 
-/// Lines on standard output. Whoever closes the pipe has seen enough; the exit code still tells.
+/// Lines on standard output. A reader that closes the pipe has seen enough; the exit code still
+/// tells.
 #[derive(Default)]
 struct Lines {
     lost: bool,

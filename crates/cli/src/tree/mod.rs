@@ -150,7 +150,7 @@ fn below(place: &Remote, name: impl AsRef<Path>) -> Remote {
     }
 }
 
-/// What was written to standard output is of no use any more: nobody reads it.
+/// True if nobody reads standard output any more, so that further output is of no use.
 fn is_over(result: io::Result<()>) -> Result<bool, Failure> {
     match result {
         Ok(()) => Ok(false),

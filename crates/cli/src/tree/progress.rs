@@ -1,4 +1,5 @@
-//! What a long transfer shows on a terminal: bytes, rate, time left, and how many files are done.
+//! The progress of a long transfer on a terminal: bytes, rate, time left, and how many files are
+//! done.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// A program that waits is gone this soon after the signal: a second, and what a loaded machine
 /// takes to run what is killed.
 const GONE: Duration = Duration::from_millis(1500);
-/// What ends "within seconds".
+/// The bound of an end "within seconds".
 const SECONDS: Duration = Duration::from_secs(14);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What programs do, each in a directory of its own: what before they are ready, and what when the
+/// The calls of programs, each in a directory of its own: one before they are ready, one when the
 /// server is away. `f` has 1 MiB, `w` is open for writing on the other mount, `x` is a program.
 static PROGRAMS: [(&str, &str, &str); 16] = [
     ("stat", "os.stat(d)", "os.stat(d + '/f')"),

@@ -421,7 +421,7 @@ fn bytes_of_a_lender_that_lies_are_never_shown() {
     }
 }
 
-/// What a lender gives for this word.
+/// The number of blocks that a lender gives for this capability.
 fn lent(link: &Arc<Link>, told: &Told<ToReader>, capability: &Capability) -> usize {
     let capability = capability.clone();
     say(

@@ -1,5 +1,5 @@
-//! What programs of one machine expect of a local disk beyond the ordinary: files without a name,
-//! access lists, holes. Each is compared with what the local file system does.
+//! Features of a local disk beyond the ordinary that programs of one machine expect: files without
+//! a name, access lists, holes. Each is compared with the local file system.
 
 use crate::basics::{Notes, same};
 use crate::harness::process::{shell, shell_ok};

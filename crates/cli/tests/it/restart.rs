@@ -146,7 +146,7 @@ fn write_and_sync(mount: &Path, writer: u64, stop: &AtomicBool, tell: &Sender<()
         synced.push((name, seed));
         // Nobody listens any more once it is enough.
         let _ = tell.send(());
-        // What is not synced may be lost, but must do no harm.
+        // A file that is not synced may be lost, but must do no harm.
         let _ = fs::write(mount.join(format!("w{writer}-unsynced")), content(seed + 1));
         if n % 7 == 6 {
             let _ = fs::remove_file(mount.join(format!("w{writer}-{}", n - 3)));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// Longer than a lease, which others wait for who want something.
+/// Longer than a lease, for which other machines that want something wait.
 const BACK: Duration = Duration::from_secs(40);
 
 /// The files that are kept beside others below a directory.

@@ -1,7 +1,7 @@
 //! Suites that others wrote to judge any file system: pjdfstest (what POSIX says of each system
 //! call) and fsx (random operations on one file, compared with memory).
 //!
-//! `tools/setup suites` installs them. What they may skip is listed here and explained in
+//! `tools/setup suites` installs them. Cases that they may skip are listed here and explained in
 //! `docs/semantics.md`; anything else that is skipped is a failure.
 
 use crate::harness::cell::CellOptions;

@@ -143,7 +143,7 @@ fn mounts_with_lifetimes_are_convicted() {
         }
         assert!(Instant::now() < end, "no stale read for a minute: {report}");
     }
-    // What a person is shown: what it is, few lines, one of them marked.
+    // The output for a person: the violation's name, few lines, one of them marked.
     let said = convicted(&pair, 0, &[]);
     let lines = said
         .lines()

@@ -1,4 +1,4 @@
-//! What fsx does, through two mounts in turn: random operations on one file, each by one of them,
+//! The work of fsx, through two mounts in turn: random operations on one file, each by one of them,
 //! and after each what it shows is compared with memory. Nothing is under way at the same time, so
 //! there is only one right answer.
 //!

@@ -140,7 +140,7 @@ impl Mount {
         self.point.join(name)
     }
 
-    /// What the daemon has logged so far.
+    /// The daemon's log so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -214,7 +214,7 @@ impl Drop for Mount {
             return;
         };
         if std::thread::panicking() {
-            // What failed may be the mount itself: nothing is asked of it any more.
+            // The mount itself may have failed: nothing is asked of it any more.
             scratch::force_unmount(&self.point);
             daemon.wait(Duration::from_secs(5));
             return;
@@ -275,7 +275,7 @@ impl Background {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// What its daemon says; `None` while there is none.
+    /// The status of its daemon; `None` while there is none.
     pub fn status(&self) -> Option<serde_json::Value> {
         let words = [Path::new("status"), Path::new("--json"), &self.point];
         let output = run(&mut ariel(&words));

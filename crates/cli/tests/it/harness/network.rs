@@ -1,5 +1,5 @@
 //! A network of a test's own: a network namespace, whose loopback device can be taken down,
-//! or made slow. What the test starts in it lives there.
+//! or made slow. The processes that the test starts in it live there.
 
 use super::process::{run, text};
 use super::watchdog::network_changes;
