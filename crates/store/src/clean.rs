@@ -68,12 +68,13 @@ pub(crate) struct Cleaner {
     looking: bool,
     /// Segments that it could not clean: something in them is damaged.
     given_up: BTreeSet<u32>,
-    /// What the cleaning at hand has done.
+    /// The work of the cleaning at hand.
     round: Round,
-    /// What copies into these segments took of the log, thousandths of the bytes that were copied:
-    /// where these are in very small pieces, copying them once more would take as much again.
+    /// The room that copies into these segments took of the log, thousandths of the bytes that were
+    /// copied: where these are in very small pieces, copying them once more would take as much
+    /// again.
     dear: BTreeMap<u32, u64>,
-    /// Bytes of segments, where somebody wanted to know: they are not written to any more.
+    /// Bytes of segments, where they were asked for: the segments are not written to any more.
     lens: BTreeMap<u32, u64>,
     pub(crate) moved_bytes: u64,
 }
@@ -88,7 +89,7 @@ struct Round {
     written: u64,
 }
 
-/// What a step of cleaning did.
+/// The outcome of a step of cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// So many bytes were moved.
@@ -134,7 +135,7 @@ impl Cleaner {
             }
         }
         self.at = None;
-        // What could be moved was. If something is left, it cannot be.
+        // All that could be moved was. The rest cannot be.
         self.given_up.insert(segment);
     }
 

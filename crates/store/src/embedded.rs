@@ -82,7 +82,7 @@ fn unread(doing: &str, error: io::Error) -> StoreError {
     }
 }
 
-/// What the calling thread does with the engine.
+/// The calling thread's work in the engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     /// Nothing.
@@ -302,7 +302,7 @@ impl Engine for Redb {
             None => Ok(()),
         });
         if refreshed.is_err() {
-            // What closing it says adds nothing to the error at hand.
+            // An error of closing it adds nothing to the one at hand.
             let _ = guarded(|| {
                 *open = None;
                 Ok(())

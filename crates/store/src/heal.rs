@@ -39,7 +39,7 @@ impl Healing {
     /// Waits for a thread at work, whatever comes of it.
     pub(crate) fn abandon(&mut self) {
         if let Some(thread) = self.running.take() {
-            // What it leaves is removed when the partition is opened.
+            // Files that it leaves are removed when the partition is opened.
             let _ = thread.join();
         }
     }
@@ -106,7 +106,7 @@ impl Store {
             Err(error) => {
                 self.healing.given_up = true;
                 tracing::error!(
-                    "the index cannot be made again: {error}. What needs the damaged part of it \
+                    "the index cannot be made again: {error}. Reads of its damaged part \
                      fails; stop the server and run `ariel fsck --repair --dry-run` on its data"
                 );
             }

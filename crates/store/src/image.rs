@@ -223,8 +223,8 @@ pub(crate) fn newest(files: &dyn Files) -> Result<Option<Image>, StoreError> {
     Ok(None)
 }
 
-/// Reads all of an image, and gives its keys and values away piece by piece. What was given away
-/// before an error is not to be used.
+/// Reads all of an image, and gives its keys and values away piece by piece. Keys that were given
+/// away before an error must not be used.
 pub(crate) fn read(
     files: &dyn Files,
     image: &Image,

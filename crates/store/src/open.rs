@@ -95,7 +95,7 @@ impl Store {
     }
 }
 
-/// What a partition is opened for.
+/// The purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To be used: the log's torn end is cut off, the opening is counted.
@@ -406,7 +406,8 @@ pub(crate) fn open(
 }
 
 impl Store {
-    /// What an older program would not understand comes into segments that it refuses to read.
+    /// Records that an older program would not understand come into segments that it refuses to
+    /// read.
     fn leave_older_format(&mut self) -> Result<(), StoreError> {
         let begin = Place {
             offset: 0,

@@ -28,16 +28,16 @@ use std::path::Path;
 use std::sync::Arc;
 use wire::{Caller, Chosen, Fid};
 
-/// What a repair did, or would do.
+/// The work of a repair, done or planned.
 #[derive(Clone, Debug, Default)]
 pub struct Repaired {
-    /// What was done, in order, for people.
+    /// The steps, in order, for people.
     pub steps: Vec<String>,
     /// Changes that the log had and that could not be applied, for people.
     pub lost_changes: Vec<String>,
-    /// What was found before.
+    /// The findings before.
     pub before: Report,
-    /// What is found now; of a plan: the same as before.
+    /// The findings now; of a plan: the same as before.
     pub after: Report,
 }
 

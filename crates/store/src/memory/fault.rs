@@ -1,8 +1,8 @@
-//! What goes wrong on a disk in memory: which call, how, and for how long.
+//! The faults of a disk in memory: which call, how, and for how long.
 
 use std::io;
 
-/// What is asked of a disk.
+/// A call to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// Open a file that exists.
@@ -74,7 +74,7 @@ impl Verb {
     }
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call fails with an input/output error and does nothing; later calls work.
@@ -124,7 +124,7 @@ pub(super) struct Faults {
     counts: [u64; Verb::ALL.len()],
     /// Calls that change something.
     pub(super) changing: u64,
-    /// What is to go wrong, and the number of the call in its count.
+    /// The fault to come, and the number of the call in its count.
     planned: Option<(Failure, u64)>,
     dead: bool,
     hits: u64,

@@ -140,7 +140,7 @@ fn what_is_said_to_be_free_can_be_written() {
                 len += chunk as u64;
                 assert!(len < 8 << 20, "never full");
             }
-            // What each record has beside its bytes is not known before.
+            // The size of each record beside its bytes is not known before.
             let least = said / (chunk as u64 + 200) * chunk as u64 * 9 / 10;
             assert!(
                 (least..=said).contains(&len),
