@@ -21,7 +21,7 @@ use crate::uring::Seat;
 /// A lifetime that does not end by itself (136 years; larger numbers overflow in old kernels).
 pub const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// What became of an answer.
+/// The fate of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The kernel has it.

@@ -1,5 +1,6 @@
-//! What is true of a mount whose requests are read from the device is true of one whose requests
-//! come over io_uring: the same tests once more. Then what only the ring can get wrong.
+//! All that is true of a mount whose requests are read from the device is true of one whose
+//! requests come over io_uring: the same tests once more. Then the cases that only the ring can get
+//! wrong.
 // Each part is a program of its own elsewhere, and brings its support along.
 #![allow(clippy::unwrap_used, clippy::duplicate_mod, missing_docs)]
 

@@ -107,7 +107,7 @@ impl Store {
                 self.healing.given_up = true;
                 tracing::error!(
                     "the index cannot be made again: {error}. Reads of its damaged part \
-                     fails; stop the server and run `ariel fsck --repair --dry-run` on its data"
+                     fail; stop the server and run `ariel fsck --repair --dry-run` on its data"
                 );
             }
         }

@@ -75,7 +75,7 @@ enum Waiting {
     Called(u64),
 }
 
-/// Who waits for locks, by the numbers of the kernel's requests.
+/// The calls that wait for locks, by the numbers of the kernel's requests.
 #[derive(Default)]
 pub(super) struct Waiters(Mutex<WaitersState>);
 
@@ -208,7 +208,8 @@ impl Tree {
         }
     }
 
-    /// `INTERRUPT`: whoever waits for a lock is answered soon, the others if they are ending.
+    /// `INTERRUPT`: a call that waits for a lock is answered soon, any other if its thread is
+    /// ending.
     pub(super) fn interrupt(&self, unique: u64) {
         if let Some(ticket) = self.waiters.interrupt(unique) {
             self.client.interrupt(ticket);
@@ -263,7 +264,7 @@ impl Tree {
         self.call(convert::asker(header), call, nothing(reply));
     }
 
-    /// What the answer to an open says.
+    /// The flags in the answer to an open.
     pub(super) fn open_flags(&self, fid: Fid, opening: Opening, cached: bool) -> u32 {
         let needed = self.locked.needs_flush(fid, opening.access) || !self.may_skip_flush;
         let flush = needed && !self.silent_opens;

@@ -2,8 +2,8 @@
 //! orderly end.
 //!
 //! Guarantees: what can fail for the server's sake fails before anything is mounted; a mount that
-//! was made and cannot be served is removed again. At the end, whoever brings it about, everything
-//! is written back after the last request of the kernel; [`Mount::wait`] does not return before.
+//! was made and cannot be served is removed again. At the end, whatever its cause, everything is
+//! written back after the last request of the kernel; [`Mount::wait`] does not return before.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const PROGRESS_TIME: Duration = Duration::from_secs(10);
 /// however short the delay is.
 const SCAN_NS: u64 = 5_000_000_000;
 const SCAN_LEAST_NS: u64 = 10_000_000;
-/// What is known of objects takes about as much memory as cached blocks may: 600 bytes each.
+/// The knowledge of objects takes about as much memory as cached blocks may: 600 bytes each.
 const OBJECTS_PER_MIB: usize = 1700;
 
 /// Why something was not mounted or not ended, and the cure.
@@ -69,7 +69,7 @@ pub enum MountError {
         dir: PathBuf,
         /// The server.
         server: String,
-        /// What it has not got.
+        /// The changes that it has not got.
         owed: Owed,
     },
     /// Not everything was written back; what is missing is still in memory.
@@ -95,13 +95,14 @@ pub struct Mount {
     /// Ends the connection; `None`: it could not be opened.
     control: Option<Control>,
     id: MountId,
-    /// Everything is written back and the client has left the server. Locked by who sees to it.
+    /// Everything is written back and the client has left the server. Locked by the thread that
+    /// sees to it.
     left: Mutex<bool>,
     /// The process is to end: what cannot be written back soon is given up.
     ending: AtomicBool,
     /// Somebody asked the daemon to unmount, and is told what is not written back.
     asked: AtomicBool,
-    /// What was given up, once and for all.
+    /// The changes that were given up, once and for all.
     lost: Mutex<Option<Owed>>,
 }
 
@@ -139,9 +140,10 @@ impl Mount {
         }
     }
 
-    /// Waits until the mount is gone, whoever unmounted it, and everything is written back. While
-    /// the server is there, or when the daemon was asked to unmount and could say that something is
-    /// missing, it goes on trying. If nobody was told, and the server is away, that is given up.
+    /// Waits until the mount is gone, whichever process unmounted it, and everything is written
+    /// back. While the server is there, or when the daemon was asked to unmount and could say that
+    /// something is missing, it goes on trying. If nobody was told, and the server is away, that is
+    /// given up.
     pub fn wait(&self) {
         self.session.wait();
         loop {
@@ -235,8 +237,8 @@ impl Mount {
         Ok(removed?)
     }
 
-    /// Ends the mount within seconds, whatever the server does and whoever uses it: programs that
-    /// wait get errors. What the server has not got by then is lost: that is returned.
+    /// Ends the mount within seconds, whatever the server and its programs do: programs that wait
+    /// get errors. Changes that the server has not got by then are lost, and returned.
     ///
     /// # Errors
     /// The mount could not be removed, or what became of changes is not known.
@@ -248,7 +250,7 @@ impl Mount {
         }
     }
 
-    /// What was given up at the end, since the server was away.
+    /// The changes that were given up at the end, since the server was away.
     #[must_use]
     pub fn lost(&self) -> Option<Owed> {
         *self.lost.lock()
@@ -314,7 +316,7 @@ impl Mount {
         self.session.counters().answers()
     }
 
-    /// What is used of the kernel that not every kernel has.
+    /// The features in use that not every kernel has.
     #[must_use]
     pub fn features(&self) -> Vec<&'static str> {
         let negotiated = self.session.negotiated();
@@ -357,7 +359,7 @@ impl Drop for Mount {
             return;
         }
         if *self.ending.get_mut() {
-            // It was tried, and whoever tried was told what is lost.
+            // It was tried, and the caller that tried was told what is lost.
             return self.client.stop();
         }
         if let Err(error) = self.end() {

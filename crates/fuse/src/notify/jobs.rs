@@ -76,8 +76,8 @@ impl Inner {
         }
     }
 
-    /// In one go: who gets the lock after the first turn has little time to ask before the
-    /// attributes are taken back.
+    /// In one go: a thread that gets the lock after the first turn has little time to ask before
+    /// the attributes are taken back.
     fn take_back_sizes(&self, nodeid: u64) -> Outcome {
         let before = self.take_turn(nodeid);
         match self.inval_inode(nodeid, -1, 0) {

@@ -88,8 +88,8 @@ impl Ring {
     }
 
     /// # Safety
-    /// What the submission points to lives until it is submitted, and what the kernel writes to
-    /// until it is completed or the ring is gone.
+    /// The memory that the submission points to lives until it is submitted, and memory that the
+    /// kernel writes to until it is completed or the ring is gone.
     unsafe fn push(&mut self, submission: &Entry128) -> io::Result<()> {
         loop {
             // SAFETY: the caller's promise.
