@@ -232,7 +232,7 @@ impl Forgets<'_> {
     }
 }
 
-/// The operation of a request. Structures of the kernel appear where every field of theirs is of use.
+/// The operation of a request. Structures of the kernel appear where each of their fields is used.
 #[allow(missing_docs)] // The fields are what the man pages of the system calls say.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation<'a> {

@@ -16,7 +16,7 @@ macro_rules! rare {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// What happened, for people.
+            /// The event, for people.
             pub fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -129,7 +129,7 @@ impl Rare {
     }
 }
 
-/// What an output of the server shows.
+/// The rare events that an output of the server shows.
 pub(crate) fn of_server(output: &server::Output) -> u128 {
     match output {
         server::Output::Send { message, bulk, .. } => match message {
@@ -195,7 +195,7 @@ fn of_reply(reply: &wire::Reply) -> u128 {
     met
 }
 
-/// What the answer to a listing shows that came at once.
+/// The rare events that the answer to a listing shows if it came at once.
 pub(crate) fn of_listing(output: &client::Output) -> u128 {
     match output {
         client::Output::Done {
@@ -217,7 +217,7 @@ fn of_request(op: &Op) -> u128 {
     }
 }
 
-/// What an output of a client shows.
+/// The rare events that an output of a client shows.
 pub(crate) fn of_client(output: &client::Output) -> u128 {
     match output {
         client::Output::Send { message, .. } => match message {

@@ -3,9 +3,9 @@
 //!
 //! On a connection that lives no message is lost, as TCP gives it: what cannot get through while a
 //! link is silent arrives when that is over, unless the connection has been given up meanwhile.
-//! What is under way when a connection ends is lost, and where the seed says so connections end at
-//! any message. Short messages overtake long ones, and in half of the worlds any other, but for a
-//! greeting, its answer and the end of a session. (A message that comes twice is more than TCP
+//! Messages under way when a connection ends are lost, and where the seed says so connections end
+//! at any message. Short messages overtake long ones, and in half of the worlds any other, but for
+//! a greeting, its answer and the end of a session. (A message that comes twice is more than TCP
 //! does: it stands for one that was said again on the next connection.)
 
 use crate::atlas::Ways;
@@ -57,7 +57,7 @@ impl Link {
     }
 }
 
-/// What the server asks of a client, by what the answer names.
+/// A question of the server to a client, by the names that the answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Question {
     Recall(Fid, Epoch),
@@ -233,7 +233,7 @@ impl Network {
         let owner = self.owners.borrow().get(&conn).copied();
         self.closed.borrow_mut().insert(conn);
         if let Some(host) = owner {
-            // What was sent before gets there first.
+            // Earlier messages get there first.
             let wait = world.plan.weather.most_ns();
             let then = Rc::clone(world);
             world.sched.at(world.sched.now() + wait, move || {
@@ -250,7 +250,7 @@ impl Network {
         for host in hosts {
             self.hangup(world, host);
         }
-        // Nor does anything arrive of who was killed before.
+        // Nor does anything arrive from machines that were killed before.
         self.owners.borrow_mut().clear();
     }
 
@@ -359,7 +359,7 @@ impl Network {
         self.closed.borrow().contains(&conn)
     }
 
-    /// Whose connection this is.
+    /// The machine of a connection.
     pub(crate) fn owner(&self, conn: Conn) -> Option<u32> {
         self.owners.borrow().get(&conn).copied()
     }

@@ -1,5 +1,5 @@
-//! What a seed draws: sizes, limits, delays, the mix of operations and the faults. Each seed draws
-//! its own, so that small limits and rare mixes are met all the time.
+//! The draws of a seed: sizes, limits, delays, the mix of operations and the faults. Each seed
+//! draws its own, so that small limits and rare mixes are met all the time.
 
 use crate::atlas::Fault;
 use crate::inject::{DiskStrike, Strike};
@@ -153,7 +153,7 @@ pub(crate) struct Plan {
     pub(crate) signals: (u64, Time),
     /// Clients lend blocks to each other, like this.
     pub(crate) neighbours: Option<Neighbours>,
-    /// What else goes wrong, and at which message: no seed draws it.
+    /// A further fault, and its message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
     /// The same of a call of the server's disk.
     pub(crate) disk_strike: Option<(DiskStrike, u32)>,

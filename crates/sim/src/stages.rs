@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Who watches is told what was done so far.
+    /// Watching programs are told all changes so far.
     fn tell_watchers(self: &Rc<Self>) -> Option<()> {
         if self.watchers_of_each() == 0 {
             return Some(());
@@ -171,7 +171,7 @@ impl World {
     }
 
     fn judge(self: &Rc<Self>) -> Option<Judged> {
-        // Who vanished keeps what it had until somebody wants it.
+        // A machine that vanished keeps what it had until another one wants it.
         let left_over = self
             .server
             .left_over()

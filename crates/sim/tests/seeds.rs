@@ -10,7 +10,7 @@ use std::thread;
 
 const SEEDS: u64 = 20_000;
 
-/// What [`run_traced`] returns.
+/// The result of [`run_traced`].
 type Traced = (Result<Report, Failure>, Vec<String>);
 
 /// Worlds that are wrong in a way whose cause is not cured yet; docs/simulation.md tells of them.
