@@ -1,4 +1,4 @@
-//! What the network tells: connections and their messages become inputs of the machine.
+//! Events of the network: connections and their messages become inputs of the machine.
 //!
 //! Guarantees: bytes that are no message, and bytes beside a message that break the bound, end
 //! their connection with a logged reason and reach nothing else.

@@ -12,7 +12,7 @@ use wire::{RequestId, ToClient, ToServer};
 /// At most so many requests are known to wait for their answers; of more, none is measured.
 const WAITING_MAX: usize = 65_536;
 
-/// What was measured of the requests of one kind, or in one step of the machine.
+/// The measured times of the requests of one kind, or of one step of the machine.
 pub type Measured = Vec<(&'static str, Reading)>;
 
 /// The measuring.
