@@ -1,7 +1,7 @@
 //! A cell: the machines that belong together, and how each proves that it is one of them.
 //!
 //! A cell has an authority, whose key never leaves the directory in which it was made. It certifies
-//! servers and machines; what a machine may do stands in the cell's database, not in its
+//! servers and machines; the rights of a machine stand in the cell's database, not in its
 //! certificate, so that it can be changed at once. A machine joins with a line that says where the
 //! server is, which key the authority has, and a secret that is worth a few uses and some time.
 //!
