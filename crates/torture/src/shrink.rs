@@ -13,7 +13,7 @@ use crate::model::{State, oracle};
 
 /// A violation.
 pub(crate) struct Shrunk {
-    /// What is needed to see it.
+    /// The operations that are needed to see it.
     pub(crate) operations: Vec<Operation>,
     /// Changes that may or may not have happened without making a difference.
     pub(crate) hidden: Vec<Operation>,
@@ -63,7 +63,8 @@ pub(crate) fn shrink(start: &Checker, operations: Vec<Operation>) -> Option<Shru
     Some(shrunk)
 }
 
-/// What had begun when the operation ended; what had not ended may or may not have happened.
+/// The operations that had begun when this one ended; those that had not ended may or may not have
+/// happened.
 fn prefix(operations: &[Operation], index: usize) -> Vec<Operation> {
     let end_ns = operations[index].end_ns;
     let begun = operations.iter().filter(|one| one.begin_ns <= end_ns);

@@ -346,7 +346,7 @@ fn choose_name(random: &mut Random, can: Abilities, fresh: u64) -> Want {
     })
 }
 
-/// What may have happened, when the outcome got lost.
+/// The action that may have happened, when the outcome got lost.
 fn tried(action: &Action, object: Object, can: Abilities) -> Action {
     match (action, object) {
         (Action::Create { name, id, .. }, Object::Names { group }) => Action::Create {
@@ -358,7 +358,7 @@ fn tried(action: &Action, object: Object, can: Abilities) -> Action {
     }
 }
 
-/// What was asked, without an outcome.
+/// The call, without an outcome.
 fn asked(action: &Action) -> String {
     let all = action.to_string();
     all.split(':').next().unwrap_or_default().to_owned()
