@@ -208,7 +208,7 @@ impl Fleet<'_> {
         self.carry_out(client, step);
     }
 
-    /// What a client wants done, and what that makes others want.
+    /// Carries out a client's step, and the steps of others that follow from it.
     fn carry_out(&mut self, client: Peer, mut step: Step) {
         let (now, mut at) = (self.now, client);
         loop {
@@ -408,8 +408,8 @@ mod tests {
         assert!(expected[1] > 0 && expected[3] > 0);
     }
 
-    /// What is changed or removed is nowhere: the next read of another client goes to the server,
-    /// under every policy.
+    /// A changed or removed block is in no cache: the next read of another client goes to the
+    /// server, under every policy.
     #[test]
     fn no_policy_shows_what_is_no_more() {
         let access = |client, op| Access {
