@@ -238,8 +238,8 @@ impl Cell {
         let user = self.prove(machine, name, proof)?;
         if user.uid != uid {
             return Err(refused(format!(
-                "{name} has the number {} in the cell, and whoever asks has {uid} on {}: a login \
-                 counts only where they agree (`ariel user add --uid`, or `usermod --uid`)",
+                "{name} has the number {} in the cell, and the asking user has {uid} on {}: a \
+                 login counts only where they agree (`ariel user add --uid`, or `usermod --uid`)",
                 user.uid, machine.name
             )));
         }
@@ -385,7 +385,7 @@ impl Cell {
         let claims = self.claims(machine, token)?;
         if claims.uid != uid {
             return Err(refused(format!(
-                "the token is of {} (user {}), and whoever shows it is user {uid}",
+                "the token is of {} (user {}), and user {uid} shows it",
                 claims.user, claims.uid
             )));
         }

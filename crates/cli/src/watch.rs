@@ -48,7 +48,8 @@ fn ask(path: &Path, recursive: bool) -> anyhow::Result<UnixStream> {
         }
     }
     bail!(
-        "the mount at {} does not answer this user: run this as root, or as who mounted it",
+        "the mount at {} does not answer this user: run this as root, or as the user \
+         who mounted it",
         points[0].display()
     )
 }

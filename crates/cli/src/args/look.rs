@@ -134,7 +134,7 @@ Examples:
   ariel fsck --repair --dry-run /srv/a    what a repair would do, and what is lost
   ariel fsck --repair /srv/a
 A server checks all of its store by itself, slowly, once a day, and makes a damaged index again: see
-`checks` in `ariel status`. What it is asked to check is what its last checkpoint left, seconds ago.
+`checks` in `ariel status`. A check on demand covers the state of its last checkpoint, seconds ago.
 A repair makes the index again from the log where it is damaged, moves what is good out of damaged
 parts of the log, and notes bytes that are lost: reading these is an error until they are written
 again. Replaced files stay in DIR under another name, until you remove it.

@@ -30,7 +30,7 @@ pub(crate) fn relay(mount: &Arc<Mount>, question: &Value) -> Answer {
     let mount = Arc::clone(mount);
     Answer::Lines(Box::new(move |stream| {
         if let Err(error) = run(&mount, (inode, recursive), stream) {
-            tracing::debug!(%error, "who watched has gone");
+            tracing::debug!(%error, "the watching program has gone");
         }
     }))
 }

@@ -226,7 +226,7 @@ fn extended_attributes_are_set_in_own_directories_without_the_server() {
         .filter(|(kind, _)| !["Requests", "Release", "Reserve"].contains(&kind.as_str()))
         .collect();
     assert!(asked.is_empty(), "the server was asked: {asked:?}");
-    // What it is told then is what was seen here.
+    // The server is told then what was seen here.
     let there = other.join("own");
     assert_eq!(xattrs(&there), xattrs(&own));
     for n in 0..50 {
@@ -292,7 +292,7 @@ fn own_directories_are_listed_and_moved_and_files_linked_in_them_without_the_ser
         .filter(|(kind, _)| !["Requests", "Write", "Release", "Reserve"].contains(&kind.as_str()))
         .collect();
     assert!(asked.is_empty(), "the server was asked: {asked:?}");
-    // What it is told then is what was seen here.
+    // The server is told then what was seen here.
     let there = tree(&other.join("own/top"));
     let plain = |dir: &Path, tree: Vec<(PathBuf, u64)>| -> Vec<(PathBuf, u64)> {
         let plain = |(path, n): (PathBuf, u64)| (path.strip_prefix(dir).unwrap().into(), n);

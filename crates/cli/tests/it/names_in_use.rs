@@ -198,8 +198,8 @@ fn old(name: &Path) -> PathBuf {
 }
 
 /// One of two machines that change names of one directory at the same moment, each of which knows
-/// of the other's name whether it is there. Every second time by names in that directory: who
-/// begins again may have its lock at once then.
+/// of the other's name whether it is there. Every second time by names in that directory: a change
+/// that begins again may have its lock at once then.
 fn competes(mount: &Path, (own, other): (&str, &str), meet: &Barrier) -> Vec<String> {
     let mut wrong = Vec::new();
     for round in 0..ROUNDS {
