@@ -9,8 +9,8 @@
 //! gets a token: signed, for that machine, until a time.
 //!
 //! Guarantees: every file with a secret belongs to its owner alone, from its first byte on; secrets
-//! of join lines are kept as hashes; what was answered to an administrator is on the disk; a
-//! machine that is revoked is not let in from then on. This crate knows no files of the tree, no
+//! of join lines are kept as hashes; a change that was answered to an administrator is on the disk;
+//! a machine that is revoked is not let in from then on. This crate knows no files of the tree, no
 //! sessions and no tokens.
 #![forbid(unsafe_code)]
 

@@ -298,7 +298,7 @@ mod tests {
             (Some("/a/b"), true, NOW + 10)
         );
         assert!(read.narrowed);
-        // Narrowed once more: what is wider does not count.
+        // Narrowed once more: a wider limit does not count.
         let longer = Narrower {
             expires_s: Some(NOW + 50),
             ..path("/a/b/c")

@@ -241,8 +241,8 @@ pub(crate) struct MountArgs {
     /// programs may read what is that old. Only to compare with, and to test judges
     #[arg(long, value_name = "HOW", default_value = "exact", value_parser = lifetime::cache)]
     pub(crate) cache: Cache,
-    /// A call that waits while the server says nothing for so long fails with EIO; what it was to
-    /// change is done once or not at all [default: it waits until the server is back]
+    /// A call that waits while the server says nothing for so long fails with EIO; its change is
+    /// made once or not at all [default: it waits until the server is back]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<u64>,
     /// A signal that a program handles ends its read, its fsync, and its write that was not sent
@@ -442,7 +442,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Words of mount(8); what else may be among them has been taken out by [`words`].
+/// Words of mount(8); [`words`] has taken out others.
 fn flags(list: &str) -> Result<Flags, String> {
     let mut flags = Flags::default();
     for word in list.split(',').filter(|word| !word.is_empty()) {

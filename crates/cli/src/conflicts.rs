@@ -1,8 +1,8 @@
 //! `ariel conflicts`: lists what machines had done while they were away, and others too: it is
 //! kept beside that, under names that say whose it is and from when.
 //!
-//! Guarantees: what is looked through is one file system, and no link is followed; what cannot be
-//! read is told, and the rest listed all the same.
+//! Guarantees: the search stays in one file system, and follows no link; it reports directories
+//! that it cannot read, and lists the rest all the same.
 
 use crate::args::ConflictsArgs;
 use crate::failure::{FAILED, Failure};

@@ -1,9 +1,9 @@
 //! A cell to try things on: a server and its mounts, in a directory of their own, that can be
 //! killed.
 //!
-//! Guarantees: what is started here is ended here, in order, whatever the outcome; a kill is over
-//! when what was killed works again; nothing is removed through a mount. The end of the cell also
-//! checks its store.
+//! Guarantees: processes started here are ended here, in order, whatever the outcome; a kill is
+//! over when the killed process works again; nothing is removed through a mount. The end of the
+//! cell also checks its store.
 
 use crate::child::wait_within;
 use crate::{membership, trust};

@@ -69,7 +69,7 @@ fn follow(stream: UnixStream, args: &WatchArgs) -> anyhow::Result<ExitCode> {
         let shown = if args.json {
             writeln!(stdout, "{event}")
         } else if name == "watching" {
-            // Not among the changes, but said: what is done from now on will be printed.
+            // Not among the changes, but said: changes from now on will be printed.
             writeln!(std::io::stderr(), "watching {}", args.path.display())
         } else {
             writeln!(stdout, "{}", text(&event, &args.path))

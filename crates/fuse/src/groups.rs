@@ -1,8 +1,8 @@
 //! The groups of a program that asks: the kernel does not send them with its requests, and the
 //! server compares them with the modes and lists of objects.
 //!
-//! They are read from `/proc`. That takes longer than many an answer from the cache, so what was
-//! read counts for a moment for the same thread with the same user and group. Root needs none. The
+//! They are read from `/proc`. That takes longer than many an answer from the cache, so the groups
+//! read count for a moment for the same thread with the same user and group. Root needs none. The
 //! kernel has judged by the true groups before it asks, so old ones let nobody in whom the new ones
 //! keep out; a program that has just got a group may be refused for that moment.
 

@@ -1,7 +1,7 @@
 //! Makes and removes mounts: by mount(2) as root, by the set-uid helper `fusermount3` otherwise.
 //! Never touches a mount point in a way that asks the daemon behind it (which may be dead, or be
-//! this very process): what is mounted where is read from `/proc/self/mountinfo`, and which mount
-//! it is the kernel knows by itself.
+//! this very process): mounts and their places are read from `/proc/self/mountinfo`, and which
+//! mount it is the kernel knows by itself.
 
 mod attach;
 mod connection;
@@ -297,7 +297,7 @@ fn unmount_directly(mount_point: &Path) -> Result<Unmounted, MountError> {
         Ok(()) => Ok(Unmounted::Clean),
         Err(Errno::BUSY) => match attempt(UnmountFlags::DETACH) {
             Ok(()) => Ok(Unmounted::Detached),
-            // Gone meanwhile: what was wanted.
+            // Gone meanwhile, as wanted.
             Err(Errno::INVAL | Errno::NOENT) => Ok(Unmounted::Clean),
             Err(errno) => Err(refused(errno)),
         },

@@ -362,7 +362,7 @@ impl Inner {
     }
 
     /// Stores the last byte of the file, and withholds it: the kernel first sets the size, which is
-    /// all that is wanted; what the byte is may have changed by now.
+    /// all that is wanted; the byte's value may have changed by now.
     fn grown(&self, nodeid: u64, size: u64) -> Result<(), Errno> {
         refuse_serving_thread()?;
         count(&self.counters.grown);

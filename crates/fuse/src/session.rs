@@ -35,9 +35,9 @@ const INIT_ROOM: usize = 64 << 10;
 
 /// The server of requests.
 pub trait Handler: Send + Sync {
-    /// Serves one request. Must not block: what has to wait takes the reply along and answers
-    /// later. `FORGET` and `BATCH_FORGET` come with a reply that does nothing; to `INTERRUPT`
-    /// only an error can be answered (EAGAIN: ask again), and none need be.
+    /// Serves one request. Must not block: a request that has to wait takes the reply along and
+    /// answers later. `FORGET` and `BATCH_FORGET` come with a reply that does nothing; to
+    /// `INTERRUPT` only an error can be answered (EAGAIN: ask again), and none need be.
     fn handle(&self, request: Request<'_>, reply: Reply);
 }
 

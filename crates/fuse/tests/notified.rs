@@ -113,7 +113,7 @@ fn inodes_not_known_are_gone_and_young_ones_are_waited_for() {
     assert_eq!(asked.load(Ordering::Relaxed), 6);
 }
 
-/// A name that is expired is asked for again, and what is mounted on it stays.
+/// A name that is expired is asked for again, and a mount on it stays.
 #[test]
 fn expired_names_stay_where_they_are() {
     if !can_mount() {

@@ -45,7 +45,7 @@ fn files_to_be_asked_for(mount: &Mount, count: usize) -> Vec<std::path::PathBuf>
     (0..count).map(ask_again).collect()
 }
 
-/// Ends the connection when a test fails: what waits for an answer would keep it from ending.
+/// Ends the connection when a test fails: calls that wait for an answer would keep it from ending.
 struct AbortOnPanic<'a>(&'a Mount);
 
 impl Drop for AbortOnPanic<'_> {

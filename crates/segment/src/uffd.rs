@@ -1,8 +1,8 @@
 //! userfaultfd: how the kernel tells of faults, and how they are answered.
 //!
-//! Guarantees: the calls that change what a program sees take effect or return an error; what the
-//! kernel asks to be repeated (`EAGAIN`: the program changes its mappings meanwhile) is repeated
-//! here. A program that is gone is no error: there is nobody left to serve.
+//! Guarantees: the calls that change what a program sees take effect or return an error; a call
+//! that the kernel asks to repeat (`EAGAIN`: the program changes its mappings meanwhile) is
+//! repeated here. A program that is gone is no error: there is nobody left to serve.
 
 use crate::error::{Error, Result};
 use rustix::io::Errno;

@@ -80,7 +80,7 @@ impl Events for Core {
 }
 
 impl State {
-    /// Tells the machine who is at the other end, and what that may do.
+    /// Tells the machine of the peer at the other end, and of its rights.
     fn came(&mut self, link: &Link, after: &mut After) {
         let Identity::Machine { id, .. } = link.identity() else {
             return;

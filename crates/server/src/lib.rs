@@ -1,10 +1,10 @@
 //! Runs the server's machine on a store and on the network.
 //!
 //! Guarantees: the machine's outputs are carried out in their order; no message leaves before
-//! everything applied until then is out of this process's memory, so what a client was told
-//! survives a `kill -9`; bytes that are no message end their own connection and no other. When the
-//! store fails, the server stops serving at once instead of answering what is not so. Nothing is
-//! decided here: every decision is `logic::server`'s.
+//! everything applied until then is out of this process's memory, so a change that was answered to
+//! a client survives a `kill -9`; bytes that are no message end their own connection and no other.
+//! When the store fails, the server stops serving at once instead of answering what is not so.
+//! Nothing is decided here: every decision is `logic::server`'s.
 #![forbid(unsafe_code)]
 
 mod bulks;
@@ -229,7 +229,7 @@ impl Server {
         self.core.cooperate(policy);
     }
 
-    /// Ends in order: what was answered leaves, connections are closed, the store is
+    /// Ends in order: answers leave, connections are closed, the store is
     /// checkpointed and closed. A second call does nothing.
     ///
     /// # Errors
@@ -268,7 +268,7 @@ impl Server {
     /// all of it. An index that is damaged is made again.
     ///
     /// # Errors
-    /// It could not be checked: why, and what to do.
+    /// It could not be checked: the cause, and the cure.
     pub fn check(&self) -> Result<store::Report, String> {
         let goes_on = || self.stopped.try_lock().is_some_and(|stopped| !*stopped);
         self.core.check(&mut |_| goes_on())

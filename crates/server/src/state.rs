@@ -2,8 +2,8 @@
 //!
 //! Only the thread that holds the lock changes these fields. An input is handled and its outputs
 //! are carried out under one holding of it, so messages are queued on a link in the order in which
-//! the machine made them. Links are flushed afterwards, without the lock: what is queued may
-//! already leave. `store` is there exactly while the server serves; without it no input reaches the
+//! the machine made them. Links are flushed afterwards, without the lock: queued messages may leave
+//! before that. `store` is there exactly while the server serves; without it no input reaches the
 //! machine.
 
 use crate::Gate;
@@ -113,14 +113,14 @@ impl State {
         let now = net::clock::now_ns();
         let kind = self.profile.came(now, &input);
         self.machine.handle(now, input, &mut disk, &mut outputs);
-        // Before the changes that it may be about: what is noted too early does no harm.
+        // Before the changes that it may be about: a note that comes too early does no harm.
         self.held.write_out();
         let mut written = if logged { store.write_out() } else { Ok(()) };
         if firm && written.is_ok() {
             written = store.sync_handle().sync();
         }
         if let Err(error) = written {
-            // Not one of these may be carried out: what they tell of could be lost.
+            // Not one of these may be carried out: the changes that they report could be lost.
             return self.fail(format!("the store cannot be written: {error}"), after);
         }
         let stepped = net::clock::now_ns();

@@ -1,7 +1,7 @@
 //! The fault atlas: what goes wrong in a world, what may come together, and what it may cost.
 //!
 //! One table, [`ATLAS`], from which worlds draw and by which the judge excuses. Other faults do not
-//! happen; what a line does not allow to be lost, may not be lost. `docs/simulation.md` shows the
+//! happen; a loss that no line allows may not happen. `docs/simulation.md` shows the
 //! same table.
 
 use crate::disk::{Trouble, Troubles};
@@ -35,7 +35,7 @@ pub(crate) enum Fault {
     /// The server's machine loses its power, keeps this of what was not stable, and is started
     /// again after a while. The clients live on.
     Power { ns: Time, keep: Keep },
-    /// A client is slow for a while: what it is told and when it wakes comes later by this.
+    /// A client is slow for a while: messages to it and its waking come later by this.
     SlowClient { host: u32, by_ns: Time, ns: Time },
     /// So is the server.
     SlowServer { by_ns: Time, ns: Time },
@@ -83,7 +83,8 @@ pub(crate) enum Kind {
 pub(crate) struct Costs {
     /// Calls may take longer than the bound for quiet worlds.
     pub(crate) late: bool,
-    /// A session may end: what its machine had not written back and made stable may be gone.
+    /// A session may end: changes that its machine had not written back and made stable may be
+    /// gone.
     pub(crate) session: bool,
     /// The latest changes that no fsync has answered for may be undone, of all machines.
     pub(crate) unsynced: bool,

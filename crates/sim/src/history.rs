@@ -244,7 +244,7 @@ impl History {
         }
     }
 
-    /// A client's silence cost it something; what it has done is kept.
+    /// A client's silence cost it something; its changes are kept.
     pub(crate) fn away(&self, host: u32, moment: u64) {
         self.absences.borrow_mut().push((host, moment));
         self.lost(host, moment);

@@ -190,7 +190,7 @@ impl ServerRoom {
             disk.write_out()
         };
         if let Err(why) = written {
-            // Not one of these may be carried out: what they tell of could be lost.
+            // Not one of these may be carried out: the changes that they report could be lost.
             let fenced = outputs.drain(..).filter_map(|output| match output {
                 Output::Event(Event::Fenced { session }) => Some(session),
                 _ => None,

@@ -52,7 +52,7 @@ pub enum DiskStrike {
     Half,
     /// It finds no room.
     Full,
-    /// A sync fails, and what it should have made stable never will be.
+    /// A sync fails, and the bytes that it should have made stable never will be.
     Sync,
     /// A read fails.
     Read,

@@ -60,8 +60,8 @@ impl Extra {
     }
 }
 
-/// Which things of a world take part; the default: everything. Numbers are the seed's: what is left
-/// keeps the number that it has in the whole world.
+/// Which things of a world take part; the default: everything. Numbers are the seed's: a part that
+/// is left keeps the number that it has in the whole world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only {
     /// The machines of the beginning; a machine that takes the place of another one later always

@@ -29,7 +29,7 @@ impl Size {
     /// Is the world of this seed small?
     pub(crate) fn is_small(self, seed: u64) -> bool {
         match self {
-            // A sequence of its own: what else the seed draws does not depend on it.
+            // A sequence of its own: the seed's other draws do not depend on it.
             Self::Mixed => !Rng::new(seed.rotate_left(32)).chance(LARGE_PERMILLE),
             Self::Small => true,
             Self::Large => false,

@@ -3,8 +3,8 @@
 //!
 //! Randomness follows causes. A task that begins something, another task or an event at a later
 //! time, gives it a branch of its own sequence ([`Sched`](crate::exec::Sched)); a call of a program
-//! begins a sequence that its number names. So what a call draws, and what follows from it, does
-//! not depend on what else happens in the world, and leaving that out does not change it.
+//! begins a sequence that its number names. So a call's draws, and all that follows from them, do
+//! not depend on what else happens in the world, and leaving that out does not change them.
 
 use wire::mix64;
 
@@ -59,7 +59,7 @@ impl Rng {
         Self::new(key.iter().fold(mixed(0, &(branch as u64)), mixed))
     }
 
-    /// The next branch: what is drawn from it changes nothing here, nor the other way round.
+    /// The next branch: draws from it change nothing here, nor the other way round.
     pub(crate) fn branch(&mut self) -> Self {
         self.branch = self.branch.wrapping_add(BRANCH_STEP);
         Self::new(mix64(self.branch))

@@ -1,7 +1,7 @@
 //! Makes a world that fails small: leaves out faults, machines, programs and calls as long as what
 //! is left fails in the same way.
 //!
-//! Guarantees: what is returned fails with the same kind of violation as the whole world; the
+//! Guarantees: the returned world fails with the same kind of violation as the whole world; the
 //! number of runs is bounded; the result depends on the seed, the options and the bound alone, not
 //! on how many worlds are run at once. When the bound was not met, no single thing that is left can
 //! be left out (the algorithm is ddmin's: Zeller and Hildebrandt, "Simplifying and Isolating

@@ -154,7 +154,7 @@ impl World {
             return Some(());
         }
         let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
-        if !self.until(patience, "telling the watching programs", || self.all_told()) {
+        if !self.until(patience, "telling the watchers", || self.all_told()) {
             return None;
         }
         let hosts = self.alive().iter().map(|room| room.host).collect();

@@ -3,8 +3,8 @@
 //! that the index could be made again.
 //!
 //! Nothing is changed. Damage is reported and passed over. Memory is bounded however large
-//! the tree is: the keys of an object lie together, and what does not (names and what they name,
-//! extents and the records they lie in) is compared in several rounds over all keys, each of them
+//! the tree is: the keys of an object lie together, and keys that do not (names and what they name,
+//! extents and the records they lie in) are compared in several rounds over all keys, each of them
 //! for a part of the objects and of the log.
 
 mod compare;
@@ -192,7 +192,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Something could not be read: what was not seen is not known to be missing.
+    /// Something could not be read: objects that were not seen are not known to be missing.
     fn unread(&mut self, error: &StoreError) {
         let what = error.to_string();
         self.partial = true;

@@ -7,8 +7,8 @@
 //! takes, so the cleaner keeps up, and nobody waits long for it. When the disk is nearly full, less
 //! dead segments are worth it too.
 //!
-//! It comes to an end by itself: what a copy takes beside the bytes is reckoned with, so what was
-//! copied is not copied again for nothing.
+//! It comes to an end by itself: the room that a copy takes beside the bytes is counted, so copies
+//! are not copied again for nothing.
 
 use crate::apply::extents_of;
 use crate::error::StoreError;
@@ -120,7 +120,7 @@ impl Cleaner {
         self.round.written += written;
     }
 
-    /// A segment is done: what its copies took will be asked when it is their turn.
+    /// A segment is done: the room that its copies took will be asked when it is their turn.
     fn finish(&mut self, segment: u32, last: u32) {
         let Round {
             first,

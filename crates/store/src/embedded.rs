@@ -271,7 +271,7 @@ fn scan_from(view: &View, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pa
 
 impl Drop for Redb {
     fn drop(&mut self) {
-        // Nobody is left to hear it: what was committed is on the disk, whatever closing does.
+        // Nobody is left to hear it: committed changes are on the disk, whatever closing does.
         let _ = guarded(|| {
             *self.open.get_mut() = None;
             Ok(())

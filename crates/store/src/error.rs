@@ -46,7 +46,7 @@ pub enum StoreError {
         /// The fault.
         what: String,
     },
-    /// The index cannot be used, and what is left cannot make it again.
+    /// The index cannot be used, and the remaining log cannot make it again.
     #[error(
         "the index {dir}/index.redb {what}, and it cannot be made again from the log ({why}): put \
          back the missing file, or restore the whole partition from a copy",

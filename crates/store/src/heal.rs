@@ -1,9 +1,8 @@
 //! Making the index again while the store is open.
 //!
-//! The new index is made, on a thread of its own, as it was at the last checkpoint; what changed
-//! since then lies in memory above either of them. So until the new one takes its place no
-//! checkpoint is made, and nothing else is held up: only what needs a damaged part of the old one
-//! fails meanwhile.
+//! The new index is made, on a thread of its own, as it was at the last checkpoint; later changes
+//! lie in memory above either of them. So until the new one takes its place no checkpoint is made,
+//! and nothing else is held up: only what needs a damaged part of the old one fails meanwhile.
 
 use crate::embedded::Redb;
 use crate::error::StoreError;

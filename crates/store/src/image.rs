@@ -194,7 +194,7 @@ pub(crate) fn write(
     Ok(image)
 }
 
-/// An image's header, and whether it has an end; what lies between has not been read.
+/// An image's header, and whether it has an end; the part between has not been read.
 pub(crate) fn look(files: &dyn Files, number: u32) -> Result<Option<Image>, StoreError> {
     let io = |e| StoreError::io(format!("read {}", name(number)), e);
     let disk = files.open(&name(number), false).map_err(io)?;

@@ -325,7 +325,7 @@ impl Store {
         self.end_image(result);
     }
 
-    /// Makes room: what waits for an image is removed. Was anything?
+    /// Makes room: segments that wait for an image are removed. Were there any?
     pub(crate) fn release_waiting(&mut self) -> bool {
         let before = self.checkpoints.removed();
         self.join_images();

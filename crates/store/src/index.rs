@@ -33,8 +33,8 @@ pub(crate) struct Changes {
     pub(crate) live: BTreeMap<u32, i64>,
 }
 
-/// Decoded objects, so that a warm look-up decodes nothing. Two generations: what was not asked
-/// for during one whole generation is dropped.
+/// Decoded objects, so that a warm look-up decodes nothing. Two generations: an object that was not
+/// asked for during one whole generation is dropped.
 #[derive(Debug, Default)]
 struct Cache {
     young: HashMap<(u32, u64), Object>,

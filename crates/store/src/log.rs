@@ -26,7 +26,7 @@ const PAST_BUFFER_BYTES: usize = 64 << 10;
 const RESERVE_BYTES: u64 = 1 << 20;
 /// So much room stays reserved behind the end of the log for what must work on a full disk too.
 pub(crate) const SPARE_BYTES: u64 = 1 << 20;
-/// A segment is no more than one of so many parts of the disk, or what is kept for cleaning would
+/// A segment is no more than one of so many parts of the disk, or the room kept for cleaning would
 /// be much of it...
 const SEGMENTS_OF_A_DISK: u64 = 32;
 /// ...and no less than this for that reason.

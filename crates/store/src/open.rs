@@ -102,7 +102,7 @@ pub(crate) enum Purpose {
     Use,
     /// To be looked at: nothing is written.
     Look,
-    /// To be repaired: what of the log does not read is left out.
+    /// To be repaired: parts of the log that do not read are left out.
     Mend,
     /// The same, and nothing is written.
     Plan,

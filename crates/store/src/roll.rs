@@ -86,7 +86,7 @@ impl<'a> Roll<'a> {
         }
     }
 
-    /// For an engine that nobody uses before it is done: what was applied does not gather in
+    /// For an engine that nobody uses before it is done: the applied changes do not gather in
     /// memory.
     pub(crate) fn settling(mut self, bytes: usize) -> Self {
         self.settle_bytes = bytes;

@@ -1,6 +1,6 @@
 //! The directory of a volume's snapshots: each is there under its name, as its root.
 //!
-//! Nothing of it is kept: what is in it follows from the volumes, so it changes with the same
+//! Nothing of it is kept: its content follows from the volumes, so it changes with the same
 //! operations as they do, and by nothing else. A name has the number of its snapshot as its
 //! position. A volume that is a snapshot itself has none.
 

@@ -1,4 +1,4 @@
-//! The store: what its users call.
+//! The store: the calls of its users.
 //!
 //! An operation that changes something goes this way: work out its outcome and its changes; append
 //! its record to the log's buffer; put the changes into the index. The first may refuse, the others
@@ -45,9 +45,9 @@ pub struct Apply<'a> {
     pub origin: Option<Origin>,
     /// The bytes of a write; empty for anything else.
     pub data: &'a [u8],
-    /// It is done already, as far as its caller knows, with these numbers; what it makes gets one
-    /// of those that were reserved. On a full disk it may take room that is kept for removals:
-    /// these come behind it.
+    /// It is done already, as far as its caller knows, with these numbers; a new object gets one of
+    /// those that were reserved. On a full disk it may take room that is kept for removals: these
+    /// come behind it.
     pub delegated: Option<Chosen>,
 }
 

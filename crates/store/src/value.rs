@@ -117,7 +117,8 @@ pub(crate) struct Counters {
     /// The volume that it began with.
     pub(crate) volume: u32,
     pub(crate) next_vnode: u64,
-    /// Objects of all volumes that are there and may change: what clones share is counted in each.
+    /// Objects of all volumes that are there and may change: an object that clones share is counted
+    /// in each.
     pub(crate) objects: u64,
     /// Bytes of files and symbolic links, likewise.
     pub(crate) bytes: u64,

@@ -96,7 +96,7 @@ impl Volume {
         self.state == State::Present
     }
 
-    /// As it lies on the disk: what has no schedule ends before it.
+    /// As it lies on the disk: the bytes of a volume without a schedule end before it.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = value::encode(self);
         if self.schedule.is_empty() {

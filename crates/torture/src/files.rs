@@ -191,7 +191,7 @@ impl Files {
         if self.sync { fsync(file) } else { Ok(()) }
     }
 
-    /// Tries something; what came out, as one action or several at the same time.
+    /// Tries something; returns the outcome, as one action or several at the same time.
     pub(crate) fn perform(
         &mut self,
         object: Object,

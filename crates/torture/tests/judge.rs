@@ -372,7 +372,7 @@ fn many_open_operations_are_decided_fast() {
     assert_eq!(judge.undecided(), 0);
 }
 
-/// More than there are orders to try: what each lost one did is told by what is seen, or never.
+/// More than there are orders to try: the sights show the effect of each lost one, or nothing does.
 #[test]
 fn many_lost_operations_are_decided_fast() {
     let (mut records, mut names) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! Replays a trace on a fleet: the clients and the server of `logic::peers`, whose steps are
 //! carried out at once.
 //!
-//! Guarantees: a block is changed before any other access; what is changed or removed is in no
+//! Guarantees: a block is changed before any other access; a changed or removed block is in no
 //! cache afterwards. The time of the fleet is the number of the access.
 
 use crate::access::{Op, Trace};
@@ -201,7 +201,7 @@ impl Fleet<'_> {
         }
     }
 
-    /// A block comes into a client's memory; what that makes others do.
+    /// A block comes into a client's memory; then others do what follows from that.
     fn fill(&mut self, client: Peer, name: Name, last: bool, fate: Fate) {
         let now = self.now;
         let step = self.client(client).filled(now, name, last, fate);

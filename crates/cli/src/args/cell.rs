@@ -138,7 +138,7 @@ pub(crate) enum MachineCommand {
     Show(MachineArgs),
     /// Take everything from a machine: its sessions end at once, and it comes in no more
     Revoke(MachineArgs),
-    /// Say what a machine may do; what is not said is as it is for a new machine
+    /// Say what a machine may do; other rights are as for a new machine
     Grant(GrantArgs),
 }
 

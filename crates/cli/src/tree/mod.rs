@@ -1,7 +1,7 @@
 //! The commands that work on a server's tree without a mount: `ls`, `cat`, `put`, `get`, `rm`,
 //! `mv`, `mkdir`, `stat`; and `volume`.
 //!
-//! Guarantees: they behave, speak and exit as their Unix namesakes; what fails is told at once, and
+//! Guarantees: they behave, speak and exit as their Unix namesakes; a failure is told at once, and
 //! the rest is done; when a command ends with 0 the server has everything.
 
 mod cat;

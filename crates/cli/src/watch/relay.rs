@@ -54,7 +54,7 @@ fn run(
     let Some(watch) = mount.client().watch(fid, recursive, takes(send, &shared)) else {
         return control::say(stream, &ended(None));
     };
-    // He says nothing: what can be read is his end.
+    // The program sends nothing: only its end can be read.
     let hearing = {
         let (mount, stream) = (Arc::clone(mount), Arc::clone(stream));
         let hear = move || {

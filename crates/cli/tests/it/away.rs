@@ -1,5 +1,5 @@
-//! The server is away: programs that wait for it can be killed, and mounts be ended; what was under
-//! way is done once or not at all, and nothing of it is left.
+//! The server is away: programs that wait for it can be killed, and mounts be ended; a change under
+//! way is made once or not at all, and nothing of it is left.
 
 use crate::harness::process::{Proc, run, stacks, system_python};
 use crate::harness::status::status;
@@ -194,7 +194,7 @@ fn kill_all(name: &str, transport: &str, stop: impl Fn(&mut Cell), back: impl Fn
     ));
     back(&mut cell);
     drop(programs);
-    // All goes on, and what was under way is over.
+    // All goes on, and the calls under way are over.
     for (program, shared) in PROGRAMS.iter().zip(&shared) {
         (&*shared).write_all(b"more").unwrap();
         let (a, b) = (mount.join(program.0), other.join(program.0));

@@ -91,7 +91,7 @@ fn run_workers(cell: &Cell, mounts: &[Mount; 2]) -> Vec<Value> {
     reports
 }
 
-/// Waits for the line that says so; what the process prints later is thrown away.
+/// Waits for the line that says so; later output of the process is thrown away.
 fn says_ready(worker: &mut Proc) -> bool {
     let out = worker.child().stdout.take().expect("it is piped");
     let mut lines = BufReader::new(out).lines();

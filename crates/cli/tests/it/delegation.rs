@@ -1,4 +1,4 @@
-//! Directories that are a machine's own: what it does there goes on without the server, and costs
+//! Directories that are a machine's own: its work there goes on without the server, and costs
 //! others no more than it should. The promises about names that hold in any case are judged
 //! elsewhere (`exact_names`, `posix`, `suites`...); that they hold too where nothing is delegated,
 //! here.
@@ -51,7 +51,7 @@ fn of_temporary_files_the_server_is_told_nothing() {
     let Some(cell) = Cell::start("temporary") else {
         return;
     };
-    // Nothing is told because of its age: what is there at such a moment would be.
+    // Nothing is reported because of its age: objects that are there at such a moment would be.
     let mount = cell.mount_with(&["--name-delay", "600"]);
     let dir = mount.join("own");
     fs::create_dir(&dir).unwrap();
@@ -85,7 +85,7 @@ fn of_temporary_files_the_server_is_told_nothing() {
 const CHANGES: u32 = 360;
 
 /// Changes of names in one directory by two mounts in turn, so many at a time, after which the
-/// other one looks at them: what both say to the server for each change.
+/// other one looks at them: the messages of both to the server for each change.
 fn cost_in_turn(cell: &Cell, options: &[&str], turn: u32) -> f64 {
     let mounts = [cell.mount_with(options), cell.mount_with(options)];
     let name = format!("in-turn{}-{turn}", options.concat());

@@ -1,5 +1,5 @@
-//! A mount's daemon ends without a word: what lies below its mount is never shown, its guard mounts
-//! again, and other mounts go on.
+//! A mount's daemon ends without a word: the directory below its mount is never shown, its guard
+//! mounts again, and other mounts go on.
 
 use crate::harness::mount::{Background, is_dead};
 use crate::harness::scratch::is_mounted;

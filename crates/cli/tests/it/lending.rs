@@ -1,5 +1,5 @@
-//! Clients lend blocks of their caches to each other: what programs read is what they would read
-//! without, whatever lenders do, and the server has less to send.
+//! Clients lend blocks of their caches to each other: programs read the same bytes as without it,
+//! whatever lenders do, and the server has less to send.
 
 use crate::harness::cell::{CellOptions, INSECURE};
 use crate::harness::process::{ariel, run, text};

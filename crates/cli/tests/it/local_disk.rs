@@ -71,7 +71,7 @@ fn numbers_of_the_file_system_are_true_also_when_it_is_full() {
     let filled = numbers(b);
     let taken = free_mib(&begin) - free_mib(&filled);
     assert!((50..90).contains(&taken), "{taken} MiB for 50");
-    // Until nothing more goes in; what was told to be there is there.
+    // Until nothing more goes in; files that were reported written are there.
     let full = (0..DISK_MIB / 10).find_map(|n| {
         let path = a.join(&format!("filler-{n:03}"));
         fill(&path, n, 10).err().map(|error| (n, error))

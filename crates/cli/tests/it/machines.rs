@@ -49,7 +49,7 @@ fn owned((name, command): (&str, &str)) -> (String, String) {
     (name.to_owned(), command.to_owned())
 }
 
-/// A command that a user gives; what the shell redirects is the test's own.
+/// A command that a user gives; the shell's redirections are the test's own.
 pub fn as_user(uid: u32, command: &str) -> String {
     format!("setpriv --reuid {uid} --regid {uid} --clear-groups {command}")
 }

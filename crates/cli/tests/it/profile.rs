@@ -1,4 +1,4 @@
-//! `ariel profile`: what programs do is found in it, on both sides, and adds up.
+//! `ariel profile`: programs' calls are found in it, on both sides, and add up.
 
 use crate::harness::process::text;
 use crate::harness::{Cell, ariel, real_system, run};

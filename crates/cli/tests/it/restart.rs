@@ -138,8 +138,8 @@ fn write_and_sync(mount: &Path, writer: u64, stop: &AtomicBool, tell: &Sender<()
             file.write_all_at(&content(seed), 0)?;
             file.sync_all()
         };
-        // Near the end the mount may be gone and its bare directory have taken the file: what is
-        // written after `stop` shows nothing.
+        // Near the end the mount may be gone and its bare directory have taken the file: writes
+        // after `stop` show nothing.
         if write().is_err() || stop.load(Ordering::SeqCst) {
             break;
         }

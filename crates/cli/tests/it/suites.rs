@@ -130,7 +130,7 @@ fn pjdfstest_finds_nothing_while_another_mount_looks_at_everything() {
     assert!(seen > 1000, "the other mount has seen {seen} objects only");
 }
 
-/// Looks at the attributes of everything below; what goes away meanwhile does not count.
+/// Looks at the attributes of everything below; files that go away meanwhile do not count.
 fn look_at(dir: &Path) -> usize {
     let Ok(entries) = fs::read_dir(dir) else {
         return 0;

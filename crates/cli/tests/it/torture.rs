@@ -75,8 +75,8 @@ fn mounts_and_servers_killed_for_a_minute_are_linearizable() {
     assert_eq!(report["notes"][0], "the server's store is whole");
 }
 
-/// Daemons killed while programs of their mounts ask them: what a dead mount answers is known for
-/// each transport, and nothing that was answered before is lost.
+/// Daemons killed while programs of their mounts ask them: the answers of a dead mount are known
+/// for each transport, and nothing that was answered before is lost.
 fn killed_are_linearizable(test: &str, transport: &str) {
     if !real_system(test) {
         return;

@@ -103,7 +103,7 @@ impl Run {
         size.min(at as usize)..size.min((at + len) as usize)
     }
 
-    /// One operation of one mount; what it was.
+    /// Does one operation of one mount; returns its description.
     fn step(&mut self, side: &mut Side) -> String {
         let (at, len) = self.span();
         match self.random.below(100) {

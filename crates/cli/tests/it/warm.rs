@@ -266,7 +266,7 @@ fn a_short_file_that_is_opened_need_not_be_read() {
     let asked = ["GETATTR", "STATX"].map(|kind| cost.remove(kind).unwrap_or(0));
     assert!(asked.iter().sum::<u64>() <= 1, "{asked:?}");
     assert!(cost.is_empty(), "the kernel asked for more: {cost:?}");
-    // Elsewhere it is longer now, then shorter: what was given does not stay.
+    // Elsewhere it is longer now, then shorter: the given pages do not stay.
     for (mount, other, salt) in [(&a, &b, 5000), (&b, &a, 1), (&a, &b, 0)] {
         for size in SIZES {
             fs::write(other.join(&name(size)), content(size + salt, salt)).unwrap();

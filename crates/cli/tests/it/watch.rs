@@ -1,5 +1,5 @@
-//! `ariel watch`: what any machine does is told once, in order, with the right names; what was
-//! missed is said.
+//! `ariel watch`: changes by any machine are told once, in order, with the right names; missed ones
+//! are reported.
 
 use crate::harness::{Mount, Pair, Random, ariel, process::Proc, real_system, run, text};
 use rustix::fs::RenameFlags;

@@ -97,7 +97,7 @@ pub(super) fn named(reply: Reply, bytes: &[u8]) -> Option<(Reply, Name)> {
     }
 }
 
-/// Goes on with what was understood; what was not is refused.
+/// Goes on with a request that was understood; any other is refused.
 pub(super) fn checked<T>(reply: Reply, result: Result<T, Refusal>) -> Option<(Reply, T)> {
     match result {
         Ok(value) => Some((reply, value)),

@@ -1,11 +1,11 @@
 //! Advisory locks: requests of the kernel into calls, and back.
 //!
-//! Guarantees: what a process has locked of a file is given up when it closes any descriptor of it,
-//! what was locked through an open file when its last descriptor is closed. The kernel tells the
-//! first by `FLUSH`, which costs each close a question; so descriptors for reading only are opened
-//! without it, as long as nobody on this machine has locked bytes of the file. (If such a
-//! descriptor is used to lock, that is given up at its last close.) A caller that waits for a lock
-//! and is interrupted is answered soon, whichever of the two requests comes here first.
+//! Guarantees: a process's locks of a file are given up when it closes any descriptor of it, the
+//! locks of an open file when its last descriptor is closed. The kernel tells the first by `FLUSH`,
+//! which costs each close a question; so descriptors for reading only are opened without it, as
+//! long as nobody on this machine has locked bytes of the file. (If such a descriptor is used to
+//! lock, that is given up at its last close.) A caller that waits for a lock and is interrupted is
+//! answered soon, whichever of the two requests comes here first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;

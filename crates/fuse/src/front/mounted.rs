@@ -1,9 +1,10 @@
 //! A mount of a server's tree: the client, the kernel's connection, and what joins them; and its
 //! orderly end.
 //!
-//! Guarantees: what can fail for the server's sake fails before anything is mounted; a mount that
-//! was made and cannot be served is removed again. At the end, whatever its cause, everything is
-//! written back after the last request of the kernel; [`Mount::wait`] does not return before.
+//! Guarantees: all steps that can fail for the server's sake come before anything is mounted; a
+//! mount that was made and cannot be served is removed again. At the end, whatever its cause,
+//! everything is written back after the last request of the kernel; [`Mount::wait`] does not return
+//! before.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,7 +73,7 @@ pub enum MountError {
         /// The changes that it has not got.
         owed: Owed,
     },
-    /// Not everything was written back; what is missing is still in memory.
+    /// Not everything was written back; the rest is still in memory.
     #[error(transparent)]
     Leave(#[from] LeaveError),
     /// The connection ended, and the mount did not.
@@ -98,7 +99,7 @@ pub struct Mount {
     /// Everything is written back and the client has left the server. Locked by the thread that
     /// sees to it.
     left: Mutex<bool>,
-    /// The process is to end: what cannot be written back soon is given up.
+    /// The process is to end: changes that cannot be written back soon are given up.
     ending: AtomicBool,
     /// Somebody asked the daemon to unmount, and is told what is not written back.
     asked: AtomicBool,
@@ -170,7 +171,7 @@ impl Mount {
     }
 
     /// After [`Mount::wait`]: whether the mount has ended as it should. Nothing is unmounted here:
-    /// the kernel has done that, and what is at the mount point now may be another mount.
+    /// the kernel has done that, and another mount may be at the mount point now.
     ///
     /// # Errors
     /// Not everything could be written back; or only the connection has ended, and the mount is
@@ -215,7 +216,7 @@ impl Mount {
     }
 
     /// Ends the mount even while programs use it, for a process that was told to end: they get
-    /// errors from now on, and what they wrote is written back, if the server is there.
+    /// errors from now on, and their writes are written back, if the server is there.
     ///
     /// # Errors
     /// Not everything could be written back, or the mount could not be removed.
@@ -241,7 +242,7 @@ impl Mount {
     /// get errors. Changes that the server has not got by then are lost, and returned.
     ///
     /// # Errors
-    /// The mount could not be removed, or what became of changes is not known.
+    /// The mount could not be removed, or the fate of changes is not known.
     pub fn force(&self) -> Result<Owed, MountError> {
         match self.end() {
             Ok(()) => Ok(Owed::default()),

@@ -52,7 +52,7 @@ impl Inner {
         }
     }
 
-    /// The names stay, and what is mounted on them; a directory that is gone has none.
+    /// The names stay, and so do mounts on them; a directory that is gone has none.
     fn expire(&self, parent: u64, names: &[Vec<u8>]) -> Outcome {
         for name in names {
             match self.inval_entry(parent, name, abi::notify::EXPIRE_ONLY) {

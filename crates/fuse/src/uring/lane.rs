@@ -389,7 +389,7 @@ impl Own {
         self.completed = completed;
     }
 
-    /// Do requests lie in the kernel? `all`: what came is all that there was.
+    /// Do requests lie in the kernel? `all`: `tokens` are all that there were.
     fn look_for_more(&mut self, tokens: &[u64], all: bool) {
         let home = &self.queues[HOME];
         if home.busy == home.total {

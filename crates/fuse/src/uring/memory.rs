@@ -183,7 +183,7 @@ impl Seats {
         self.any_large.store(false, Ordering::Relaxed);
     }
 
-    /// The seat is not empty: what it holds is given back another time.
+    /// The seat is not empty: its memory is given back another time.
     pub(super) fn trim_later(&self, seat: usize) {
         if self.large[seat].load(Ordering::Relaxed) {
             self.any_large.store(true, Ordering::Relaxed);

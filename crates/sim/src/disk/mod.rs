@@ -184,7 +184,7 @@ impl DiskRoom {
         self.bulks.len()
     }
 
-    /// The process died: what was only in its memory is gone.
+    /// The process died: changes that were only in its memory are gone.
     pub(crate) fn die(&mut self) {
         self.bulks.clear();
         self.volume.die();
@@ -198,7 +198,7 @@ impl DiskRoom {
     }
 
     /// Another process takes over. Nothing is missing of what the last one had handed to the
-    /// operating system; what it could not write has been told to nobody.
+    /// operating system; no message depended on records that it could not write.
     pub(crate) fn open(&mut self) -> Result<(), Closed> {
         self.wall.start();
         let mut opened = self.volume.open();

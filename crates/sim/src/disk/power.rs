@@ -1,6 +1,6 @@
 //! When the server's machine loses its power: what must be left of the disk.
 //!
-//! Guarantees: what is left is what the first so many changes make of an empty volume, as the
+//! Guarantees: the failure leaves what the first so many changes make of an empty volume, as the
 //! reference disk makes them, and nothing that a fsync had answered for is missing.
 
 use super::reference::Reference;

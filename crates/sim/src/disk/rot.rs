@@ -1,8 +1,8 @@
 //! Bytes that rot on the server's disk, and are put back from a copy that somebody had.
 //!
-//! Guarantees: what rots was on stable storage, and a later record or checkpoint that is there too
-//! says so. Of anything else no store can tell whether it rotted or never arrived, since a disk
-//! that tears the last writes looks the same.
+//! Guarantees: a byte that rots was on stable storage, and a later record or checkpoint that is
+//! there too says so. Of anything else no store can tell whether it rotted or never arrived, since
+//! a disk that tears the last writes looks the same.
 
 use super::DiskRoom;
 use crate::coverage::Rare;

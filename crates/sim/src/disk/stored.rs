@@ -325,7 +325,7 @@ impl Volume for Stored {
         self.disk.set_capacity(1 << 40);
         let failed = |error| format!("recovery failed: {error}");
         let mut opened = Store::open_in_memory(&self.disk, &self.options);
-        // Somebody looks after the machine then, and what is left is compared byte by byte.
+        // Somebody looks after the machine then, and its files are compared byte by byte.
         let rotten = self.is_rotten();
         self.mend();
         if opened.is_err() && rotten {

@@ -69,7 +69,7 @@ const ERRORS: [(Option<Verb>, Fault); 16] = [
 ];
 
 impl Trouble {
-    /// The next sync fails, and what it should have made stable never will be.
+    /// The next sync fails, and the bytes that it should have made stable never will be.
     pub(crate) const SYNC: Self = Self::Errors(Failure {
         verb: Some(Verb::Sync),
         at: 1,

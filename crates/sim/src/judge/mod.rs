@@ -56,7 +56,7 @@ pub(crate) struct Case<'a> {
     pub(crate) applied: &'a [Applied],
     /// The volume's state after each power failure.
     pub(crate) restored: &'a [Restored],
-    /// The server's machine has lost its power alone, and what was undone has been made again.
+    /// The server's machine has lost its power alone, and the undone changes have been made again.
     pub(crate) powerless: bool,
     /// The machine of each session.
     pub(crate) sessions: &'a BTreeMap<SessionId, u32>,

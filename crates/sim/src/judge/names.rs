@@ -256,7 +256,7 @@ pub(super) fn replaced(changes: &[Change]) -> Vec<Fid> {
         let before = done().filter(|change| {
             change.host == rename.host && change.begin < rename.end && change.begin != rename.begin
         });
-        // For sure: what overlaps may have been moved away first.
+        // For sure: an object whose move overlaps may have been moved away first.
         let moved_away = |end: u64, fid: Option<Fid>| {
             done().any(|change| match &change.effect {
                 Effect::Rename { from, fid: of, .. } => {

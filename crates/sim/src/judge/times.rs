@@ -1,6 +1,6 @@
 //! Times of objects: that of the last modification and that of the last change, as programs are
 //! shown them, do not go back, and are those of the server's clock, however wrong the clocks of the
-//! machines are; what has changed has another time of change; the time of birth stays. (Programs of
+//! machines are; a changed object has another time of change; the time of birth stays. (Programs of
 //! these worlds set no times.)
 
 use super::Case;

@@ -344,7 +344,7 @@ impl Kernel {
         self.take_pages(inode, range, true).await;
     }
 
-    /// The same; what was stored into them is written back, or goes with them.
+    /// The same; stores into them are written back, or go with them.
     pub(super) async fn take_pages(
         &self,
         inode: &Inode,

@@ -187,7 +187,7 @@ impl Kernel {
         self.carry_out((from, old), (to, new), objects, true).await
     }
 
-    /// Both names have been looked up: the daemon is asked, and what it has done is done here.
+    /// Both names have been looked up: the daemon is asked, and its change is repeated here.
     async fn carry_out(
         &self,
         (from, old): Place<'_>,

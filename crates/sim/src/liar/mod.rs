@@ -29,8 +29,8 @@ pub(crate) const LIAR: u32 = 1_000;
 const OTHER: SessionId = 7;
 /// It does not say more than this.
 const MOST: u32 = 1_000;
-/// About how many words it says of itself while it stays: what more words would find is found
-/// sooner by another world.
+/// About how many words it says of itself while it stays: another world finds sooner what more
+/// words would find.
 const WORDS: Time = 400;
 /// The longest pause between two words of one who stays for a short time.
 const PAUSE_NS: Time = 2_000_000;

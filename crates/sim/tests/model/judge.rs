@@ -1,6 +1,6 @@
 //! The states that programs may be shown: one byte of a file, its size, and a name, as on one
 //! machine. The judge keeps every order in which the calls may have had their turn so far, so that
-//! what it accepts is exactly what is linearizable, and what it knows is a set that can be
+//! what it accepts is exactly what is linearizable, and its knowledge is a set that can be
 //! compared.
 
 use std::collections::BTreeSet;

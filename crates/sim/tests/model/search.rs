@@ -1,4 +1,4 @@
-//! Breadth first through all states: what is found wrong first is a shortest way to it.
+//! Breadth first through all states: the first failure found is reached by a shortest way.
 
 use super::world::{Act, Scenario, State, Wrong};
 use std::collections::HashMap;

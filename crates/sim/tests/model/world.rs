@@ -37,7 +37,7 @@ pub struct Scenario {
     pub delay: u8,
     /// How many times the clock may reach a deadline while the above happens.
     pub ticks: u8,
-    /// How many steps are explored; what is left then is finished in one order only.
+    /// How many steps are explored; the rest is finished in one order only.
     pub depth: usize,
     pub client_mutant: Option<client::Mutant>,
     pub server_mutant: Option<server::Mutant>,

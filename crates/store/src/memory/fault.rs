@@ -83,8 +83,9 @@ pub enum Fault {
     Half,
     /// The call finds no room and does nothing; later calls work.
     Full,
-    /// The sync fails, and what it should have put on stable storage will never be there, although
-    /// it is still read and the next sync does not say so. Other calls: as [`Fault::Fail`].
+    /// The sync fails, and the bytes that it should have put on stable storage will never be there,
+    /// although they are still read and the next sync does not say so. Other calls: as
+    /// [`Fault::Fail`].
     Drop,
     /// The call does half of its work and fails; so does every later call that changes something,
     /// until the crash.
@@ -110,7 +111,7 @@ pub(super) enum Course {
     Whole,
     /// Half of it, then the error.
     Half,
-    /// It fails, and what was on its way to stable storage is lost.
+    /// It fails, and the bytes on their way to stable storage are lost.
     Dropped,
 }
 

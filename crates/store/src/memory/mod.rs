@@ -157,8 +157,8 @@ impl MemoryDisk {
         Self::default()
     }
 
-    /// The machine or the process dies: what was not kept is lost, and the disk works again.
-    /// A store that still holds this disk must be dropped first.
+    /// The machine or the process dies: bytes that were not kept are lost, and the disk works
+    /// again. A store that still holds this disk must be dropped first.
     pub fn crash(&self, keep: Keep) {
         let state = &mut *self.state.lock();
         state.faults.heal();

@@ -1,5 +1,5 @@
-//! Crashes at every write to the disk: what is left is the state after some prefix of all
-//! operations, with nothing missing that was promised.
+//! Crashes at every write to the disk: each leaves the state after some prefix of all operations,
+//! with nothing missing that was promised.
 
 use crate::world::*;
 use ariel_store::{

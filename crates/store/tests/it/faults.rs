@@ -211,8 +211,8 @@ fn a_full_disk_takes_removals_and_sessions() {
     assert!(store.check().is_clean());
 }
 
-/// Simulated world 1822554: what the power left of the log had no room behind it, and that was made
-/// sure of by the next change only.
+/// Simulated world 1822554: the log as the power left it had no room behind it, and only the next
+/// change made sure of that.
 #[test]
 fn a_disk_that_is_full_since_the_start_takes_sessions() {
     let options = Options {

@@ -137,7 +137,7 @@ impl Pools {
         self.counts.most = self.counts.most.max(size);
     }
 
-    /// Begins to count anew; what is in memory stays.
+    /// Begins to count anew; pages in memory stay.
     pub(super) fn begin(&mut self) {
         self.counts = Counts {
             least: usize::MAX,

@@ -150,7 +150,7 @@ impl Machines {
         run_within(&mut self.command(name, line), LIMIT)
     }
 
-    /// Runs what must succeed; what it printed.
+    /// Runs a command that must succeed; returns its output.
     pub fn must(&mut self, name: &str, line: &str) -> String {
         let output = self.run(name, line);
         assert!(output.status.success(), "{name}: {line}\n{}", text(&output));

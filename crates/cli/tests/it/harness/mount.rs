@@ -228,8 +228,8 @@ impl Drop for Mount {
     }
 }
 
-/// Is nobody behind a mount? Only an answer of the kernel itself says so: what it has cached it
-/// still shows. Requests that were under way over io_uring end with ECANCELED before that.
+/// Is nobody behind a mount? Only an answer of the kernel itself says so: it still shows its cache.
+/// Requests that were under way over io_uring end with ECANCELED before that.
 pub fn is_dead(point: &Path) -> bool {
     let not_connected = Some(rustix::io::Errno::NOTCONN.raw_os_error());
     let is_told = || match File::create(point.join("nobody makes it")) {

@@ -18,7 +18,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Runs a test in a network of its own, on a thread of its own: what that starts inherits it.
+    /// Runs a test in a network of its own, on a thread of its own: processes that it starts
+    /// inherit the network.
     pub fn within(body: impl FnOnce(&Network) + Send) {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ariel-it-{}-{number}", std::process::id());

@@ -25,7 +25,7 @@ struct Watched {
     network: PathBuf,
     /// The test has taken the server away.
     away: bool,
-    /// From then on waiting tasks are to be answered; what was disturbed has to settle before.
+    /// From then on waiting tasks are to be answered; a disturbance has to settle before.
     settled: Instant,
     /// The longest wait in state D so far.
     longest: Duration,

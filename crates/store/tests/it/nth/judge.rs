@@ -81,7 +81,7 @@ fn goes_on(run: &mut Run<'_>) -> Result<(), Wrong> {
     run.live().checkpoint().map_err(|e| e.to_string())
 }
 
-/// The process or the machine ends, and what is left is opened.
+/// The process or the machine ends, and the disk as it is left is opened.
 fn ends(run: &Run<'_>, left: &MemoryDisk, keep: Keep) -> Result<(), Wrong> {
     let disk = left.copy();
     disk.crash(keep);
