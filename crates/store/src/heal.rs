@@ -105,7 +105,7 @@ impl Store {
             Err(error) => {
                 self.healing.given_up = true;
                 tracing::error!(
-                    "the index cannot be made again: {error}. Reads of its damaged part \
+                    "the index cannot be made again: {error}. Requests that need its damaged part \
                      fail; stop the server and run `ariel fsck --repair --dry-run` on its data"
                 );
             }

@@ -92,7 +92,8 @@ fn uids(text: &str) -> Result<Uids, String> {
 Examples:
   ariel join-token --data /srv/ariel
   ariel join-token --uses 100 --expires 7d --uids 1000-1999
-The line is a secret: whoever has it joins. `ariel join` takes it from standard input.")]
+The line is a secret: any machine that has it can join. `ariel join` takes it from standard
+input.")]
 pub(crate) struct JoinTokenArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,

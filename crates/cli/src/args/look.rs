@@ -33,7 +33,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A machine that was away for longer than its lease finds that others have changed what it had
-changed, too. Their changes count; its own are kept beside that, in a file
+changed, too. Their changes count; its own are kept beside them, in a file
 NAME.conflict-HOST-TIME. Look at both, move what is right to NAME and remove the other.
 
 Examples:
