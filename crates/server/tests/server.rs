@@ -418,7 +418,7 @@ fn one_client_that_is_gone_keeps_nobody_waiting_after_a_restart() {
             "client {session} came back and was served in {took:?}"
         );
     }
-    // What the one that is gone may hold is not changed before its time is over.
+    // Objects that the missing client may hold are not changed before its time is over.
     let figures = server.status().figures;
     assert!(figures.grace && figures.held == 0, "{figures:?}");
     let dir = Fid::root(1);

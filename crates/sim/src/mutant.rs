@@ -109,7 +109,7 @@ pub struct Caught {
     pub seed: u64,
     /// After so many seeds, this one included.
     pub seeds: u64,
-    /// What was wrong.
+    /// The failure.
     pub what: String,
 }
 

@@ -1,5 +1,5 @@
-//! What a seed draws: sizes, limits, delays, the mix of operations and the faults. Each seed draws
-//! its own, so that small limits and rare mixes are met all the time.
+//! The draws of a seed: sizes, limits, delays, the mix of operations and the faults. Each seed
+//! draws its own, so that small limits and rare mixes are met all the time.
 
 use crate::atlas::Fault;
 use crate::inject::{DiskStrike, Strike};
@@ -29,7 +29,7 @@ impl Size {
     /// Is the world of this seed small?
     pub(crate) fn is_small(self, seed: u64) -> bool {
         match self {
-            // A sequence of its own: what else the seed draws does not depend on it.
+            // A sequence of its own: the seed's other draws do not depend on it.
             Self::Mixed => !Rng::new(seed.rotate_left(32)).chance(LARGE_PERMILLE),
             Self::Small => true,
             Self::Large => false,
@@ -153,7 +153,7 @@ pub(crate) struct Plan {
     pub(crate) signals: (u64, Time),
     /// Clients lend blocks to each other, like this.
     pub(crate) neighbours: Option<Neighbours>,
-    /// What else goes wrong, and at which message: no seed draws it.
+    /// A further fault, and its message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
     /// The same of a call of the server's disk.
     pub(crate) disk_strike: Option<(DiskStrike, u32)>,

@@ -10,7 +10,7 @@ use std::thread;
 
 const SEEDS: u64 = 20_000;
 
-/// What [`run_traced`] returns.
+/// The result of [`run_traced`].
 type Traced = (Result<Report, Failure>, Vec<String>);
 
 /// Runs seeds as long as there are any; what they came to, and which failed.

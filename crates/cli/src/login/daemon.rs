@@ -1,5 +1,5 @@
-//! The logins of a mount's users: a socket for all of them, at which the kernel says who asks, and
-//! what keeps their tokens.
+//! The logins of a mount's users: a socket for all of them, at which the kernel names the user, and
+//! the keeper of their tokens.
 //!
 //! Guarantees: a user asks for himself alone; tokens are in files of the daemon's user alone; a
 //! token is renewed before it expires, as long as the cell allows that, by one of the daemons of
@@ -149,7 +149,7 @@ impl Shared {
                 Ok(json!({ "ok": true }))
             }
             "logout" => {
-                // What he has changed goes in his name, while he has one.
+                // His changes leave in his name, while he has one.
                 self.write_back();
                 // The cell forgets it first: a token that is left there counts for nobody.
                 self.ask(&Question::Logout { uid })?;
@@ -230,7 +230,7 @@ impl Shared {
         let path = self.tokens.join(uid.to_string());
         let aside = path.with_extension("new");
         let text = serde_json::to_string(&(now_s(), given))?;
-        // A file that is left from before may be anybody's who reads it now.
+        // A file left from before may be owned, and read, by anybody.
         let _ = fs::remove_file(&aside);
         let mut options = fs::File::options();
         let file = options

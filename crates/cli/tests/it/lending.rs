@@ -1,5 +1,5 @@
-//! Clients lend blocks of their caches to each other: what programs read is what they would read
-//! without, whatever lenders do, and the server has less to send.
+//! Clients lend blocks of their caches to each other: programs read the same bytes as without it,
+//! whatever lenders do, and the server has less to send.
 
 use crate::harness::cell::{CellOptions, INSECURE};
 use crate::harness::process::{ariel, run, text};
@@ -412,7 +412,7 @@ fn bytes_of_a_lender_that_lies_are_never_shown() {
     }
 }
 
-/// What a lender gives for this word.
+/// The number of blocks that a lender gives for this capability.
 fn lent(link: &Arc<Link>, told: &Told<ToReader>, capability: &Capability) -> usize {
     let capability = capability.clone();
     say(
