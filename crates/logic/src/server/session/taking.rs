@@ -21,10 +21,14 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{Fid, HeldLock, Holding, LockOwner, RequestId, Right, SessionId, Time};
 
-/// A session that is away: what it may have open, and which locks it has lost.
+/// Most tokens that are taken in one step though nobody wants them.
+const TAKEN_PER_STEP_MAX: usize = 4096;
+
+/// A session that is away: its files that may be open, and the locks that it has lost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Away {
-    /// `None`: anything, since an earlier run of the server took it.
+    /// `None`: anything, since an earlier run of the server took it; until it has come, or the time
+    /// after the restart is over.
     open: Option<BTreeSet<Fid>>,
     /// Files of which it has lost locks, or the right to decide about them.
     unlocked: BTreeSet<Fid>,
@@ -82,6 +86,42 @@ impl Server {
         for fid in self.locks.held_by(id) {
             self.take_locks(step, id, fid);
         }
+    }
+
+    /// Takes tokens of those that have been silent longest, if more is kept for silent clients than may
+    /// be. (They lose no change by that, and no lock.) True: there is more of it.
+    pub(crate) fn bound_silent(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
+        let (now, lease_ns) = (step.now, self.options.lease_ns);
+        let silent = |s: &&Session| s.conn.is_none() && now > s.heard + lease_ns;
+        let kept = self.sessions.values().filter(silent);
+        let kept: usize = kept.map(|session| session.fids.len()).sum();
+        let over = kept.saturating_sub(self.options.silent_tokens);
+        if over == 0 {
+            return false;
+        }
+        let sessions = self.sessions.iter().filter(|(_, s)| silent(s));
+        let mut sessions: Vec<(Time, SessionId)> = sessions.map(|(id, s)| (s.heard, *id)).collect();
+        sessions.sort_unstable();
+        let mut left = over.min(TAKEN_PER_STEP_MAX);
+        for (_, id) in sessions {
+            let all = self.sessions.get(&id).map(|session| session.fids.iter());
+            let held = all.into_iter().flatten().filter(|fid| {
+                let holder = self.holder(id, **fid);
+                holder.is_some_and(|holder| holder.right > Right::None)
+            });
+            let fids: Vec<Fid> = held.take(left).copied().collect();
+            if !fids.is_empty() {
+                self.go_away(step, id, false);
+            }
+            left -= fids.len();
+            for fid in fids {
+                self.take_token(step, (id, fid));
+            }
+            if left == 0 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Takes what a silent client has locked of a file, since it is in somebody's way.
@@ -206,7 +246,17 @@ impl Server {
         open.any(|open| open.as_ref().is_none_or(|open| open.contains(&fid)))
     }
 
-    /// The objects that a client claims to hold, in this part of what it says, and does not hold.
+    /// The time after a restart is over: a session that has not come keeps no removed file any more
+    /// by what it may have open, or one machine that stays away would keep all that anybody removes.
+    pub(crate) fn forget_open_before(&mut self) {
+        for session in self.sessions.values_mut() {
+            if let Some(away) = &mut session.away {
+                away.open.get_or_insert_default();
+            }
+        }
+    }
+
+    /// The objects that a client claims to hold, in this part of its list, and does not hold.
     pub(crate) fn not_held(
         &mut self,
         step: &Step<'_, impl Disk>,
