@@ -350,8 +350,8 @@ impl Table {
     }
 
     /// Would this request wait for ever: do those who are in its way wait, over however many
-    /// others, for its own owner? Who never asks for this is no process but an open file, which
-    /// any process that has it may unlock: he is not followed, as on one machine.
+    /// others, for its own owner? An owner that never asks for this is no process but an open file,
+    /// which any process that has it may unlock: it is not followed, as on one machine.
     pub(crate) fn deadlocks(&self, place: &Place) -> bool {
         if !place.detects || place.lock.owner.is_whole() {
             return false;

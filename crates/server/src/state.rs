@@ -260,8 +260,7 @@ impl State {
                 tracing::warn!(
                     session = format_args!("{session:016x}"),
                     name,
-                    "a session was ended: its machine is not trusted any more, or was silent for very \
-                     long"
+                    "a session was ended: its machine is not trusted, or was silent for 30 days"
                 );
             }
             Event::Away { .. }

@@ -196,8 +196,8 @@ impl Index {
         self.raw_put(key, value);
     }
 
-    /// Would an older version be seen, if the volume had none of its own birth? What cannot be read
-    /// might be one.
+    /// Would an older version be seen, if the volume had none of its own birth? A value that cannot
+    /// be read might be one.
     fn hides(&self, volume: u32, thing: &[u8]) -> bool {
         let lineage = self.volumes.lineage(volume);
         let lineage = lineage.filter(|_| self.mutant != Some(Mutant::ForgetsAbsence));

@@ -6,6 +6,7 @@
 mod docs;
 mod edges;
 mod files;
+mod sentences;
 mod source;
 mod words;
 

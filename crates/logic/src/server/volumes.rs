@@ -165,8 +165,8 @@ impl Server {
         }
     }
 
-    /// Is it a change in a volume of which a snapshot or a clone waits for nothing but confirmations?
-    /// It would have to be confirmed, too, and under load the snapshot would never be made.
+    /// Is it a change in a volume of which a snapshot or a clone waits for confirmations alone? It
+    /// would have to be confirmed, too, and under load the snapshot would never be made.
     pub(crate) fn waits_for_snapshot(&self, waiting: &Waiting, plan: &Plan) -> bool {
         if self.volumes.freezing.is_empty() || !waiting.request.op.changes() {
             return false;

@@ -1,5 +1,5 @@
-//! A diskless machine of the paper: one processor, one way to the file server, and the memory. What
-//! is stated here are the parameters of both benchmarks.
+//! A diskless machine of the paper: one processor, one way to the file server, and the memory.
+//! The numbers here are the parameters of both benchmarks.
 
 use super::pools::{Cost, Division, Pools};
 use wire::Time;

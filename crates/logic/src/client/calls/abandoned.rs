@@ -199,8 +199,8 @@ impl Client {
         }
     }
 
-    /// Is the call done, and its answer waits until the kernel has dropped something? What it gives
-    /// (an open, references) is given back then.
+    /// Is the call done, and its answer waits until the kernel has dropped something? Its results
+    /// (an open, references) are given back then.
     fn answer_waits(&self, ticket: Ticket) -> bool {
         self.kernel.keeps_answer(ticket)
     }

@@ -26,7 +26,7 @@ use wire::{Fid, Name, Op};
 
 impl Client {
     /// Must this rename wait until bytes of what it puts in the place of something else have been
-    /// written back? What can go with it is sent ahead of it.
+    /// written back? Blocks that can go with it are sent ahead of it.
     pub(crate) fn must_publish(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
         let Op::Rename {
             to,

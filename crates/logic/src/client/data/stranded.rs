@@ -370,7 +370,7 @@ impl Client {
         self.ask_stranded(step, fid, (op, caller));
     }
 
-    /// The bytes come into it. (Where it could not be opened to others, its owner alone may use it.)
+    /// The bytes come into it. (If it could not be opened to others, its owner alone may use it.)
     fn take_beside(&mut self, step: &mut Step<'_>, fid: Fid) {
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;

@@ -8,7 +8,7 @@
 //! - A thread that asks for something with an inode locked shows that nobody else has it locked
 //!   alone: so a thread that has had it locked before has digested its reply, and has nothing in
 //!   hand.
-//! - What a look-up found somebody has in hand as long as the directory is locked in which it was.
+//! - A thread has in hand the result of its look-up while it has the directory of that locked.
 //!
 //! The functions named in brackets are those of Linux 6.18.
 

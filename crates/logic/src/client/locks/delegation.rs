@@ -194,8 +194,8 @@ impl Client {
         }
     }
 
-    /// Somebody else asks for a lock of the file. What comes while it is being given back has been
-    /// asked for by then; the server hears of that.
+    /// Somebody else asks for a lock of the file. An answer that delegates the locks and is on its
+    /// way is void when it comes; the server is told so.
     pub(crate) fn on_locks_recalled(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
         let decides = self.lock_delegation.decides(fid);
         if let Some(file) = self.lock_delegation.files.get_mut(&fid) {
@@ -205,7 +205,7 @@ impl Client {
         match decides {
             Decides::Client => self.give_up_to(step, fid, epoch),
             Decides::Nobody => {}
-            // An answer that delegates them may be on its way: it is void when it comes.
+            // An answer may be on its way.
             Decides::Server => {
                 self.say_gives(step, fid, (epoch, 0), None);
                 self.lock_delegation.tidy(fid);

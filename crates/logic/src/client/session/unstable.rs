@@ -263,8 +263,8 @@ impl Client {
         }
     }
 
-    /// May the session end? What the server might lose it must make stable first: nobody will ask
-    /// for it again.
+    /// May the session end? The server must make stable first all changes that it might lose:
+    /// nobody will ask for them again.
     pub(crate) fn is_settled(&mut self, step: &mut Step<'_>) -> bool {
         let settled = self.unstable.changes.is_empty() || self.unstable.refused;
         if !settled {

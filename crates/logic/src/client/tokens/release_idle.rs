@@ -66,8 +66,8 @@ impl Client {
             .insert(dir, IdleRelease { since, id, stage });
     }
 
-    /// Is nothing of this directory under way here? What was told of it a moment ago the kernel may
-    /// not have taken in yet.
+    /// Is nothing of this directory under way here? The kernel may not have taken in yet the names
+    /// and attributes that it was sent a moment ago.
     fn is_unused(&self, now: Time, dir: Fid) -> bool {
         let Some(node) = self.nodes.get(&dir) else {
             return false;

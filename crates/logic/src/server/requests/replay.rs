@@ -86,8 +86,8 @@ impl Redo {
     }
 }
 
-/// Do the names that a change takes away name what they named? What had another name may be
-/// missing, since its maker was lost with the power, and somebody else's object stands there.
+/// Do the names that a change takes away name what they named? An object may be missing, since its
+/// maker was lost with the power, and somebody else's object have its name.
 fn finds_the_same(disk: &impl Disk, op: &Op, named: [Option<Fid>; 2]) -> bool {
     let finds = |dir, name| disk.lookup(dir, name).unwrap_or_default();
     match op {

@@ -123,8 +123,8 @@ impl Server {
         true
     }
 
-    /// Is this session still to say what it held when it came back? What it says has changed since
-    /// then is not heard before, and so said again.
+    /// Is this session still to say what it held when it came back? Its reports of later changes
+    /// are not heard before that, and so are sent again.
     pub(crate) fn awaits(&self, id: SessionId) -> bool {
         let session = self.sessions.get(&id);
         let says = |session: &Session| self.grace.lasts() || session.away.is_some();

@@ -4,10 +4,10 @@
 //! Its callers have been answered. So all that can be done is done, by the rules of any other
 //! request; nothing that others have done meanwhile is undone for it; and an object that it made is
 //! never dropped: where its name has been taken it gets another one beside that, which says host
-//! and time, and where the directory is gone it gets one in the root. A name is taken away only from what it named, and
-//! only if nobody else has changed that; attributes are set only if nobody else has changed the
-//! object since. Changes that build on such a one name objects, not paths, and so are
-//! done as well.
+//! and time, and where the directory is gone it gets one in the root. A name is taken away only
+//! from the object that it named, and only if nobody else has changed that; attributes are set only
+//! if nobody else has changed the object since. Changes that build on such a one name objects, not
+//! paths, and so are done as well.
 
 use crate::aside;
 use crate::server::api::{Disk, Event, Output};
@@ -185,7 +185,7 @@ impl Server {
                 Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. },
                 _,
             ) => {
-                // What its client knew of the object was changed before that.
+                // The object was changed after the state that its client knew.
                 let attr = disk.attr(*fid)?.filter(|attr| attr.ctime > delegated.at);
                 match (attr.map(|attr| attr.kind), op) {
                     // Names have come and gone there; others have changed some since.

@@ -88,8 +88,8 @@ impl Server {
         }
     }
 
-    /// Takes tokens of those that have been silent longest, if more is kept for silent clients than may
-    /// be. (They lose no change by that, and no lock.) True: there is more of it.
+    /// Takes tokens of the clients that have been silent longest, if more is kept for silent ones
+    /// than may be. (They lose no change by that, and no lock.) True: there is more of it.
     pub(crate) fn bound_silent(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
         let (now, lease_ns) = (step.now, self.options.lease_ns);
         let silent = |s: &&Session| s.conn.is_none() && now > s.heard + lease_ns;
@@ -246,8 +246,9 @@ impl Server {
         open.any(|open| open.as_ref().is_none_or(|open| open.contains(&fid)))
     }
 
-    /// The time after a restart is over: a session that has not come keeps no removed file any more
-    /// by what it may have open, or one machine that stays away would keep all that anybody removes.
+    /// The time after a restart is over: a session that has not come keeps no removed file any
+    /// more by what it may have open, or one machine that stays away would keep all that anybody
+    /// removes.
     pub(crate) fn forget_open_before(&mut self) {
         for session in self.sessions.values_mut() {
             if let Some(away) = &mut session.away {
