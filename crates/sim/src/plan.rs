@@ -185,6 +185,7 @@ impl Plan {
         plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
         plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
         plan.draw_snapshots(&mut Rng::new(seed.rotate_left(20)));
+        plan.draw_turns(&mut Rng::new(seed.rotate_left(28)));
         plan
     }
 
@@ -192,6 +193,23 @@ impl Plan {
     fn draw_snapshots(&mut self, rng: &mut Rng) {
         if rng.chance(250) && !self.power_fails() && !self.troubles().any() {
             self.snapshots = rng.between(1, 3) as u32;
+        }
+    }
+
+    /// Programs that read and write one file in turns, in one world of five. Bytes travel long, so
+    /// that what is asked of a token and granted again overtakes them.
+    fn draw_turns(&mut self, rng: &mut Rng) {
+        if !rng.chance(200) {
+            return;
+        }
+        (self.names, self.dirs) = (1, 0);
+        // Each block is asked for, instead of coming with a look-up.
+        self.client.ahead_bytes = 0;
+        self.weather.bulk_ns = *rng.pick(&[10 * MS, 30 * MS, 100 * MS]);
+        self.weather.jitter_ns = *rng.pick(&[5_000, 100_000]);
+        self.think_ns = *rng.pick(&[0, 20_000, MS]);
+        for kind in [Kind::Open, Kind::Read, Kind::Write, Kind::Close] {
+            self.weights[kind as usize] = *rng.pick(&[60, 200, 400]);
         }
     }
 

@@ -107,11 +107,12 @@ impl Client {
         stamp: u64,
         (right, attr): (Right, Option<Attr>),
     ) {
+        let notes_loss = self.options.mutant != Some(Mutant::KeepsOvertakenBlocks);
         let node = self.node(fid);
         let (upto, hold) = (node.seen.max(epoch), node.hold(stamp));
         // A grant up to there that is still on its way must not be used after this has been said.
         node.void = node.void.max(upto + 1);
-        if right < Right::Shared {
+        if right < Right::Shared && notes_loss {
             node.unshared = node.void;
         }
         let returned = Returned {
