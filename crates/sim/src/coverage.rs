@@ -37,7 +37,6 @@ rare! {
     Conflict: "what a client had done was kept beside what others did",
     Buried: "a client's process was killed, and its guard ended its session",
     SessionLost: "a client heard that its session is over",
-    DataLost: "changed bytes were lost with the session",
     Reassert: "a client said after a restart what it holds",
     ReassertExclusive: "it held something Exclusive",
     RestartKnown: "a restarted server waited for sessions",
@@ -266,7 +265,7 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
             client::Event::SessionLost => Rare::SessionLost.bit(),
             client::Event::ChangesLost { .. } => Rare::ChangesLost.bit(),
             client::Event::Conflict { .. } => Rare::Conflict.bit(),
-            client::Event::DataLost { .. } => Rare::DataLost.bit(),
+            client::Event::DataLost { .. } => 0,
             client::Event::WriteBackRefused { .. } => Rare::BackRefused.bit(),
         },
         client::Output::Invalidate { what, .. } => match what {
