@@ -13,7 +13,7 @@ use crate::options::Mutant;
 use crate::volumes::{FIRST_BIRTH, Lineage};
 use std::collections::BTreeMap;
 
-/// What a thing is, in one version.
+/// One version of a thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     Present(Vec<u8>),
@@ -196,8 +196,8 @@ impl Index {
         self.raw_put(key, value);
     }
 
-    /// Would an older version be seen, if the volume had none of its own birth? What cannot be read
-    /// might be one.
+    /// Would an older version be seen, if the volume had none of its own birth? A value that cannot
+    /// be read might be one.
     fn hides(&self, volume: u32, thing: &[u8]) -> bool {
         let lineage = self.volumes.lineage(volume);
         let lineage = lineage.filter(|_| self.mutant != Some(Mutant::ForgetsAbsence));

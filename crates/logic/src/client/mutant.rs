@@ -77,6 +77,8 @@ pub enum Mutant {
     ShrinksDirty,
     /// Keeps the blocks that it has, however little memory it may use.
     KeepsTooMuch,
+    /// Keeps blocks that a recall and a later grant of the file have overtaken.
+    KeepsOvertakenBlocks,
     /// Answers changes for which it has no room.
     AnswersWithoutRoom,
     /// Gives room back that it has promised, before that is written back.

@@ -295,7 +295,7 @@ fn lock_ops() -> Vec<Op> {
     ]
 }
 
-/// What becomes of them.
+/// Their outcomes.
 fn lock_outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Locked {
@@ -321,7 +321,7 @@ fn lock_outcomes() -> Vec<Outcome> {
     ]
 }
 
-/// What becomes of operations on ranges.
+/// Outcomes of operations on ranges.
 fn range_outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Copied {
@@ -582,7 +582,7 @@ fn asked_again() -> ToServer {
     })
 }
 
-/// What a client says of what it waits for and watches.
+/// Messages of a client about its waits and watches.
 fn watching() -> [ToServer; 5] {
     [
         ToServer::PutBack { request: 13 },
@@ -635,7 +635,7 @@ fn bounded() -> Rights {
     }
 }
 
-/// What a server says of lending.
+/// Messages of a server about lending.
 fn lending() -> [ToClient; 2] {
     [
         ToClient::Lend {
@@ -728,7 +728,7 @@ pub fn to_client() -> Vec<ToClient> {
     all
 }
 
-/// Every deed that is told to who watches.
+/// Every deed that is told to watchers.
 fn changes() -> Vec<Change> {
     let to = Some(b"sub/new".to_vec());
     let deeds = [
