@@ -1,4 +1,5 @@
-//! Volumes that may have only so much: which worlds have one, and what is promised there.
+//! Which worlds have snapshots, and which a volume that may have only so much; and what is promised
+//! there.
 
 use crate::plan::{Kind, Plan};
 use crate::rng::Rng;
@@ -25,5 +26,12 @@ impl Plan {
     pub(crate) fn keeps_room(&self) -> bool {
         let stores = self.weights[Kind::Store as usize] > 0;
         self.limits.is_some() && !stores && !self.severe && !self.loses_anybody()
+    }
+
+    /// Snapshots, in one world of four of those whose disk is sound and keeps all that was applied.
+    pub(crate) fn draw_snapshots(&mut self, rng: &mut Rng) {
+        if rng.chance(250) && !self.power_fails() && !self.troubles().any() {
+            self.snapshots = rng.between(1, 3) as u32;
+        }
     }
 }

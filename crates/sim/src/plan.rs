@@ -192,13 +192,6 @@ impl Plan {
         plan
     }
 
-    /// Snapshots, in one world of four of those whose disk is sound and keeps all that was applied.
-    fn draw_snapshots(&mut self, rng: &mut Rng) {
-        if rng.chance(250) && !self.power_fails() && !self.troubles().any() {
-            self.snapshots = rng.between(1, 3) as u32;
-        }
-    }
-
     /// Programs that read and write one file in turns, in one world of five. Bytes travel long, so
     /// that what is asked of a token and granted again overtakes them.
     fn draw_turns(&mut self, rng: &mut Rng) {

@@ -26,8 +26,8 @@ use crate::sync::Syncer;
 use crate::txn::{Context, trouble};
 use crate::value;
 use wire::{
-    Attr, Caller, Chosen, Fid, Filesystem, Kind, Name, Op, Origin, Outcome, Refusal, RequestId,
-    RoomOfDisk, SessionId, Time,
+    Attr, Caller, Chosen, Fid, Kind, Name, Op, Origin, Outcome, Refusal, RequestId, RoomOfDisk,
+    SessionId, Time,
 };
 
 /// In the place of the time at which a session began: its client is away.

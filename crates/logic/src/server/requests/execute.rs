@@ -11,8 +11,8 @@ use crate::server::tokens::grants::{delegable, note_bare};
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Fid, Grant, Hold, Logged, Name, Op, Outcome, Refusal, Reply, Request, RequestId,
-    Right, SessionId, Time,
+    Access, Fid, Grant, Hold, Logged, Name, Op, Outcome, Refusal, Reply, Request, RequestId, Right,
+    SessionId, Time,
 };
 use wire::{What, WriteMode};
 
