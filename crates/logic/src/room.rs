@@ -1,4 +1,4 @@
-//! What operations take of the room of a volume: the same numbers at the client, which spends room
+//! How much operations take of the room of a volume: the same numbers at the client, which spends room
 //! that it was given ahead, and at the server, which counts it as spent.
 
 use wire::limits::BLOCK_BYTES;
@@ -46,7 +46,7 @@ pub(crate) fn growth(op: &Op) -> Option<(u32, Room)> {
             mode: WriteMode::Back { .. } | WriteMode::Lazy,
             ..
         } => None,
-        // What lies before it in its first block may be made zeros.
+        // Bytes before it in its first block may be made zeros.
         Op::Write { fid, len, .. } => of(fid.volume, in_blocks(u64::from(*len)) + BLOCK, 0),
         Op::Copy { to, len, .. } => of(to.volume, in_blocks(u64::from(*len)) + BLOCK, 0),
         Op::MakeNameless { dir, .. } => of(dir.volume, 0, 1),

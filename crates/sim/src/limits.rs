@@ -21,8 +21,8 @@ impl Plan {
         }
     }
 
-    /// Is what was answered never refused later? What programs store through mappings waits for
-    /// nobody, and who was silent for too long may have lost its room.
+    /// Is what was answered never refused later? Stores through mappings wait for nobody,
+    /// and a client that was silent for too long may have lost its room.
     pub(crate) fn keeps_room(&self) -> bool {
         let stores = self.weights[Kind::Store as usize] > 0;
         self.limits.is_some() && !stores && !self.severe && !self.loses_anybody()

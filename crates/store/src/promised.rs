@@ -1,8 +1,8 @@
 //! Room that is promised: what changes that come later will find, so that others may not take it.
 //!
 //! Guarantees: a change is refused rather than that it take what is promised to others, of the
-//! limits of its volume or of the disk; and none is refused that finds room beside that. What is
-//! promised is not kept here: whoever applies a change says how much it is.
+//! limits of its volume or of the disk; and none is refused that finds room beside that. Promises
+//! are not kept here: whoever applies a change says how much they are.
 
 use crate::index::Changes;
 use crate::log::Use;
@@ -61,7 +61,7 @@ impl Store {
                 return Err(trouble(crate::error::StoreError::NoSpace));
             }
         }
-        // What was done for it may have filled the segment at hand.
+        // The work for it may have filled the segment at hand.
         self.room_for(bytes, Use::Change).map_err(trouble)
     }
 

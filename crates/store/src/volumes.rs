@@ -122,7 +122,7 @@ impl Volume {
         whole.or_else(unlimited).or_else(plain)
     }
 
-    /// What it has.
+    /// All that it has.
     pub(crate) fn used(&self) -> Room {
         Room {
             bytes: self.bytes,

@@ -84,8 +84,8 @@ impl Fid {
         }
     }
 
-    /// What stands for the room in a volume that clients were given ahead: no object has this
-    /// number. Who has some of it holds Shared.
+    /// Stands for the room in a volume that clients were given ahead: no object has this number. A
+    /// client with some of it holds Shared.
     pub const fn room(volume: u32) -> Self {
         Self {
             volume,

@@ -59,7 +59,7 @@ impl Limits {
         *self == Self::default()
     }
 
-    /// What a volume that has so much may get besides.
+    /// Room that is left to a volume that has so much.
     pub fn left(&self, used: Room) -> Room {
         let left = |limit: u64, used: u64| match limit {
             0 => u64::MAX,
@@ -102,7 +102,7 @@ impl Room {
         }
     }
 
-    /// What of it is left without the other.
+    /// The rest of it without the other.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self {

@@ -1,5 +1,5 @@
 //! Room granted ahead, on real mounts: quotas of volumes and full disks, with delayed writers on
-//! three mounts. Whoever is refused is refused by write(2), or by what makes a name; what was
+//! three mounts. Programs are refused by write(2), or by calls that make a name; all that was
 //! answered is there, and no close and no fsync fails for want of room.
 
 use crate::harness::process::system_python;
@@ -50,7 +50,7 @@ while made < names:
 print(done, why, sync, close, made, last)
 "#;
 
-/// What a writer has said.
+/// The words of a writer.
 #[derive(Debug)]
 struct Said {
     path: PathBuf,
@@ -208,7 +208,7 @@ fn eight_writers_on_three_mounts_fill_a_quota_and_never_exceed_it() {
     }
     let df = numbers(&mounts[1]);
     assert!(df.f_bavail * df.f_frsize < 8 * PIECE, "{}", df.f_bavail);
-    // What is removed makes room for the next, without a word.
+    // A removed file makes room for the next, without a word.
     fs::remove_file(&all[0].path).unwrap();
     let path = mounts[1].join("again");
     let again = eventually(Duration::from_secs(30), || {

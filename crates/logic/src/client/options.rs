@@ -66,8 +66,8 @@ pub struct Options {
     pub part: usize,
     /// The volume, or the snapshot, whose root is that of the tree; empty: the first volume.
     pub volume: Vec<u8>,
-    /// What is answered before the server has heard of it is answered against room that the server
-    /// has given ahead. `false`: without that, so that it may be refused later.
+    /// Changes that are answered before the server has heard of them are answered against room that
+    /// the server has given ahead. `false`: without that, so that they may be refused later.
     pub room_ahead: bool,
     /// When it lends blocks of its cache to other clients, if the server says that clients do so.
     pub lends: Lends,

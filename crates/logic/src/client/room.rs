@@ -1,5 +1,5 @@
-//! Room that the server has given ahead: what is answered here, before the server has heard of it,
-//! is answered against this, and so is never refused later.
+//! Room that the server has given ahead: changes that are answered here, before the server has heard
+//! of them, are answered against this, and so are never refused later.
 //!
 //! Guarantees: what is dirty of files, and what is kept of delegated changes, is covered by room
 //! that the server counts as this client's. A write or a change of names that finds none is not
@@ -8,11 +8,11 @@
 //! never from a later close, fsync, recall or write-back.
 //!
 //! A block of 4 KiB takes as much, whatever the server has of it; a block that is changed again
-//! while it is on its way takes that twice. What is stored through a mapping cannot be refused, and
-//! waits for nobody: without room it is kept until there is some.
+//! while it is on its way takes that twice. Bytes that are stored through a mapping cannot be refused, and
+//! wait for nobody: without room they are kept until there is some.
 //!
-//! When the server recalls room, what it covers is written back and told, and nothing is kept. What
-//! is not used for a while goes back by itself.
+//! When the server recalls room, what it covers is written back and told, and nothing is kept. Room
+//! that is not used for a while goes back by itself.
 
 use crate::Ticket;
 use crate::client::api::How;
@@ -43,7 +43,7 @@ const SHORT_NS: Time = 1_000_000_000;
 /// Room that was not used for so long goes back.
 const IDLE_NS: Time = 30_000_000_000;
 
-/// What this client has of the room of a volume.
+/// Room that this client has in a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct VolumeRoom {
     /// All that it has, what is reserved included.
@@ -81,7 +81,7 @@ impl Default for VolumeRoom {
     }
 }
 
-/// What it has of all volumes.
+/// Its room in all volumes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rooms {
     volumes: BTreeMap<u32, VolumeRoom>,
@@ -89,7 +89,7 @@ pub(crate) struct Rooms {
     recalled: bool,
 }
 
-/// What becomes of a write that could be answered from the cache.
+/// The fate of a write that could be answered from the cache.
 pub(crate) enum Admitted {
     /// There is room for it.
     Here,
@@ -114,14 +114,14 @@ fn blocks(count: u64) -> Room {
 }
 
 impl Client {
-    /// What is promised to be in the volume, and the server has not said that it is there.
+    /// Room for changes that are answered, and that the server has not said that it has.
     fn reserved(&self, volume: u32) -> Room {
         let known = self.rooms.volumes.get(&volume);
         let kept = known.map_or(Room::NONE, |of| of.kept);
         kept.and(blocks(self.cache.changed_in(volume)))
     }
 
-    /// What may be used at once.
+    /// Room that may be used at once.
     fn unused_room(&self, volume: u32) -> Room {
         let known = self.rooms.volumes.get(&volume);
         match known.filter(|of| of.recalled.is_none()) {
@@ -177,7 +177,7 @@ impl Client {
         }
         match outcome {
             Outcome::Refused(refusal) => {
-                // What was to be written back for a recall cannot be: it is not waited for.
+                // Blocks that were to be written back for a recall cannot be: they are not waited for.
                 let kept = matches!(refusal, Refusal::NoSpace | Refusal::Quota | Refusal::Disk);
                 if kept && of.recalled.is_some() {
                     of.held = Room::NONE;

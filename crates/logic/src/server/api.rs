@@ -151,8 +151,8 @@ pub struct By<'a> {
     pub delegated: Option<Chosen>,
     /// It was made before, and a power failure has undone it.
     pub again: bool,
-    /// What of the room in its volume, and on the disk, others may use without asking: it may not
-    /// take any of that. `None`: it has room of its own.
+    /// Room in its volume, and on the disk, that others may use without asking: it may not take
+    /// any of that. `None`: it has room of its own.
     pub promised: Option<RoomOfDisk>,
 }
 

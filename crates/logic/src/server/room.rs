@@ -3,12 +3,12 @@
 //!
 //! Guarantees: what all clients were given of a volume, with what the volume has, stays within its
 //! limits, and all of it together within the room on the disk. So what a client answers against
-//! room that it has is never refused later. What a client asks for at once is refused only when
+//! room that it has is never refused later. A change that a client asks for at once is refused only when
 //! nobody else has room left over: before that, all who have some in that volume are asked for it,
 //! write back what they have promised, and keep nothing (a recall of [`Fid::room`], which is held
 //! Shared by who has room).
 //!
-//! What is believed of a client is never less than what it has: its statements are of the moment
+//! The room that a client is believed to have is never less than what it has: its statements are of the moment
 //! when it makes them, and what has come in since is counted twice until the next one. A client
 //! whose statement has not come after a restart is believed to have all that it may have.
 
@@ -29,7 +29,7 @@ pub(crate) const ROOM_MOST: Room = Room {
 /// One client gets this part of what is left, so that others get some too.
 const SHARE: u64 = 4;
 
-/// What clients were given.
+/// Room that clients were given.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rooms {
     /// By volume and session, as long as that holds the room's token.
@@ -48,7 +48,8 @@ impl Rooms {
 }
 
 impl Server {
-    /// Who has come back says that it has room: as much as there may be, until it says how much.
+    /// A client that has come back says that it has room: as much as there may be, until it says how
+    /// much.
     pub(crate) fn room_reasserted(&mut self, session: SessionId, fid: Fid) {
         if fid.is_room() {
             self.rooms.given.insert((fid.volume, session), ROOM_MOST);
@@ -67,7 +68,7 @@ impl Server {
         holder.is_some_and(|holder| holder.right > Right::None)
     }
 
-    /// What of a volume clients may use without asking.
+    /// Room in a volume that clients may use without asking.
     fn promised(&self, volume: u32) -> Room {
         let fid = Fid::room(volume);
         let given = self
@@ -105,7 +106,7 @@ impl Server {
         left.volume.covers(most.and(need)) && left.log_bytes >= log_bytes
     }
 
-    /// What a change must leave to others; `None`: its client has room for it.
+    /// Room that a change must leave to others; `None`: its client has room for it.
     pub(crate) fn promised_beside(
         &self,
         disk: &impl Disk,
@@ -225,7 +226,7 @@ impl Server {
         self.answer(step, (session, &waiting.request), reply, 0);
     }
 
-    /// What one client may have of this.
+    /// The part of this that one client may have.
     fn room_for(&self, step: &Step<'_, impl Disk>, volume: u32, want: Room) -> Room {
         let left = step.disk.room(volume);
         if self.options.mutant == Some(Mutant::GivesRoomTwice) {

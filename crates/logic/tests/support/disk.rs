@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use volumes::Volumes;
 use wire::{
     Attr, Chosen, Digest, DirEntry, Entry, Fid, Filesystem, Kind, Make, Name, Op, Origin, Outcome,
-    Refusal, RequestId, Right, Room, RoomOfDisk, SessionId, Set, SetTime, Time, WriteMode,
+    Refusal, RequestId, Right, RoomOfDisk, SessionId, Set, SetTime, Time, WriteMode,
 };
 
 #[derive(Clone)]

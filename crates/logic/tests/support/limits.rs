@@ -22,7 +22,7 @@ pub(super) fn new_attr(kind: Kind, mode: u16, now: Time) -> Attr {
 }
 
 impl MemoryDisk {
-    /// What it has.
+    /// All that it has.
     pub fn used(&self) -> Room {
         let bytes = self
             .objects

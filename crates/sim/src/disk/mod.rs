@@ -82,7 +82,7 @@ struct Change<'a> {
     data: &'a [u64],
     /// It is done already, with these numbers.
     delegated: Option<Chosen>,
-    /// What it must leave to others; `None`: it has room of its own.
+    /// Room that it must leave to others; `None`: it has room of its own.
     promised: Option<RoomOfDisk>,
 }
 

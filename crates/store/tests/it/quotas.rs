@@ -65,7 +65,7 @@ fn what_grows_beyond_its_limit_is_refused_and_all_else_goes_on() {
     let fills = write(&mut store, file, 8_000, &bytes(2, 2_000));
     assert!(matches!(fills, Outcome::Written { .. }), "{fills:?}");
     assert_eq!(info(&mut store, "root").bytes, 10_000);
-    // What is there is written over, and a link is no object.
+    // Old bytes are written over, and a link is no object.
     let over = write(&mut store, file, 0, &bytes(3, 10_000));
     assert!(matches!(over, Outcome::Written { .. }), "{over:?}");
     let long = Make::Symlink(b"somewhere".to_vec());

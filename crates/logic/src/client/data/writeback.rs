@@ -249,7 +249,7 @@ impl Client {
                 Call::Write { how, .. } => Some(how),
                 _ => None,
             });
-            // What was stored through a mapping is in no other place: it waits.
+            // Bytes that were stored through a mapping are in no other place: they wait.
             how.flatten().is_some_and(|how| how != How::Paged)
         };
         let starved = core::mem::take(&mut self.starved);
