@@ -1,5 +1,5 @@
-//! How much operations take of the room of a volume: the same numbers at the client, which spends room
-//! that it was given ahead, and at the server, which counts it as spent.
+//! How much operations take of the room of a volume: the same numbers at the client, which spends
+//! room that it was given ahead, and at the server, which counts it as spent.
 
 use wire::limits::BLOCK_BYTES;
 use wire::{Make, Op, Room, WriteMode};

@@ -47,8 +47,8 @@ impl Store {
         room
     }
 
-    /// Is there room for a record of a change beside what is promised? It is made first, if it is to
-    /// be had.
+    /// Is there room for a record of a change beside what is promised? It is made first, if it is
+    /// to be had.
     pub(crate) fn room_beside(&mut self, bytes: u64, promised: u64) -> Result<(), Refusal> {
         if promised == 0 {
             return Ok(());

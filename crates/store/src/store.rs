@@ -133,8 +133,8 @@ impl Store {
         self.apply_beside(apply, Some(RoomOfDisk::default()))
     }
 
-    /// The same, beside what is promised of the room in the volume and on the disk: what grows by it
-    /// is refused rather than that any of that be taken. `None`: it has been promised its own.
+    /// The same, beside what is promised of the room in the volume and on the disk: what grows by
+    /// it is refused rather than that any of that be taken. `None`: it has been promised its own.
     pub fn apply_beside(&mut self, apply: Apply<'_>, promised: Option<RoomOfDisk>) -> Outcome {
         let result = if apply.op.changes() {
             let known = apply.origin.and_then(|origin| self.answer(origin));

@@ -100,8 +100,8 @@ impl Volume {
         self.state == State::Present
     }
 
-    /// As it lies on the disk: the bytes of a volume without limits end before them, and those of one
-    /// without a schedule too before that.
+    /// As it lies on the disk: the bytes of a volume without limits end before them, and those of
+    /// one without a schedule too before that.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = value::encode(self);
         if self.limits.is_none() {

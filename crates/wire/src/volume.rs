@@ -44,7 +44,8 @@ pub enum VolumeOp {
     Limit { of: Name, limits: Limits },
 }
 
-/// How much a volume may have: what its live tree refers to counts, not what snapshots keep besides.
+/// How much a volume may have: what its live tree refers to counts, not what snapshots keep
+/// besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes of files and symbolic links; 0: as many as the disk has room for.

@@ -1,5 +1,5 @@
-//! Room that the server has given ahead: changes that are answered here, before the server has heard
-//! of them, are answered against this, and so are never refused later.
+//! Room that the server has given ahead: changes that are answered here, before the server has
+//! heard of them, are answered against this, and so are never refused later.
 //!
 //! Guarantees: what is dirty of files, and what is kept of delegated changes, is covered by room
 //! that the server counts as this client's. A write or a change of names that finds none is not
@@ -8,8 +8,8 @@
 //! never from a later close, fsync, recall or write-back.
 //!
 //! A block of 4 KiB takes as much, whatever the server has of it; a block that is changed again
-//! while it is on its way takes that twice. Bytes that are stored through a mapping cannot be refused, and
-//! wait for nobody: without room they are kept until there is some.
+//! while it is on its way takes that twice. Bytes that are stored through a mapping cannot be
+//! refused, and wait for nobody: without room they are kept until there is some.
 //!
 //! When the server recalls room, what it covers is written back and told, and nothing is kept. Room
 //! that is not used for a while goes back by itself.
@@ -177,7 +177,8 @@ impl Client {
         }
         match outcome {
             Outcome::Refused(refusal) => {
-                // Blocks that were to be written back for a recall cannot be: they are not waited for.
+                // Blocks that were to be written back for a recall cannot be: they are not waited
+                // for.
                 let kept = matches!(refusal, Refusal::NoSpace | Refusal::Quota | Refusal::Disk);
                 if kept && of.recalled.is_some() {
                     of.held = Room::NONE;

@@ -3,14 +3,14 @@
 //!
 //! Guarantees: what all clients were given of a volume, with what the volume has, stays within its
 //! limits, and all of it together within the room on the disk. So what a client answers against
-//! room that it has is never refused later. A change that a client asks for at once is refused only when
-//! nobody else has room left over: before that, all who have some in that volume are asked for it,
-//! write back what they have promised, and keep nothing (a recall of [`Fid::room`], which is held
-//! Shared by who has room).
+//! room that it has is never refused later. A change that a client asks for at once is refused only
+//! when nobody else has room left over: before that, all who have some in that volume are asked for
+//! it, write back what they have promised, and keep nothing (a recall of [`Fid::room`], which is
+//! held Shared by who has room).
 //!
-//! The room that a client is believed to have is never less than what it has: its statements are of the moment
-//! when it makes them, and what has come in since is counted twice until the next one. A client
-//! whose statement has not come after a restart is believed to have all that it may have.
+//! The room that a client is believed to have is never less than what it has: its statements are of
+//! the moment when it makes them, and what has come in since is counted twice until the next one. A
+//! client whose statement has not come after a restart is believed to have all that it may have.
 
 use super::api::{Disk, Mutant};
 use super::requests::conflicts::Plan;
@@ -48,8 +48,8 @@ impl Rooms {
 }
 
 impl Server {
-    /// A client that has come back says that it has room: as much as there may be, until it says how
-    /// much.
+    /// A client that has come back says that it has room: as much as there may be, until it says
+    /// how much.
     pub(crate) fn room_reasserted(&mut self, session: SessionId, fid: Fid) {
         if fid.is_room() {
             self.rooms.given.insert((fid.volume, session), ROOM_MOST);
