@@ -10,7 +10,7 @@ use rustix::fs::{StatVfs, statvfs};
 use rustix::io::Errno;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn said((path, child): (PathBuf, Child)) -> Said {
 }
 
 /// Has the file all that its writer was answered, and nothing else?
-fn holds(path: &PathBuf, said: &Said, piece: u64) {
+fn holds(path: &Path, said: &Said, piece: u64) {
     let name = said.path.file_name().unwrap().as_encoded_bytes();
     let block: Vec<u8> = name.iter().copied().cycle().take(piece as usize).collect();
     let bytes = fs::read(path).unwrap();
@@ -206,18 +206,24 @@ fn eight_writers_on_three_mounts_fill_a_quota_and_never_exceed_it() {
         let name = said.path.file_name().unwrap().to_str().unwrap();
         holds(&mounts[0].join(&path).join(name), said, PIECE);
     }
+    goes_on(&cell, &mounts, &all[0].path);
+}
+
+/// A file that is removed from the full volume makes room for others; and so do other limits.
+fn goes_on(cell: &Cell, mounts: &[Mount], file: &Path) {
+    const PIECE: u64 = 4096;
     let df = numbers(&mounts[1]);
     assert!(df.f_bavail * df.f_frsize < 8 * PIECE, "{}", df.f_bavail);
     // A removed file makes room for the next, without a word.
-    fs::remove_file(&all[0].path).unwrap();
+    fs::remove_file(file).unwrap();
     let path = mounts[1].join("again");
     let again = eventually(Duration::from_secs(30), || {
         fs::write(&path, [7; 4096]).is_ok()
     });
     assert!(again, "no room where some was made");
-    let shown = volume(&cell, "show", &["q"]);
+    let shown = volume(cell, "show", &["q"]);
     assert!(shown.contains("quota:     25165824 (24M), "), "{shown}");
-    volume(&cell, "set", &["q", "--quota", "none", "--objects", "none"]);
+    volume(cell, "set", &["q", "--quota", "none", "--objects", "none"]);
     fs::write(mounts[2].join("free"), vec![1; MIB as usize]).unwrap();
 }
 

@@ -13,7 +13,6 @@ use crate::client::api::{Call, Done, How, Output, Piece, Slot};
 use crate::client::mutant::Mutant;
 use crate::client::node::{FillStart, Range};
 use crate::client::notices::Invalidate;
-use crate::client::room::Admitted;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::vec::Vec;
@@ -305,19 +304,11 @@ impl Client {
         let waits = how != How::Paged
             && (self.must_end_privileges(step, ticket, fid)
                 || self.stores_come_first(step, (ticket, fid), (offset, end)));
-        if waits {
-            return;
-        }
-        match self.admit_write(step, (ticket, fid), (offset, end), how) {
-            Admitted::Here => {}
-            Admitted::Waits => return,
-            Admitted::AtServer if self.must_bring_all(step, ticket, fid) => return,
-            Admitted::AtServer => {
-                let range = (fid, offset, len);
-                return self.write_at_server(step, (ticket, running.caller), range, how);
-            }
-        }
-        if self.lacks(step, (ticket, &running.caller), fid, (offset, end, size)) {
+        let by = (ticket, &running.caller);
+        if waits
+            || !self.is_admitted(step, by, (fid, offset, len), (end, how))
+            || self.lacks(step, by, fid, (offset, end, size))
+        {
             return;
         }
         self.copy_in(step, ticket, fid, (offset, end));

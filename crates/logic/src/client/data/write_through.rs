@@ -3,12 +3,31 @@
 
 use crate::Ticket;
 use crate::client::api::{Call, How, Piece};
+use crate::client::room::Admitted;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
 use alloc::vec;
 use wire::{Attr, Caller, Fid, Op, WriteMode};
 
 impl Client {
+    /// May a write be answered here? Else it waits, or the server does it.
+    pub(crate) fn is_admitted(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, caller): (Ticket, &Caller),
+        (fid, offset, len): (Fid, u64, u32),
+        (end, how): (u64, How),
+    ) -> bool {
+        match self.admit_write(step, (ticket, fid), (offset, end), how) {
+            Admitted::Here => return true,
+            Admitted::AtServer if !self.must_bring_all(step, ticket, fid) => {
+                self.write_at_server(step, (ticket, caller.clone()), (fid, offset, len), how);
+            }
+            Admitted::Waits | Admitted::AtServer => {}
+        }
+        false
+    }
+
     /// The server does it, or refuses it.
     pub(crate) fn write_at_server(
         &mut self,
