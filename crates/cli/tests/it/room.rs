@@ -107,6 +107,17 @@ fn holds(path: &Path, said: &Said, piece: u64) {
     }
 }
 
+/// Is everything that was answered there, on all these mounts?
+fn all_hold(mounts: &[Mount], all: &[Said], piece: u64) {
+    for said in all {
+        let dir = said.path.parent().unwrap().file_name().unwrap();
+        let name = said.path.file_name().unwrap();
+        for mount in mounts {
+            holds(&mount.path().join(dir).join(name), said, piece);
+        }
+    }
+}
+
 fn volume(cell: &Cell, command: &str, words: &[&str]) -> String {
     let mut line = vec!["volume", command, cell.addr()];
     line.extend(words);
@@ -200,12 +211,7 @@ fn eight_writers_on_three_mounts_fill_a_quota_and_never_exceed_it() {
         "{:?}, and {answered} were answered",
         used(&cell, "q")
     );
-    for said in &all {
-        let dir = said.path.parent().unwrap().file_name().unwrap();
-        let path = dir.to_str().unwrap().to_owned();
-        let name = said.path.file_name().unwrap().to_str().unwrap();
-        holds(&mounts[0].join(&path).join(name), said, PIECE);
-    }
+    all_hold(&mounts[..1], &all, PIECE);
     goes_on(&cell, &mounts, &all[0].path);
 }
 
@@ -268,13 +274,7 @@ fn what_delayed_writers_were_answered_is_there_on_a_full_disk() {
         fs::write(&again, vec![9; MIB as usize]).is_ok()
     });
     assert!(goes_on, "no room where some was made");
-    for said in &all {
-        let dir = said.path.parent().unwrap().file_name().unwrap();
-        let name = said.path.file_name().unwrap();
-        for mount in &mounts {
-            holds(&mount.path().join(dir).join(name), said, PIECE);
-        }
-    }
+    all_hold(&mounts, &all, PIECE);
     for mount in &mounts {
         let log = mount.log();
         assert!(!log.contains("not written back"), "{log}");
