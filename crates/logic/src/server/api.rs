@@ -133,8 +133,6 @@ pub enum Mutant {
     FreezesAtOnce,
     /// Gives room that others have been given.
     GivesRoomTwice,
-    /// Lets changes take what has been promised to others.
-    TakesPromisedRoom,
     /// Refuses changes although clients have room that they do not use.
     RefusesBesideUnused,
 }

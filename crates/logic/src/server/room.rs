@@ -119,10 +119,7 @@ impl Server {
         let Some((volume, need)) = takes(&waiting.request.op) else {
             return none;
         };
-        if self.rooms.is_empty() || self.options.mutant == Some(Mutant::TakesPromisedRoom) {
-            return none;
-        }
-        if self.is_roomy(disk.room(volume), need) {
+        if self.rooms.is_empty() || self.is_roomy(disk.room(volume), need) {
             return none;
         }
         Some(RoomOfDisk {
