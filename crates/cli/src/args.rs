@@ -46,7 +46,8 @@ pub(crate) use tree::{
 };
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
-    BranchArgs, OneArgs, ScheduleArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
+    BranchArgs, OneArgs, ReceiveArgs, ScheduleArgs, SendArgs, VolumeArgs, VolumeCommand,
+    VolumeListArgs,
 };
 pub(crate) use words::words;
 

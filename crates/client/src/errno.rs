@@ -33,5 +33,6 @@ pub const fn errno(refusal: Refusal) -> Errno {
         Refusal::NothingBehind => Errno::NXIO,
         Refusal::ReadOnly => Errno::ROFS,
         Refusal::Expired => Errno::KEYEXPIRED,
+        Refusal::Busy => Errno::BUSY,
     }
 }

@@ -119,7 +119,9 @@ impl<'a> Footprint<'a> {
             | Op::StatFs
             | Op::Reserve { .. }
             | Op::Volume(_)
-            | Op::Volumes => Self::NONE,
+            | Op::Volumes
+            | Op::Dump { .. }
+            | Op::Restore { .. } => Self::NONE,
         }
     }
 

@@ -135,8 +135,11 @@ impl Store {
             match (known, apply.op) {
                 (Some(outcome), _) => Ok(outcome),
                 (None, Op::Copy { .. }) => self.copy(&apply),
+                (None, Op::Restore { .. }) => self.restore(&apply),
                 (None, _) => self.change(&apply),
             }
+        } else if let Op::Dump { .. } = apply.op {
+            self.dump(apply.op, apply.caller)
         } else if *apply.op == Op::StatFs {
             self.filesystem()
         } else {
@@ -204,10 +207,10 @@ impl Store {
         shares.then_some((begin - at) as u32)
     }
 
-    fn change(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
+    pub(crate) fn change(&mut self, apply: &Apply<'_>) -> Result<Outcome, Refusal> {
         let announced = match apply.op {
             Op::Write { len, .. } => *len as usize,
-            Op::Copy { .. } => apply.data.len(),
+            Op::Copy { .. } | Op::Restore { .. } => apply.data.len(),
             _ => 0,
         };
         if announced != apply.data.len() {
@@ -233,11 +236,16 @@ impl Store {
         self.room_for(bytes as u64, purpose(apply))
             .map_err(trouble)?;
         let context = self.context(apply, &checks);
-        let (outcome, changes) = self.core.plan(context, apply.op)?;
+        self.core.index.volumes.enter(apply.op);
+        let planned = self.core.plan(context, apply.op);
+        self.core.index.volumes.leave();
+        let (outcome, changes) = planned?;
         self.changed_record = self.log.sequence();
         self.log.append(apply.data, &meta);
         self.core.index.newest = self.core.index.newest.max(apply.now);
+        self.core.index.volumes.enter(apply.op);
         self.core.index.commit(changes);
+        self.core.index.volumes.leave();
         if let Some(origin) = apply.origin {
             self.core.answers.put(origin, outcome.clone());
         }

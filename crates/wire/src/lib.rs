@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod attr;
+mod blob;
 mod codec;
 mod delegated;
 mod ids;
@@ -23,10 +24,12 @@ mod outcome;
 mod refusal;
 mod rights;
 mod seed;
+mod stream;
 mod volume;
 mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
+pub use blob::Blob;
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use delegated::{Chosen, Delegated};
 pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time};
@@ -42,6 +45,9 @@ pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
 pub use rights::{MachineId, NOBODY, Proven, Rights};
 pub use seed::{mix64, splitmix64};
+pub use stream::{
+    Child, Dump, Identity, Provenance, Receiving, StreamChunk, StreamHead, StreamPiece,
+};
 pub use volume::{
     FIRST_VOLUME, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME, ScheduleRule, VOLUME_NAME_BYTES,
     VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState, is_volume_name, snapshot_name,

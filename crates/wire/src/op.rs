@@ -2,10 +2,12 @@
 //! each adds what is its own (a ticket, a token, a slot) and none translates.
 
 use crate::attr::{Kind, Set};
+use crate::blob::Blob;
 use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
 use crate::rights::NOBODY;
+use crate::stream::StreamChunk;
 use crate::volume::VolumeOp;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -245,6 +247,23 @@ pub enum Op {
     Volume(VolumeOp),
     /// The volumes of the partition. Outcome: `Volumes`.
     Volumes,
+    /// A part of what a snapshot has, or of what changed since another snapshot of its volume, from
+    /// a place on that an earlier answer has named. `plan`: without the bytes of files. A
+    /// superuser's. Outcome: `Dump`.
+    Dump {
+        of: Name,
+        since: Option<Name>,
+        after: Option<Blob>,
+        plan: bool,
+    },
+    /// The next part of a snapshot that is being received, and what its sender needs to go on
+    /// behind it. A superuser's. Outcome: `Done`.
+    Restore {
+        volume: u32,
+        number: u64,
+        after: Blob,
+        chunk: StreamChunk,
+    },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -288,6 +307,8 @@ impl Op {
             Self::Claim { .. } => "Claim",
             Self::Volume { .. } => "Volume",
             Self::Volumes => "Volumes",
+            Self::Dump { .. } => "Dump",
+            Self::Restore { .. } => "Restore",
         }
     }
 
@@ -310,6 +331,7 @@ impl Op {
                 | Self::MakeNameless { .. }
                 | Self::Reserve { .. }
                 | Self::Volume(_)
+                | Self::Restore { .. }
         )
     }
 
@@ -368,7 +390,7 @@ impl Op {
     pub fn brings_bytes(&self) -> bool {
         matches!(
             self,
-            Self::Read { .. } | Self::ReadDir { .. } | Self::Prefetch { .. }
+            Self::Read { .. } | Self::ReadDir { .. } | Self::Prefetch { .. } | Self::Dump { .. }
         )
     }
 

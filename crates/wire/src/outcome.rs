@@ -7,7 +7,9 @@ use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
 use crate::refusal::Refusal;
+use crate::stream::Dump;
 use crate::volume::VolumeInfo;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -134,6 +136,8 @@ pub enum Outcome {
     Volumes(Vec<VolumeInfo>),
     /// The bytes of a read are to be had from another client.
     Elsewhere(Elsewhere),
+    /// A part of a volume's stream.
+    Dump(Box<Dump>),
 }
 
 /// A right that comes with a reply.

@@ -67,4 +67,6 @@ pub enum Refusal {
     ReadOnly,
     /// The proof by which the user came in has expired.
     Expired,
+    /// What an earlier operation has left is still being removed: the caller asks again.
+    Busy,
 }

@@ -6,6 +6,7 @@
 use crate::ids::{Fid, Time};
 use crate::name::Name;
 use crate::refusal::Refusal;
+use crate::stream::{Provenance, StreamHead};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,21 @@ pub enum VolumeOp {
     Purge { volume: u32 },
     /// The server is to make snapshots of a volume by itself, by these rules and no others.
     Schedule { of: Name, rules: Vec<ScheduleRule> },
+    /// Begins to receive a snapshot of this volume, which is made with it if only that is sent, or
+    /// goes on. Nobody sees any of it. `rollback`: what was changed in the volume since the
+    /// snapshot that the sender counts on will be gone.
+    Receive {
+        name: Name,
+        head: StreamHead,
+        rollback: bool,
+    },
+    /// Undoes a part, of so many things, of what was changed in the volume of a snapshot that is
+    /// received with `rollback`.
+    Undo { volume: u32, things: u32 },
+    /// A snapshot has come whole: it is there from now on, and its volume is the same.
+    Publish { volume: u32 },
+    /// A snapshot that is being received is not wanted any more.
+    Discard { volume: u32 },
 }
 
 /// Of which a snapshot is made in each period, and how many are kept.
@@ -58,6 +74,8 @@ pub enum VolumeState {
     Present,
     /// It was deleted then, and can be brought back.
     Deleted(Time),
+    /// It is being received, and nobody sees it.
+    Receiving,
 }
 
 /// What can be said of a volume.
@@ -81,6 +99,8 @@ pub struct VolumeInfo {
     pub bytes: u64,
     /// By which rules the server makes snapshots of it.
     pub schedule: Vec<ScheduleRule>,
+    /// What tells it from all others, and what it is a copy of.
+    pub provenance: Provenance,
 }
 
 impl VolumeInfo {

@@ -123,7 +123,8 @@ pub const fn rule(op: &Op) -> Rule {
         Op::Copy { from, to, .. } => both(from, to),
         // Numbers of the whole, numbers for what is to be made, and a request of its own.
         Op::StatFs | Op::Reserve { .. } | Op::StopWaiting { .. } | Op::Volumes => FREE,
-        Op::Volume(_) => ROOT,
+        // All that somebody keeps: no user of a machine but its root, if he is believed.
+        Op::Volume(_) | Op::Dump { .. } | Op::Restore { .. } => ROOT,
         // No client may ask for it.
         Op::Reap { .. } => FREE,
     }

@@ -156,6 +156,8 @@ fn due_of(
             of: over.name.clone(),
         },
         VolumeState::Deleted(_) => VolumeOp::Purge { volume: over.id },
+        // The server makes none of those.
+        VolumeState::Receiving => return None,
     })
 }
 
@@ -292,6 +294,7 @@ mod tests {
             objects: 1,
             bytes: 0,
             schedule,
+            provenance: wire::Provenance::default(),
         }
     }
 

@@ -1,12 +1,12 @@
 //! One of each kind of operation that a client may ask for.
 
 use wire::{
-    Access, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Set, VolumeOp, WriteMode,
-    XattrMode,
+    Access, Blob, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Set, StreamChunk,
+    VolumeOp, WriteMode, XattrMode,
 };
 
 /// How many kinds there are.
-pub const KINDS: usize = 33;
+pub const KINDS: usize = 35;
 
 /// The number of an operation's kind. A new kind does not compile until it has one, and
 /// [`every`] has it.
@@ -45,6 +45,8 @@ pub fn kind(op: &Op) -> usize {
         Op::Claim { .. } => 30,
         Op::Volume(_) => 31,
         Op::Volumes => 32,
+        Op::Dump { .. } => 33,
+        Op::Restore { .. } => 34,
         Op::Reap { .. } => unreachable!("no client may ask for it: the connection ends"),
     }
 }
@@ -197,5 +199,17 @@ fn others() -> Vec<Op> {
             mode: 0o700,
         }),
         Op::Volumes,
+        Op::Dump {
+            of: name("none"),
+            since: None,
+            after: None,
+            plan: false,
+        },
+        Op::Restore {
+            volume: 9,
+            number: 0,
+            after: Blob::default(),
+            chunk: StreamChunk::default(),
+        },
     ]
 }

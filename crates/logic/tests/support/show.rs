@@ -251,6 +251,7 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         Outcome::Numbers { count, .. } => format!("Numbers, {count}"),
         Outcome::Volume(info) => format!("Volume {}", info.name),
         Outcome::Volumes(all) => format!("{} volumes", all.len()),
+        Outcome::Dump(dump) => format!("{} pieces", dump.chunk.pieces.len()),
     }
 }
 
@@ -609,6 +610,7 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
         }
         Done::Bytes(bytes) => text(bytes),
         Done::Filesystem(_) => "numbers".into(),
+        Done::Dump(dump) => format!("{} pieces", dump.chunk.pieces.len()),
         Done::Volumes(all) => {
             let names: Vec<String> = all.iter().map(|info| info.name.to_string()).collect();
             names.join(" ")

@@ -43,6 +43,7 @@ fn info(id: u32, name: Name, made: Time) -> VolumeInfo {
         objects: 0,
         bytes: 0,
         schedule: Vec::new(),
+        provenance: wire::Provenance::default(),
     }
 }
 

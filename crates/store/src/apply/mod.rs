@@ -9,8 +9,11 @@ mod bytes;
 mod entries;
 mod list;
 mod ranges;
+mod receive;
 mod rename;
+mod restore;
 mod share;
+mod undo;
 mod volumes;
 mod xattrs;
 
@@ -54,10 +57,11 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::Reap { fid } => bytes::reap(txn, *fid),
         Op::Volume(op) => volumes::apply(txn, op),
         Op::Volumes => Ok(volumes::list(txn)),
+        Op::Restore { .. } => restore::restore(txn, op),
         // The server asks for it as a `ReadDir`.
         Op::Prefetch { .. } => Err(Refusal::Invalid),
         // Not functions of the index: the store does them.
-        Op::Read { .. } | Op::Sync { .. } | Op::StatFs => Err(Refusal::Invalid),
+        Op::Read { .. } | Op::Sync { .. } | Op::StatFs | Op::Dump { .. } => Err(Refusal::Invalid),
         // Not even of the store: who has locked what is known to the server alone.
         Op::Lock { .. }
         | Op::Unlock { .. }

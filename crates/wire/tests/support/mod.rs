@@ -1,6 +1,9 @@
 //! One message of each kind, with each kind of operation and outcome in them, and a small generator
 //! of bytes.
 
+mod stream;
+
+use stream::{stream_chunk, stream_head, volume_info, volume_ops};
 use wire::*;
 
 /// Bytes from a seed: the same seed gives the same bytes.
@@ -239,57 +242,19 @@ fn range_ops() -> Vec<Op> {
         Op::Reserve { count: 4096 },
         Op::Claim { fid: fid(9) },
         Op::Volumes,
+        Op::Dump {
+            of: name("home@monday"),
+            since: Some(name("home@sunday")),
+            after: Some(Blob(vec![7; limits::STREAM_AFTER_BYTES])),
+            plan: true,
+        },
+        Op::Restore {
+            volume: u32::MAX,
+            number: 1 << 50,
+            after: Blob(vec![1, 2, 3]),
+            chunk: stream_chunk(),
+        },
     ]
-}
-
-/// Operations on volumes.
-fn volume_ops() -> Vec<Op> {
-    let (of, name) = (name("home@monday"), name("tuesday"));
-    let ops = [
-        VolumeOp::Create {
-            name: name.clone(),
-            mode: 0o755,
-        },
-        VolumeOp::Snapshot {
-            of: of.clone(),
-            name: name.clone(),
-        },
-        VolumeOp::Clone {
-            of: of.clone(),
-            name: name.clone(),
-        },
-        VolumeOp::Rename {
-            of: of.clone(),
-            name,
-        },
-        VolumeOp::Delete { of: of.clone() },
-        VolumeOp::Schedule {
-            of: of.clone(),
-            rules: rules(),
-        },
-        VolumeOp::Undelete { of },
-        VolumeOp::Purge { volume: u32::MAX },
-    ];
-    ops.into_iter().map(Op::Volume).collect()
-}
-
-fn rules() -> Vec<ScheduleRule> {
-    let rule = |every_s, keep| ScheduleRule { every_s, keep };
-    vec![rule(3600, 24), rule(u32::MAX, u16::MAX)]
-}
-
-fn volume_info() -> VolumeInfo {
-    VolumeInfo {
-        id: 9,
-        name: name("home@monday"),
-        snapshot_of: Some(7),
-        cloned_from: None,
-        state: VolumeState::Deleted(1 << 60),
-        made: 1 << 59,
-        objects: 1 << 40,
-        bytes: 1 << 50,
-        schedule: rules(),
-    }
 }
 
 /// Operations on locks.
@@ -372,6 +337,11 @@ fn range_outcomes() -> Vec<Outcome> {
         Outcome::Position(1 << 33),
         Outcome::Volume(volume_info()),
         Outcome::Volumes(vec![volume_info()]),
+        Outcome::Dump(Box::new(Dump {
+            head: stream_head(),
+            chunk: stream_chunk(),
+            next: Some(Blob(vec![3; 20])),
+        })),
         Outcome::Elsewhere(elsewhere()),
         Outcome::Numbers {
             first: 1 << 40,

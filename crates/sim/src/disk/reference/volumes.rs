@@ -2,8 +2,8 @@
 
 use super::{Object, Reference, Result};
 use wire::{
-    FIRST_VOLUME, Fid, Name, Op, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState,
-    snapshot_name,
+    FIRST_VOLUME, Fid, Name, Op, Outcome, Provenance, Refusal, Time, VolumeInfo, VolumeOp,
+    VolumeState, snapshot_name,
 };
 
 /// The number of the volume that programs use.
@@ -20,6 +20,7 @@ fn first() -> VolumeInfo {
         objects: 0,
         bytes: 0,
         schedule: Vec::new(),
+        provenance: Provenance::default(),
     }
 }
 
