@@ -64,6 +64,7 @@ mod restart;
 mod service;
 mod silent;
 mod sparse;
+mod streams;
 mod stuck;
 mod suites;
 mod timed;
