@@ -48,7 +48,8 @@ pub(crate) fn conflicts(args: &ConflictsArgs) -> Result<ExitCode, Failure> {
             Ok(below) => folders.extend(below),
             Err(error) => {
                 unread += 1;
-                let text = format!("ariel: conflicts: {}: {error}", folder.display());
+                let folder = shown(&folder.to_string_lossy());
+                let text = format!("ariel: conflicts: {folder}: {error}");
                 // Where standard error is gone, there is nobody to tell.
                 let _ = writeln!(std::io::stderr(), "{text}");
             }
@@ -116,15 +117,27 @@ fn said(name: &OsStr) -> Option<Said> {
     })
 }
 
+/// A text for a terminal: anybody may have made the names in it.
+fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for letter in text.chars() {
+        match letter.is_control() {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+    }
+    shown
+}
+
 fn line(found: &Found) -> String {
     let Said { host, time, .. } = &found.said;
-    let path = found.path.display();
+    let (path, host) = (shown(&found.path.to_string_lossy()), shown(host));
     format!("{path}: {} bytes, of {host}, {time}", found.bytes)
 }
 
 fn value(found: &Found) -> Value {
     json!({
-        "path": found.path.display().to_string(),
+        "path": found.path.to_string_lossy(),
         "of": found.said.of,
         "host": found.said.host,
         "time": found.said.time,
@@ -135,6 +148,12 @@ fn value(found: &Found) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_cannot_speak_to_the_terminal() {
+        let path = "/a/\u{1b}[2Jb\n.conflict-w";
+        assert_eq!(shown(path), "/a/\\u{1b}[2Jb\\n.conflict-w");
+    }
 
     #[test]
     fn names_of_conflicts_are_told_from_others() {

@@ -29,13 +29,18 @@ pub(crate) fn name(of: &[u8], host: &[u8], at: Time, number: u32) -> Name {
     Name::new(&all).expect("it is neither empty nor too long, and has no bytes that names have not")
 }
 
-/// The first part of a name of UTF-8, or of any bytes, that is no longer than this.
+/// The first part of a name that is no longer than this. It ends with a whole letter if the name is
+/// UTF-8, and may be of any bytes.
 fn shortened(name: &[u8], most: usize) -> &[u8] {
-    let mut end = name.len().min(most);
-    while end > 0 && end < name.len() && name[end] & 0xc0 == 0x80 {
-        end -= 1;
+    let Some(beyond) = name.get(most) else {
+        return name;
+    };
+    let continues = |byte: &u8| byte & 0xc0 == 0x80;
+    let within = name[..most].iter().rev().take_while(|byte| continues(byte));
+    match within.count() {
+        more if continues(beyond) && more < 3 => &name[..most.saturating_sub(more + 1)],
+        _ => &name[..most],
     }
-    &name[..end]
 }
 
 /// The host in a client's name for people (`HOST:MOUNT POINT`), with what a name may have of it.
@@ -140,6 +145,10 @@ mod tests {
         let made = name(long.as_bytes(), b"", 0, 0);
         assert!(made.as_bytes().len() <= NAME_BYTES);
         assert!(text(&made).ends_with("ä.conflict-unknown-1970-01-01T00:00:00Z"));
+        for bytes in [[0x80; NAME_BYTES], [0xff; NAME_BYTES]] {
+            let made = name(&bytes, b"west", 0, 0);
+            assert!(made.as_bytes().starts_with(&bytes[..200]), "of any bytes");
+        }
         assert!(
             name(b"x", &[b'h'; 500], Time::MAX, u32::MAX)
                 .as_bytes()

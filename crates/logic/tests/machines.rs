@@ -298,9 +298,8 @@ fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive
             });
             request.after = if delegated { 0 } else { request.after };
             let outcome = world.asks(READER, request);
-            // What is told, or written back, is taken from holders alone, and it is none.
-            let told = delegated || matches!(&op, Op::Write { mode, .. } if is_back(*mode));
-            let refusal = match told {
+            // What is written back is taken from holders alone, and it is none.
+            let refusal = match matches!(&op, Op::Write { mode, .. } if is_back(*mode)) {
                 true => Refusal::SessionLost,
                 false => Refusal::ReadOnly,
             };
@@ -487,6 +486,91 @@ fn what_was_answered_before_a_machine_may_only_read_is_done_and_asked_back() {
         }
         let lost = Outcome::Refused(Refusal::SessionLost);
         assert_eq!(world.asks(2, back(6, late)), lost);
-        assert_eq!(world.asks(2, told(7, make(dir, "x", Make::File))), lost);
+        // That is not the end of what it may still do.
+        assert_eq!(world.asks(2, told(7, make(dir, "x", Make::File))), refused);
     }
+}
+
+/// Its token was taken since, and others have set attributes; or have only looked.
+#[test]
+fn a_change_that_is_told_late_undoes_nothing_that_others_did_later() {
+    let (owner, other) = (7, 8);
+    let mut world = World::knowing(vec![]);
+    for (conn, machine, session) in [(1, OURS, SESSION), (2, THEIRS, owner), (3, THEIRS, other)] {
+        world.comes(conn, machine, Rights::all());
+        world.greets(conn, session);
+    }
+    let made = world.asks(1, request(1, make(Fid::root(1), "f", Make::File)));
+    let Outcome::Entry(wire::Entry { fid, attr, .. }) = made else {
+        panic!("{made:?}");
+    };
+    world.says(1, ToServer::Goodbye);
+    let set = |mode: u16| Op::SetAttr {
+        fid,
+        set: Set {
+            mode: Some(mode),
+            ..Set::default()
+        },
+    };
+    let at = |id: u64, mode: u16, at: u64| {
+        let mut request = told(id, set(mode));
+        if let Some(delegated) = &mut request.delegated {
+            delegated.at = at;
+        }
+        request
+    };
+    let before = attr.ctime.checked_sub(1).expect("time has passed");
+    let late = world.asks(2, at(1, 0o666, before));
+    assert_eq!(late, Outcome::Refused(Refusal::Exists));
+    let seen = world.asks(3, request(1, Op::GetAttr { fid }));
+    assert!(
+        matches!(&seen, Outcome::Attr(now) if now.mode == attr.mode),
+        "{seen:?}"
+    );
+    world.says(3, ToServer::Goodbye);
+    let done = world.asks(2, at(2, 0o666, attr.ctime));
+    assert!(
+        matches!(&done, Outcome::Attr(now) if now.mode == 0o666),
+        "{done:?}"
+    );
+}
+
+/// Nobody wants what it holds; but there is no room for ever more of that.
+#[test]
+fn what_is_kept_for_silent_machines_is_bounded() {
+    const KEPT: usize = 3;
+    let options = Options {
+        silent_tokens: KEPT,
+        ..Options::default()
+    };
+    let mut world = World::knowing(vec![]);
+    world.server = Server::new(options, 0, (1 << 40, Fid::root(1)), (vec![], 0));
+    world.comes(1, OURS, Rights::all());
+    world.greets(1, SESSION);
+    for id in 1..=6 {
+        let file = make(Fid::root(1), &format!("{id}"), Make::File);
+        world.asks(1, request(id, file));
+    }
+    world.input(SECOND, Input::Gone { conn: 1 });
+    let held = |world: &World| world.server.tokens().len();
+    let before = held(&world);
+    assert!(before > KEPT, "{before} tokens");
+    let lease = Options::default().lease_ns;
+    let mut now = 5 * lease;
+    world.input(now, Input::Tick);
+    assert_eq!(held(&world), before, "they are looked at after ten leases");
+    let mut away = Vec::new();
+    while let Some(due) = world.server.deadline().filter(|due| *due < 100 * lease) {
+        now = now.max(due);
+        for output in world.input(now, Input::Tick) {
+            if let Output::Event(Event::Away { session, .. }) = output {
+                away.push(session);
+            }
+        }
+    }
+    assert_eq!(away, [SESSION]);
+    let kept = held(&world);
+    assert!((1..=KEPT).contains(&kept), "{kept} tokens");
+    world.comes(3, OURS, Rights::all());
+    assert!(welcomed(&world.greets(3, SESSION)).is_some(), "it goes on");
 }

@@ -259,7 +259,8 @@ impl State {
                 tracing::warn!(
                     session = format_args!("{session:016x}"),
                     name,
-                    "a client did not answer in time and was fenced off"
+                    "a session was ended: its machine is not trusted any more, or was silent for \
+                     very long"
                 );
             }
             Event::Away { .. }

@@ -45,7 +45,7 @@ impl World {
     /// then may be what was before.
     pub(crate) fn on_away(&self, session: SessionId, all: bool) {
         if self.is_liar(session) {
-            return;
+            return self.meet(Rare::LiarFenced.bit());
         }
         self.meet(Rare::Away.bit());
         let host = self.sessions.borrow().get(&session).copied();

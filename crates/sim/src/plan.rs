@@ -425,6 +425,9 @@ impl Plan {
     }
 }
 
+/// No world lasts as long.
+const MONTH: Time = 30 * 24 * 3_600_000 * MS;
+
 fn server_options(rng: &mut Rng, lease_ns: Time, small: bool) -> logic::server::Options {
     let (soonest_ms, latest_ms, linger_ms) = if small { (10, 90, 60) } else { (20, 200, 300) };
     logic::server::Options {
@@ -435,6 +438,7 @@ fn server_options(rng: &mut Rng, lease_ns: Time, small: bool) -> logic::server::
         linger_ns: rng.between(0, linger_ms) * MS,
         // Not drawn, so that the other worlds stay what they were.
         names_at_once: [1, 4, 4, 4][(lease_ns / MS / 16 % 4) as usize],
+        silent_ns: [3 * lease_ns, MONTH, lease_ns + 1, MONTH][(lease_ns / MS / 4 % 4) as usize],
         locks: 1000,
         mutant: None,
         ..logic::server::Options::default()

@@ -203,7 +203,9 @@ impl Bounded for ToServer {
                     && requests.iter().all(|r| delegated(r) && r.within_bounds())
             }
             Self::Reassert { part, locks, .. } => {
-                part.0 < part.1 && locks.iter().all(|held| held.lock.within_bounds())
+                part.0 < part.1
+                    && part.1 <= limits::PARTS
+                    && locks.iter().all(|held| held.lock.within_bounds())
             }
             _ => true,
         }

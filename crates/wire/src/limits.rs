@@ -28,6 +28,8 @@ pub const REQUESTS: usize = 1024;
 pub const NUMBERS: u32 = 1 << 16;
 /// Most parts of one file that a client has locked while its locks are delegated to it.
 pub const DELEGATED_LOCKS: usize = 8192;
+/// Most parts in which a client says what it holds: the server keeps which of them have come.
+pub const PARTS: u32 = 1 << 16;
 /// Of so many earlier runs a server says which of their changes are left, at most.
 pub const RUNS: usize = 16;
 /// Most changes that a client has under way of those that it asks for again.

@@ -21,6 +21,9 @@ pub struct Options {
     pub lease_ns: Time,
     /// How long a client may be silent, though nobody wants what it holds, ns.
     pub silent_ns: Time,
+    /// Most tokens that are kept for clients that are silent: of more, those that have been silent
+    /// longest lose theirs, though nobody wants them.
+    pub silent_tokens: usize,
     /// How long a restarted server waits for the sessions it knew to say what they hold, ns.
     pub grace_ns: Time,
     /// How long a client that is there may leave a recall or `Confirm` unanswered, ns: its lease is
@@ -62,6 +65,7 @@ impl Default for Options {
         Self {
             lease_ns: 20_000_000_000,
             silent_ns: 30 * 24 * 3_600_000_000_000,
+            silent_tokens: 1 << 20,
             grace_ns: 20_000_000_000,
             recall_ns: 60_000_000_000,
             resend_ns: 10_000_000_000,

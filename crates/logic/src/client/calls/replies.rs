@@ -61,7 +61,7 @@ impl Client {
             Why::Names => self.on_gathered(step, &request, reply),
             Why::Stable => self.on_pressed(step, &reply.outcome),
             Why::Numbers => self.on_numbers(step.now, &reply.outcome),
-            Why::Stranded(fid) => self.on_stranded(step, (fid, id), &request.op, reply),
+            Why::Stranded(fid) => self.on_stranded(step, fid, &request.op, reply),
             Why::Privileges { fid, sets } => self.privileges_end(step, (fid, sets), (id, reply)),
             Why::Delegated(about) => self.on_shipped(step, &about, (&request, &reply)),
             Why::Lock => self.on_lock_answer(step, (None, id), &request.op, reply.outcome),

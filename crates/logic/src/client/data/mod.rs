@@ -8,6 +8,7 @@ pub(super) mod inline_data;
 pub(super) mod range_ops;
 pub(super) mod read_write;
 pub(super) mod runs;
+pub(super) mod set_aside;
 pub(super) mod shared_mappings;
 pub(super) mod space_used;
 pub(super) mod stranded;

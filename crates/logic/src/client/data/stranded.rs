@@ -20,17 +20,21 @@ use crate::client::{After, Client, Step};
 use alloc::format;
 use alloc::vec::Vec;
 use wire::limits::{BLOCK_BYTES, COPY_BYTES};
-use wire::{Attr, Caller, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, RequestId, Right};
+use wire::{
+    Attr, Caller, Entry, Fid, Grant, Hold, Make, Name, Op, Outcome, Refusal, Reply, Right, Set,
+};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// So many names are tried for what is set aside, in each directory.
-const NUMBERS: u32 = 100;
+/// So many names are tried for what is set aside, for each moment.
+const NUMBERS: u32 = 1000;
 
 /// What is stranded of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Stranded {
-    /// The file as it is here.
-    attr: Attr,
+    /// The file as it is here; who may use it, as the server says it.
+    pub(super) attr: Attr,
+    /// It has no lists, so that its mode says who may use it.
+    pub(super) bare: bool,
     /// Of which version the server must have it: that of when the token was taken, and not what is
     /// learnt of the file since.
     base: u64,
@@ -39,6 +43,8 @@ pub(crate) struct Stranded {
     phase: Phase,
     /// Opens count as before; the node is kept for these.
     aside: Option<Fid>,
+    /// Its owner may make nothing there: root makes it, and gives it to him.
+    pub(super) by_root: bool,
 }
 
 /// What the server was asked for.
@@ -50,10 +56,26 @@ enum Phase {
     Claims,
     /// A file beside it: where, under which name, and the number in it.
     Makes(Fid, Name, u32),
+    /// That others may use it as they may use the first one.
+    Opens,
     /// That file.
     Takes,
     /// The bytes that are not here, from this one on.
     Copies(u64),
+}
+
+impl Stranded {
+    pub(super) fn of(attr: Attr, bare: bool) -> Self {
+        Self {
+            attr,
+            bare,
+            base: 0,
+            place: (Fid::root(0), None),
+            phase: Phase::Waits,
+            aside: None,
+            by_root: false,
+        }
+    }
 }
 
 impl Client {
@@ -85,11 +107,9 @@ impl Client {
             return;
         }
         let stranded = Stranded {
-            attr,
             base: node.version,
             place,
-            phase: Phase::Waits,
-            aside: None,
+            ..Stranded::of(attr, node.has_no_lists())
         };
         self.stranded.insert(fid, stranded);
         self.node(fid).stranded = true;
@@ -137,6 +157,8 @@ impl Client {
         if node.right > Right::None {
             // The server does not believe that.
             self.lose_token(step, fid);
+        } else {
+            self.strand(fid);
         }
         self.next_cleaner(step);
         self.resolve(step, fid);
@@ -178,14 +200,12 @@ impl Client {
     }
 
     /// An answer about what is stranded.
-    pub(crate) fn on_stranded(
-        &mut self,
-        step: &mut Step<'_>,
-        (fid, id): (Fid, RequestId),
-        op: &Op,
-        reply: Reply,
-    ) {
+    pub(crate) fn on_stranded(&mut self, step: &mut Step<'_>, fid: Fid, op: &Op, reply: Reply) {
         let mut exclusive = false;
+        let bare = reply
+            .grants
+            .iter()
+            .any(|grant| grant.fid == fid && grant.bare);
         for grant in &reply.grants {
             let accepted = self.accept(*grant);
             exclusive |= accepted && grant.right == Right::Exclusive;
@@ -197,7 +217,9 @@ impl Client {
             return;
         };
         let any = self.options.mutant == Some(Mutant::ResumesAnyVersion);
-        if let Outcome::Refused(Refusal::NoSpace | Refusal::Disk | Refusal::Again) = reply.outcome {
+        if let Outcome::Refused(refusal) = reply.outcome
+            && is_for_now(refusal)
+        {
             // Tried again by the next scan.
             stranded.phase = Phase::Waits;
             return;
@@ -210,20 +232,30 @@ impl Client {
                     false => self.ask_stranded(step, fid, (Op::Claim { fid }, Caller::default())),
                 }
             }
-            (Phase::Claims, _) => {
+            (Phase::Claims, outcome) => {
+                if let Outcome::Attr(attr) = outcome {
+                    stranded.is_now(&attr, bare);
+                }
                 self.release(step, fid, Right::None);
                 self.void(fid);
                 self.make_beside(step, fid, 0);
+            }
+            (Phase::Makes(dir, _, number), Outcome::Entry(entry))
+                if !stranded.may_keep(&entry.attr) =>
+            {
+                let denied = Outcome::Refused(Refusal::Denied);
+                self.not_made(step, fid, (dir, number, &denied));
             }
             (Phase::Makes(dir, ..), Outcome::Entry(entry)) => {
                 let node = self.node(entry.fid);
                 // What is open holds it in the table; this is as good.
                 (node.asking, node.parent) = (node.asking + 1, Some(dir));
-                self.made_beside(step, fid, (entry.fid, id));
+                self.made_beside(step, fid, (&entry, &reply.grants));
             }
             (Phase::Makes(dir, _, number), outcome) => {
                 self.not_made(step, fid, (dir, number, &outcome));
             }
+            (Phase::Opens, _) => self.take_beside(step, fid),
             (Phase::Takes | Phase::Copies(_), outcome) => {
                 self.go_on_aside(step, fid, (exclusive, outcome));
             }
@@ -266,17 +298,12 @@ impl Client {
         let known = name.map(|name| name.as_bytes().to_vec());
         let known = known.unwrap_or_else(|| format!("file-{}", fid.vnode).into_bytes());
         let name = aside::name(&known, &host, at, number);
-        let attr = &stranded.attr;
-        let caller = Caller {
-            uid: attr.uid,
-            gid: attr.gid,
-            groups: None,
-        };
+        let caller = stranded.maker();
         let op = Op::Make {
             dir,
             name: name.clone(),
             make: Make::File,
-            mode: u32::from(attr.mode),
+            mode: u32::from(stranded.mode_at_first()),
             open: None,
         };
         stranded.phase = Phase::Makes(dir, name, number);
@@ -306,19 +333,51 @@ impl Client {
         if exists && number < NUMBERS {
             return self.make_beside(step, fid, number + 1);
         }
-        let Some(root) = self.root.filter(|root| *root != dir) else {
-            return self.give_up_stranded(step, fid);
+        let root = self.root.filter(|root| *root != dir);
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
         };
-        if let Some(stranded) = self.stranded.get_mut(&fid) {
-            stranded.place.0 = root;
+        if exists {
+            // The next scan finds names of another moment.
+            stranded.phase = Phase::Waits;
+            return;
+        }
+        match (stranded.by_root, root) {
+            (false, _) => stranded.by_root = true,
+            (true, Some(root)) => (stranded.place.0, stranded.by_root) = (root, false),
+            (true, None) => return self.give_up_stranded(step, fid),
         }
         self.make_beside(step, fid, 0);
     }
 
-    fn made_beside(&mut self, step: &mut Step<'_>, fid: Fid, (made, _): (Fid, RequestId)) {
-        if let Some(stranded) = self.stranded.get_mut(&fid) {
-            (stranded.aside, stranded.phase) = (Some(made), Phase::Takes);
+    /// The file beside it is there, and empty.
+    fn made_beside(&mut self, step: &mut Step<'_>, fid: Fid, (made, grants): (&Entry, &[Grant])) {
+        let bare = grants
+            .iter()
+            .any(|grant| grant.fid == made.fid && grant.bare);
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        stranded.aside = Some(made.fid);
+        let set = stranded.opens_to(&made.attr, bare);
+        if set == Set::default() {
+            return self.take_beside(step, fid);
         }
+        stranded.phase = Phase::Opens;
+        let (caller, fid_made) = (stranded.maker(), made.fid);
+        let op = Op::SetAttr { fid: fid_made, set };
+        self.ask_stranded(step, fid, (op, caller));
+    }
+
+    /// The bytes come into it. (If it could not be opened to others, its owner alone may use it.)
+    fn take_beside(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let Some(stranded) = self.stranded.get_mut(&fid) else {
+            return;
+        };
+        let Some(made) = stranded.aside else {
+            return;
+        };
+        stranded.phase = Phase::Takes;
         self.ask_stranded(step, fid, (Op::Claim { fid: made }, Caller::default()));
     }
 
@@ -392,9 +451,7 @@ impl Client {
         }
         self.count_used(made);
         self.flush(step, made);
-        if let Phase::Makes(..) | Phase::Takes | Phase::Copies(_) = stranded.phase {
-            self.counts.conflicts += 1;
-        }
+        self.counts.conflicts += 1;
         step.out
             .push(Output::Event(Event::Conflict { fid, made, bytes }));
         self.end_stranded(step, fid);
@@ -427,4 +484,12 @@ impl Client {
         self.retire(step, fid);
         self.leave_if_clean(step);
     }
+}
+
+/// May it be done later? There will be room, or the user logs in again.
+fn is_for_now(refusal: Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NoSpace | Refusal::Disk | Refusal::Again | Refusal::Expired
+    )
 }

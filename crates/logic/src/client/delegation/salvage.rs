@@ -29,8 +29,13 @@ impl Client {
         about: &LoggedObjects,
         (request, reply): (&Request, &Reply),
     ) {
-        if let (Some(_), Outcome::Entry(entry)) = (&reply.aside, &reply.outcome) {
-            let (fid, made, bytes) = (entry.fid, entry.fid, 0);
+        let aside = match &reply.outcome {
+            Outcome::Entry(entry) => Some(entry.fid),
+            Outcome::Renamed { fid, .. } => Some(*fid),
+            _ => None,
+        };
+        if let Some(fid) = aside.filter(|_| reply.aside.is_some()) {
+            let (made, bytes) = (fid, 0);
             self.counts.conflicts += 1;
             step.out
                 .push(Output::Event(Event::Conflict { fid, made, bytes }));

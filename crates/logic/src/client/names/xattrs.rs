@@ -64,6 +64,11 @@ impl Node {
         }
     }
 
+    /// Is it certain that its mode alone says who may use it?
+    pub(crate) fn has_no_lists(&self) -> bool {
+        self.bare && self.names_of_xattrs().next().is_none()
+    }
+
     /// Its extended attributes are not known.
     pub(crate) fn forget_xattrs(&mut self) {
         (self.bare, self.xattrs) = (false, None);

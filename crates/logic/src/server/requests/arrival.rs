@@ -224,11 +224,7 @@ impl Server {
         };
         let plan = match self.plan(step.disk, waiting) {
             Ok(plan) => plan,
-            Err(refusal) => {
-                let waiting = self.take_waiting(seq);
-                self.refuse(step, &waiting, refusal);
-                return self.recheck_all(step, &waiting);
-            }
+            Err(refusal) => return self.cannot_be_done(step, seq, refusal),
         };
         if let Some(missing) = self.in_doubt(waiting.session, &plan) {
             let over = self.take_waiting(seq);
@@ -256,17 +252,31 @@ impl Server {
         if let Some(known) = self.waiting.get_mut(&seq) {
             (known.request, known.salvage) = (waiting.request, waiting.salvage);
         }
-        let Err(outcome) = way else { return true };
-        let over = self.take_waiting(seq);
-        self.answer(
-            step,
-            (over.session, &over.request),
-            Reply::from(*outcome),
-            0,
-        );
-        self.recheck_all(step, &over);
-        self.go_on_behind(step, over.session, over.request.id);
+        match way.map_err(|outcome| *outcome) {
+            Ok(()) => return true,
+            Err(Outcome::Refused(refusal)) => self.cannot_be_done(step, seq, refusal),
+            Err(outcome) => {
+                let over = self.take_waiting(seq);
+                let about = (over.session, &over.request);
+                self.answer(step, about, Reply::from(outcome), 0);
+                self.end_waiting(step, &over);
+            }
+        }
         false
+    }
+
+    /// Nothing happens for a request that has waited.
+    fn cannot_be_done(&mut self, step: &mut Step<'_, impl Disk>, seq: Seq, refusal: Refusal) {
+        let over = self.take_waiting(seq);
+        if !self.comes_later(step, &over, refusal) {
+            self.refuse(step, &over, refusal);
+        }
+        self.end_waiting(step, &over);
+    }
+
+    fn end_waiting(&mut self, step: &mut Step<'_, impl Disk>, over: &Waiting) {
+        self.recheck_all(step, over);
+        self.go_on_behind(step, over.session, over.request.id);
     }
 
     /// Nobody needs it, so nobody is asked for what it would need.

@@ -155,7 +155,9 @@ impl Server {
                 step.out.push(Output::Event(Event::Closed { session: id }));
                 self.end_session(step, id);
             } else {
-                self.silent.insert((until, id));
+                let more = self.bound_silent(step);
+                self.silent
+                    .insert((if more { step.now + 1 } else { until }, id));
             }
         }
     }

@@ -406,6 +406,7 @@ impl Server {
         self.grace.doubts = None;
         self.grace.doubtful.clear();
         self.grace.unseen.clear();
+        self.forget_open_before();
         step.out.push(Output::Event(Event::GraceOver));
         for fid in step.disk.orphans() {
             self.files.entry(fid).or_default().orphan = Some(step.now);

@@ -51,7 +51,7 @@ fn only_cuts(set: &Set) -> bool {
 }
 
 /// Does it set an exact time of modification, and nothing else?
-fn only_dates(set: &Set) -> bool {
+pub(crate) fn only_dates(set: &Set) -> bool {
     let mtime = set.mtime;
     let other = Set {
         mtime,

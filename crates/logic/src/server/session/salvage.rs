@@ -5,12 +5,13 @@
 //! nothing that others have done meanwhile is undone for it; and what it made is never dropped:
 //! where a name has been taken it gets another one beside that, which says host and time, and where
 //! the directory is gone it gets one in the root. A name is taken away only from what it named, and
-//! only if nobody else has changed that. What builds on such a change names objects, not paths, and
-//! so is done as well.
+//! only if nobody else has changed that; attributes are set only if nobody else has changed the
+//! object since. What builds on such a change names objects, not paths, and so is done as well.
 
 use crate::aside;
 use crate::server::api::{Disk, Event, Output};
 use crate::server::requests::conflicts::Plan;
+use crate::server::session::machines::only_dates;
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
 use alloc::boxed::Box;
@@ -49,7 +50,7 @@ impl Way {
 impl Server {
     /// Does a delegated change come from a client that holds less than it was made under, and did
     /// not lie so far?
-    pub(crate) fn is_salvage(&self, disk: &impl Disk, waiting: &Waiting, plan: &Plan) -> bool {
+    fn is_salvage(&self, waiting: &Waiting, plan: &Plan) -> bool {
         let session = waiting.session;
         let holds = |fid: &Fid| {
             let held = self.holder(session, *fid);
@@ -57,8 +58,7 @@ impl Server {
         };
         let whole = self.sessions.get(&session).is_some_and(|s| !s.broken);
         let told = waiting.request.delegated.is_some();
-        let other = told && whole && !plan.fids().iter().all(holds);
-        other && self.forbids_anew(disk, session, &waiting.request).is_none()
+        told && whole && !plan.fids().iter().all(holds)
     }
 
     /// The plan of a request, or of what is done of it if it is salvaged; none if it is over.
@@ -68,19 +68,27 @@ impl Server {
         waiting: &mut Waiting,
         plan: Plan,
     ) -> Option<Plan> {
-        let salvage = self.is_salvage(step.disk, waiting, &plan);
-        if !salvage || self.applied_before(step.disk, waiting) {
+        if !self.is_salvage(waiting, &plan) || self.applied_before(step.disk, waiting) {
             return Some(plan);
         }
-        if let Err(outcome) = self.salvage(step, waiting) {
-            let (session, request) = (waiting.session, &waiting.request);
-            self.answer(step, (session, request), Reply::from(*outcome), 0);
-            self.go_on_behind(step, session, request.id);
-            return None;
+        let way = self.salvage(step, waiting);
+        let plan = way.and_then(|()| {
+            let plan = self.plan(step.disk, waiting);
+            plan.map_err(|refusal| Box::new(Outcome::Refused(refusal)))
+        });
+        let session = waiting.session;
+        match plan {
+            Ok(plan) => return Some(plan),
+            Err(outcome) => match *outcome {
+                Outcome::Refused(why) if self.comes_later(step, waiting, why) => return None,
+                outcome => {
+                    let request = &waiting.request;
+                    self.answer(step, (session, request), Reply::from(outcome), 0);
+                }
+            },
         }
-        let plan = self.plan(step.disk, waiting);
-        plan.map_err(|refusal| self.refuse(step, waiting, refusal))
-            .ok()
+        self.go_on_behind(step, session, waiting.request.id);
+        None
     }
 
     /// Why a request may not be done. A change that is salvaged has only its client's word that it
@@ -118,7 +126,8 @@ impl Server {
             aside: None,
         });
         let way = self.way(step.disk, waiting.session, (&salvage.op, &delegated));
-        match way.unwrap_or_else(Way::refused) {
+        let forbidden = self.forbids_anew(step.disk, waiting.session, &waiting.request);
+        match forbidden.map_or(way, Err).unwrap_or_else(Way::refused) {
             Way::As(op) => (waiting.request.op, salvage.aside) = (*op, None),
             Way::Aside(op, place) => (waiting.request.op, salvage.aside) = (*op, Some(place)),
             Way::Not(outcome) => return Err(outcome),
@@ -171,6 +180,21 @@ impl Server {
                 }
             }
             (Op::Rename { .. }, _) => self.way_of_move(disk, session, (op, delegated)),
+            (
+                Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. },
+                _,
+            ) => {
+                // What its client knew of the object was changed before that.
+                let attr = disk.attr(*fid)?.filter(|attr| attr.ctime > delegated.at);
+                match (attr.map(|attr| attr.kind), op) {
+                    // Names have come and gone there; others have changed some since.
+                    (Some(Kind::Directory), Op::SetAttr { set, .. }) if only_dates(set) => {
+                        Ok(Way::done())
+                    }
+                    (Some(_), _) => Err(Refusal::Exists),
+                    (None, _) => Ok(Way::As(Box::new(other))),
+                }
+            }
             _ => Ok(Way::As(Box::new(other))),
         }
     }

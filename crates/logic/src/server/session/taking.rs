@@ -21,10 +21,14 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{Fid, HeldLock, Holding, LockOwner, RequestId, Right, SessionId, Time};
 
+/// Most tokens that are taken in one step though nobody wants them.
+const TAKEN_PER_STEP_MAX: usize = 4096;
+
 /// What a session away may have open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Away {
-    /// `None`: anything, since an earlier run of the server took it.
+    /// `None`: anything, since an earlier run of the server took it; until it has come, or the time
+    /// after the restart is over.
     open: Option<BTreeSet<Fid>>,
     /// Files of which it has lost locks, or the right to decide about them.
     unlocked: BTreeSet<Fid>,
@@ -82,6 +86,42 @@ impl Server {
         for fid in self.locks.held_by(id) {
             self.take_locks(step, id, fid);
         }
+    }
+
+    /// Takes tokens of those that have been silent longest, if more is kept for silent clients than
+    /// may be. (They lose no change by that, and no lock.) True: there is more of it.
+    pub(crate) fn bound_silent(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
+        let (now, lease_ns) = (step.now, self.options.lease_ns);
+        let silent = |s: &&Session| s.conn.is_none() && now > s.heard + lease_ns;
+        let kept = self.sessions.values().filter(silent);
+        let kept: usize = kept.map(|session| session.fids.len()).sum();
+        let over = kept.saturating_sub(self.options.silent_tokens);
+        if over == 0 {
+            return false;
+        }
+        let sessions = self.sessions.iter().filter(|(_, s)| silent(s));
+        let mut sessions: Vec<(Time, SessionId)> = sessions.map(|(id, s)| (s.heard, *id)).collect();
+        sessions.sort_unstable();
+        let mut left = over.min(TAKEN_PER_STEP_MAX);
+        for (_, id) in sessions {
+            let all = self.sessions.get(&id).map(|session| session.fids.iter());
+            let held = all.into_iter().flatten().filter(|fid| {
+                let holder = self.holder(id, **fid);
+                holder.is_some_and(|holder| holder.right > Right::None)
+            });
+            let fids: Vec<Fid> = held.take(left).copied().collect();
+            if !fids.is_empty() {
+                self.go_away(step, id, false);
+            }
+            left -= fids.len();
+            for fid in fids {
+                self.take_token(step, (id, fid));
+            }
+            if left == 0 {
+                return true;
+            }
+        }
+        false
     }
 
     /// Takes what a silent client has locked of a file, since it is in somebody's way.
@@ -203,6 +243,16 @@ impl Server {
             .filter_map(|session| session.away.as_ref());
         let mut open = away.map(|away| &away.open);
         open.any(|open| open.as_ref().is_none_or(|open| open.contains(&fid)))
+    }
+
+    /// The time after a restart is over: what of those that have not come may be open keeps nothing
+    /// any more, or one machine that stays away would keep all that anybody removes.
+    pub(crate) fn forget_open_before(&mut self) {
+        for session in self.sessions.values_mut() {
+            if let Some(away) = &mut session.away {
+                away.open.get_or_insert_default();
+            }
+        }
     }
 
     /// What of this part of what it says to hold a client does not hold.
