@@ -184,8 +184,9 @@ Examples:
   ariel volume receive 127.0.0.1:7000 copy --rollback < tuesday.ariel
   ariel volume receive 127.0.0.1:7000 copy --discard
 Nobody sees any of it before all has come: then the volume is there, or is what the new snapshot
-has, in one step, and has a snapshot of the same name. After an interruption what came is kept, and the
-command says how to go on; the same stream from the beginning will do as well. It is for root.")]
+has, in one step, and has a snapshot of the same name. After an interruption what came is kept, and
+the command says how to go on; the same stream from the beginning will do as well.
+It is for root.")]
 pub(crate) struct ReceiveArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,

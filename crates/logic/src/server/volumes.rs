@@ -8,7 +8,8 @@
 //! becomes what was received for it, which is one change of the store, too. Before a volume begins
 //! to receive, what is changed in it comes to the store, so that it counts. Of a snapshot nothing
 //! is ever granted Exclusive: every change there is asked for, and refused. Nor is anything of a
-//! directory of snapshots; and before one comes, goes or is called otherwise, all give up that directory.
+//! directory of snapshots; and before one comes, goes or is called otherwise, all give up that
+//! directory.
 
 use super::api::{Disk, Mutant};
 use super::requests::conflicts::{Need, Only, Plan};

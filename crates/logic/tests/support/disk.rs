@@ -9,7 +9,7 @@
 //! contract of `logic::server::Disk`.
 
 #[path = "volumes.rs"]
-mod volumes;
+pub mod volumes;
 #[path = "xattrs.rs"]
 mod xattrs;
 
