@@ -7,6 +7,7 @@ use crate::ids::{Fid, Time};
 use crate::name::Name;
 use crate::refusal::Refusal;
 use crate::stream::{Provenance, StreamHead};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +47,7 @@ pub enum VolumeOp {
     /// snapshot that the sender counts on will be gone.
     Receive {
         name: Name,
-        head: StreamHead,
+        head: Box<StreamHead>,
         rollback: bool,
     },
     /// Undoes a part, of so many things, of what was changed in the volume of a snapshot that is

@@ -71,7 +71,7 @@ fn begin<R: Read>(
 ) -> Result<VolumeInfo, Failure> {
     let op = VolumeOp::Receive {
         name: args.name.clone(),
-        head: reader.head().clone(),
+        head: Box::new(reader.head().clone()),
         rollback: args.rollback,
     };
     let nothing = || Failure::of(&args.name.to_string(), "the server receives nothing");

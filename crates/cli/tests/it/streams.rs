@@ -339,11 +339,15 @@ fn changes_are_sent_by_what_changed() {
     };
     let source = from.mount();
     let (dirs, files) = (if long() { 1000 } else { 100 }, 100);
-    for dir in 0..dirs {
-        let dir = source.path().join(format!("d{dir}"));
+    for n in 0..dirs {
+        let dir = source.path().join(format!("d{n}"));
         fs::create_dir(&dir).unwrap();
         for file in 0..files {
             fs::write(dir.join(format!("f{file}")), format!("{file}")).unwrap();
+        }
+        // A snapshot does not wait for all of it at once then.
+        if n % 50 == 49 {
+            rustix::fs::syncfs(File::open(&dir).unwrap()).unwrap();
         }
     }
     let file = from.scratch().join("stream");

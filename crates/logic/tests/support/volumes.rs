@@ -52,14 +52,14 @@ pub fn receive(name: Name) -> VolumeOp {
     let identity = wire::Identity::default();
     VolumeOp::Receive {
         name,
-        head: wire::StreamHead {
+        head: Box::new(wire::StreamHead {
             volume: identity,
             snapshot: identity,
             name: Name::new(b"received").expect("a name"),
             since: Some(identity),
             objects: 0,
             bytes: 0,
-        },
+        }),
         rollback: false,
     }
 }

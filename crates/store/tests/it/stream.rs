@@ -143,7 +143,7 @@ pub fn begin(
 ) -> Result<VolumeInfo, Refusal> {
     let op = VolumeOp::Receive {
         name: name(to),
-        head: head.clone(),
+        head: Box::new(head.clone()),
         rollback,
     };
     let mut info = change(store, op)?;

@@ -156,7 +156,7 @@ fn who_is_not_root_neither_sends_nor_receives() {
     };
     let begins = Op::Volume(VolumeOp::Receive {
         name: name("copy"),
-        head: dump.head.clone(),
+        head: Box::new(dump.head.clone()),
         rollback: false,
     });
     let brings = Op::Restore {

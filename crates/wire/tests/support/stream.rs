@@ -114,7 +114,7 @@ pub fn volume_ops() -> Vec<Op> {
         VolumeOp::Purge { volume: u32::MAX },
         VolumeOp::Receive {
             name: Name::new(b"copy").unwrap(),
-            head: stream_head(),
+            head: Box::new(stream_head()),
             rollback: true,
         },
         VolumeOp::Undo {
