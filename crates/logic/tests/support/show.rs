@@ -117,6 +117,8 @@ pub fn volume_op(op: &VolumeOp) -> String {
         VolumeOp::Clone { of, name } => format!("Clone {name} of {of}"),
         VolumeOp::Delete { of } => format!("Delete {of}"),
         VolumeOp::Purge { volume } => format!("Purge volume {volume}"),
+        VolumeOp::Receive { name, .. } => format!("Receive into {name}"),
+        VolumeOp::Publish { volume } => format!("Publish volume {volume}"),
         VolumeOp::Schedule { of, rules } => {
             let rules = rules
                 .iter()
