@@ -66,7 +66,7 @@ install: man
 	@[ -n '$(DESTDIR)' ] || echo 'A server as a service: systemd-sysusers;' \
 		'systemctl daemon-reload; systemctl enable --now ariel-server'
 
-# What was configured and stored stays.
+# Configuration and stored files stay.
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/$(LIBRARY) $(DESTDIR)$(PREFIX)/include/ariel/segment.h
 	rm -f $(DESTDIR)$(PREFIX)/bin/ariel $(addprefix $(DESTDIR)/sbin/,$(HELPERS)) \

@@ -33,7 +33,7 @@ pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("a name")
 }
 
-/// What a file holds: its first letter, so that bytes of another file are noticed.
+/// The content of a file: its first letter, so that bytes of another file are noticed.
 pub fn content(text: &str) -> Vec<u8> {
     let len = if text == "inline" { 50 } else { 9_000 };
     vec![text.as_bytes()[0]; len]

@@ -62,7 +62,7 @@ pub(crate) fn extract_and_remove(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     Ok(vec![extract, remove])
 }
 
-/// What the client says to the server until that has all names on its disk, for each 100 files.
+/// The client's messages to the server until that has all names on its disk, for each 100 files.
 pub(crate) fn messages(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     let archive = archive(at)?;
     let dir = room(at)?;
@@ -110,8 +110,8 @@ fn listing(dir: &Path) -> io::Result<String> {
     output(ls.env("LC_ALL", "C"))
 }
 
-/// What of a listing two file systems must have in common: not the blocks that they use, nor the
-/// sizes and numbers of links of directories.
+/// The part of a listing that two file systems must have in common: not the blocks that they use,
+/// nor the sizes and numbers of links of directories.
 fn common(listing: &str) -> impl Iterator<Item = String> + '_ {
     let lines = listing.lines().filter(|line| !line.starts_with("total "));
     lines.map(|line| {

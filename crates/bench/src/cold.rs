@@ -1,4 +1,4 @@
-//! What this machine has not seen since it was mounted, and the server has in memory.
+//! Files that this machine has not seen since it was mounted, and that the server has in memory.
 
 use crate::place::At;
 use crate::tree::SMALL_BYTES;

@@ -1,4 +1,4 @@
-//! What a client uses when nobody asks for anything.
+//! The resources of a client while no program asks for anything.
 
 use crate::place::At;
 use crate::tree::SMALL_BYTES;
@@ -7,7 +7,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What was asked for before is over after this time, and what follows by itself has begun.
+/// Earlier requests are over after this time, and the work that follows by itself has begun.
 const CALM: Duration = Duration::from_secs(1);
 /// For how long the client is watched: longer than what it does from time to time.
 const WATCHED: Duration = Duration::from_secs(6);

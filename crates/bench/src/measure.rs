@@ -1,4 +1,4 @@
-//! What is measured, in which unit, and what is wished for.
+//! The measures, their units, and the wished figures.
 
 use crate::place::At;
 use crate::{apply, archive, bulk, cold, idle, names, programs, sources, warm};
@@ -45,7 +45,7 @@ impl Unit {
     }
 }
 
-/// What a figure should be: at least (or at most, where less is better), and what is aimed at.
+/// The wish for a figure: at least (or at most, where less is better) this, and the aim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wish {
     /// Of the ratio to the local side.

@@ -46,7 +46,7 @@ fn pass(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// What the client says to the server while that many temporary files come and go in a directory
+/// The client's messages to the server while that many temporary files come and go in a directory
 /// that is there.
 pub(crate) fn temporary_told(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     (at.fresh)()?;

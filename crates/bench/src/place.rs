@@ -9,7 +9,7 @@ pub type Clock = fn() -> u64;
 /// Takes a mount away, which writes everything back, and mounts it again.
 pub type Fresh<'a> = dyn FnMut(&Path) -> io::Result<()> + 'a;
 
-/// What the processes behind a mount have used so far.
+/// The resources that the processes behind a mount have used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Processor time of the server.
@@ -23,7 +23,7 @@ pub struct Usage {
 /// Tells what is used for the mount at a directory.
 pub type Uses<'a> = dyn Fn(&Path) -> io::Result<Usage> + 'a;
 
-/// What the client behind a mount has told its server so far.
+/// The messages that the client behind a mount has sent to its server so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Messages; not those that carry what is in files, nor those that depend on time alone.
@@ -49,9 +49,9 @@ pub(crate) struct At<'a> {
     pub(crate) clock: Clock,
     /// Writes everything back and, on a mount, makes this machine forget all of it.
     pub(crate) fresh: &'a mut dyn FnMut() -> io::Result<()>,
-    /// What is used behind it; `None`: that is not known, or it is a local directory.
+    /// The resources used behind it; `None`: they are not known, or it is a local directory.
     pub(crate) uses: Option<&'a dyn Fn() -> io::Result<Usage>>,
-    /// What its client has told; `None`: that is not known, or it is a local directory.
+    /// The messages of its client; `None`: they are not known, or it is a local directory.
     pub(crate) told: Option<&'a dyn Fn() -> io::Result<Told>>,
     pub(crate) sizes: Sizes,
 }
@@ -75,13 +75,13 @@ impl At<'_> {
         Ok((self.clock)().saturating_sub(begin).max(1) as f64 / 1e9)
     }
 
-    /// What the processes behind it have used so far.
+    /// The resources that the processes behind it have used so far.
     pub(crate) fn usage(&self) -> io::Result<Usage> {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "nobody says what is used");
         self.uses.ok_or_else(unknown)?()
     }
 
-    /// What the client behind it has told its server so far.
+    /// The messages that the client behind it has sent to its server so far.
     pub(crate) fn told(&self) -> io::Result<Told> {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "nobody says what is told");
         self.told.ok_or_else(unknown)?()

@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 /// Lines of 50 bytes that are sorted.
 const LINES: u64 = 4_000_000;
 
-/// Runs a program that must succeed; what it says is not looked at.
+/// Runs a program that must succeed; its output is not looked at.
 pub(crate) fn run(command: &mut Command) -> io::Result<()> {
     finish(command.stdout(Stdio::null())).map(drop)
 }
 
-/// Runs a program that must succeed; what it says.
+/// Runs a program that must succeed; returns its output.
 pub(crate) fn output(command: &mut Command) -> io::Result<String> {
     let said = finish(command.stdout(Stdio::piped()))?;
     String::from_utf8(said).map_err(|_| io::Error::other(format!("{command:?}: says no UTF-8")))

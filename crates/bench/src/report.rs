@@ -4,22 +4,22 @@ use crate::measure::{Line, Wish};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What one line of the table is about.
+/// One line of the table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// Its name, as for `--only`.
     pub name: &'static str,
-    /// What is measured.
+    /// The measure, in words.
     pub what: &'static str,
     /// Unit of `local` and `mount`.
     pub unit: &'static str,
     /// Is more of it better?
     pub rises: bool,
-    /// What the wishes are about: `ratio`, `value`, or `value or local`.
+    /// The kind of the wishes: `ratio`, `value`, or `value or local`.
     pub wish: &'static str,
-    /// What it should be at least; at most, where less is better.
+    /// The least that it should be; the most, where less is better.
     pub least: f64,
-    /// What is aimed at.
+    /// The aim.
     pub aim: f64,
     /// Each round's figure of the local directory; empty: it has none.
     pub local: Vec<f64>,

@@ -17,7 +17,7 @@ pub struct Mounted {
     pub silent: Option<PathBuf>,
 }
 
-/// What is measured.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A local directory.
@@ -45,7 +45,7 @@ pub struct Progress {
     pub taken: (u32, u32),
 }
 
-/// What a run needs of the outside.
+/// The services that a run needs from outside.
 pub struct Outside<'a> {
     /// The clock.
     pub clock: Clock,
@@ -66,7 +66,7 @@ pub fn names() -> Vec<&'static str> {
     lines.map(|line| line.name).collect()
 }
 
-/// Takes all measures. What is made for them is removed again.
+/// Takes all measures. Files made for them are removed again.
 ///
 /// # Errors
 /// A directory cannot be made or removed; a name is not known. That one measure cannot be taken is

@@ -1,4 +1,4 @@
-//! What the measures use: made once on each side, and then on the disk of both.
+//! The files that the measures use: made once on each side, and then on the disk of both.
 
 use crate::place::At;
 use std::fs::{self, File};
@@ -78,7 +78,7 @@ impl At<'_> {
     }
 }
 
-/// What was done to names in a directory is on the disk.
+/// Puts the changes of names in a directory on the disk.
 pub(crate) fn stable(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

@@ -1,4 +1,4 @@
-//! What is asked for again: a kernel that may cache answers by itself.
+//! Repeated questions: a kernel may cache the answers by itself.
 
 use crate::place::At;
 use crate::tree::{CHUNK_BYTES, SMALL_BYTES};
@@ -112,7 +112,7 @@ pub(crate) fn list(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     }
 }
 
-/// The kernel must ask whoever knows, whatever it has cached.
+/// The kernel must ask the file system, whatever it has cached.
 pub(crate) fn getattr(at: &mut At<'_>) -> io::Result<Vec<f64>> {
     let file = at.small_files()?.swap_remove(0);
     let mut took = Vec::with_capacity(QUESTIONS);

@@ -1,4 +1,4 @@
-//! A run on two local directories: what is measured, what is not, and that nothing stays.
+//! A run on two local directories: the measures taken and left out, and that nothing stays.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 

@@ -5,8 +5,8 @@
 //! block uses stay until [`Pool::trim`], which gives them back without a lock held: nobody waits
 //! for it. A block keeps its pool's memory mapped, also when the pool is dropped first.
 //!
-//! Who may change what: a page is either of one [`Block`], which alone reads and writes it, or on
-//! one of the pool's lists, where nobody does. The lists are behind one lock.
+//! A page is either of one [`Block`], which alone reads and writes it, or on one of the pool's
+//! lists, where nobody does. The lists are behind one lock.
 
 mod region;
 

@@ -9,11 +9,11 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// A page; whoever has it must know that it is mapped.
+/// A page; its user must know that it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Page(NonNull<u8>);
 
-// SAFETY: it is an address; what is there is used by the rules of the pool alone.
+// SAFETY: it is an address; the bytes there are used by the rules of the pool alone.
 unsafe impl Send for Page {}
 // SAFETY: as above: a shared page is only read.
 unsafe impl Sync for Page {}
@@ -45,7 +45,7 @@ impl Page {
         debug_assert!(done.is_ok(), "pages of this process can be given back");
     }
 
-    /// What is in the page.
+    /// The bytes of the page.
     ///
     /// # Safety
     /// It is mapped, and nobody writes it for as long as this is used.

@@ -1,4 +1,5 @@
-//! Memory of blocks: what one reads, and that what is given up is the machine's again.
+//! Memory of blocks: the bytes that one reads, and that memory which is given up is the machine's
+//! again.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ariel_blocks::{BLOCK_BYTES, Block, Pool};

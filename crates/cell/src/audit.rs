@@ -49,7 +49,7 @@ impl Audit {
         name.into()
     }
 
-    /// Notes who did or wanted what, and why not.
+    /// Notes an action or a wish, its author, and the reason of a refusal.
     pub(crate) fn note(&self, who: &str, what: &Value, outcome: Result<(), String>) {
         let line = json!({
             "at": now_s(),

@@ -22,7 +22,7 @@ pub struct Credential {
     pub cell: String,
     /// The machine's name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Where the servers are, as they were told when the machine joined.
     pub servers: Option<String>,
@@ -132,8 +132,8 @@ impl Credential {
 /// Tells two files of one name apart: number, and when it was changed.
 type Version = (u64, i64, i64);
 
-/// A credential as it is now: the file is looked at for each connection, so whoever renews it does
-/// so for every process.
+/// A credential as it is now: the file is looked at for each connection, so a process that renews
+/// it does so for all.
 pub struct Shown {
     dir: PathBuf,
     /// Which file was read last, and what it says.

@@ -15,7 +15,7 @@ pub struct Place {
 pub struct Changes {
     /// They are made only if each of these records is as said; none: it must not be there.
     pub when: Vec<(Place, Option<Vec<u8>>)>,
-    /// What becomes of which record; none: it goes.
+    /// The records and their new values; none: the record goes.
     pub then: Vec<(Place, Option<Vec<u8>>)>,
 }
 
@@ -33,7 +33,7 @@ pub enum DatabaseError {
     Engine {
         /// Where it is.
         place: String,
-        /// What its engine says.
+        /// The engine's error.
         error: String,
     },
 }

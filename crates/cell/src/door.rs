@@ -1,8 +1,8 @@
 //! The door of a cell's server: lets machines in, and answers what is asked of the cell.
 //!
 //! Guarantees: an administrator's question is answered to a key of an administrator that is not
-//! revoked, and to nobody else; what was asked, by whom, and what came of it stands in the audit
-//! log, secrets left out; whoever a change concerns is told to the server before the answer leaves.
+//! revoked, and to nobody else; the question, its author and its outcome stand in the audit log,
+//! secrets left out; the server is told which machines a change concerns before the answer leaves.
 
 use crate::audit::Audit;
 use crate::machine::{Machine, Role};
@@ -75,11 +75,11 @@ impl CellDoor {
 
     /// From now on changes are told.
     pub fn tell(&self, on_change: OnChange) {
-        // Set once, by whoever has started the server.
+        // Set once, by the code that has started the server.
         let _ = self.on_change.set(on_change);
     }
 
-    /// What a machine may do; nothing, if it is none of the cell's.
+    /// The rights of a machine; none, if it is not one of the cell's.
     #[must_use]
     pub fn rights(&self, machine: MachineId) -> Rights {
         let known = self.cell.machine(machine);

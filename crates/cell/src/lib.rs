@@ -1,7 +1,7 @@
 //! A cell: the machines that belong together, and how each proves that it is one of them.
 //!
 //! A cell has an authority, whose key never leaves the directory in which it was made. It certifies
-//! servers and machines; what a machine may do stands in the cell's database, not in its
+//! servers and machines; the rights of a machine stand in the cell's database, not in its
 //! certificate, so that it can be changed at once. A machine joins with a line that says where the
 //! server is, which key the authority has, and a secret that is worth a few uses and some time.
 //!
@@ -9,8 +9,8 @@
 //! gets a token: signed, for that machine, until a time.
 //!
 //! Guarantees: every file with a secret belongs to its owner alone, from its first byte on; secrets
-//! of join lines are kept as hashes; what was answered to an administrator is on the disk; a
-//! machine that is revoked is not let in from then on. This crate knows no files of the tree, no
+//! of join lines are kept as hashes; a change that was answered to an administrator is on the disk;
+//! a machine that is revoked is not let in from then on. This crate knows no files of the tree, no
 //! sessions and no tokens.
 #![forbid(unsafe_code)]
 

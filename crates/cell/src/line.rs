@@ -16,7 +16,7 @@ pub struct JoinLine {
     pub servers: Addresses,
     /// The authority's key.
     pub authority: KeyPrint,
-    /// What the line is worth.
+    /// The secret that makes the line count.
     pub(crate) secret: [u8; 32],
 }
 

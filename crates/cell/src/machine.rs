@@ -1,10 +1,10 @@
-//! What the database says of a machine, and of an invitation to become one.
+//! The database's records of a machine, and of an invitation to become one.
 
 use net::KeyPrint;
 use serde::{Deserialize, Serialize};
 use wire::Rights;
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -30,9 +30,9 @@ pub struct Machine {
     pub id: u64,
     /// Its name; of those that are not revoked no two have the same.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
-    /// What it may do.
+    /// Its rights.
     pub rights: Rights,
     /// Its keys: the newest last.
     pub keys: Vec<Key>,
@@ -61,7 +61,7 @@ impl Machine {
     }
 }
 
-/// What the secret of a line is worth.
+/// The uses and the time for which the secret of a line counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Invitation {
     pub(crate) uses: u32,

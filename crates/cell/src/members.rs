@@ -1,8 +1,8 @@
-//! The cell itself: who its machines are, how they become so and cease to be.
+//! The cell itself: its machines, and how they become members and cease to be.
 //!
 //! Guarantees: a line is worth its uses and its time, and no more, also if many come at once; of
-//! machines that are not revoked no two have a name in common; a number is never given twice. What
-//! is in memory is what is in the database: it is changed there first.
+//! machines that are not revoked no two have a name in common; a number is never given twice. The
+//! memory agrees with the database: each change is made there first.
 //!
 //! `state` is changed under its lock alone, after the database.
 
@@ -60,7 +60,7 @@ pub enum CellError {
     /// Credentials cannot be written.
     #[error(transparent)]
     Credential(#[from] crate::credential::CredentialError),
-    /// It may not be done, in words for whoever asked.
+    /// It may not be done; the reason in words for the asker.
     #[error("{0}")]
     Refused(String),
 }
@@ -264,7 +264,7 @@ impl Cell {
         Ok(changes)
     }
 
-    /// Makes whoever knows this secret a machine.
+    /// Makes an asker that knows this secret a machine.
     ///
     /// # Errors
     /// The secret is worth nothing, or the name or key is none.
@@ -579,7 +579,7 @@ mod tests {
             let machine = cell.machine_of(print).unwrap();
             assert_eq!((machine.id, &machine.rights), (id, &rights));
         }
-        // What has expired is forgotten at the next renewal.
+        // Expired keys are forgotten at the next renewal.
         cell.life_s = 0;
         cell.renew(id, &new_key().unwrap().1).unwrap();
         cell.life_s = LIFE_S;

@@ -1,4 +1,4 @@
-//! What may be asked of a cell over a connection of its own, and the answers.
+//! The questions to a cell over a connection of its own, and the answers.
 
 use crate::authority::{AuthorityError, new_key};
 use crate::credential::{Credential, CredentialError};
@@ -10,7 +10,7 @@ use net::{Addresses, ClientTls};
 use serde::{Deserialize, Serialize};
 use wire::Rights;
 
-/// What a new line is to be worth.
+/// The uses, the time and the rights of a new line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {
     /// So many machines may join with it.
@@ -136,7 +136,7 @@ pub struct Certified {
     pub cell: String,
     /// The machine's name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// When it was made, and until when it counts, seconds since 1970.
     pub life_s: (u64, u64),
@@ -165,7 +165,7 @@ pub enum Answer {
     Done(Machine),
     /// The users.
     Users(Vec<User>),
-    /// What is to be signed, and how the cell calls the asking machine.
+    /// The bytes to sign, and the name under which the cell knows the machine that asks.
     Challenge {
         /// Random.
         challenge: String,

@@ -1,7 +1,7 @@
-//! Tokens of users: what one who has proved himself shows later.
+//! Tokens of users: a user who has logged in shows his later.
 //!
 //! A token is a biscuit that the cell has signed: for one user on one machine, until a time.
-//! Whoever has it can narrow it without asking anybody, to a path, to reading, to a shorter time;
+//! Its holder can narrow it without asking anybody, to a path, to reading, to a shorter time;
 //! nobody can widen it. Guarantees: a token of another cell, of another machine, or changed by
 //! anybody but by narrowing is refused; so is one whose limits are not all understood.
 
@@ -55,7 +55,7 @@ impl Signer {
         token.to_base64().map_err(failed)
     }
 
-    /// What a token says, if it counts on this machine at this time.
+    /// The content of a token, if it counts on this machine at this time.
     pub(crate) fn read(
         &self,
         text: &str,
@@ -86,7 +86,7 @@ impl Signer {
                 "the token has expired: log in again with `ariel login`",
             ));
         }
-        // Whatever was read above, the library has the last word.
+        // The library has the last word on the claims read above.
         let mut facts = format!("now({now_s}); on({machine}); access(\"read\"); allow if true;");
         if let Some(path) = &claims.under {
             for at in ways(path) {
@@ -117,7 +117,7 @@ fn ways(path: &str) -> Vec<&str> {
     all
 }
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claims {
     pub(crate) user: String,
@@ -133,7 +133,7 @@ pub(crate) struct Claims {
     pub(crate) narrowed: bool,
 }
 
-/// What stands between two texts.
+/// The text between two others.
 fn inner<'a>(line: &'a str, before: &str, after: &str) -> Option<&'a str> {
     line.strip_prefix(before)?.strip_suffix(after)
 }
@@ -196,7 +196,7 @@ fn clean(path: &str) -> Result<String, String> {
     Ok(format!("/{}", names.join("/")))
 }
 
-/// What a token is narrowed to.
+/// The limits to which a token is narrowed.
 #[derive(Clone, Debug, Default)]
 pub struct Narrower {
     /// It counts at and below this path of the tree alone.
@@ -298,7 +298,7 @@ mod tests {
             (Some("/a/b"), true, NOW + 10)
         );
         assert!(read.narrowed);
-        // Narrowed once more: what is wider does not count.
+        // Narrowed once more: a wider limit does not count.
         let longer = Narrower {
             expires_s: Some(NOW + 50),
             ..path("/a/b/c")

@@ -1,4 +1,4 @@
-//! What the database says of a user, of his logins, and how he proves who he is.
+//! The database's records of a user and of his logins, and the ways in which he proves who he is.
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
@@ -57,7 +57,7 @@ impl Login {
         format!("{}/{}/{session}", self.machine, self.uid)
     }
 
-    /// What a server is told of it.
+    /// The login as a server is told of it.
     pub(crate) fn proven(&self, user: &User, now_s: u64) -> Proven {
         let names = |path: &String| {
             let names = path.split('/').filter(|name| !name.is_empty());
@@ -92,7 +92,7 @@ pub enum Proof {
     },
 }
 
-/// What is signed by who logs in with a key.
+/// The bytes that a user signs who logs in with a key.
 #[must_use]
 pub fn to_sign(challenge: &str, user: &str, machine: &str) -> Vec<u8> {
     format!("ariel login\n{challenge}\n{user}\n{machine}\n").into_bytes()

@@ -1,9 +1,9 @@
 //! The users of a cell: who they are, and where they have logged in.
 //!
-//! Guarantees: a password is never kept, and is guessed at a bounded rate; what one signs counts
-//! once; a token is given to a user for the machine alone that asks, where he has the number that
-//! he has in the cell; a user who is removed, or who logs out, has no login from then on. What is
-//! in memory is what is in the database: it is changed there first.
+//! Guarantees: a password is never kept, and is guessed at a bounded rate; a signature counts once;
+//! a token is given to a user for the machine alone that asks, where he has the number that he has
+//! in the cell; a user who is removed, or who logs out, has no login from then on. The memory
+//! agrees with the database: each change is made there first.
 
 use crate::database::{Changes, Database};
 use crate::machine::Machine;
@@ -38,7 +38,7 @@ const KEYS_MAX: usize = 32;
 struct State {
     users: BTreeMap<String, Kept>,
     logins: BTreeMap<String, Login>,
-    /// What was given to be signed: to which machine, and until when it counts.
+    /// The challenges given out to be signed: the machine, and until when each counts.
     challenges: BTreeMap<String, (u64, u64)>,
     /// Wrong proofs, by user: how many since when.
     wrong: BTreeMap<String, (u32, u64)>,
@@ -238,8 +238,8 @@ impl Cell {
         let user = self.prove(machine, name, proof)?;
         if user.uid != uid {
             return Err(refused(format!(
-                "{name} has the number {} in the cell, and whoever asks has {uid} on {}: a login \
-                 counts only where they agree (`ariel user add --uid`, or `usermod --uid`)",
+                "{name} has the number {} in the cell, and the asking user has {uid} on {}: a \
+                 login counts only where they agree (`ariel user add --uid`, or `usermod --uid`)",
                 user.uid, machine.name
             )));
         }
@@ -361,7 +361,7 @@ impl Cell {
         Ok(())
     }
 
-    /// What a token says, if it counts on this machine and its user is still one.
+    /// The content of a token, if it counts on this machine and its user is still one.
     fn claims(&self, machine: &Machine, token: &str) -> Result<Claims, CellError> {
         let claims = self.users.signer.read(token, (machine.id, now_s()))?;
         let state = self.users.state.lock();
@@ -385,7 +385,7 @@ impl Cell {
         let claims = self.claims(machine, token)?;
         if claims.uid != uid {
             return Err(refused(format!(
-                "the token is of {} (user {}), and whoever shows it is user {uid}",
+                "the token is of {} (user {}), and user {uid} shows it",
                 claims.user, claims.uid
             )));
         }

@@ -83,7 +83,7 @@ fn a_user_logs_in_with_his_password_where_he_may() {
     shown(&desk, 1001).unwrap();
     cell.logout(&desk, 1001).unwrap();
     assert!(cell.proven(desk.id, &desk.rights).is_empty());
-    // Who is removed has no token that counts.
+    // A token of a removed user counts no more.
     shown(&desk, 1001).unwrap();
     assert_eq!(cell.remove_user("ann").unwrap(), [desk.id]);
     assert!(cell.proven(desk.id, &desk.rights).is_empty());

@@ -43,7 +43,7 @@ pub(crate) fn now_s() -> u64 {
     net::clock::wall_ns() / 1_000_000_000
 }
 
-/// What people give as the name of a machine: letters, digits, dots and dashes.
+/// Reads the name of a machine: letters, digits, dots and dashes.
 ///
 /// # Errors
 /// It is no name.
@@ -57,7 +57,7 @@ pub fn machine_name(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// What people give as the name of a user: small letters, digits, dots, dashes, underscores.
+/// Reads the name of a user: small letters, digits, dots, dashes, underscores.
 ///
 /// # Errors
 /// It is no name.
@@ -71,7 +71,7 @@ pub fn user_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What stands in a machine's rights, in words.
+/// A machine's rights, in words.
 pub struct Words<'a>(pub &'a wire::Rights);
 
 impl std::fmt::Display for Words<'_> {

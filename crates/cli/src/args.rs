@@ -242,8 +242,8 @@ pub(crate) struct MountArgs {
     /// programs may read what is that old. Only to compare with, and to test judges
     #[arg(long, value_name = "HOW", default_value = "exact", value_parser = lifetime::cache)]
     pub(crate) cache: Cache,
-    /// A call that waits while the server says nothing for so long fails with EIO; what it was to
-    /// change is done once or not at all [default: it waits until the server is back]
+    /// A call that waits while the server says nothing for so long fails with EIO; its change is
+    /// made once or not at all [default: it waits until the server is back]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<u64>,
     /// A signal that a program handles ends its read, its fsync, and its write that was not sent
@@ -267,7 +267,7 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "FILE", overrides_with = "log")]
     pub(crate) log: Option<PathBuf>,
     /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
-    /// Whoever reaches ADDR can read it; it names no file and no user
+    /// Anybody who reaches ADDR can read it; it names no file and no user
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,
     /// This is the background process
@@ -277,7 +277,7 @@ pub(crate) struct MountArgs {
     pub(crate) again: AgainArgs,
 }
 
-/// What a guard adds when it mounts again.
+/// The arguments that a guard adds when it mounts again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgainArgs {
     /// Take the place of this mount, which is dead
@@ -427,7 +427,7 @@ pub(crate) struct TortureArgs {
     pub(crate) json: bool,
 }
 
-/// Who is killed.
+/// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Victim {
     /// The server.
@@ -443,7 +443,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Words of mount(8); what else may be among them has been taken out by [`words`].
+/// Words of mount(8); [`words`] has taken out others.
 fn flags(list: &str) -> Result<Flags, String> {
     let mut flags = Flags::default();
     for word in list.split(',').filter(|word| !word.is_empty()) {
@@ -456,7 +456,7 @@ fn flags(list: &str) -> Result<Flags, String> {
     Ok(flags)
 }
 
-/// What is wrong with a command line, on one line.
+/// The error of a command line, on one line.
 pub(crate) fn failure(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return Failure::new(NOT_RUN, "no command: see `ariel --help`");

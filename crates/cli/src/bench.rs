@@ -35,7 +35,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let written = std::fs::write(file, report.json() + "\n");
         written.map_err(|error| could_not(format_args!("{}: {error}", file.display())))?;
     }
-    // Whoever closes the pipe has seen enough.
+    // A reader that closes the pipe has seen enough.
     let _ = io::stdout().lock().write_all(report.text().as_bytes());
     if args.strict && !report.is_met() {
         let what = "bench: a figure is below what it should be at least: see the table above";
@@ -56,7 +56,7 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     };
     let started = Cell::start(&dir, &mounts, passage);
     let cell = started.map_err(|error| {
-        // What is left of it is of no use, and what is mounted stays.
+        // The rest of the cell is of no use; a directory that is still mounted stays.
         let _ = trial::remove(&dir);
         could_not(error)
     })?;
@@ -84,8 +84,8 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     }
 }
 
-/// What the processes behind a mount of the cell use. The client's largest piece of memory is its
-/// cache of file blocks.
+/// The resources of the processes behind a mount of the cell. The client's largest piece of memory
+/// is its cache of file blocks.
 fn usage(cell: &Cell, point: &Path) -> io::Result<Usage> {
     let (server, client) = cell.processes(point).map_err(io::Error::other)?;
     let (all, cache) = usage::memory_bytes(client)?;
@@ -96,7 +96,7 @@ fn usage(cell: &Cell, point: &Path) -> io::Result<Usage> {
     })
 }
 
-/// What the client behind a mount has told the server.
+/// The messages that the client behind a mount has sent to the server.
 fn told(point: &Path) -> io::Result<Told> {
     let name = runtime::of_mount(point);
     let answer = control::ask(&name, "status", Some(control::ANSWER_TIMEOUT));

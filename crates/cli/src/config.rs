@@ -66,7 +66,7 @@ pub(crate) fn apply(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     };
     let added = match added(&program, command, &words[1..]) {
         Ok(added) => added,
-        // What is closed to a user says nothing to him.
+        // A file that the user may not read sets nothing: the options keep their defaults.
         Err(_) if !STARTING.contains(&command.get_name()) && is_closed(&dir()) => return Ok(words),
         // A file that is wrong keeps nobody from looking, or from taking a mount away.
         Err(failure) if !STARTING.contains(&command.get_name()) => {
@@ -101,7 +101,7 @@ fn added(
 /// The command that a word names, if it is one whose options can be set.
 fn called<'a>(program: &'a Command, word: &OsStr) -> Option<&'a Command> {
     let command = program.find_subcommand(word)?;
-    // What the program calls itself is told everything on its command line.
+    // A hidden command is run by the program itself, with all options on its command line.
     (!command.is_hide_set()).then_some(command)
 }
 
@@ -115,8 +115,8 @@ fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     })
 }
 
-/// What stands on the command line, as far as it can be parsed: what is missing there may come from
-/// elsewhere, and what is wrong is told later.
+/// The command line, as far as it can be parsed: missing options may come from elsewhere, and
+/// errors are reported later.
 fn given(command: &Command, words: &[OsString]) -> Option<ArgMatches> {
     let lenient = command
         .clone()
@@ -143,7 +143,7 @@ fn variable_name(command: &Command, option: &Arg) -> String {
     words.replace('-', "_").to_uppercase()
 }
 
-/// What the environment says of an option, or else the files.
+/// The value of an option in the environment, or else in the files.
 fn setting(
     command: &Command,
     option: &Arg,

@@ -1,8 +1,8 @@
 //! `ariel conflicts`: lists what machines had done while they were away, and others too: it is
 //! kept beside that, under names that say whose it is and from when.
 //!
-//! Guarantees: what is looked through is one file system, and no link is followed; what cannot be
-//! read is told, and the rest listed all the same.
+//! Guarantees: the search stays in one file system, and follows no link; it reports directories
+//! that it cannot read, and lists the rest all the same.
 
 use crate::args::ConflictsArgs;
 use crate::failure::{FAILED, Failure};
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 const MARK: &str = ".conflict-";
 
-/// What such a name says.
+/// The parts of such a name.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     /// The name that others have taken, or the file that they have changed.
@@ -97,7 +97,7 @@ fn look(folder: &Path, device: u64, found: &mut Vec<Found>) -> std::io::Result<V
     Ok(below)
 }
 
-/// What a name says, if it is one of these.
+/// The parts of a name, if it is one of these.
 fn said(name: &OsStr) -> Option<Said> {
     let name = String::from_utf8_lossy(name.as_bytes());
     let (of, rest) = name.rsplit_once(MARK)?;

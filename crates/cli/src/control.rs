@@ -193,7 +193,7 @@ fn talk(stream: UnixStream, shared: &Shared) -> anyhow::Result<()> {
     let asked: Result<Value, _> = serde_json::from_str(&line);
     let mut asked = asked.unwrap_or_default();
     if let Value::Object(asked) = &mut asked {
-        // The kernel says who asks, whatever the question does.
+        // The asker's user comes from the kernel, whatever the question says.
         let peer = rustix::net::sockopt::socket_peercred(&stream)?;
         asked.insert("peer".to_owned(), json!(peer.uid.as_raw()));
     }
@@ -291,7 +291,7 @@ pub(crate) fn remove_stale(name: &str) {
         let path = dir.join(name).with_extension("sock");
         let connected = UnixStream::connect(&path);
         if connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
-            // An error leaves it to whoever takes the name next.
+            // An error leaves it to the next process that takes the name.
             let _ = std::fs::remove_file(path);
         }
     }

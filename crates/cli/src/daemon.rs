@@ -65,7 +65,7 @@ pub(crate) fn detach() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says the line to whoever waits for it.
+/// Prints the line for the process that waits for it.
 pub(crate) fn ready(line: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout();
     let said = writeln!(stdout, "{line}").and_then(|()| stdout.flush());

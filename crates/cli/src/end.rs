@@ -1,8 +1,8 @@
-//! The end of a process that serves until it is told to stop: why it comes, and what is told to
-//! whoever asked for it.
+//! The end of a process that serves until it is told to stop: why it comes, and the answer to the
+//! process that asked for it.
 //!
-//! Guarantees: whoever asks at the control socket is answered. The answer says what became of the
-//! end that he asked for, or that it was under way already: the questions are dropped with the
+//! Guarantees: every question at the control socket is answered. The answer says what became of the
+//! end that it asked for, or that it was under way already: the questions are dropped with the
 //! receiver, and the answers with them.
 
 use crate::control;
@@ -20,12 +20,12 @@ pub(crate) enum End {
     Asked(Sender<Value>),
     /// Somebody asked for it whatever is lost, and waits for the answer.
     Forced(Sender<Value>),
-    /// What it runs has ended without it.
+    /// The mount or server that it runs has ended by itself.
     Itself,
 }
 
-/// Where ends are told and awaited. Signals are told from now on; `command` is who says that they
-/// cannot be; `is_daemon`: it has no terminal.
+/// Where ends are told and awaited. Signals are told from now on; `command` names the command in
+/// the error if they cannot be; `is_daemon`: it has no terminal.
 pub(crate) fn channel(
     command: &str,
     is_daemon: bool,
@@ -58,13 +58,13 @@ pub(crate) fn ask(
     }
 }
 
-/// Tells who asked what became of it.
+/// Answers the asker with the outcome of the end.
 pub(crate) fn tell(asker: &Sender<Value>, ended: &Result<(), impl Display>) {
     let answer = match ended {
         Ok(()) => json!({ "ok": true }),
         Err(error) => control::refusal(error),
     };
-    // Who asked may be gone.
+    // The asker may be gone.
     let _ = asker.send(answer);
 }
 

@@ -1,5 +1,4 @@
-//! What is told when a command fails: one line that says what is wrong and the cure, and the exit
-//! code.
+//! The report of a command that failed: one line with the error and the cure, and the exit code.
 
 use std::fmt;
 

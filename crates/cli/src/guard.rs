@@ -115,7 +115,7 @@ impl Guard {
     }
 }
 
-/// What the guard knows of the daemon.
+/// The guard's knowledge of the daemon.
 #[derive(Debug)]
 struct Told {
     pid: i32,
@@ -203,7 +203,7 @@ impl Told {
     }
 }
 
-/// What the daemon says: a line at the beginning, words later.
+/// The pipe from the daemon: a line at the beginning, words later.
 struct Ear(File);
 
 impl Ear {
@@ -212,7 +212,7 @@ impl Ear {
         Ok(Ear(own.into()))
     }
 
-    /// The first line, once it is there. What comes behind it is left.
+    /// The first line, once it is there. Later bytes are left.
     fn line(&mut self) -> io::Result<String> {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -222,7 +222,7 @@ impl Ear {
         Ok(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// What was said up to now. A daemon that cannot end keeps the pipe open.
+    /// The words up to now. A daemon that cannot end keeps the pipe open.
     fn words(&mut self) -> String {
         let flags = fcntl_getfl(&self.0).unwrap_or(OFlags::empty());
         let mut said = String::new();
@@ -283,7 +283,7 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
     }
 }
 
-/// What becomes of a dead mount.
+/// Deals with a dead mount.
 fn see_to(told: &Told, lived: Duration) {
     let what = "its process has died; the mount answers `Transport endpoint is not connected`";
     let Some(again) = &told.again else {

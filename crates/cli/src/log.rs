@@ -129,9 +129,9 @@ pub(crate) fn reopen() -> io::Result<()> {
     }
 }
 
-/// A bug ends the process at once: what other threads would make of a half-changed state could
-/// be wrong. Crashes are recovered from. Damage that the index's engine stops at is no bug: one
-/// request fails then, and the store says so.
+/// A bug ends the process at once: other threads could do wrong on a half-changed state. Crashes
+/// are recovered from. Damage that the index's engine stops at is no bug: one request fails then,
+/// and the store says so.
 pub(crate) fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         if store::catches_panics() {

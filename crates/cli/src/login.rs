@@ -1,7 +1,7 @@
 //! `ariel login`, `logout`, `whoami`, `token`: users on machines that are not trusted with them.
 //!
-//! A user asks the daemon of a mount, which is the machine at the cell and whom the kernel tells
-//! who asks; a password or token goes over that socket alone, and is on no command line.
+//! A user asks the daemon of a mount, which stands for the machine at the cell and learns the user
+//! from the kernel; a password or token goes over that socket alone, and is on no command line.
 
 mod agent;
 mod daemon;

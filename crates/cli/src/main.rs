@@ -1,8 +1,8 @@
 //! The program `ariel`: every command is one file here, and none decides anything about files.
 //!
 //! Exit codes: 0 it is done; 1 it failed, or damage or a failing seed was found; 2 the command line
-//! is wrong, or the check could not be run at all. What went wrong is one line on standard
-//! error: `ariel: what: cure`.
+//! is wrong, or the check could not be run at all. An error is one line on standard error: `ariel:
+//! what: cure`.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -248,7 +248,7 @@ fn change(what: &str, admin: &AdminArgs, question: &Question) -> Result<Machine,
     }
 }
 
-/// What becomes of a machine's certificate.
+/// The state of a machine's certificate.
 fn state(machine: &Machine) -> String {
     match machine.revoked_s {
         Some(at) => format!("revoked {}", shown(at)),

@@ -1,7 +1,7 @@
 //! `--metrics ADDR`: what a mount or a server counts, over HTTP in Prometheus' text format.
 //!
 //! Guarantees: nothing is measured for it: each answer is made of what `ariel status` and `ariel
-//! profile` show at that moment. No file's name, user or session is in it. Whatever comes to the
+//! profile` show at that moment. No file's name, user or session is in it. A connection to the
 //! address harms only itself: so many connections at once, so much time to ask, one page.
 
 mod page;
@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 /// The only page.
 const PATH: &str = "/metrics";
-/// What Prometheus calls its text format.
+/// Prometheus' name of its text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Status and profile of this process; `None`: it is ending.
@@ -82,7 +82,7 @@ async fn accept(listener: TcpListener, look: Arc<Look>) {
                 };
                 let look = Arc::clone(&look);
                 tokio::task::spawn_local(async move {
-                    // Whatever becomes of it, it is over then.
+                    // Answered or not, the connection is over then.
                     let _ = tokio::time::timeout(TIMEOUT, talk(stream, look)).await;
                     drop(place);
                 });

@@ -246,7 +246,7 @@ fn serve_metrics(mount: &Arc<Mount>, args: &MountArgs, point: &Path) -> Result<(
     metrics::serve(addr, Arc::new(look)).map(drop)
 }
 
-/// Tells when the mount is gone, whoever unmounted it.
+/// Sends when the mount is gone, whichever process unmounted it.
 fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
     let mount = Arc::clone(mount);
     let run = move || {
@@ -259,7 +259,7 @@ fn watch(mount: &Arc<Mount>, send: Sender<End>) -> std::io::Result<()> {
 }
 
 /// Waits for the end of the mount, and brings it about when it is asked for. Takes the questions
-/// with it: who asks later is told that it is ending, and the control socket can be closed.
+/// with it: a later asker is told that it is ending, and the control socket can be closed.
 fn wait(mount: &Arc<Mount>, guard: Option<&Guard>, ends: Receiver<End>) -> Result<(), Failure> {
     loop {
         match ends.recv().unwrap_or(End::Itself) {

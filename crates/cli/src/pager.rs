@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The files' own cache. Pages have been in memory already: what is here a second time is only on
-/// its way.
+/// The files' own cache. Pages have been in memory already: a page that is here a second time is
+/// only on its way.
 const CACHE_MIB: u32 = 32;
 
 /// The beginning of the names of sockets; the process number follows.

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What stands behind the description of the program itself.
+/// The sections behind the description of the program itself.
 const MORE: &str = r#".SH FILES
 .TP
 .I /etc/ariel/*.toml

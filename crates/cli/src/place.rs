@@ -124,7 +124,7 @@ fn wait_for(file: File, point: &Path, say: &impl Fn(&str)) -> Result<File, Failu
     }
 }
 
-/// What the last mount still has, in words; `None`: it does not say.
+/// The blocks that the last mount has yet to write back, in words; `None`: it does not say.
 fn owed(point: &Path) -> Option<String> {
     let asked = control::ask(&runtime::of_mount(point), "status", Some(TELL_TIME));
     let status = asked.ok().flatten()?;

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         started.map_err(|error| Failure::of("run", format_args!("{program}: {error}")))?;
     forward(signals, child.id()).map_err(failed)?;
     let status = child.wait().map_err(failed)?;
-    // What it has started may go on, and needs its memory.
+    // Programs that it has started may go on, and need their memory.
     served.end();
     Ok(ExitCode::from(code(status)))
 }
@@ -52,7 +52,7 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// What ends this command is for the program. A terminal sends its signals to both.
+/// Passes signals that would end this command to the program. A terminal sends its signals to both.
 fn forward(mut signals: Signals, program: u32) -> std::io::Result<()> {
     let pid = Pid::from_raw(program as i32);
     let forward = move || {

@@ -1,7 +1,7 @@
 //! The directory of control sockets and of logs that have no better place.
 //!
-//! Guarantees: what is used belongs to this user and nobody else may look into it, so whoever
-//! answers at a socket in it, or asks there, is this user or root.
+//! Guarantees: the directory belongs to this user and nobody else may look into it, so every
+//! process that answers at a socket in it, or asks there, is this user's or root's.
 
 use anyhow::{Context, anyhow, bail};
 use rustix::process::geteuid;

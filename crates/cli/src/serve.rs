@@ -86,7 +86,7 @@ fn start(
     }
     let options = ServerOptions {
         data: data.to_owned(),
-        // Whoever makes a store may write to it.
+        // The user who makes a store may write to it.
         owner: (geteuid().as_raw(), getegid().as_raw()),
         listen: args.listen.clone(),
         gate: gate
@@ -169,7 +169,7 @@ fn tell_own(data: &Path, servers: &Addresses) {
     }
 }
 
-/// What keeps the credentials beside the store fresh.
+/// The renewals that keep the credentials beside the store fresh.
 fn renewals(args: &ServeArgs, server: &Server, data: &Path) -> Vec<Renewal> {
     if args.insecure_loopback {
         return Vec::new();
@@ -227,7 +227,7 @@ fn watch(server: &Arc<Server>) {
     });
 }
 
-/// Waits for the end, and ends the server. Takes the questions with it: who asks later is told that
+/// Waits for the end, and ends the server. Takes the questions with it: a later asker is told that
 /// it is ending, and the control socket can be closed.
 fn wait(server: &Server, ends: Receiver<End>) -> Result<(), server::StopError> {
     let end = ends.recv().unwrap_or(End::Signal);

@@ -1,4 +1,4 @@
-//! What a service manager is told: that a daemon is ready, that it ends, that it still works.
+//! Reports to a service manager: that a daemon is ready, that it ends, that it still works.
 //!
 //! Guarantees: where none has started this process, nothing is done; a manager that cannot be told
 //! keeps nobody from working. The watchdog is told only after the daemon itself has answered: one

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-/// Prints lines. Whoever closes the pipe has seen enough.
+/// Prints lines. A reader that closes the pipe has seen enough.
 pub(crate) fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
 }
@@ -98,7 +98,7 @@ fn store_status(stats: &store::Stats) -> Value {
     })
 }
 
-/// What a check of a store found.
+/// The findings of a check of a store.
 pub(crate) fn report(report: &store::Report) -> Value {
     let lines = |list: &[String], more: u64| {
         let more = (more > 0).then(|| format!("and {more} more"));

@@ -6,8 +6,8 @@ use signal_hook::iterator::Signals;
 use std::io;
 use std::thread;
 
-/// Calls `first` at the first signal. A second one ends the process at once, for whoever does not
-/// want to wait any longer; what a killed process leaves is cleaned up or recovered from.
+/// Calls `first` at the first signal. A second one ends the process at once, for a user who does
+/// not want to wait any longer; what a killed process leaves is cleaned up or recovered from.
 pub(crate) fn on_end(first: impl FnOnce() + Send + 'static) -> io::Result<()> {
     await_signals(first, false)
 }

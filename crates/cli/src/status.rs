@@ -42,7 +42,7 @@ fn is_dead(point: &Path) -> bool {
     entry.is_some_and(|entry| entry.is_ariel() && entry.is_dead())
 }
 
-/// The answer of whoever is behind the target.
+/// The answer of the process behind the target.
 pub(crate) fn ask(word: &str, target: &str) -> Result<Value, Failure> {
     let failed = |error: anyhow::Error| Failure::of(word, format_args!("{target}: {error:#}"));
     if let Some(addr) = address(target) {

@@ -50,7 +50,7 @@ pub(crate) fn torture(args: &TortureArgs) -> Result<ExitCode, Failure> {
         },
     );
     show.clear();
-    // Whatever came out.
+    // The cell ends whatever the outcome.
     let faults = cell.as_ref().map(Shared::end);
     let kept = format!("logs and data are kept in {}", dir.display());
     let mut report = ran.map_err(|error| match &cell {
@@ -74,7 +74,7 @@ pub(crate) fn torture(args: &TortureArgs) -> Result<ExitCode, Failure> {
     } else {
         report.text()
     };
-    // Whoever closes the pipe has seen enough; the exit code still tells.
+    // A reader that closes the pipe has seen enough; the exit code still tells.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     if report.is_clean() {
         return Ok(ExitCode::SUCCESS);
@@ -102,7 +102,7 @@ fn start_cell(
     how.extend(["--transport".into(), args.transport.word().into()]);
     let started = Cell::start(dir, &vec![how; count as usize], Passage::Tls);
     let cell = started.map_err(|error| {
-        // What is left of it is of no use, and what is mounted stays.
+        // The rest of the cell is of no use; a directory that is still mounted stays.
         let _ = trial::remove(dir);
         could_not(error)
     })?;

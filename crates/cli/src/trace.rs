@@ -26,7 +26,7 @@ pub(crate) fn trace(args: &TraceArgs) -> Result<ExitCode, Failure> {
         TraceCommand::Info(args) => info(args)?,
         TraceCommand::Replay(args) => replay(args)?,
     };
-    // Whoever closes the pipe has seen enough.
+    // A reader that closes the pipe has seen enough.
     let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }

@@ -1,9 +1,9 @@
 //! A cell to try things on: a server and its mounts, in a directory of their own, that can be
 //! killed.
 //!
-//! Guarantees: what is started here is ended here, in order, whatever comes out; a kill is over
-//! when what was killed works again; nothing is removed through a mount. Who ends the cell
-//! also has its store checked.
+//! Guarantees: processes started here are ended here, in order, whatever the outcome; a kill is
+//! over when the killed process works again; nothing is removed through a mount. The end of the
+//! cell also checks its store.
 
 use crate::child::wait_within;
 use crate::{membership, trust};
@@ -24,7 +24,7 @@ const READY: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(60);
 
 /// A server or a mount in the foreground. In a process group of its own: a Ctrl-C at the terminal
-/// is for who started them, and he ends them.
+/// is for the process that started them, which ends them.
 struct Daemon {
     what: String,
     child: Child,
@@ -255,7 +255,7 @@ pub(crate) fn remove(dir: &Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(dir)
 }
 
-/// The cell as several threads see it: who kills, who ends it, and who was asked to end early.
+/// The cell as several threads share it: one kills, one ends it, one is asked to end early.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<Option<Cell>>>);
 

@@ -1,6 +1,6 @@
 //! `ariel up` and `ariel down`: a server and a mount of it on this machine, without any thought.
 //!
-//! What is up is seen from the processes themselves, by their control sockets. The file `up.json`
+//! The processes themselves show what is up, by their control sockets. The file `up.json`
 //! beside the store only remembers where they are: the server's address, taken again by the next
 //! `up`, and the mount point.
 

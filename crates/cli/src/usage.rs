@@ -1,4 +1,4 @@
-//! What a process of this machine uses, as the kernel tells it.
+//! The resources that a process of this machine uses, as the kernel reports them.
 
 use std::fs;
 use std::io;

@@ -25,7 +25,7 @@ pub(crate) fn watch(args: &WatchArgs) -> Result<ExitCode, Failure> {
     follow(stream, args).map_err(failed)
 }
 
-/// Asks the mount that has it. Nothing stays open there: who watches does not keep it in use.
+/// Asks the mount that has it. Nothing stays open there: a watcher does not keep it in use.
 fn ask(path: &Path, recursive: bool) -> anyhow::Result<UnixStream> {
     let found = std::fs::metadata(path)?;
     let (inode, connection) = (found.ino(), rustix::fs::minor(found.dev()));
@@ -48,7 +48,8 @@ fn ask(path: &Path, recursive: bool) -> anyhow::Result<UnixStream> {
         }
     }
     bail!(
-        "the mount at {} does not answer this user: run this as root, or as who mounted it",
+        "the mount at {} does not answer this user: run this as root, or as the user \
+         who mounted it",
         points[0].display()
     )
 }
@@ -68,7 +69,7 @@ fn follow(stream: UnixStream, args: &WatchArgs) -> anyhow::Result<ExitCode> {
         let shown = if args.json {
             writeln!(stdout, "{event}")
         } else if name == "watching" {
-            // Not among the changes, but said: what is done from now on will be printed.
+            // Not among the changes, but said: changes from now on will be printed.
             writeln!(std::io::stderr(), "watching {}", args.path.display())
         } else {
             writeln!(stdout, "{}", text(&event, &args.path))

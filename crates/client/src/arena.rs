@@ -1,9 +1,9 @@
 //! The memory that holds cached blocks: numbered slots of one block each.
 //!
-//! Guarantees: a slot reads as what was last put there; a slot never used costs no memory. What was
-//! shared stays as it was: whoever sends or answers it need not copy it, and whoever puts something
-//! there meanwhile puts it into a copy. The machine alone decides what a slot holds; a number or
-//! range outside of a slot would be its bug and ends the process.
+//! Guarantees: a slot reads as what was last put there; a slot never used costs no memory. Shared
+//! bytes stay as they were: a thread that sends or answers them need not copy them, and one that
+//! puts something there meanwhile puts it into a copy. The machine alone decides what a slot holds;
+//! a number or range outside of a slot would be its bug and ends the process.
 
 use blocks::{Block, Pool};
 use logic::client::Slot;
@@ -16,9 +16,9 @@ const SLOT_BYTES: usize = BLOCK_BYTES as usize;
 
 /// All slots.
 pub(crate) struct Arena {
-    /// What was never used, or given up, is not there.
+    /// Slots that were never used, or were given up, have no block.
     slots: Vec<Option<Arc<Block>>>,
-    /// What it reads as.
+    /// The bytes that such a slot reads as.
     zeros: Arc<Block>,
     /// Where blocks come from, and go.
     pool: Pool,

@@ -1,8 +1,8 @@
 //! The last word for a client whose process was killed.
 //!
 //! A server has to assume that a client which it does not hear is cut off and goes on showing what
-//! it has cached: others wait for the end of its lease. Whoever knows that the process is dead, and
-//! that its kernel shows nothing of it any more, can say so, and nobody waits.
+//! it has cached: others wait for the end of its lease. A process that knows that the client's is
+//! dead, and that its kernel shows nothing of it any more, can say so, and nobody waits.
 
 use crate::{ClientError, Server, speaks};
 use net::{Bulk, CloseReason, Dialer, Events, Link, LinkId};
@@ -44,8 +44,8 @@ impl Events for Burial {
     }
 }
 
-/// Ends the session of a client that is dead, as if it had said goodbye. What it had not written
-/// back died with it. To be called only when its kernel shows nothing of it any more.
+/// Ends the session of a client that is dead, as if it had said goodbye. Changes that it had not
+/// written back died with it. To be called only when its kernel shows nothing of it any more.
 ///
 /// # Errors
 /// The server did not take it within `timeout`: it will fence the session when its lease is over.

@@ -17,10 +17,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::{Fid, Refusal, ToClient, WatchId, limits};
 
-/// What the threads of a client share.
+/// The state that the threads of a client share.
 pub(crate) struct Core {
     state: Mutex<State>,
-    /// The root became known, a connection ended, or the client was stopped.
+    /// The root became known, the server greeted the client, or the client was stopped.
     changed: Condvar,
     root: OnceLock<Fid>,
     effects: Effects,
@@ -175,16 +175,27 @@ impl Core {
 
     /// Waits for the root; `Err`: why there is none yet.
     pub(crate) fn wait_root(&self, timeout: Duration) -> Result<Fid, Option<String>> {
+        self.wait_until(timeout, |_| self.root())
+            .map_err(|state| state.last_end.clone())
+    }
+
+    /// Waits until `ready` gives something; `Err`: it did not in time, or the client was stopped.
+    /// It is asked again after each greeting of the server.
+    pub(crate) fn wait_until<T>(
+        &self,
+        timeout: Duration,
+        ready: impl Fn(&State) -> Option<T>,
+    ) -> Result<T, MutexGuard<'_, State>> {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = net::clock::now_ns().saturating_add(timeout_ns);
         let mut state = self.state.lock();
         loop {
-            if let Some(root) = self.root() {
-                return Ok(root);
+            if let Some(value) = ready(&state) {
+                return Ok(value);
             }
             let left_ns = until_ns.saturating_sub(net::clock::now_ns());
             if left_ns == 0 || state.stopped {
-                return Err(state.last_end.clone());
+                return Err(state);
             }
             self.changed
                 .wait_for(&mut state, Duration::from_nanos(left_ns));
@@ -282,7 +293,11 @@ impl Events for Core {
             }
             state.count_received(message.kind());
             let bulk_len = bulk.len() as u32;
+            let greets = matches!(message, ToClient::Welcome(_));
             state.handle(Input::Message { message, bulk_len }, bulk);
+            if greets {
+                self.changed.notify_all();
+            }
         });
     }
 

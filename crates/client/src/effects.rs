@@ -1,4 +1,5 @@
-//! What leaves the client: messages, answers, invalidations. In the machine's order, always.
+//! The client's effects: messages, answers, invalidations. They leave in the machine's order,
+//! always.
 //!
 //! The machine relies on the order of its outputs: an answer reaches the kernel before the message
 //! that tells the server of it does, and before the invalidation of what it answered. Outputs are
@@ -26,7 +27,7 @@ pub(crate) enum Effect {
     Outdated(wire::Fid),
     /// The front must look at these.
     Look(Vec<Waiting>),
-    /// Who watches is told something.
+    /// A watcher is told something.
     News(OnNews, News),
     /// Something is to be done about other clients.
     Peer(Arc<Peers>, Duty),
@@ -74,7 +75,7 @@ impl Effects {
                 std::mem::swap(&mut queue.waiting, &mut batch);
                 !queue.running
             };
-            // What was said has its place on the wire already: nobody's answer waits for this.
+            // The messages have their places on the wire already: nobody's answer waits for this.
             if let Some(link) = unwritten {
                 link.flush();
             }

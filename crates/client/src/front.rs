@@ -5,12 +5,12 @@ use net::Bulk;
 use std::sync::Arc;
 use wire::{Caller, Change, Fid, Refusal};
 
-/// What a program wants.
+/// A call of a program.
 pub type Call = logic::client::Call;
-/// Who asks.
+/// The caller and the thread that ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
-    /// For whom, by the rules of permission.
+    /// The user and groups, by the rules of permission.
     pub caller: Caller,
     /// The kernel's thread that waits for the answer; 0: not known, or none.
     pub thread: u32,
@@ -36,7 +36,7 @@ pub type Done = logic::client::Done;
 pub type Lifetime = logic::client::Lifetime;
 /// An entry of a listing.
 pub type Listed = logic::client::Listed;
-/// What the kernel must drop.
+/// A notification to the kernel to drop something.
 pub type Invalidate = logic::client::Invalidate;
 /// The waiter for an answer.
 pub type Waits = logic::client::Waits;
@@ -55,7 +55,7 @@ pub type TokenLine = logic::client::TokenLine;
 
 /// How often something happened, and how long it took.
 pub type Meter = net::Meter;
-/// What a meter says.
+/// The reading of a meter.
 pub type Reading = net::Reading;
 
 /// The clock of meters, ns.
@@ -64,7 +64,8 @@ pub fn now_ns() -> u64 {
     net::clock::now_ns()
 }
 
-/// Who shows the tree to programs, and caches what it was given until it is told to drop it.
+/// A front: it shows the tree to programs, and caches what it was given until it is told to drop
+/// it.
 pub trait Front: Send + Sync {
     /// Something must be dropped. Queues the work and returns at once; when it is done,
     /// [`crate::Client::invalidated`] is called with the same `id`, by any thread.
@@ -113,7 +114,7 @@ impl Completion {
 /// make further calls.
 pub type OnDone = Box<dyn FnOnce(Completion) + Send>;
 
-/// What is told to who watches.
+/// The news for a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     /// Some changes before these were missed.
@@ -124,8 +125,8 @@ pub struct News {
     pub end: Option<Refusal>,
 }
 
-/// Takes what is told to who watches; called without a lock held, in the order of the server. The
-/// first that comes says that the watch has begun. Must not wait for anything.
+/// Takes the news for a watcher; called without a lock held, in the order of the server. The first
+/// that comes says that the watch has begun. Must not wait for anything.
 pub type OnNews = Arc<dyn Fn(News) + Send + Sync>;
 
 /// How much memory cached blocks may take.
@@ -136,7 +137,7 @@ pub enum CacheSize {
         /// MiB.
         mib: u32,
     },
-    /// What nobody else wants.
+    /// The memory that nobody else wants.
     Varies {
         /// Always so much, MiB.
         least_mib: u32,
@@ -191,7 +192,7 @@ pub struct Memory {
     pub penalty_ns: u64,
     /// Memory that blocks take, and some that is kept for the next.
     pub resident: u64,
-    /// What has made it smaller than it could be, when that was looked at last.
+    /// The cause that made it smaller than it could be, when that was looked at last.
     pub pressed: &'static str,
     /// How often something had.
     pub presses: u64,

@@ -63,7 +63,7 @@ impl std::fmt::Display for Server {
     }
 }
 
-/// What this client speaks.
+/// The versions that this client speaks.
 pub(crate) fn speaks() -> Speaks {
     Speaks {
         oldest: wire::VERSION,
@@ -72,7 +72,7 @@ pub(crate) fn speaks() -> Speaks {
     }
 }
 
-/// What a client needs.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The server.
@@ -108,7 +108,7 @@ pub enum ClientError {
     },
 }
 
-/// What the server has not got.
+/// The data and changes that the server has not got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owed {
     /// Changed bytes, in whole blocks.
@@ -160,7 +160,7 @@ pub enum LeaveError {
     Stuck {
         /// The server.
         server: Addresses,
-        /// What it has not got.
+        /// The data and changes that it has not got.
         owed: Owed,
     },
     /// The machine refused.
@@ -244,13 +244,13 @@ impl Client {
         self.core.tell(Input::Interrupt { ticket });
     }
 
-    /// The caller of a call ends: it is answered at once. What it was to change is done once or
-    /// not at all, and nothing of it stays open or locked.
+    /// The caller of a call ends: it is answered at once. Its change is made once or not at all,
+    /// and nothing of it stays open or locked.
     pub fn abandon(&self, ticket: Ticket) {
         self.core.tell(Input::Abandon { ticket });
     }
 
-    /// A signal came to whoever waits for the request of this number (of its `Waits`):
+    /// A signal came to the caller that waits for the request of this number (of its `Waits`):
     /// [`Front::look`] is asked what it is.
     pub fn signalled(&self, number: u64) {
         self.core.tell(Input::Signalled { number });
@@ -264,7 +264,7 @@ impl Client {
         self.core.watch(fid, recursive, on_news)
     }
 
-    /// Nothing more is to be told. What is being told may still come.
+    /// No more changes are to be told. One that is being told may still come.
     pub fn unwatch(&self, watch: WatchId) {
         self.core.unwatch(watch);
     }
@@ -291,7 +291,7 @@ impl Client {
         self.core.state().machine.has_handed(fid)
     }
 
-    /// What [`Front::invalidate`] named under this number has been dropped.
+    /// The front has dropped what [`Front::invalidate`] named under this number.
     pub fn invalidated(&self, id: u64) {
         self.core.tell(Input::Invalidated { id });
     }
@@ -330,10 +330,18 @@ impl Client {
         &self.server
     }
 
-    /// What the machine may do, as the server has said last.
+    /// The rights of the machine, as the server has said last.
     #[must_use]
     pub fn rights(&self) -> Rights {
         self.core.state().machine.rights().clone()
+    }
+
+    /// The same for a thread that waits for a change of them. It keeps no client from ending.
+    #[must_use]
+    pub fn watch_rights(&self) -> RightsWatch {
+        RightsWatch {
+            core: Arc::clone(&self.core),
+        }
     }
 
     /// Its session; another one after a loss.
@@ -400,7 +408,7 @@ impl Client {
         !figures.connected || net::clock::now_ns() >= figures.heard_by
     }
 
-    /// What the server has not got yet.
+    /// The data and changes that the server has not got yet.
     #[must_use]
     pub fn owed(&self) -> Owed {
         Owed::of(&self.figures())
@@ -438,6 +446,24 @@ impl Client {
     pub fn stop(&self) {
         if self.core.stop() {
             self.dialer.stop();
+        }
+    }
+}
+
+/// The rights of a client's machine, for a thread that waits until they change.
+pub struct RightsWatch {
+    core: Arc<Core>,
+}
+
+impl RightsWatch {
+    /// Waits until the rights that the server said last are so, or the client has been stopped.
+    /// False: that did not happen within `timeout`.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration, are_so: impl Fn(&Rights) -> bool) -> bool {
+        let ready = |state: &State| are_so(state.machine.rights()).then_some(());
+        match self.core.wait_until(timeout, ready) {
+            Ok(()) => true,
+            Err(state) => state.stopped,
         }
     }
 }

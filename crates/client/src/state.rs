@@ -1,10 +1,11 @@
 //! The machine, its memory and the calls that wait: everything behind the client's one lock.
 //!
-//! Who may change what: whoever holds the lock. An input is handled, and the bytes that its outputs
-//! move are moved, under one holding of it; what leaves is queued in the order of the outputs
-//! ([`crate::effects`]) and carried out afterwards. A call is in `replies` from the moment it was
-//! made until its answer is queued; its bytes (if it is a write that was not answered at once) in
-//! `data` for as long, or until the machine needs them no more if nobody waits for its answer.
+//! Only the thread that holds the lock changes the state. An input is handled, and the bytes
+//! that its outputs move are moved, under one holding of it; effects are queued in the order of the
+//! outputs ([`crate::effects`]) and carried out afterwards. A call is in `replies` from the moment
+//! it was made until its answer is queued; its bytes (if it is a write that was not answered at
+//! once) in `data` for as long, or until the machine needs them no more if nobody waits for its
+//! answer.
 
 use crate::arena::Arena;
 use crate::bytes::{self, Bytes, Data, Given, NOTHING_GIVEN};
@@ -36,7 +37,7 @@ pub(crate) struct State {
     data: HashMap<Ticket, Data>,
     /// Bytes of requests that may have to be sent again, also after they were answered.
     kept: HashMap<RequestId, Bulk>,
-    /// Who watches.
+    /// The watchers.
     pub(crate) watchers: HashMap<WatchId, OnNews>,
     last_watch: WatchId,
     last_ticket: Ticket,

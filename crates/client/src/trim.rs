@@ -1,8 +1,8 @@
 //! When memory that the cache has used goes back to the system.
 //!
-//! Guarantees: what the cache has not needed for two periods is given back, if it is worth a call;
-//! what it needs again and again, as for temporary files, stays. Who has nothing to give back is
-//! not woken.
+//! Guarantees: memory that the cache has not needed for two periods is given back, if it is worth a
+//! call; memory that it needs again and again, as for temporary files, stays. A client that has
+//! nothing to give back is not woken.
 
 /// For so long it is seen how much is needed.
 const PERIOD_NS: u64 = 1_500_000_000;

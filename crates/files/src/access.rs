@@ -47,7 +47,7 @@ impl Tree {
         rights & u32::from(wanted) == u32::from(wanted)
     }
 
-    /// What the object's list says, if it has one.
+    /// The answer of the object's access list, if it has one.
     fn may_by_list(&self, fid: Fid, attr: &Attr, wanted: u16) -> Option<bool> {
         let name = LIST.to_vec();
         match self.ask(Call::Op(Op::GetXattr { fid, name }), &[]).done {

@@ -1,4 +1,4 @@
-//! What an object is, and changes of that.
+//! Attributes of objects, and changes of them.
 
 use crate::error::{Error, Result};
 use crate::tree::{Tree, nonsense};
@@ -12,7 +12,7 @@ use wire::{Attr, Fid, Kind, Op, Set, SetTime, Time, file_time};
 const SECTOR_BYTES: u64 = 512;
 const MODE_BITS: u32 = 0o7777;
 
-/// What an object is.
+/// The attributes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub(crate) fid: Fid,
@@ -32,7 +32,7 @@ pub struct Statistics {
     pub free_files: u64,
 }
 
-/// A change of attributes; what is `None` stays as it is.
+/// A change of attributes; attributes that are `None` stay as they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttributes {
     /// Permission bits, set-id bits and the sticky bit.
@@ -154,7 +154,7 @@ impl Metadata {
 }
 
 impl Tree {
-    /// What the object at a path is; symbolic links are followed.
+    /// The attributes of the object at a path; symbolic links are followed.
     ///
     /// # Errors
     /// As stat(2).
@@ -162,7 +162,7 @@ impl Tree {
         self.look_at(path.as_ref(), true)
     }
 
-    /// What the object at a path is; a symbolic link in the last place is not followed.
+    /// The attributes of the object at a path; a symbolic link in the last place is not followed.
     ///
     /// # Errors
     /// As lstat(2).
@@ -211,7 +211,7 @@ impl Tree {
             size: change.size,
             atime: change.accessed.map(set_time),
             mtime: change.modified.map(set_time),
-            // As the kernel does it for whoever changes bytes or owners.
+            // As the kernel does it for a caller that changes bytes or owners.
             kill_set_id: change.mode.is_none()
                 && (change.size.is_some() || change.uid.is_some() || change.gid.is_some()),
         };

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use wire::{NameError, Refusal};
 
-/// What the functions of this library return.
+/// The result of the functions of this library.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why something was not done.
@@ -24,7 +24,7 @@ pub enum Error {
     Server {
         /// Which path it was about.
         path: PathBuf,
-        /// What happened, and what helps.
+        /// The failure, and what helps.
         reason: &'static str,
     },
     /// There is no session with a server.

@@ -115,7 +115,8 @@ impl Tree {
         if options.create_new {
             return self.make_file(path, self.place(path, Errno::EXIST)?, options);
         }
-        // What another program does to the name meanwhile decides whether it is made or opened.
+        // Another program may change the name meanwhile: that decides whether the file is made or
+        // opened.
         loop {
             match self.find(path, true) {
                 Ok(found) => return self.open_found(path, found, options),
@@ -336,7 +337,7 @@ impl File {
         Ok(())
     }
 
-    /// What the file is now.
+    /// The attributes of the file now.
     ///
     /// # Errors
     /// The server cannot be asked.

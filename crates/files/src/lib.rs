@@ -1,9 +1,9 @@
 //! The tree without a kernel: a blocking library for programs that need no mount, no FUSE and no
 //! root.
 //!
-//! Guarantees: what a program sees and does through a [`Tree`] is exact against mounts and other
-//! trees, as `docs/semantics.md` says it of mounts; the cache is the client's alone, and nothing is
-//! kept beside it; [`Tree::close`] returns when the server has everything.
+//! Guarantees: a program's view of a [`Tree`], and its changes through it, are exact against mounts
+//! and other trees, as `docs/semantics.md` says it of mounts; the cache is the client's alone, and
+//! nothing is kept beside it; [`Tree::close`] returns when the server has everything.
 //!
 //! Paths begin at the tree's root, with or without a `/`. Symbolic links are followed as system
 //! calls follow them; a target that begins with `/` begins at the tree's root. Any number of

@@ -44,13 +44,14 @@ impl DirEntry {
         &self.path
     }
 
-    /// What it names.
+    /// The kind of the object that it names.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What it names is this, as it was when it was listed; `None`: that was not said.
+    /// The attributes of the object that it names, as they were when it was listed; `None`: these
+    /// were not sent.
     #[must_use]
     pub fn metadata(&self) -> Option<Metadata> {
         let attr = self.attr.clone()?;

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use wire::{Kind, Make, Op, limits};
 
-/// What becomes of an object that has the new name already.
+/// The fate of an object that has the new name already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameMode {
     /// It loses the name.

@@ -13,7 +13,7 @@ use wire::{Caller, Fid, Op, Refusal, limits};
 
 /// Slots for a MiB of cache.
 const SLOTS_PER_MIB: u32 = (1 << 20) / limits::BLOCK_BYTES;
-/// What is known of objects takes about as much memory as cached blocks may: 600 bytes each.
+/// Knowledge of objects takes about as much memory as cached blocks may: 600 bytes each.
 const OBJECTS_PER_MIB: usize = 1700;
 
 /// Permission bits, set-id bits and the sticky bit; the permission bits alone.
@@ -117,7 +117,7 @@ impl Tree {
         Ok(())
     }
 
-    /// What the server has not got yet: bytes, and changes of names and attributes.
+    /// Data that the server has not got yet: bytes, and changes of names and attributes.
     #[must_use]
     pub fn owed(&self) -> (u64, u64) {
         let owed = self.client.owed();

@@ -24,11 +24,11 @@ const PATH_BYTES: usize = 4095;
 pub(crate) struct Place {
     pub(crate) dir: Arc<Object>,
     pub(crate) name: Name,
-    /// The path ends with a `/`: what it names must be a directory.
+    /// The path ends with a `/`: the object that it names must be a directory.
     pub(crate) slash: bool,
 }
 
-/// What a path's last name may be.
+/// The last name of a path.
 enum Last {
     /// The path leads to this object, and has no last name: it is `/`, or ends with `.` or `..`.
     Object(Found),

@@ -32,7 +32,7 @@ pub(crate) fn is_serving_thread() -> bool {
     SERVES_REQUESTS.get()
 }
 
-/// What a read of the device gave.
+/// The result of a read of the device.
 pub(crate) enum Incoming {
     /// A request of this many bytes.
     Request(usize),
@@ -90,7 +90,7 @@ impl Device {
     }
 }
 
-/// What `writev` takes.
+/// One buffer of `writev`.
 #[repr(C)]
 struct Part {
     base: *const u8,

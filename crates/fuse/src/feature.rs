@@ -1,6 +1,6 @@
-//! What a mount uses of the kernel's interface where the kernel has it, and can do without. Each
-//! can be masked off, so that what older kernels get can be tried on this one. What happens without
-//! each is written in docs/kernels.md; no exactness depends on any of them.
+//! Features of the kernel's interface that a mount uses where the kernel has them, and can do
+//! without. Each can be masked off, so that mounts of older kernels can be tried on this one.
+//! docs/kernels.md says what happens without each; no exactness depends on any of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,7 +53,7 @@ impl Feature {
         Feature::Uring,
     ];
 
-    /// What it is called on a command line.
+    /// Its name on a command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Feature {
         }
     }
 
-    /// What is agreed when the kernel is to do so; 0: nothing.
+    /// The flags to agree on when the kernel is to do so; 0: none.
     #[must_use]
     pub const fn flags(self) -> u64 {
         match self {
@@ -109,7 +109,7 @@ impl Without {
         self.0 & 1 << feature as u16 != 0
     }
 
-    /// What is not to be agreed.
+    /// The flags not to agree on.
     #[must_use]
     pub fn flags(self) -> u64 {
         let masked = Feature::ALL

@@ -1,10 +1,10 @@
 //! The groups of a program that asks: the kernel does not send them with its requests, and the
 //! server compares them with the modes and lists of objects.
 //!
-//! They are read from `/proc`. That takes longer than many an answer from the cache, so what was
-//! read counts for a moment for the same thread with the same user and group. Root needs none. The
-//! kernel has judged by the true groups before it asks, so nobody is let in by old ones who is not
-//! in by the new; a program that has just got a group may be refused for that moment.
+//! They are read from `/proc`. That takes longer than many an answer from the cache, so the groups
+//! read count for a moment for the same thread with the same user and group. Root needs none. The
+//! kernel has judged by the true groups before it asks, so old ones let nobody in whom the new ones
+//! keep out; a program that has just got a group may be refused for that moment.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl Groups {
     }
 }
 
-/// What `/proc` says now. More than the protocol carries are cut off.
+/// The groups in `/proc` now. Those beyond the protocol's bound are cut off.
 pub(crate) fn read(thread: u32) -> Option<Vec<u32>> {
     if thread == 0 {
         return None;

@@ -1,7 +1,7 @@
 //! A daemon's death does not uncover the directory below its mount, even by SIGKILL: a second
 //! process (the guard) waits until the daemon is dead and ends its connection, so that nothing
-//! hangs; the mount stays and answers ENOTCONN. What happens to it then is the guard's program's
-//! business.
+//! hangs; the mount stays and answers ENOTCONN. The guard's program decides what happens to it
+//! then.
 //!
 //! A thread blocked in writing a notification cannot be killed until the connection is aborted, and
 //! neither the process nor, to those who watch it, its main thread has ended before that thread
@@ -122,7 +122,7 @@ fn is_over(watched: &OwnedFd, timeout: Duration) -> io::Result<bool> {
 /// the others; or all that it was is being written into a file.
 fn is_dying(pid: i32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
-        // What cannot be read has ended, as a rule, and then the descriptor says so too.
+        // A process that cannot be read has ended, as a rule, and then the descriptor says so too.
         return false;
     };
     let value = |name: &str| {
@@ -133,7 +133,7 @@ fn is_dying(pid: i32) -> bool {
     state.starts_with(['Z', 'X']) || value("CoreDumping:").is_some_and(|dumps| dumps == "1")
 }
 
-/// What a dead daemon has left.
+/// The remains of a dead daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Nothing: it had unmounted, or somebody else has.

@@ -7,7 +7,7 @@
 //! counts as idle. So a lane to which requests come one behind the other takes this policy:
 //! programs are woken where they slept, at once, and the lane runs on when they wait for it again.
 //!
-//! Whoever is of that policy runs when nobody else wants to. So there is a guard: a lane that did
+//! A thread of that policy runs when no other wants to. So there is a guard: a lane that did
 //! not move from one of its looks to the next gets its old policy back ([`TICK`]). That costs it
 //! one call if it had nothing to do: the program is on another processor now, and may be back
 //! soon. If it wanted to run, and was kept from it while a request waited, the policy did harm:
@@ -16,7 +16,7 @@
 //! served as if there was none of this, but for a few milliseconds now and then.
 //!
 //! The way back is not open to everyone (`CAP_SYS_NICE`, or a limit `RLIMIT_NICE`): it is tried
-//! first, and whoever cannot take it does without.
+//! first, and a lane that cannot take it does without the policy.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +39,7 @@ pub(crate) const DENSE: u32 = 8;
 pub(crate) const DENSE_NS: u64 = 1_000_000;
 /// A request that comes so soon after the guard helped has waited for that.
 const SUSPECT_NS: u64 = 3_000_000;
-/// What went on for so long was worth it.
+/// A spell of the policy that went on for so long was worth it.
 const WORTH_NS: u64 = 50_000_000;
 /// How long a lane does without, at least and at most.
 const PAUSE_LEAST_NS: u64 = 50_000_000;
@@ -254,7 +254,7 @@ impl Guard {
     /// that wants to run although it sleeps (since Linux 6.12, until its share of time is used up):
     /// no program would be woken there.
     pub(crate) fn keep_off(&self, processor: u16) {
-        // Without a lock: who could not run while he has it would keep the guard from helping.
+        // Without a lock: a holder that could not run would keep the guard from helping.
         let Some((thread, mut others)) = self.thread.get().zip(EVERYWHERE.get().copied()) else {
             return;
         };
@@ -567,7 +567,7 @@ mod tests {
         pause.learn(short(now), now + 2_100_000, false);
         pause.learn(short(now), now + 500_000_000, true);
         assert!(pause.is_over(now));
-        // What went on for long before was worth it.
+        // A spell that went on for long before was worth it.
         pause.learn((now, now + WORTH_NS), now + WORTH_NS + 1_000_000, true);
         assert_eq!(pause.len_ns, PAUSE_LEAST_NS);
     }

@@ -1,9 +1,9 @@
-//! What is agreed with the kernel before the first request: a pure function from what it offers
-//! and what the options say to the answer. Exact caching decides most of it: pages are dropped on
-//! notification only (`EXPLICIT_INVAL_DATA`), writes are sent as they happen (no
-//! `WRITEBACK_CACHE`), truncation by open is sent as `SETATTR` (no `ATOMIC_O_TRUNC`, which with
-//! unannounced opens is never sent at all). The kernel checks rights, by access lists too
-//! (`POSIX_ACL`); whether the umask counts, the directory's list decides (`DONT_MASK`).
+//! The agreement with the kernel before the first request: a pure function from its offer and the
+//! options to the answer. Exact caching decides most of it: pages are dropped on notification only
+//! (`EXPLICIT_INVAL_DATA`), writes are sent as they happen (no `WRITEBACK_CACHE`), truncation by
+//! open is sent as `SETATTR` (no `ATOMIC_O_TRUNC`, which with unannounced opens is never sent at
+//! all). The kernel checks rights, by access lists too (`POSIX_ACL`); whether the umask counts, the
+//! directory's list decides (`DONT_MASK`).
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ const WANTED: u64 = init::ASYNC_READ
 /// Flags without which nothing can be exact.
 const NEEDED: u64 = init::EXPLICIT_INVAL_DATA | init::BIG_WRITES | init::MAX_PAGES;
 
-/// What a session is to be like.
+/// The options of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Threads that read requests; at least 1.
@@ -54,7 +54,7 @@ pub struct Options {
     pub locks: bool,
     /// How requests are to come. (The kernel offers io_uring only where it is switched on.)
     pub transport: Transport,
-    /// What the kernel has, and is not to be used.
+    /// Features that the kernel has and that are not to be used.
     pub without: Without,
     /// Where the tree is mounted: over io_uring, it is asked from there whether requests wait that
     /// found no room.
@@ -91,7 +91,7 @@ impl Default for Options {
     }
 }
 
-/// What was agreed.
+/// The agreement with the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Minor version of the kernel's interface.
@@ -114,7 +114,7 @@ pub struct Negotiated {
     pub give: bool,
     /// A close need not be announced before it.
     pub no_flush: bool,
-    /// Who answers a program may hand his processor over to it.
+    /// A thread that answers a program may hand its processor over to it.
     pub hands_over: bool,
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn offered(offer: &InitIn) -> u64 {
     }
 }
 
-/// What to answer to the kernel's `INIT`.
+/// The answer to the kernel's `INIT`.
 pub fn negotiate(offer: &InitIn, options: &Options) -> Result<Step, InitError> {
     if offer.major > abi::MAJOR {
         let answer = InitOut {

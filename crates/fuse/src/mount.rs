@@ -1,7 +1,7 @@
 //! Makes and removes mounts: by mount(2) as root, by the set-uid helper `fusermount3` otherwise.
 //! Never touches a mount point in a way that asks the daemon behind it (which may be dead, or be
-//! this very process): what is mounted where is read from `/proc/self/mountinfo`, and which mount
-//! it is the kernel knows by itself.
+//! this very process): mounts and their places are read from `/proc/self/mountinfo`, and which
+//! mount it is the kernel knows by itself.
 
 mod attach;
 mod connection;
@@ -36,11 +36,11 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// How to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the device.
+    /// The device that `mount` and `df` show.
     pub source: String,
     /// Other users may use the mount, under their permissions.
     pub allow_other: bool,
-    /// What programs may do; set-id bits and device nodes count only if root asks for it.
+    /// The rights of programs; set-id bits and device nodes count only if root asks for it.
     pub flags: Flags,
     /// Go by `fusermount3` even as root.
     pub by_helper: bool,
@@ -78,7 +78,7 @@ pub struct Mounted {
 pub struct Prepared {
     /// The mount as it will be.
     pub mounted: Mounted,
-    /// What shows it. `None`: the helper has shown it already.
+    /// The hidden part, which can show it. `None`: the helper has shown it already.
     pub hidden: Option<Hidden>,
 }
 
@@ -126,7 +126,7 @@ pub enum MountError {
     /// The helper refused.
     #[error("fusermount3 refused: {message}{}", fusermount::cure(.message))]
     Helper {
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// mount(2) or umount2(2) refused.
@@ -167,7 +167,7 @@ pub enum MountError {
     Io {
         /// Where.
         dir: PathBuf,
-        /// What happened.
+        /// The error.
         error: io::Error,
     },
 }
@@ -248,8 +248,8 @@ pub fn unmount(dir: &Path) -> Result<Unmounted, MountError> {
     }
 }
 
-/// Changes what the mount of Ariel at `dir` lets programs do, by words of `mount(8)`. What they do
-/// not name stays. Asks no daemon.
+/// Changes what the mount of Ariel at `dir` lets programs do, by words of `mount(8)`. Flags that
+/// they do not name stay. Asks no daemon.
 ///
 /// # Errors
 /// No mount of Ariel is there, or the kernel refuses.
@@ -297,7 +297,7 @@ fn unmount_directly(mount_point: &Path) -> Result<Unmounted, MountError> {
         Ok(()) => Ok(Unmounted::Clean),
         Err(Errno::BUSY) => match attempt(UnmountFlags::DETACH) {
             Ok(()) => Ok(Unmounted::Detached),
-            // Gone meanwhile: what was wanted.
+            // Gone meanwhile, as wanted.
             Err(Errno::INVAL | Errno::NOENT) => Ok(Unmounted::Clean),
             Err(errno) => Err(refused(errno)),
         },
@@ -385,7 +385,7 @@ impl MountEntry {
         let (sender, receiver) = std::sync::mpsc::channel();
         let root = self.mount_point.clone();
         std::thread::spawn(move || {
-            // What the kernel has cached it would still tell.
+            // Else the kernel would show cached attributes.
             let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::SYMLINK_NOFOLLOW;
             let looked = statx(CWD, &root, flags, StatxFlags::BASIC_STATS);
             // Nobody listens any more when this took too long.

@@ -7,8 +7,8 @@
 //! - jobs are done by pools that grow while their threads are blocked, one for each kind of lock:
 //!   one blocked notification never delays another;
 //! - raising the epoch of all names takes no lock and is never behind a job that does. Afterwards
-//!   each name is dropped at its next use, and looked up anew. What is mounted on it is unmounted,
-//!   and who works in it is nowhere for a moment: so it is the last resort.
+//!   each name is dropped at its next use, and looked up anew. A mount on it is unmounted, and a
+//!   program that works in it is nowhere for a moment: so it is the last resort.
 //!
 //! A job is reported done exactly once, after its last effect. Before anything is written, every
 //! answer given so far has reached the kernel: it would take in what is taken back here after all.
@@ -37,7 +37,7 @@ const THREADS_MAX: usize = 64;
 /// Most threads raising the epoch.
 const FINISHERS_MAX: usize = 4;
 
-/// What is to be taken back.
+/// The objects to take back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Pages and attributes of a file.
@@ -81,7 +81,7 @@ pub enum Kind {
     },
     /// All names of the mount.
     Epoch,
-    /// What nobody uses of these inodes, with their names. Nothing where the kernel cannot be told
+    /// The unused ones of these inodes, with their names. Nothing where the kernel cannot be told
     /// so (before Linux 6.18).
     Unused {
         /// The inodes.
@@ -108,7 +108,7 @@ pub enum Outcome {
     Failed(Errno),
 }
 
-/// Something to take back, and whom to tell.
+/// Something to take back, and the function to call afterwards.
 pub struct Job {
     /// What.
     pub kind: Kind,
@@ -250,7 +250,7 @@ impl Notifier {
     /// Gives the kernel pages of a file, from its first byte to its last one. A thread that serves
     /// requests may do so while the kernel opens the file and nobody else has it open: else a page
     /// may be locked until a request is answered, and the kernel may be letting go of the file.
-    /// Whatever comes of it: what it does not have it asks for.
+    /// A failure does no harm: the kernel asks for pages that it does not have.
     pub fn give(&self, nodeid: u64, bytes: &[&[u8]]) {
         self.inner.give(nodeid, bytes);
     }
@@ -327,7 +327,8 @@ impl Inner {
 
     fn throw_away(&self, nodeid: u64) {
         count(&self.counters.thrown);
-        // What it does not know it has nothing of; all else has been counted, and told.
+        // Of an inode that it does not know it has nothing; other failures have been counted, and
+        // logged.
         let _ = self.write_inode(nodeid, -1, 0);
     }
 
@@ -361,7 +362,7 @@ impl Inner {
     }
 
     /// Stores the last byte of the file, and withholds it: the kernel first sets the size, which is
-    /// all that is wanted; what the byte is may have changed by now.
+    /// all that is wanted; the byte's value may have changed by now.
     fn grown(&self, nodeid: u64, size: u64) -> Result<(), Errno> {
         refuse_serving_thread()?;
         count(&self.counters.grown);

@@ -25,7 +25,7 @@ use crate::uring::processors;
 
 /// More bytes than that are copied faster by two.
 const SMALL_BYTES: usize = 16 << 10;
-/// Who asks so soon after another thread asks beside it.
+/// A thread that asks so soon after another one asks beside it.
 const BESIDE_NS: u64 = 100_000;
 /// Nobody reads alone.
 const NOBODY: u32 = u32::MAX;
@@ -45,7 +45,7 @@ struct Run {
     pause: Pause,
 }
 
-/// What a request says of how it is best read.
+/// A request's hint for the way in which the next one is best read.
 enum Next {
     /// Nothing: nobody waits for it, or not for long.
     Any,
@@ -117,7 +117,7 @@ impl Readers {
 
     fn read_together(&self) {
         self.alone.store(NOBODY, Ordering::Release);
-        // Who is about to wait has seen that, or is woken.
+        // A reader that is about to wait has seen that, or is woken.
         let _waiting = self.waiting.lock();
         self.turn.notify_all();
     }

@@ -1,7 +1,7 @@
 //! The answer to one request: given exactly once, by any thread, at any time. A `Reply` that is
 //! dropped unanswered answers EIO and says so in the log, so that no caller waits for ever.
 //! An answer the kernel no longer wants (the request was aborted, the mount is gone) is no
-//! error; what was given with it (an open handle, a look-up) was then never taken.
+//! error; a handle or a look-up that was given with it was then never taken.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::uring::Seat;
 /// A lifetime that does not end by itself (136 years; larger numbers overflow in old kernels).
 pub const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// What became of an answer.
+/// The fate of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The kernel has it.

@@ -9,12 +9,12 @@ use crate::abi::{
     SetattrIn, StatxIn,
 };
 
-/// Who asks, for which file.
+/// The caller of a request, and its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Number of the request; `INTERRUPT` names it.
     pub unique: u64,
-    /// What is asked for.
+    /// The kind of the request.
     pub opcode: Opcode,
     /// The file, or the directory a name is in.
     pub nodeid: u64,
@@ -29,13 +29,13 @@ pub struct Header {
 /// A decoded request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request<'a> {
-    /// Who asks, for which file.
+    /// The caller of a request, and its file.
     pub header: Header,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation<'a>,
 }
 
-/// What depends on the negotiation and cannot be seen in a request.
+/// The parts of the negotiation that cannot be seen in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
     /// `SETXATTR` has the long form.
@@ -61,9 +61,9 @@ pub enum ParseError {
     /// The length in the head is not the length read.
     #[error("{opcode}: the head says {said} bytes, {read} were read")]
     Length {
-        /// Whose answer is awaited.
+        /// The request whose answer is awaited.
         unique: u64,
-        /// What was asked.
+        /// Its kind.
         opcode: Opcode,
         /// Length by the head.
         said: usize,
@@ -73,19 +73,19 @@ pub enum ParseError {
     /// The request ends within its arguments.
     #[error("{opcode}: the request ends before its {what}")]
     Short {
-        /// Whose answer is awaited.
+        /// The request whose answer is awaited.
         unique: u64,
-        /// What was asked.
+        /// Its kind.
         opcode: Opcode,
-        /// What is missing.
+        /// The missing part.
         what: &'static str,
     },
     /// A name is empty or has no end.
     #[error("{opcode}: a name is empty or without its zero byte")]
     Name {
-        /// Whose answer is awaited.
+        /// The request whose answer is awaited.
         unique: u64,
-        /// What was asked.
+        /// Its kind.
         opcode: Opcode,
     },
 }
@@ -232,7 +232,7 @@ impl Forgets<'_> {
     }
 }
 
-/// What is asked. Structures of the kernel appear where every field of theirs is of use.
+/// The operation of a request. Structures of the kernel appear where each of their fields is used.
 #[allow(missing_docs)] // The fields are what the man pages of the system calls say.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation<'a> {

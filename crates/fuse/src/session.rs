@@ -33,11 +33,11 @@ const HEAD_ROOM: usize = 16 << 10;
 /// Room for `INIT`.
 const INIT_ROOM: usize = 64 << 10;
 
-/// What serves requests.
+/// The server of requests.
 pub trait Handler: Send + Sync {
-    /// Serves one request. Must not block: what has to wait takes the reply along and answers
-    /// later. `FORGET` and `BATCH_FORGET` come with a reply that does nothing; to `INTERRUPT`
-    /// only an error can be answered (EAGAIN: ask again), and none need be.
+    /// Serves one request. Must not block: a request that has to wait takes the reply along and
+    /// answers later. `FORGET` and `BATCH_FORGET` come with a reply that does nothing; to
+    /// `INTERRUPT` only an error can be answered (EAGAIN: ask again), and none need be.
     fn handle(&self, request: Request<'_>, reply: Reply);
 }
 
@@ -123,7 +123,7 @@ impl Session {
         self.lanes.get().map_or_else(readers, Lanes::hand_over)
     }
 
-    /// What was agreed with the kernel.
+    /// The agreement with the kernel.
     #[must_use]
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
@@ -243,7 +243,7 @@ impl Session {
 }
 
 impl AsFd for Session {
-    /// The device, to be kept open by whoever wants the mount to outlive this session.
+    /// The device; a process that keeps it open lets the mount outlive this session.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.device.as_fd()
     }
@@ -284,7 +284,7 @@ fn initialise(
     }
 }
 
-/// What to answer to an offer, with the rings for what is agreed. After consent the kernel waits
+/// The answer to an offer, with the rings for the agreement. After consent the kernel waits
 /// for them, so they are made before.
 fn agree(offer: &InitIn, options: &Options) -> Result<(Step, Option<Rings>), SessionError> {
     let offered = init::offered(offer) & !options.without.flags();
@@ -309,11 +309,11 @@ fn agree(offer: &InitIn, options: &Options) -> Result<(Step, Option<Rings>), Ses
 
 /// Where requests come over io_uring, what comes by the device can wait: forgotten nodes, and now
 /// and then an interruption, which is this much late. So it is left there for a moment. The kernel
-/// hands over many forgotten nodes at once then, and whoever removes names need not wake this
-/// thread for each.
+/// hands over many forgotten nodes at once then, and a program that removes names need not wake
+/// this thread for each.
 const GATHERING: Duration = Duration::from_millis(2);
 
-/// What one thread that reads the device needs.
+/// The state of one thread that reads the device.
 struct Worker {
     number: u32,
     readers: Option<Arc<Readers>>,
@@ -360,7 +360,7 @@ impl Worker {
     }
 }
 
-/// What serves a request, whichever way it came.
+/// The server of requests, whichever way they come.
 struct Server {
     dialect: Dialect,
     counters: Arc<Counters>,

@@ -1,6 +1,7 @@
 //! Requests over io_uring: for each processor a queue of the kernel and a thread here that stays on
-//! that processor, so that a program and who serves it hand over to each other without waking
-//! another one. Forgotten nodes, interruptions and notifications still go by the device.
+//! that processor, so that a program and the thread that serves it hand over to each other without
+//! waking another processor. Forgotten nodes, interruptions and notifications still go by the
+//! device.
 //!
 //! The kernel switches over when every queue has a seat, and asks nothing before; so all that can
 //! be known beforehand is made sure of before it is told that requests may come this way
@@ -65,7 +66,7 @@ pub enum Unavailable {
     Refused(io::Error),
 }
 
-/// What a lane does with a request: the message, and where its answer goes.
+/// A lane's function for a request: it takes the message, and the seat for the answer.
 pub(crate) type Serve = Arc<dyn Fn(&[u8], Seat) + Send + Sync>;
 
 /// How lanes are to be.
@@ -197,7 +198,7 @@ impl std::fmt::Debug for Lanes {
 /// Lanes that may come to be.
 pub(crate) type MaybeLanes = Arc<OnceLock<Lanes>>;
 
-/// What the thread of a lane needs.
+/// The state of a lane's thread.
 struct LaneThread {
     lane: Arc<Lane>,
     device: Arc<Device>,

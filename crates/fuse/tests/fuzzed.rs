@@ -1,4 +1,4 @@
-//! What the fuzz target `fuse` does, on its kept corpus and on bounded mutations of it.
+//! The body of the fuzz target `fuse`, on its kept corpus and on bounded mutations of it.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 #[path = "../../../fuzz/bodies/fuse.rs"]

@@ -258,8 +258,8 @@ fn an_aborted_connection_lets_everybody_go() {
     drop(user);
 }
 
-/// Looks at a path until it answers; what it found each time. What lies below a dead mount
-/// must never be seen.
+/// Looks at a path until it answers; returns what it found each time. The directory below a dead
+/// mount must never be seen.
 fn look_until_it_answers(path: &std::path::Path) -> Vec<io::Result<bool>> {
     let mut seen = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! What is agreed with kernels of different ages.
+//! The agreements with kernels of different ages.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ariel_fuse::abi::{InitIn, MINOR, init};

@@ -113,7 +113,7 @@ fn inodes_not_known_are_gone_and_young_ones_are_waited_for() {
     assert_eq!(asked.load(Ordering::Relaxed), 6);
 }
 
-/// A name that is expired is asked for again, and what is mounted on it stays.
+/// A name that is expired is asked for again, and a mount on it stays.
 #[test]
 fn expired_names_stay_where_they_are() {
     if !can_mount() {
@@ -249,7 +249,7 @@ fn sizes_that_are_taken_back_are_not_taken_in_late() {
     assert_eq!(notifier.counters().failed.load(Ordering::Relaxed), 0);
 }
 
-/// Who seeks to the end has the file locked, and goes by what he is told.
+/// A program that seeks to the end has the file locked, and goes by the size in the answer.
 #[test]
 fn sizes_are_taken_back_behind_who_seeks_to_the_end() {
     if !can_mount() {
@@ -276,7 +276,7 @@ fn sizes_are_taken_back_behind_who_seeks_to_the_end() {
     assert_eq!(notifier.counters().failed.load(Ordering::Relaxed), 0);
 }
 
-/// What the kernel believes the size to be, without asking.
+/// The size that the kernel believes, without asking.
 fn believed(path: &std::path::Path) -> u64 {
     let flags = AtFlags::STATX_DONT_SYNC;
     statx(CWD, path, flags, StatxFlags::SIZE).unwrap().stx_size

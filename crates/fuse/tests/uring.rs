@@ -1,5 +1,6 @@
-//! What is true of a mount whose requests are read from the device is true of one whose requests
-//! come over io_uring: the same tests once more. Then what only the ring can get wrong.
+//! All that is true of a mount whose requests are read from the device is true of one whose
+//! requests come over io_uring: the same tests once more. Then the cases that only the ring can get
+//! wrong.
 // Each part is a program of its own elsewhere, and brings its support along.
 #![allow(clippy::unwrap_used, clippy::duplicate_mod, missing_docs)]
 
@@ -44,7 +45,7 @@ fn files_to_be_asked_for(mount: &Mount, count: usize) -> Vec<std::path::PathBuf>
     (0..count).map(ask_again).collect()
 }
 
-/// Ends the connection when a test fails: what waits for an answer would keep it from ending.
+/// Ends the connection when a test fails: calls that wait for an answer would keep it from ending.
 struct AbortOnPanic<'a>(&'a Mount);
 
 impl Drop for AbortOnPanic<'_> {

@@ -7,7 +7,7 @@ use wire::{Name, Time};
 
 const SECOND: Time = 1_000_000_000;
 const DAY: u64 = 86_400;
-/// What stands between a name and the rest.
+/// The mark between a name and the rest.
 const MARK: &[u8] = b".conflict-";
 /// Most bytes of a host's name.
 const HOST_BYTES: usize = 64;

@@ -6,17 +6,17 @@ use alloc::collections::BTreeMap;
 use core::fmt;
 use wire::{Fid, Right, SessionId};
 
-/// What one client holds.
+/// A client, and a token that it holds.
 pub type Held = (SessionId, client::TokenLine);
 
 /// An invariant that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Two clients hold what excludes each other (1).
+    /// Two clients hold rights that exclude each other (1).
     Conflict {
         /// Of what.
         fid: Fid,
-        /// Who, and what.
+        /// The two clients and their rights.
         held: [(SessionId, Right); 2],
     },
     /// A client holds more than the server believes (2).
@@ -25,7 +25,7 @@ pub enum Broken {
         session: SessionId,
         /// Of what.
         fid: Fid,
-        /// What it holds.
+        /// The right that it holds.
         right: Right,
     },
     /// Changed blocks are under less than Exclusive (4).
@@ -34,7 +34,7 @@ pub enum Broken {
         session: SessionId,
         /// Of what.
         fid: Fid,
-        /// What it holds.
+        /// The right that it holds.
         right: Right,
     },
 }

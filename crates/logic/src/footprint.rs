@@ -1,14 +1,15 @@
-//! What an operation is about: names in directories, and one object or two by their numbers.
+//! The footprint of an operation: names in directories, and one object or two by their numbers.
 //!
-//! It is computed here and nowhere else, from the operation alone: what its names named is known
-//! only to the store and to who caches it (see the server's `Plan`, which is made of both).
+//! It is computed here and nowhere else, from the operation alone: the objects that its names named
+//! are known only to the store and to the clients that cache them (see the server's `Plan`, which
+//! is made of both).
 
 use wire::{Fid, Name, Op};
 
 /// A name in a directory, or all of its names.
 pub(crate) type Place<'a> = (Fid, Option<&'a Name>);
 
-/// What an operation does with the object whose number it gives.
+/// The effect of an operation on the object whose number it gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     /// It looks at it, or opens it, or asks about its locks.
@@ -23,7 +24,7 @@ pub(crate) enum Deed {
     Writes,
 }
 
-/// What an operation is about.
+/// The names and objects that an operation is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footprint<'a> {
     /// Names that it looks at or changes.
@@ -113,7 +114,7 @@ impl<'a> Footprint<'a> {
             | Op::Unlock { fid, .. }
             | Op::TestLock { fid, .. }
             | Op::Find { fid, .. } => Self::of(*fid, Deed::Looks),
-            // What is locked of a file is told however things stand with the file.
+            // The locks of a file are told however things stand with the file.
             Op::GiveLocks { .. }
             | Op::StopWaiting { .. }
             | Op::StatFs

@@ -5,8 +5,8 @@
 //! A lock is in the way of another if they are of different owners, have a byte in common, and one
 //! of them is exclusive; locks of whole files and of bytes do not meet. A request that waits has a
 //! *place* in the order of arrival, whichever machine it is from, and holds nothing by that: as on
-//! one machine, a lock that no held one is in the way of is given to whoever asks. When something
-//! is given up, the places are looked through in their order.
+//! one machine, a lock that no held one is in the way of is given to any owner that asks. When
+//! something is given up, the places are looked through in their order.
 
 use crate::ranges::{EVERYTHING, Ranges, Span};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ pub(crate) struct Place {
     pub(crate) detects: bool,
 }
 
-/// What one owner has locked of one file.
+/// The locks of one owner on one file.
 #[derive(Clone, Debug, Default)]
 struct Held {
     parts: Ranges<LockMode>,
@@ -101,7 +101,7 @@ impl Table {
         })
     }
 
-    /// The first lock that is in the way of this one, and whose client's.
+    /// The first lock that is in the way of this one, and its client's session.
     pub(crate) fn conflict(
         &self,
         fid: Fid,
@@ -113,7 +113,7 @@ impl Table {
         Some((first.0.0, first.1))
     }
 
-    /// Whose locks are in the way.
+    /// The sessions whose locks are in the way.
     pub(crate) fn holders(&self, fid: Fid, session: SessionId, lock: Lock) -> BTreeSet<SessionId> {
         let all = self.in_the_way(fid, session, lock);
         all.map(|(owner, _)| owner.0).collect()
@@ -168,7 +168,7 @@ impl Table {
         next.is_none_or(|at| at > lock.last)
     }
 
-    /// What this owner holds of a file.
+    /// The locks that this owner holds of a file.
     pub(crate) fn held(&self, fid: Fid, owner: Owner) -> Option<&Ranges<LockMode>> {
         self.files
             .get(&fid)?
@@ -350,8 +350,8 @@ impl Table {
     }
 
     /// Would this request wait for ever: do those who are in its way wait, over however many
-    /// others, for its own owner? Who never asks for this is no process but an open file, which
-    /// any process that has it may unlock: he is not followed, as on one machine.
+    /// others, for its own owner? An owner that never asks for this is no process but an open file,
+    /// which any process that has it may unlock: it is not followed, as on one machine.
     pub(crate) fn deadlocks(&self, place: &Place) -> bool {
         if !place.detects || place.lock.owner.is_whole() {
             return false;

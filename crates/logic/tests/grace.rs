@@ -1,5 +1,5 @@
 //! The time after a restart: a client that is still saying what it holds is not fenced, and is
-//! asked for it; what waits for others is bounded, and is not begun in one step.
+//! asked for it; requests that wait for others are bounded, and are not begun in one step.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -12,8 +12,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Event, Input, Options, Output, Server};
 use wire::{
-    Caller, Fid, HeldLock, Hold, Holding, Lock, LockMode, LockOwner, Make, Name, Op, Recall,
-    Request, Returned, Right, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
+    Fid, HeldLock, Hold, Holding, Lock, LockMode, LockOwner, Make, Name, Op, Recall, Request,
+    Returned, Right, SessionId, Time, ToClient, ToServer, VERSION, WriteMode,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -67,8 +67,8 @@ impl Cell {
         self.says(now, session, hello, 0);
     }
 
-    /// The same server, where the last run has noted that nobody holds anything: what is in the way
-    /// of nobody is done at once.
+    /// The same server, where the last run has noted that nobody holds anything: a request that is
+    /// in the way of nobody is done at once.
     fn restarted_knowing(known: &[SessionId]) -> Self {
         let Self { server, disk } = Self::restarted(known);
         let server = server.knowing(Some(vec![]));
@@ -203,22 +203,12 @@ fn write(id: u64) -> ToServer {
 
 fn request(id: u64, op: Op) -> ToServer {
     ToServer::Request(Request {
-        id,
         acked: 1,
-        op,
-        caller: Caller::default(),
-        hold: Hold::default(),
-        keeps: false,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     })
 }
 
-/// What finds no room is let go, and said again when the connection has been ended.
+/// A request that finds no room is let go, and sent again when the connection has been ended.
 #[test]
 fn what_waits_for_others_is_bounded_and_begun_in_pieces() {
     let mut cell = Cell::restarted(&[GONE]);
@@ -238,7 +228,7 @@ fn what_waits_for_others_is_bounded_and_begun_in_pieces() {
     assert_eq!(cell.server.figures().held, 0);
 }
 
-/// What it holds is said again, since the connection broke; meanwhile it has given up a lock.
+/// Its claims are sent again, since the connection broke; meanwhile it has given up a lock.
 #[test]
 fn what_a_client_gave_up_between_two_repetitions_is_not_said_to_be_lost() {
     let mut cell = Cell::restarted(&[SLOW]);

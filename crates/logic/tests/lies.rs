@@ -1,7 +1,7 @@
 //! Clients that do not say the truth. A restarted server is told of rights that exclude each other:
-//! who came first is believed; the other one's lease is not renewed, and it is fenced when it is
-//! over. And who answers every recall, but never gives what was asked for, is fenced as one that
-//! does not answer: others wait no longer for it.
+//! the first to come is believed; the other one's lease is not renewed, and it is fenced when it is
+//! over. And a client that answers every recall, but never gives what was asked for, is fenced as
+//! one that does not answer: others wait no longer for it.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
@@ -14,8 +14,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
-    Access, Caller, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right,
-    SessionId, Set, Time, ToClient, ToServer, VERSION,
+    Access, Fid, Hold, Holding, Make, Name, Op, Recall, Request, Returned, Right, SessionId, Set,
+    Time, ToClient, ToServer, VERSION,
 };
 
 const SECOND: Time = 1_000_000_000;
@@ -26,7 +26,7 @@ const SECOND_ONE: SessionId = 2;
 struct Cell {
     server: Server,
     disk: MemoryDisk,
-    /// What both say they hold.
+    /// The object that both say they hold.
     held: Fid,
 }
 
@@ -120,18 +120,7 @@ impl Cell {
 
 fn request(id: u64, op: Op) -> Request {
     Request {
-        id,
-        acked: 0,
-        op,
-        caller: Caller::default(),
-        hold: Hold::default(),
-        keeps: false,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     }
 }
 
@@ -253,7 +242,7 @@ fn in_vain(recall: Recall, right: Right) -> ToServer {
     })
 }
 
-/// What the liar answers to what it is told: it confirms, and lies to recalls.
+/// The liar's answers to messages: it confirms, and lies to recalls.
 fn answers(out: Vec<Output>, lie: Lie) -> Vec<ToServer> {
     let answer = |output| match output {
         Output::Send { to, message, .. } if to == FIRST => match message {
@@ -335,7 +324,7 @@ fn nobody_waits_for_ever_for_a_client_that_answers_recalls_in_vain() {
         (vec![make(None), lookup()], unlink.clone(), |recall| {
             in_vain(recall, Right::Shared)
         }),
-        // What it gives back is always older than what it was given.
+        // It always gives back up to an epoch before that of its grant.
         (vec![make(write)], unlink, |recall| {
             ToServer::Returned(Returned {
                 fid: recall.fid,

@@ -12,9 +12,8 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
-    Access, Caller, Delegated, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, Request, Right,
-    Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, Violation, Welcome, WriteMode,
-    XattrMode,
+    Access, Delegated, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, Request, Right, Rights,
+    SessionId, Set, Time, ToClient, ToServer, VERSION, Violation, Welcome, WriteMode, XattrMode,
 };
 
 const SESSION: SessionId = 77;
@@ -102,18 +101,8 @@ const READER: Conn = 9;
 
 fn request(id: u64, op: Op) -> Request {
     Request {
-        id,
-        acked: 0,
-        op,
-        caller: Caller::default(),
-        hold: Hold::default(),
         keeps: true,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     }
 }
 
@@ -150,7 +139,7 @@ fn another_machine_cannot_go_on_with_a_session_nor_end_it() {
         is_foreign(&stolen, 2) && welcomed(&stolen).is_none(),
         "{stolen:?}"
     );
-    // What it says next is of a connection that has not greeted.
+    // Its next message is of a connection that has not greeted.
     let goodbye = world.says(2, ToServer::Goodbye);
     let ended = |out: &[Output]| {
         let mut events = out.iter();
@@ -298,7 +287,7 @@ fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive
             });
             request.after = if delegated { 0 } else { request.after };
             let outcome = world.asks(READER, request);
-            // What is written back is taken from holders alone, and it is none.
+            // The server takes write-backs from holders alone, and this machine is none.
             let refusal = match matches!(&op, Op::Write { mode, .. } if is_back(*mode)) {
                 true => Refusal::SessionLost,
                 false => Refusal::ReadOnly,
@@ -319,7 +308,7 @@ fn a_machine_that_may_only_read_changes_nothing_and_is_granted_nothing_exclusive
         let outcome = world.asks(READER, request(id, op));
         assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
     }
-    // What would be refused is all that changes: a new operation has to be named above.
+    // All operations that change something would be refused: a new one has to be named above.
     let all = changes(fid);
     assert!(all.iter().filter(|op| op.changes()).count() >= 12);
 }

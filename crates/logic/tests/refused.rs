@@ -147,18 +147,10 @@ impl World {
             ..Caller::default()
         };
         Request {
-            id: self.last,
-            acked: 0,
-            op,
             caller,
-            hold: Hold::default(),
             keeps: true,
             ahead: 1 << 16,
-            clock: 0,
-            delegated: None,
-            lenders: wire::Lenders::None,
-            after: 0,
-            again: None,
+            ..Request::new(self.last, op)
         }
     }
 
@@ -206,7 +198,7 @@ fn each_kind_of_operation_is_listed_once() {
 
 #[test]
 fn each_operation_on_what_nobody_of_a_machine_can_come_to_is_refused() {
-    // Whoever came to them could do everything: the way alone is closed.
+    // A caller that came to them could do everything: the way alone is closed.
     let mut refused = 0;
     for at in 0..KINDS {
         let (mut world, op) = World::asked((0o700, 0o666), at);
@@ -362,7 +354,8 @@ fn open() -> Hold {
     }
 }
 
-/// What the kernel of a machine asks for in root's name counts, where the machine may write.
+/// Changes that the kernel of a machine asks for in root's name are made, where the machine may
+/// write.
 #[test]
 fn what_a_write_brings_with_it_is_done_also_where_root_is_nobody() {
     for (mode, done) in [(0o602, true), (0o600, false)] {
@@ -394,7 +387,8 @@ fn what_a_write_brings_with_it_is_done_also_where_root_is_nobody() {
             Outcome::Refused(Refusal::NotPermitted | Refusal::Denied)
         );
         assert_eq!(allowed, done, "{outcome:?}");
-        // A size is not set in root's name for who has nothing open, nor is anything else.
+        // A size is not set in root's name for a client that has nothing open, nor is anything
+        // else.
         let closed = world.asks(STRANGER, cut);
         assert_eq!(closed, Outcome::Refused(Refusal::NotPermitted));
         let mut set = Set {
@@ -407,7 +401,7 @@ fn what_a_write_brings_with_it_is_done_also_where_root_is_nobody() {
     }
 }
 
-/// What is written back was granted before, and is taken from its holder alone.
+/// Bytes are written back under an earlier grant, and are taken from its holder alone.
 #[test]
 fn bytes_are_written_back_by_the_holder_alone() {
     let mut world = World::new(0o755, 0o666);
@@ -442,7 +436,7 @@ fn bytes_are_written_back_by_the_holder_alone() {
     assert!(matches!(written, Outcome::Written { .. }), "{written:?}");
 }
 
-/// Who may list a directory, and not search it, learns names alone.
+/// A user who may list a directory, and not search it, learns names alone.
 #[test]
 fn names_alone_are_listed_where_nobody_may_search() {
     for (mode, shown) in [(0o744, false), (0o755, true)] {
@@ -731,7 +725,8 @@ fn what_a_proof_is_limited_to_is_found_when_it_comes_and_left_when_it_goes() {
     ));
 }
 
-/// What its users may have no more a session is asked for, as soon as it has come again.
+/// A session is asked for objects that its users may not have any more, as soon as it has come
+/// again.
 #[test]
 fn what_is_cached_is_asked_back_when_a_proof_has_expired() {
     for (mode, asked) in [(0o600, true), (0o644, false)] {

@@ -2,7 +2,7 @@
 //!
 //! Each file of `scenarios/` holds scenarios, begun by `== name`. A line that begins with `> ` is a
 //! command; the lines after it are the trace that it must give. `UPDATE=1` writes the traces anew:
-//! read the difference before keeping it. What must hold whatever the trace says is asserted too:
+//! read the difference before keeping it. The invariants are asserted too, whatever the trace says:
 //! `want`, `state`, `stored` and `gone` are checked in either case, and the tokens of all machines
 //! are compared after every step.
 //!
@@ -19,7 +19,7 @@
 //!     A utime f 7                 sets the time of modification
 //!     A list d 1                  one entry of a listing; `A more d` goes on with it, `A more d
 //!                                 earlier` with the one before it
-//!     A cut / A connect           the connection ends, what is on its way is lost / a new one
+//!     A cut / A connect           the connection ends, messages on their way are lost / a new one
 //!     A slow / A drops / A fast   the kernel drops what it was told to only when told so
 //!     A thread 2                  what A calls from now on is called by this thread; 1 at first
 //!                                 (0: it is not known which one)

@@ -1,6 +1,6 @@
-//! Many clients that cache one directory: what a change of a name in it costs the server, counted
-//! in requests judged and holders looked at, not in time. The cost of one change grows with the
-//! number of the holders, and that of many at once with the number of questions asked.
+//! Many clients that cache one directory: the cost of a change of a name in it for the server,
+//! counted in requests judged and holders looked at, not in time. The cost of one change grows with
+//! the number of the holders, and that of many at once with the number of questions asked.
 //!
 //!     cargo test -p ariel-logic --test swarm -- --nocapture     with the figures
 //!     ARIEL_LONG=1 cargo test --release -p ariel-logic --test swarm -- --nocapture

@@ -1,6 +1,6 @@
 //! Where servers are, as people write it: `host:port`, several with commas between them.
 //!
-//! Guarantees: what was parsed has a host and a port each; names are resolved at each attempt to
+//! Guarantees: each parsed address has a host and a port; names are resolved at each attempt to
 //! connect, so a server may move.
 
 use std::fmt;
@@ -28,7 +28,7 @@ impl Addresses {
         self.0.iter().map(String::as_str)
     }
 
-    /// Where each of them is now; what cannot be resolved is left out.
+    /// Where each of them is now; an address that cannot be resolved is left out.
     ///
     /// # Errors
     /// None can be resolved.

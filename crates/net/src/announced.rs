@@ -1,7 +1,7 @@
 //! Bytes whose number a header announced, read from a stream.
 //!
 //! Guarantees: memory is taken as bytes arrive: an announcement alone costs [`FIRST_STEP_BYTES`] at
-//! most, or a buffer that was used before; what is returned holds bytes of the stream only.
+//! most, or a buffer that was used before; a returned buffer holds bytes of the stream only.
 
 use crate::frame::FrameError;
 use crate::spare;
@@ -68,7 +68,7 @@ impl Announced {
         Ok(())
     }
 
-    /// What has come.
+    /// The bytes that have come.
     pub(crate) fn whole(mut self) -> Vec<u8> {
         self.bytes.truncate(self.filled);
         self.bytes

@@ -39,7 +39,7 @@ const ATTEMPT: Duration = Duration::from_millis(1500);
 /// How long a handshake may take, and a question with its answer.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10);
-/// What does not fit.
+/// Messages about ends that do not fit.
 const PLAIN_SERVER: &str = "the server speaks without TLS: mount it with --insecure-loopback, or \
      start it without that option";
 const OTHER_CELL: &str = "the server does not take this machine's certificate, which is of another \
@@ -60,7 +60,7 @@ pub enum DialError {
     Unreachable {
         /// Where the server should be.
         addr: Addresses,
-        /// What the last attempt met.
+        /// The failure of the last attempt.
         last: String,
     },
     /// The dialer was stopped.
@@ -78,7 +78,7 @@ struct State {
     link: Option<Arc<Link>>,
     /// The link was told to the events.
     opened: bool,
-    /// What the last attempt met.
+    /// The failure of the last attempt.
     last: Option<String>,
     /// That was a refusal, which another attempt soon will not change.
     refused: bool,
@@ -159,7 +159,7 @@ impl Dialer {
         }
     }
 
-    /// What the last attempt met, while there is no link.
+    /// The failure of the last attempt, while there is no link.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let state = self.shared.state.lock();
@@ -250,7 +250,7 @@ fn tell(shared: &Shared, state: &State, (last, refused): (&str, bool)) {
     }
 }
 
-/// A link whose ends know each other, and what reads it.
+/// A link whose ends know each other, and the opener that reads it.
 type Reached = (Arc<Link>, Option<Opener>);
 
 /// Why there is no link.
@@ -317,7 +317,7 @@ fn connect_to(shared: &Shared, addr: SocketAddr) -> Result<Reached, Unreached> {
             (Identity::Peer { key: *key }, sealer, opener)
         }
     };
-    // What waits is bounded by those who made it, and wait for its answers.
+    // The messages that wait are bounded by their senders, who wait for the answers.
     let link = Link::new(
         (socket, addr),
         (identity, sealer),
@@ -397,7 +397,7 @@ fn ask_at(addr: SocketAddr, tls: &ClientTls, question: &[u8]) -> Result<Vec<u8>,
     answer.map_err(|error| told(&error).unwrap_or_else(|| error.to_string()))
 }
 
-/// What the server said with its last record about this machine's certificate.
+/// The server's reason against this machine's certificate, from its last record.
 fn told(error: &io::Error) -> Option<String> {
     let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(refused(inner))
@@ -428,7 +428,7 @@ fn read(shared: &Shared, (link, opener): Reached, pause: &mut Pause) -> Result<(
     }
     let how = (&shared.speaks, &PATIENCE);
     receive::run((link, opener), &*shared.events, how, || {
-        // Whoever flushes later may run under conditions of his own, which threads inherit.
+        // A thread that flushes later may run under conditions of its own, which threads inherit.
         link.have_writer();
         pause.reset();
         {

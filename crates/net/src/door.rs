@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub trait Door: Send + Sync {
     /// How the server shows itself to the next peer: its certificate is renewed now and then.
     fn tls(&self) -> ServerTls;
-    /// Who has this key, which the peer has proved to hold with a certificate of the cell.
+    /// The owner of this key, which the peer has proved to hold with a certificate of the cell.
     ///
     /// # Errors
     /// The peer may not come in; it is told why, and what cures it.
@@ -17,7 +17,7 @@ pub trait Door: Send + Sync {
     fn answer(&self, key: Option<KeyPrint>, question: &[u8]) -> Vec<u8>;
 }
 
-/// What a listener asks of its peers.
+/// The demand of a listener on its peers.
 #[derive(Clone)]
 pub enum Entrance {
     /// To be on this machine. Nothing is protected.

@@ -41,7 +41,7 @@ const KEPT_BODY_BYTES: usize = 64 << 10;
 
 const _: () = assert!(BODY_BYTES_MAX <= BULK_BYTES_MAX && BULK_BYTES_MAX <= u32::MAX as usize);
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The first frame each way: which versions of the rooms' protocol the sender speaks.
@@ -101,7 +101,7 @@ impl From<io::Error> for FrameError {
     }
 }
 
-/// What the fixed part says; its lengths are within the bounds.
+/// The content of the fixed part; its lengths are within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     kind: Kind,
@@ -156,7 +156,7 @@ impl Header {
         }
     }
 
-    /// What the frame is for.
+    /// The purpose of the frame.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -270,7 +270,7 @@ impl Header {
 /// A frame as read. The body is borrowed from the reader, the bulk is the receiver's to keep.
 #[derive(Debug)]
 pub struct Frame<'a> {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// The encoded message.
     pub body: &'a [u8],

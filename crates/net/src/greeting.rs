@@ -1,8 +1,8 @@
-//! What both ends say first: which versions of the rooms' protocol each of them speaks, or that the
+//! The first frame of each end: the versions of the rooms' protocol that it speaks, or that the
 //! peer is refused, and why.
 //!
 //! Guarantees: the form of these two frames is the same in all versions, so that any two can tell
-//! each other why they cannot work together; what a peer says to people is shown without control
+//! each other why they cannot work together; a peer's text for people is shown without control
 //! characters, and no more than [`TEXT_BYTES_MAX`] of it.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 /// Most bytes of a text.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
 
-/// What a program speaks.
+/// The versions that a program speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speaks {
     /// The oldest version of the protocol.
@@ -83,7 +83,7 @@ impl Speaks {
         bytes
     }
 
-    /// What the bytes say; later versions may say more behind the name of their program's version.
+    /// Reads the bytes; later versions may say more behind the name of their program's version.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Speaks> {
         let (oldest, rest) = bytes.split_first_chunk()?;
         let (newest, program) = rest.split_first_chunk()?;
@@ -104,7 +104,7 @@ fn shorten(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// What a peer says to people.
+/// A peer's text for people.
 pub(crate) fn text(bytes: &[u8], most: usize) -> String {
     let bytes = &bytes[..bytes.len().min(most)];
     let shown = String::from_utf8_lossy(bytes);

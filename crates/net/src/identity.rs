@@ -1,4 +1,4 @@
-//! Who is at the other end of a link.
+//! The identity of the other end of a link.
 //!
 //! Guarantees: no link exists whose peer was not identified here, or by a [`crate::Door`] from the
 //! key that the peer proved to hold. Without TLS the only proof is that the address is a loopback
@@ -75,8 +75,8 @@ impl From<NotLoopback> for io::Error {
     }
 }
 
-/// The SHA-256 of a public key (of its SubjectPublicKeyInfo, as in RFC 7469): what a machine is
-/// known by, and what a join line pins. A renewed certificate of the same key has the same print.
+/// The SHA-256 of a public key (of its SubjectPublicKeyInfo, as in RFC 7469): a machine is known by
+/// it, and a join line pins it. A renewed certificate of the same key has the same print.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyPrint(pub [u8; 32]);
 

@@ -6,7 +6,7 @@
 //! that short messages go before long ones. But for [`Link::flush`] no method of [`Link`] calls
 //! [`Events`], and none waits for the peer, so all others may be called under a lock that the
 //! events take. A peer that is silent for too long is given up. Everything a peer can make this
-//! crate hold is bounded. What a message means is not known here.
+//! crate hold is bounded. The meaning of a message is not known here.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -55,7 +55,7 @@ pub use worker::Worker;
 
 use std::sync::Arc;
 
-/// What a room is told about its links. Called on the link's reading thread.
+/// The events of a room's links. Called on the link's reading thread.
 ///
 /// A method may send, flush and close links. It must not wait for [`Listener::stop`] or
 /// [`Dialer::stop`] of another thread, because those wait for it.

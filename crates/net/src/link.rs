@@ -6,10 +6,9 @@
 //! shuts down the writing half and reads until the peer's end, all within [`LINGER_NS`], because
 //! closing a socket with unread input resets it and takes the last replies from the peer.
 //!
-//! Who may change what: `out` holds every decision and is never held during a system call that
-//! may wait. `out.writing` says that somebody writes; only they touch `pen`. Somebody is the
-//! thread that called `flush`, until the socket is full; then the link's writer thread, which
-//! exists from the first time it is needed.
+//! `out` holds every decision and is never held during a system call that may wait. While
+//! `out.writing` is set, one thread writes, and it alone touches `pen`: the one that called
+//! `flush`, until the socket is full; then the link's writer thread, started when first needed.
 //!
 //! | stage   | queue     | frames read | next                                                     |
 //! |---------|-----------|-------------|----------------------------------------------------------|
@@ -41,7 +40,8 @@ use std::time::Duration;
 const HELD_BYTES_MAX: usize = 64 << 10;
 /// How long an orderly end may take before the connection is cut.
 pub const LINGER_NS: u64 = 2_000_000_000;
-/// What a thread writes for others before the writer thread takes over: it has its own work.
+/// The bytes that a thread writes for others before the writer thread takes over: it has its own
+/// work.
 const INLINE_BYTES: usize = 4 << 20;
 /// How often a writer that waits for a full socket looks whether the link has ended.
 const POLL_NS: i64 = 100_000_000;
@@ -152,7 +152,7 @@ impl Link {
         self.socket.local_addr().ok().map(|addr| addr.ip())
     }
 
-    /// Who is at the other end.
+    /// The identity of the other end.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -238,8 +238,8 @@ impl Link {
         self.pump_or_hand_over();
     }
 
-    /// Ends the link in order: what is queued still leaves, what comes is no longer delivered.
-    /// Returns at once; [`crate::Events::closed`] is called when the end is reached.
+    /// Ends the link in order: queued messages still leave, frames that come are no longer
+    /// delivered. Returns at once; [`crate::Events::closed`] is called when the end is reached.
     pub fn close(self: &Arc<Self>, reason: CloseReason) {
         if self.begin_close(reason) {
             let mut out = self.out.lock();
@@ -263,7 +263,7 @@ impl Link {
             out.close_by_ns = clock::now_ns() + LINGER_NS;
             self.discarding.store(true, Ordering::Release);
             if out.writing {
-                // Whoever writes finds the stage when the queue is empty.
+                // The thread that writes finds the stage when the queue is empty.
                 self.changed.notify_all();
                 return true;
             }
@@ -374,7 +374,7 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// Writing failed. What the peer said before it went is still read.
+    /// Writing failed. Frames that the peer sent before it went are still read.
     fn break_off(&self, error: io::Error) {
         let mut out = self.out.lock();
         if out.stage == Stage::Open {
@@ -469,7 +469,7 @@ impl Link {
         self.discarding.load(Ordering::Acquire)
     }
 
-    /// Waits until what was queued before the end has left, at most until the end is due.
+    /// Waits until the messages queued before the end have left, at most until the end is due.
     pub(crate) fn wait_drained(&self) {
         let mut out = self.out.lock();
         while out.stage == Stage::Closing && out.writing {

@@ -39,14 +39,14 @@ const STRANGERS_MAX: usize = 256;
 const STRANGERS_OF_ADDRESS_MAX: usize = 64;
 /// Connections that the kernel keeps for us; as of the standard library.
 const BACKLOG: i32 = 128;
-/// What a peer is told that speaks without TLS.
+/// The answer to a peer that speaks without TLS.
 const PLAIN_PEER: &str = "the server wants TLS, and its client speaks without: leave out \
      --insecure-loopback, and use this version of Ariel on both sides";
-/// What a peer is told that has no certificate.
+/// The answer to a peer that has no certificate.
 const NO_CERTIFICATE: &str = "a mount needs a certificate of the cell, and none was shown: on the \
      server's machine `ariel join-token` prints a line, and `ariel join LINE` here gives one";
 
-/// What of a connection there is.
+/// A connection, as far as it has come.
 enum End {
     /// Its peer is not known yet.
     Stranger(Arc<TcpStream>, IpAddr),

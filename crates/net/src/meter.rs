@@ -33,7 +33,7 @@ impl Default for Meter {
     }
 }
 
-/// What a meter says.
+/// The reading of a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Observations.
@@ -66,7 +66,7 @@ impl Meter {
         }
     }
 
-    /// What it has seen so far.
+    /// Its reading so far.
     #[must_use]
     pub fn read(&self) -> Reading {
         let counts: Vec<u64> = self
@@ -99,7 +99,7 @@ impl Meters {
         self.0.entry(kind).or_default().note(took_ns, bytes);
     }
 
-    /// What all have seen so far.
+    /// The readings of all so far.
     #[must_use]
     pub fn read(&self) -> Vec<(&'static str, Reading)> {
         let read = |(kind, meter): (&&'static str, &Meter)| (*kind, meter.read());

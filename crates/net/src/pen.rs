@@ -1,8 +1,8 @@
-//! What the thread that writes a link holds: what it took from the queue, and, over TLS, what of it
-//! is sealed already.
+//! The state of the thread that writes a link: the bytes that it took from the queue, and, over
+//! TLS, those of them that are sealed already.
 //!
-//! Guarantees: a write never waits. What is sealed is the beginning of what was taken, and leaves
-//! before anything else; it counts as written when all of it has left.
+//! Guarantees: a write never waits. The sealed bytes are the first of those that were taken, and
+//! leave before anything else; they count as written when all of them have left.
 
 use crate::queue::{Queue, SLICES, Unsent};
 use crate::tls::record::Sealer;

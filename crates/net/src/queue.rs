@@ -1,4 +1,4 @@
-//! What a link still has to write: bulks, messages ready to leave, and how far the writer came.
+//! The queue of a link: bulks, messages ready to leave, and how far the writer came.
 //!
 //! Guarantees: a bulk is never copied on its way to the socket. Messages without a bulk, of at most
 //! [`SWIFT_BYTES`], are *swift*: they leave in the order queued, and go before all others, which
@@ -20,7 +20,7 @@ pub(crate) const SLICES: usize = 320;
 /// Most bytes that wait to be written to a peer that came by itself. It must be cut off if it
 /// leaves more unread, or could fill this process's memory.
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
-/// A link on which more waits is congested: what would make more of it is put off.
+/// A link on which more waits is congested: work that would add to that is put off.
 pub const CONGESTED_BYTES: usize = 4 << 20;
 /// A message that is longer, or has a bulk, does not go before others.
 pub(crate) const SWIFT_BYTES: usize = 4 << 10;
@@ -168,7 +168,7 @@ impl Outgoing {
         self.body.len() + self.bulk.len()
     }
 
-    /// Does it go before what is long?
+    /// Does it go before long messages?
     fn is_swift(&self) -> bool {
         self.bulk.is_empty() && self.body.len() <= SWIFT_BYTES
     }
@@ -255,7 +255,7 @@ impl Pieces {
     }
 }
 
-/// What was taken from the queue by the thread that writes.
+/// The messages that the writing thread has taken from the queue.
 pub(crate) struct Unsent {
     /// Whole messages, and their headers.
     whole: VecDeque<([u8; HEADER_BYTES], Outgoing)>,
@@ -279,9 +279,9 @@ impl Default for Unsent {
 }
 
 impl Unsent {
-    /// Takes what leaves next, when all that was taken is written: what is swift, and so much of
-    /// what is long that the next swift message does not wait for long. Returns by how many bytes
-    /// that is more than was queued.
+    /// Takes the messages that leave next, when all that was taken is written: the swift ones, and
+    /// so much of the long ones that the next swift message does not wait for long. Returns by how
+    /// many bytes that is more than was queued.
     pub(crate) fn take(&mut self, queue: &mut Queue) -> usize {
         let with_header = |message: Outgoing| (message.header.encode(), message);
         self.whole.extend(queue.swift.drain(..).map(with_header));
@@ -350,7 +350,7 @@ impl Unsent {
 
     /// Forgets the first `written` bytes of the `offered` ones. As long as the peer takes all that
     /// is offered at a time, that becomes more; when it does not, the next message that is swift
-    /// must not wait for much. What is little says nothing of the network.
+    /// must not wait for much. An offer of little says nothing of the network.
     pub(crate) fn advance(&mut self, written: usize, offered: usize) {
         if written < offered {
             self.step = STEP_MIN;

@@ -28,7 +28,7 @@ pub enum CloseReason {
     /// There is no connection that both ends trust.
     #[error("{0}")]
     Insecure(String),
-    /// What came is no sequence of frames.
+    /// The bytes that came are no sequence of frames.
     #[error("{0}")]
     Frame(#[source] FrameError),
     /// The peer said nothing after connecting.

@@ -25,10 +25,10 @@ pub(crate) struct Patience {
     pub(crate) silence: Option<Duration>,
 }
 
-/// What was said to frames is written after so long at most, if more of them follow.
+/// Answers to frames are written after so long at most, if more frames follow.
 const HELD_NS: u64 = 200_000;
 
-/// What the reader found.
+/// The end that the reader found.
 struct End {
     reason: CloseReason,
     /// Nothing more can be read.
@@ -128,8 +128,8 @@ fn greet(
 }
 
 thread_local! {
-    /// The link whose frames are short and follow each other on this thread: what the events say
-    /// to them is written together.
+    /// The link whose frames are short and follow each other on this thread: the answers of the
+    /// events to them are written together.
     static HELD: Cell<Option<LinkId>> = const { Cell::new(None) };
 }
 
@@ -168,7 +168,7 @@ fn deliver(link: &Arc<Link>, frames: &mut FrameReader<Incoming<'_>>, events: &dy
         }
         match next {
             Ok(Some(frame)) if frame.kind == Kind::Message => {
-                // A call of the system costs as much as a short frame and what is said to it.
+                // A call of the system costs as much as a short frame and the answer to it.
                 let now_ns = clock::now_ns();
                 let since_ns = *held_since_ns.get_or_insert(now_ns);
                 let hold = frame.short_follows && now_ns <= since_ns + HELD_NS;

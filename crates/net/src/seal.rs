@@ -1,4 +1,4 @@
-//! Digests of bytes, and seals that only who knows a secret can make.
+//! Digests of bytes, and seals that only the holder of a secret can make.
 
 use ring::digest::{SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, sign, verify};
@@ -19,7 +19,7 @@ pub fn seal(secret: &[u8; 32], text: &[u8]) -> [u8; 32] {
     seal
 }
 
-/// Was the seal made of this text by who knows the secret? Takes as long whether it was or not.
+/// Was the seal made of this text by a holder of the secret? Takes as long whether it was or not.
 #[must_use]
 pub fn is_sealed(secret: &[u8; 32], text: &[u8], seal: &[u8; 32]) -> bool {
     verify(&Key::new(HMAC_SHA256, secret), text, seal).is_ok()

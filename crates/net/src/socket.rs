@@ -1,7 +1,7 @@
 //! How the sockets of links are set.
 //!
-//! Guarantees: what the kernel has taken and not sent yet is at most [`NOTSENT_BYTES`] and a
-//! segment, so a short message waits for that at most; a connection whose other end does not
+//! Guarantees: the bytes that the kernel has taken and not sent yet are at most [`NOTSENT_BYTES`]
+//! and a segment, so a short message waits for that at most; a connection whose other end does not
 //! acknowledge what was sent, or does not read it, ends after [`UNHEARD`], and so does an idle one
 //! whose other end is gone.
 
@@ -32,8 +32,8 @@ pub(crate) fn prepare(socket: &TcpStream) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(NOTSENT_BYTES)
 }
 
-/// What is on its way, and what waits, is given up when the socket is closed: it would arrive when
-/// another connection has said it again.
+/// Bytes on their way, and bytes that wait, are given up when the socket is closed: they would
+/// arrive when another connection has sent them again.
 pub(crate) fn give_up(socket: &TcpStream) {
     // An error means that the connection is gone already.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));

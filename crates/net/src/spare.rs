@@ -2,9 +2,9 @@
 //!
 //! File bytes travel in pieces of up to a mebibyte. Memory that is new to a process costs a page
 //! fault for each page when it is touched first, which is more than the copying of what goes into
-//! it. So whoever is done with a large buffer gives it back here, and whoever needs one asks here.
-//! Guarantees: at most [`KEPT`] buffers are kept, none of them larger than a frame's bulk; [`take`]
-//! gives none of the bytes that were in one.
+//! it. So a thread that is done with a large buffer gives it back here, and one that needs a buffer
+//! asks here. Guarantees: at most [`KEPT`] buffers are kept, none of them larger than a frame's
+//! bulk; [`take`] gives none of the bytes that were in one.
 
 use crate::frame::BULK_BYTES_MAX;
 use parking_lot::Mutex;

@@ -6,9 +6,9 @@
 //! passed while the machine slept has come when it wakes up: the kernel's timer is one of the
 //! clock that does not stand still.
 //!
-//! Why that load is enough: the thread clears `next_ns` before it calls back. Whoever still reads
-//! the old value changed the machine (under its lock) before a callback that is yet to take that
-//! lock, so the callback sees the change and its result covers it.
+//! Why that load is enough: the thread clears `next_ns` before it calls back. A thread that still
+//! reads the old value changed the machine (under its lock) before a callback that is yet to take
+//! that lock, so the callback sees the change and its result covers it.
 
 use crate::clock;
 use crate::worker::Worker;

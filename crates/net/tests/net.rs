@@ -1,4 +1,5 @@
-//! What the rooms rely on, over real sockets: order, bounds, ends with their reasons, reconnection.
+//! The promises to the rooms, over real sockets: order, bounds, ends with their reasons,
+//! reconnection.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -232,7 +233,7 @@ fn order_is_kept_under_concurrent_senders() {
     const THREADS: usize = 8;
     const EACH: usize = 500;
     let pair = pair();
-    // The lock is the machine's: what it decides first is sent first.
+    // The lock is the machine's: its first decision is sent first.
     let machine = parking_lot::Mutex::new(0_u64);
     let start = Barrier::new(THREADS);
     thread::scope(|scope| {
@@ -291,7 +292,7 @@ fn a_slow_reader_gets_big_bulks_whole_and_nobody_waits_for_it() {
     assert_eq!(frames.next_frame().unwrap().unwrap().body, b"last");
 }
 
-/// What would make a congested link more so is put off by the room above: it is told when to go on.
+/// The room above puts off work that would make a congested link more so: it is told when to go on.
 #[test]
 fn the_end_of_congestion_is_told() {
     let (_listener, seen, link, raw) = raw_peer();
@@ -440,8 +441,8 @@ fn replies_to_a_peer_that_said_all_still_leave() {
     assert!(matches!(seen.closed(), (_, CloseReason::Peer)));
 }
 
-/// What is said to short frames that came together leaves together, and before the reading thread
-/// waits for a frame of which only a part is there.
+/// Answers to short frames that came together leave together, and before the reading thread waits
+/// for a frame of which only a part is there.
 #[test]
 fn replies_to_frames_that_came_together_leave_together() {
     let (_listener, _seen, _link, mut raw) = raw_peer();
@@ -611,7 +612,8 @@ fn the_timer_calls_at_the_earliest_deadline() {
     timer.set(start_ns + 60_000_000);
     let first_ns = calls.recv_timeout(SOON).unwrap();
     assert!(first_ns >= start_ns + 30_000_000);
-    // What is set while the callback runs is not lost, even if the callback knows of nothing.
+    // A time that is set while the callback runs is not lost, even if the callback knows of
+    // nothing.
     timer.set(start_ns + 50_000_000);
     next_sender.send(None).unwrap();
     assert!(calls.recv_timeout(SOON).unwrap() >= start_ns + 50_000_000);

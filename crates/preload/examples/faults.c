@@ -1,4 +1,4 @@
-/* What a fault of a segment costs.
+/* The cost of a segment's fault.
  *
  *     cc -O2 faults.c -o faults -lariel_segment
  *     ./faults 127.0.0.1:7000:/ 256

@@ -51,14 +51,14 @@ impl Both {
     fn give(&mut self) {
         let page = self.random.below(PAGES);
         let count = 1 + self.random.below(PAGES - page);
-        // What the program gives back is its own, whole or in part.
+        // The program gives back only its own pages, a run or a part of one.
         if self.owner[page..page + count].iter().any(Option::is_none) {
             return;
         }
         self.runs.leave(FIRST + page, count);
         self.runs.give(FIRST + page, count);
         self.owner[page..page + count].fill(None);
-        // What is left behind it is a run of its own.
+        // The rest behind it is a run of its own.
         let behind = page + count;
         for owner in &mut self.owner[behind..] {
             match owner {

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-/// What the functions of this library return.
+/// The results of this library's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why something was not done.

@@ -51,7 +51,7 @@ pub(crate) fn guard(orders: OwnedFd, ranges: Ranges) -> Result<()> {
 }
 
 /// This thread gets a table of descriptors of its own, with this one alone: whatever the program
-/// closes stays open here, and what it wants closed is not kept open.
+/// closes stays open here, and descriptors that it wants closed are not kept open.
 fn keep_only(kept: &OwnedFd) {
     const UNSHARE: u32 = 2;
     let number = kept.as_raw_fd() as u32;

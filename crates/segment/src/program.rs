@@ -22,8 +22,8 @@ use std::sync::Arc;
 pub enum Fork {
     /// Every page at once.
     Copy = 0,
-    /// A page when one side writes it. What the child only reads is copied into frames, too, but
-    /// never stored, and given up first.
+    /// A page when one side writes it. Pages that the child only reads are copied into frames, too,
+    /// but never stored, and given up first.
     OnWrite = 1,
     /// A page when the child refers to it or the parent writes it; then each child has its own.
     OnReference = 2,
@@ -132,7 +132,7 @@ impl Joined {
         Ok(Self { calls, orders })
     }
 
-    /// A child of a segment, which belongs to whoever has this connection.
+    /// A child of a segment, which belongs to the program that has this connection.
     ///
     /// # Errors
     /// There is no such segment, or no room for another.
@@ -285,7 +285,7 @@ impl Connection {
         })
     }
 
-    /// What the pager has done so far, by name.
+    /// The pager's counters so far, by name.
     ///
     /// # Errors
     /// The pager is gone.
@@ -348,7 +348,7 @@ impl Segment {
         self.len() == 0
     }
 
-    /// What is in it.
+    /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the memory is mapped as long as `self` lives, and only `bytes_mut` writes it.

@@ -1,6 +1,6 @@
 //! Where pages go that have no frame.
 //!
-//! Guarantees: what was written to a file is read back as long as the file is there; a file
+//! Guarantees: written bytes are read back as long as the file is there; a file
 //! vanishes with the process that made it, however that ends.
 
 use crate::error::{Error, Result};

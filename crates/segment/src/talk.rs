@@ -1,4 +1,4 @@
-//! What a program and its pager say to each other: short messages of words, with descriptors.
+//! The messages between a program and its pager: short ones of words, with descriptors.
 //!
 //! A program has two sockets to its pager. On one it makes calls, each with one answer. On the
 //! other the pager gives orders, and its end tells that the pager is gone.
@@ -39,7 +39,7 @@ pub(crate) mod call {
     pub(crate) const STAT: u64 = 8;
     /// Number: the number of the next segment after this one, of any program, and its process.
     pub(crate) const NEXT: u64 = 9;
-    /// What the pager has done so far: eight counters from the one of this number on.
+    /// The pager's work so far: eight counters from the one of this number on.
     pub(crate) const COUNTERS: u64 = 10;
 }
 

@@ -1,8 +1,8 @@
 //! userfaultfd: how the kernel tells of faults, and how they are answered.
 //!
-//! Guarantees: the calls that change what a program sees take effect or return an error; what the
-//! kernel asks to be repeated (`EAGAIN`: the program changes its mappings meanwhile) is repeated
-//! here. A program that is gone is no error: there is nobody left to serve.
+//! Guarantees: the calls that change what a program sees take effect or return an error; a call
+//! that the kernel asks to repeat (`EAGAIN`: the program changes its mappings meanwhile) is
+//! repeated here. A program that is gone is no error: there is nobody left to serve.
 
 use crate::error::{Error, Result};
 use rustix::io::Errno;
@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub const PAGE: usize = 4096;
 
 const API: u64 = 0xaa;
-/// What is needed of the kernel: faults of shared memory that is missing, that is there and not
-/// mapped (5.13), that is protected (5.19), and the thread that met the fault.
+/// The features needed of the kernel: faults of shared memory that is missing, that is there and
+/// not mapped (5.13), that is protected (5.19), and the thread that met the fault.
 const FEATURES: u64 = PAGEFAULT_FLAG_WP | MISSING_SHMEM | THREAD_ID | MINOR_SHMEM | WP_SHMEM;
 const PAGEFAULT_FLAG_WP: u64 = 1;
 const MISSING_SHMEM: u64 = 1 << 5;
@@ -143,7 +143,8 @@ impl Uffd {
         Ok(())
     }
 
-    /// Maps what is in the memory's frames. What is mapped already gets the wanted protection.
+    /// Maps the pages in the memory's frames. Pages that are mapped already get the wanted
+    /// protection.
     pub(crate) fn map(&self, address: usize, len: usize, writable: bool) -> Result<()> {
         let mode = if writable { 0 } else { CONTINUE_PROTECTED };
         let mut done = 0;
@@ -198,7 +199,7 @@ impl Uffd {
         }
     }
 
-    /// What waits for these pages tries again.
+    /// Threads that wait for these pages try again.
     fn wake(&self, address: usize, len: usize) -> Result<()> {
         let mut words = [address as u64, len as u64];
         match self.ioctl(IOCTL_WAKE, &mut words) {
@@ -213,7 +214,7 @@ enum Again {
     Gone,
 }
 
-/// What an answer that the kernel did not take means.
+/// The meaning of the kernel's refusal of an answer.
 fn again(error: Errno) -> Result<Again> {
     match error {
         Errno::AGAIN | Errno::INTR => Ok(Again::Yes),

@@ -1,6 +1,6 @@
 //! Bytes that travel beside messages, by number: the machine moves numbers, never bytes.
 //!
-//! Guarantees: a number is never reused, zero is never given out, and what was taken is gone.
+//! Guarantees: a number is never reused, zero is never given out, and taken bytes are gone.
 
 use logic::server::Bulk;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Requests whose answers a connection has no room for.
 //!
-//! A client may ask for more than its network carries. What is answered waits in memory, so
-//! requests that bring bytes wait instead while much of that is there: they are short. Everything
-//! else is served meanwhile, keep-alives and answers to recalls above all.
+//! A client may ask for more than its network carries. Answers wait in memory, so requests that
+//! bring bytes wait instead while many answers are there: requests are short. Everything else is
+//! served meanwhile, keep-alives and answers to recalls above all.
 //!
 //! Guarantees: of one connection such requests are served in the order in which they came; of one
 //! that has ended nothing is kept.
@@ -18,7 +18,7 @@ use wire::ToServer;
 /// that has a thousand programs may be.
 const WAITING_MAX: usize = 4096;
 
-/// What waits, by connection.
+/// The waiting requests, by connection.
 #[derive(Default)]
 pub(crate) struct Congested(BTreeMap<Conn, VecDeque<ToServer>>);
 

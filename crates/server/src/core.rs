@@ -18,7 +18,7 @@ use std::sync::mpsc::Sender;
 use store::Store;
 use wire::MachineId;
 
-/// What the threads of a server share.
+/// The state that the threads of a server share.
 pub(crate) struct Core {
     state: Mutex<State>,
     timer: OnceLock<Timer>,
@@ -77,7 +77,7 @@ impl Core {
         self.enter(|state, after| state.handle(Input::Expelled { machine }, after));
     }
 
-    /// What these tickets waited for is stable, or could not be made so.
+    /// The changes for which these tickets waited are stable, or could not be made so.
     pub(crate) fn on_synced(&self, tickets: &[Ticket], result: Result<(), String>) {
         self.enter(|state, after| {
             let ok = result.is_ok();

@@ -1,4 +1,4 @@
-//! What the network tells: connections and their messages become inputs of the machine.
+//! Events of the network: connections and their messages become inputs of the machine.
 //!
 //! Guarantees: bytes that are no message, and bytes beside a message that break the bound, end
 //! their connection with a logged reason and reach nothing else.
@@ -80,7 +80,7 @@ impl Events for Core {
 }
 
 impl State {
-    /// Tells the machine who is at the other end, and what that may do.
+    /// Tells the machine of the peer at the other end, and of its rights.
     fn came(&mut self, link: &Link, after: &mut After) {
         let Identity::Machine { id, .. } = link.identity() else {
             return;

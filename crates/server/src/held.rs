@@ -1,11 +1,12 @@
-//! What clients may hold, for the next run of the server's process: a file beside the store.
+//! The rights that clients may hold, noted for the next run of the server's process: a file beside
+//! the store.
 //!
-//! Guarantees: what was noted before a message left is known to the next run, if only the process
-//! has died. Nothing of it is synced: after the machine itself has failed it counts for nothing,
+//! Guarantees: notes from before a message left are known to the next run, if only the process
+//! has died. Nothing of it is synced: after a failure of the machine itself it counts for nothing,
 //! which the numbers of the machine's start and of the disk's mount in the file tell; nor does a
 //! damaged one. Then the next run waits for all clients, as it must. If the file cannot be written,
-//! it is removed, and the same is so. It is written anew when it has become much longer than what
-//! it says.
+//! it is removed, and the same is so. It is written anew when it has become much longer than its
+//! content.
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ARIELHD1");
 const RECORD: usize = 32;
 /// It is not written anew before so many bytes have come, and eight times what was written then.
 const GROWS: u64 = 64 << 20;
-/// What stands where a session would in the record which says that nothing is missing before it.
+/// Stands in the place of a session in the record which says that nothing is missing before it.
 const COMPLETE: SessionId = 0;
 
 /// The file.
@@ -98,14 +99,15 @@ fn header(machine: &str) -> [u8; RECORD] {
     record((MAGIC, run, Right::None))
 }
 
-/// What a file says, if it says all, in this run of the machine.
+/// The notes of a file, if it has all of them and they are of this run of the machine.
 fn read(bytes: &[u8], machine: &str) -> Option<Vec<Line>> {
     let mut records = bytes.chunks_exact(RECORD);
     if records.next()? != header(machine) {
         return None;
     }
     let (mut held, mut all) = (HashMap::new(), false);
-    // What is left behind the last whole record was cut off in the middle, and told to nobody.
+    // Bytes behind the last whole record were cut off in the middle, and no message depended on
+    // them.
     for bytes in records {
         let (session, fid, right) = read_record(bytes)?;
         match (session, right) {
@@ -208,7 +210,7 @@ impl HeldLog {
         }
     }
 
-    /// What was noted leaves the process. If it cannot, the next run waits for all.
+    /// Hands the notes to the operating system. If it cannot, the next run waits for all.
     pub(crate) fn write_out(&mut self) {
         let Some(file) = &mut self.file else {
             return;

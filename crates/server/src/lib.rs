@@ -1,10 +1,10 @@
 //! Runs the server's machine on a store and on the network.
 //!
 //! Guarantees: the machine's outputs are carried out in their order; no message leaves before
-//! everything applied until then is out of this process's memory, so what a client was told
-//! survives a `kill -9`; bytes that are no message end their own connection and no other. When the
-//! store fails, the server stops serving at once instead of answering what is not so. Nothing is
-//! decided here: every decision is `logic::server`'s.
+//! everything applied until then is out of this process's memory, so a change that was answered to
+//! a client survives a `kill -9`; bytes that are no message end their own connection and no other.
+//! When the store fails, the server stops serving at once instead of answering what is not so.
+//! Nothing is decided here: every decision is `logic::server`'s.
 #![forbid(unsafe_code)]
 
 mod bulks;
@@ -57,11 +57,11 @@ pub type TokenLine = logic::server::TokenLine;
 /// the grants and recalls that one run can make.
 const EPOCHS_OF_A_BOOT: u32 = 40;
 
-/// What a server needs.
+/// The options of a server.
 pub struct ServerOptions {
     /// Directory of the store; made if it is not there.
     pub data: PathBuf,
-    /// User and group to whom the root of a new store belongs.
+    /// User and group of a new store's root.
     pub owner: (u32, u32),
     /// Where to listen, each a name or a number with a port; port 0 takes any free one.
     pub listen: Vec<Addresses>,
@@ -85,7 +85,7 @@ pub enum Gate {
 
 /// The machines of a cell, as a server needs to know them.
 pub trait Machines: net::Door {
-    /// What a machine may do at this moment.
+    /// The rights of a machine at this moment.
     fn rights(&self, machine: MachineId) -> Rights;
 }
 
@@ -132,7 +132,7 @@ pub struct Server {
     syncs: SyncThread,
     scrub: Scrub,
     data: PathBuf,
-    /// Whoever stops first does it all; others wait.
+    /// The first thread that stops the server does it all; others wait.
     stopped: Mutex<bool>,
 }
 
@@ -215,8 +215,8 @@ impl Server {
         self.listener.local_addrs()
     }
 
-    /// What a machine may do has changed: its connections are made anew, under what holds now. One
-    /// that was expelled has no sessions any more when this returns.
+    /// The rights of a machine have changed: its connections are made anew, under what holds now.
+    /// One that was expelled has no sessions any more when this returns.
     pub fn machine_changed(&self, machine: MachineId, (expelled, why): (bool, &str)) {
         if expelled {
             self.core.expel(machine);
@@ -229,7 +229,7 @@ impl Server {
         self.core.cooperate(policy);
     }
 
-    /// Ends in order: what was answered leaves, connections are closed, the store is
+    /// Ends in order: answers leave, connections are closed, the store is
     /// checkpointed and closed. A second call does nothing.
     ///
     /// # Errors
@@ -268,7 +268,7 @@ impl Server {
     /// all of it. An index that is damaged is made again.
     ///
     /// # Errors
-    /// It could not be checked: why, and what to do.
+    /// It could not be checked: the cause, and the cure.
     pub fn check(&self) -> Result<store::Report, String> {
         let goes_on = || self.stopped.try_lock().is_some_and(|stopped| !*stopped);
         self.core.check(&mut |_| goes_on())
@@ -301,7 +301,7 @@ fn store_options((uid, gid): (u32, u32)) -> store::Options {
     }
 }
 
-/// What is left of the logs of the latest runs; this one is noted with them.
+/// The ends at which the logs of the latest runs were left; this run is noted with them.
 fn left_of_runs(data: &Path, boot: Epoch, store: &Store) -> Result<Vec<Place>, StartError> {
     let left = runs::begin(data, boot, store.left_record());
     left.map_err(|error| StartError::Runs(data.join("runs"), error))

@@ -2,7 +2,7 @@
 //! answer, which includes waiting for other clients and for the disk; and how long the server was
 //! busy with it, its machine and its store together, while nobody else was served.
 //!
-//! Guarantees: what is remembered of requests that are never answered is bounded.
+//! Guarantees: the memory of requests that are never answered is bounded.
 
 use logic::server::{Conn, Input};
 use net::{Meters, Reading};
@@ -12,7 +12,7 @@ use wire::{RequestId, ToClient, ToServer};
 /// At most so many requests are known to wait for their answers; of more, none is measured.
 const WAITING_MAX: usize = 65_536;
 
-/// What was measured of the requests of one kind, or in one step of the machine.
+/// The measured times of the requests of one kind, or of one step of the machine.
 pub type Measured = Vec<(&'static str, Reading)>;
 
 /// The measuring.
@@ -25,7 +25,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// An input came; what it is called.
+    /// An input came; returns its name.
     pub(crate) fn came(&mut self, now: u64, input: &Input) -> &'static str {
         match input {
             Input::Message {

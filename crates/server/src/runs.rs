@@ -1,11 +1,11 @@
-//! What is left of the logs of earlier runs: a file beside the store, on stable storage before
-//! anybody is told of this run.
+//! The ends at which the logs of earlier runs were left: a file beside the store, on stable storage
+//! before anybody is told of this run.
 //!
 //! Guarantees: a line says of a run up to which record its log was left when another run began. It
 //! is written before that other run adds anything that it tells of. So a client that was answered
 //! by any of the latest runs can be told what of that is lost. Without the file nothing is said of
-//! them, and clients ask again for all that may be lost: after a power failure what was not lost is
-//! made once more then, in the same order.
+//! them, and clients ask again for all that may be lost: after a power failure changes that were
+//! not lost are made once more then, in the same order.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -40,8 +40,8 @@ fn left(runs: &Runs) -> Vec<Place> {
         .collect()
 }
 
-/// Notes that a run begins which has found everything up to this record. What is left of the latest
-/// runs before it?
+/// Notes that a run begins which has found everything up to this record. Returns the ends of the
+/// latest runs before it.
 pub(crate) fn begin(data: &Path, boot: Epoch, found: u64) -> io::Result<Vec<Place>> {
     let path = data.join("runs");
     let text = match fs::read_to_string(&path) {

@@ -27,7 +27,7 @@ const PORTION_BYTES: u64 = 256 << 10;
 /// Most damages of one check that are told one by one.
 const TOLD_MAX: usize = 50;
 
-/// What checks have found.
+/// The findings of checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
     /// One is under way.
@@ -120,7 +120,7 @@ impl Core {
             bytes += more;
             pace(more)
         });
-        // What it held on to is let go before anything is done about what it found.
+        // The checker lets go of the store before anything is done about its findings.
         drop(checker);
         self.enter(|state, after| state.end_check(report.as_ref(), bytes, after));
         report.ok_or_else(|| {

@@ -1,11 +1,11 @@
 //! The seals that a lender believes: made with a secret that it shares with this server alone.
 //!
-//! Guarantees: the secrets of two lenders, and of two runs of the server, are unrelated to whoever
-//! does not know them all; so who knows one can seal nothing for another.
+//! Guarantees: the secrets of two lenders, and of two runs of the server, cannot be derived from
+//! each other; so a machine that knows one can seal nothing for another.
 
 use wire::{Capability, LenderId, Outcome, Secret, ToClient};
 
-/// What the lenders' secrets are made of.
+/// The secret from which the lenders' secrets are made.
 pub(crate) struct Seals(Secret);
 
 impl Seals {

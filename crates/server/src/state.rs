@@ -1,9 +1,10 @@
 //! The machine, its store and its connections: everything behind the server's one lock.
 //!
-//! Who may change what: whoever holds the lock. An input is handled and its outputs are carried out
-//! under one holding of it, so messages are queued on a link in the order in which the machine
-//! made them. Links are flushed afterwards, without the lock: what is queued may already leave.
-//! `store` is there exactly while the server serves; without it no input reaches the machine.
+//! Only the thread that holds the lock changes these fields. An input is handled and its outputs
+//! are carried out under one holding of it, so messages are queued on a link in the order in which
+//! the machine made them. Links are flushed afterwards, without the lock: queued messages may leave
+//! before that. `store` is there exactly while the server serves; without it no input reaches the
+//! machine.
 
 use crate::Gate;
 use crate::bulks::Bulks;
@@ -28,11 +29,11 @@ const DELETED_NS: u64 = 7 * 24 * 3_600 * 1_000_000_000;
 
 /// Everything behind the lock.
 pub(crate) struct State {
-    /// What each machine may do.
+    /// The rights of each machine.
     pub(crate) gate: Gate,
     pub(crate) machine: Machine,
     pub(crate) store: Option<Store>,
-    /// What clients may hold, for the next run.
+    /// The rights that clients may hold, for the next run.
     held: HeldLog,
     pub(crate) bulks: Bulks,
     pub(crate) links: BTreeMap<Conn, Arc<Link>>,
@@ -44,7 +45,7 @@ pub(crate) struct State {
     /// Bytes of messages and beside them that came, and that were sent.
     pub(crate) moved: Moved,
     pub(crate) profile: Profile,
-    /// What checks of the store have found.
+    /// The findings of checks of the store.
     pub(crate) checks: Checks,
     /// To the thread that makes things stable.
     pub(crate) syncs: Option<Sender<Ticket>>,
@@ -52,13 +53,13 @@ pub(crate) struct State {
     tend_at: Option<u64>,
     /// Why the server stopped serving.
     pub(crate) failure: Option<String>,
-    /// What seals the server's word to lenders.
+    /// The sealer of the server's word to lenders.
     seals: Seals,
     /// Reused, to spare an allocation for each input.
     outputs: Vec<Output>,
 }
 
-/// What is to be done when the lock has been let go.
+/// The work for the time after the lock has been let go.
 #[derive(Default)]
 pub(crate) struct After {
     /// Links with something queued.
@@ -86,7 +87,7 @@ impl State {
             profile: Profile::default(),
             checks: Checks::default(),
             syncs: None,
-            // What the last run left may want doing.
+            // Work that the last run left may be due.
             tend_at: Some(0),
             failure: None,
             seals: Seals::new(),
@@ -112,14 +113,14 @@ impl State {
         let now = net::clock::now_ns();
         let kind = self.profile.came(now, &input);
         self.machine.handle(now, input, &mut disk, &mut outputs);
-        // Before the changes that it may be about: what is noted too early does no harm.
+        // Before the changes that it may be about: a note that comes too early does no harm.
         self.held.write_out();
         let mut written = if logged { store.write_out() } else { Ok(()) };
         if firm && written.is_ok() {
             written = store.sync_handle().sync();
         }
         if let Err(error) = written {
-            // Not one of these may be carried out: what they tell of could be lost.
+            // Not one of these may be carried out: the changes that they report could be lost.
             return self.fail(format!("the store cannot be written: {error}"), after);
         }
         let stepped = net::clock::now_ns();
@@ -148,7 +149,7 @@ impl State {
         deadlines.into_iter().flatten().min()
     }
 
-    /// What is due is done.
+    /// Does the work that is due.
     pub(crate) fn on_deadline(&mut self, after: &mut After) {
         let now = net::clock::now_ns();
         if self.tend_at.is_some_and(|due| due <= now) {
@@ -259,8 +260,7 @@ impl State {
                 tracing::warn!(
                     session = format_args!("{session:016x}"),
                     name,
-                    "a session was ended: its machine is not trusted any more, or was silent for \
-                     very long"
+                    "a session was ended: its machine is not trusted, or was silent for 30 days"
                 );
             }
             Event::Away { .. }

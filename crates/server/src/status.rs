@@ -1,4 +1,4 @@
-//! How a server is, as plain data for whoever shows it.
+//! The status of a server, as plain data for programs that show it.
 
 use crate::counts::Moved;
 use crate::scrub::Checks;
@@ -31,7 +31,7 @@ pub struct Status {
     pub moved: Moved,
     /// Bytes beside messages whose requests wait.
     pub held_bytes: u64,
-    /// What checks of the store have found.
+    /// The findings of checks of the store.
     pub checks: Checks,
     /// Figures of the store, while it serves.
     pub store: Option<store::Stats>,

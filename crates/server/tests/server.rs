@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wire::{
-    Caller, Fid, Hold, Holding, Make, Name, Op, Outcome, Reply, Request, Right, ToClient, ToServer,
+    Fid, Hold, Holding, Make, Name, Op, Outcome, Reply, Request, Right, ToClient, ToServer,
     Welcome, WriteMode,
 };
 
@@ -68,18 +68,9 @@ struct Peer {
 
 fn request(id: u64, (op, hold): (Op, Hold)) -> Request {
     Request {
-        id,
         acked: id,
-        op,
-        caller: Caller::default(),
         hold,
-        keeps: false,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     }
 }
 
@@ -427,7 +418,7 @@ fn one_client_that_is_gone_keeps_nobody_waiting_after_a_restart() {
             "client {session} came back and was served in {took:?}"
         );
     }
-    // What the one that is gone may hold is not changed before its time is over.
+    // Objects that the missing client may hold are not changed before its time is over.
     let figures = server.status().figures;
     assert!(figures.grace && figures.held == 0, "{figures:?}");
     let dir = Fid::root(1);

@@ -1,8 +1,8 @@
 //! The fault atlas: what goes wrong in a world, what may come together, and what it may cost.
 //!
-//! One table, [`ATLAS`], from which worlds draw and by which the judge excuses. What is not in it
-//! does not happen; what a line does not allow to be lost, may not be lost. `docs/simulation.md`
-//! shows the same table.
+//! One table, [`ATLAS`], from which worlds draw and by which the judge excuses. Other faults do not
+//! happen; a loss that no line allows may not happen. `docs/simulation.md` shows the
+//! same table.
 
 use crate::disk::{Trouble, Troubles};
 use crate::inject::Strike;
@@ -14,7 +14,7 @@ use wire::Time;
 
 const MS: Time = 1_000_000;
 
-/// What of a link is silent: to the server, to the client.
+/// The directions of a link that are silent: to the server, to the client.
 pub(crate) type Ways = [bool; 2];
 
 /// Something that goes wrong at some time.
@@ -35,7 +35,7 @@ pub(crate) enum Fault {
     /// The server's machine loses its power, keeps this of what was not stable, and is started
     /// again after a while. The clients live on.
     Power { ns: Time, keep: Keep },
-    /// A client is slow for a while: what it is told and when it wakes comes later by this.
+    /// A client is slow for a while: messages to it and its waking come later by this.
     SlowClient { host: u32, by_ns: Time, ns: Time },
     /// So is the server.
     SlowServer { by_ns: Time, ns: Time },
@@ -77,19 +77,20 @@ pub(crate) enum Kind {
     Memory,
 }
 
-/// What a fault may cost. What it may not: anything that a fsync had answered for, a change made
-/// twice or in part, an answer that was never true.
+/// The costs that a fault may have. It may never cost anything that a fsync had answered for, make
+/// a change twice or in part, or give an answer that was never true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Costs {
     /// Calls may take longer than the bound for quiet worlds.
     pub(crate) late: bool,
-    /// A session may end: what its machine had not written back and made stable may be gone.
+    /// A session may end: changes that its machine had not written back and made stable may be
+    /// gone.
     pub(crate) session: bool,
     /// The latest changes that no fsync has answered for may be undone, of all machines.
     pub(crate) unsynced: bool,
 }
 
-/// What the atlas says of a kind.
+/// The atlas's line for a kind.
 pub(crate) struct Line {
     pub(crate) kind: Kind,
     pub(crate) costs: Costs,
@@ -140,7 +141,7 @@ pub(crate) const ATLAS: [Line; 20] = [
     // Programs are told so, and not what is not true.
     line(Kind::Rot, FREE),
     line(Kind::Liar, LATE),
-    // What is changed is written back before it goes.
+    // Changed blocks are written back before they go.
     line(Kind::Memory, LATE),
 ];
 
@@ -230,12 +231,12 @@ impl Plan {
         kinds
     }
 
-    /// What all of it together may cost.
+    /// The costs that all of it together may have.
     pub(crate) fn costs(&self) -> Costs {
         self.costs_of(&self.kinds())
     }
 
-    /// May this machine lose its session? Who is mute costs nobody else's.
+    /// May this machine lose its session? A mute one costs no other's.
     pub(crate) fn may_be_fenced(&self, host: Option<u32>) -> bool {
         let mute =
             |fault: &Fault| matches!(fault, Fault::Mute { host: at, .. } if Some(*at) == host);
@@ -261,7 +262,7 @@ impl Plan {
         all
     }
 
-    /// What goes wrong with the disk.
+    /// The troubles of the disk.
     pub(crate) fn troubles(&self) -> Troubles {
         let mut all = Troubles::default();
         for (_, fault) in &self.faults {
@@ -281,7 +282,8 @@ impl Plan {
     /// what is on the disk.
     pub(crate) fn draw_trouble(&mut self, rng: &mut Rng) {
         let mute = self.kinds().contains(&Kind::Mute);
-        // Who cannot write back what is asked for is taken for mute, and patience is short there.
+        // A client that cannot write back what is asked for is taken for mute, and patience is
+        // short there.
         if mute || !rng.chance(TROUBLE_PERMILLE) {
             return;
         }

@@ -10,7 +10,7 @@ const MILLION: i128 = 1_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Time,
-    /// What it showed at the world's start, beyond the world's time.
+    /// The time that it showed at the world's start, beyond the world's time.
     ahead_ns: Time,
     /// How much faster than the world's it runs, millionths.
     ppm: i64,
@@ -25,7 +25,7 @@ impl Clock {
         }
     }
 
-    /// What it shows at a time of the world.
+    /// The time that it shows at a time of the world.
     pub(crate) fn shows(&self, at: Time) -> Time {
         let passed = i128::from(at.saturating_sub(self.start));
         let gained = passed * i128::from(self.ppm) / MILLION;
@@ -60,12 +60,12 @@ impl Wall {
         Self { key, starts: 0 }
     }
 
-    /// Something is started again: whoever does that sets clocks, too.
+    /// Something is started again: that may set clocks, too.
     pub(crate) fn start(&mut self) {
         self.starts += 1;
     }
 
-    /// What it shows at a time of the world.
+    /// The time that it shows at a time of the world.
     pub(crate) fn shows(&self, at: Time) -> Time {
         let mut world = Rng::of(Branch::Wall, &[self.key]);
         let mut rng = Rng::of(Branch::Wall, &[self.key, at / SET_NS, self.starts]);

@@ -16,7 +16,7 @@ macro_rules! rare {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// What happened, for people.
+            /// The event, for people.
             pub fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -37,7 +37,6 @@ rare! {
     Conflict: "what a client had done was kept beside what others did",
     Buried: "a client's process was killed, and its guard ended its session",
     SessionLost: "a client heard that its session is over",
-    DataLost: "changed bytes were lost with the session",
     Reassert: "a client said after a restart what it holds",
     ReassertExclusive: "it held something Exclusive",
     RestartKnown: "a restarted server waited for sessions",
@@ -91,8 +90,8 @@ rare! {
     NotStarted: "the server could not be started, since its disk failed",
     Ahead: "a look-up brought a file's bytes",
     LetGo: "a kernel was asked to let go of what it does not use",
-    Watched: "who watches was told something",
-    WatchMissed: "who watches was told that he has missed something",
+    Watched: "a watching program was told something",
+    WatchMissed: "a watching program was told that it has missed something",
     WatchEnded: "what was watched came to its end",
     Shared: "a copy shared its bytes with the original",
     StableWrite: "a write was answered when it was on stable storage",
@@ -101,7 +100,7 @@ rare! {
     Delegated: "changes were told that had been answered before",
     MadeOwn: "an object was made in a delegated directory",
     Expired: "names that are right were expired, to give up a directory that is not used",
-    Unused: "it was asked who does not use a directory that somebody changes alone",
+    Unused: "clients were asked whether they use a directory that another one changes alone",
     LinkedOwn: "a file got another name in a delegated directory",
     ListedHere: "a listing was answered without the server",
     Unseen: "such a change was told before its machine was known to show it",
@@ -129,7 +128,7 @@ impl Rare {
     }
 }
 
-/// What an output of the server shows.
+/// The rare events that an output of the server shows.
 pub(crate) fn of_server(output: &server::Output) -> u128 {
     match output {
         server::Output::Send { message, bulk, .. } => match message {
@@ -195,7 +194,7 @@ fn of_reply(reply: &wire::Reply) -> u128 {
     met
 }
 
-/// What the answer to a listing shows that came at once.
+/// The rare events that the answer to a listing shows if it came at once.
 pub(crate) fn of_listing(output: &client::Output) -> u128 {
     match output {
         client::Output::Done {
@@ -217,7 +216,7 @@ fn of_request(op: &Op) -> u128 {
     }
 }
 
-/// What an output of a client shows.
+/// The rare events that an output of a client shows.
 pub(crate) fn of_client(output: &client::Output) -> u128 {
     match output {
         client::Output::Send { message, .. } => match message {
@@ -266,7 +265,7 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
             client::Event::SessionLost => Rare::SessionLost.bit(),
             client::Event::ChangesLost { .. } => Rare::ChangesLost.bit(),
             client::Event::Conflict { .. } => Rare::Conflict.bit(),
-            client::Event::DataLost { .. } => Rare::DataLost.bit(),
+            client::Event::DataLost { .. } => 0,
             client::Event::WriteBackRefused { .. } => Rare::BackRefused.bit(),
         },
         client::Output::Invalidate { what, .. } => match what {

@@ -4,7 +4,7 @@
 //! which things were asked for; time passes only when nothing can happen at the present moment. A
 //! program, a system call and a kernel's notification are each a task, written as straight code; a
 //! task belongs to a machine and dies with it. Each has a sequence of random numbers of its own, a
-//! branch of that of whoever began it.
+//! branch of that of the task that began it.
 
 use crate::rng::Rng;
 use std::cell::{Cell, RefCell};

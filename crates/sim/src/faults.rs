@@ -1,4 +1,5 @@
-//! Faults as they happen, and what is watched while they do: who is fenced, and who uses what.
+//! Faults as they happen, and the rules watched meanwhile: the clients that are fenced, and the
+//! tokens that they use.
 
 use crate::atlas::Fault;
 use crate::coverage::Rare;

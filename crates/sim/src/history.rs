@@ -1,4 +1,5 @@
-//! What the programs did and saw: the judge's only source, with the disk's own record of changes.
+//! The programs' changes and sights: the judge's only source, with the disk's own record of
+//! changes.
 
 use crate::disk::Units;
 use logic::client::Event;
@@ -61,7 +62,7 @@ pub(crate) enum Effect {
         name: Name,
         fid: Fid,
     },
-    /// What the kernel had looked up is known when the call has returned.
+    /// The object that the kernel had looked up is known when the call has returned.
     Remove {
         dir: Fid,
         name: Name,
@@ -78,7 +79,7 @@ pub(crate) enum Effect {
     },
 }
 
-/// What became of it.
+/// The fate of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It never returned, or with an error that leaves it open.
@@ -120,7 +121,7 @@ pub(crate) enum Seen {
     },
     /// An extended attribute; 0: there is none.
     Label { fid: Fid, label: u64 },
-    /// What a name names.
+    /// The object of a name.
     Name {
         dir: Fid,
         name: Name,
@@ -132,7 +133,7 @@ pub(crate) enum Seen {
     Twins { names: [(Fid, Name); 2], fid: Fid },
 }
 
-/// What was shown and when.
+/// A sight and its time.
 #[derive(Clone, Debug)]
 pub(crate) struct Sight {
     pub(crate) host: u32,
@@ -173,7 +174,7 @@ pub(crate) struct History {
     pub(crate) absences: RefCell<Vec<(u32, u64)>>,
     /// Machines that are gone, or whose sessions have been ended.
     pub(crate) over: RefCell<BTreeSet<u32>>,
-    /// Files of which machines have said that bytes are lost; whoever syncs them is told.
+    /// Files of which machines have reported lost bytes; the next sync of each returns that.
     pub(crate) told: RefCell<BTreeSet<(u32, Fid)>>,
     /// How many changes machines have said to be lost.
     pub(crate) unmade: RefCell<BTreeMap<u32, u64>>,
@@ -197,7 +198,7 @@ impl History {
         changes.len() - 1
     }
 
-    /// The call returned. What is left open by an error has no end.
+    /// The call returned. A change that an error leaves open has no end.
     pub(crate) fn end(&self, change: usize, end: u64, fate: Fate) {
         let change = &mut self.changes.borrow_mut()[change];
         change.fate = fate;
@@ -243,7 +244,7 @@ impl History {
         }
     }
 
-    /// A client's silence cost it something; what it has done is kept.
+    /// A client's silence cost it something; its changes are kept.
     pub(crate) fn away(&self, host: u32, moment: u64) {
         self.absences.borrow_mut().push((host, moment));
         self.lost(host, moment);

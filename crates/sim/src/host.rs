@@ -98,7 +98,7 @@ impl ServerRoom {
         if !known.is_empty() {
             world.meet(Rare::RestartKnown.bit());
         }
-        // What it could not write out may have come to the disk all the same.
+        // A note that it could not write out may have come to the disk all the same.
         for session in self.fencing.take() {
             if !known.contains(&session) {
                 world.on_fenced(session);
@@ -147,7 +147,7 @@ impl ServerRoom {
         server.is_some_and(|server| !server.untold().any(|session| sessions.contains(&session)))
     }
 
-    /// What is left over when every client has said goodbye.
+    /// The server's state that is left over when every client has said goodbye.
     pub(crate) fn left_over(&self) -> Option<String> {
         let machine = self.machine.borrow();
         let server = machine.as_ref()?;
@@ -190,7 +190,7 @@ impl ServerRoom {
             disk.write_out()
         };
         if let Err(why) = written {
-            // Not one of these may be carried out: what they tell of could be lost.
+            // Not one of these may be carried out: the changes that they report could be lost.
             let fenced = outputs.drain(..).filter_map(|output| match output {
                 Output::Event(Event::Fenced { session }) => Some(session),
                 _ => None,

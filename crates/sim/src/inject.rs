@@ -1,7 +1,7 @@
-//! What goes wrong in a world at a moment that is chosen, not drawn, so that a test can choose them
+//! Faults in a world at a moment that is chosen, not drawn, so that a test can choose them
 //! all: at which message, or at which call of the server's disk.
 
-/// What is done to a world at a moment that is chosen, not drawn: when a message is about to leave.
+/// A fault at a moment that is chosen, not drawn: when a message is about to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
     /// The message arrives twice.
@@ -52,7 +52,7 @@ pub enum DiskStrike {
     Half,
     /// It finds no room.
     Full,
-    /// A sync fails, and what it should have made stable never will be.
+    /// A sync fails, and the bytes that it should have made stable never will be.
     Sync,
     /// A read fails.
     Read,

@@ -1,8 +1,8 @@
-//! What clients say to each other: blocks that they lend. Questions and answers are late, lost, or
+//! Messages between clients: blocks that they lend. Questions and answers are late, lost, or
 //! go to machines that are gone; and lenders lie: they send other bytes than those of the block.
 //!
-//! Digests are of the units of a block. The seals of the real room are not played here: who asks
-//! in these worlds was sent by the server.
+//! Digests are of the units of a block. The seals of the real room are not played here: the server
+//! has sent every reader that asks in these worlds.
 
 use crate::coverage::Rare;
 use crate::disk::{UNIT, Units};
@@ -139,7 +139,7 @@ impl Room {
         );
     }
 
-    /// What a lender says; it may be a lie.
+    /// A lender's answer; it may be a lie.
     fn lend(self: &Rc<Self>, world: &Rc<World>, ask: u64, (have, mut units): (Vec<u16>, Units)) {
         let Some(question) = world.lending.questions.borrow_mut().remove(&ask) else {
             return;

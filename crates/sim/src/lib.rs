@@ -2,8 +2,8 @@
 //! machine's kernel and of the programs, all from one seed; and a judge outside the machines.
 //!
 //! Guarantees: the same seed gives the same run, byte for byte of its trace; no clock, no thread
-//! and no randomness but the seed's. What is modelled, what the judge proves and what has not been
-//! shown is in `docs/simulation.md`.
+//! and no randomness but the seed's. `docs/simulation.md` says what is modelled, what the judge
+//! proves and what has not been shown.
 #![forbid(unsafe_code)]
 
 mod atlas;

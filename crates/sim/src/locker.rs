@@ -1,10 +1,10 @@
 //! Programs that lock, and the board on which they note what they have: a judge of advisory locks.
 //!
 //! A locker is a process with two open files: it locks bytes as a process, bytes as an open file,
-//! and a whole file, waiting or not, and is interrupted now and then. What it locks has no bytes
-//! and is never opened: the locks are what is judged. It notes a lock when it is told that it has
-//! it, and crosses it out before it asks for less; so whenever two notes exclude each other, two
-//! have had at one moment what only one may have. When the server fences a session, what its
+//! and a whole file, waiting or not, and is interrupted now and then. The locked files have no
+//! bytes and are never opened: only the locks are judged. It notes a lock when it is told that it
+//! has it, and crosses it out before it asks for less; so whenever two notes exclude each other,
+//! two have had at one moment what only one may have. When the server fences a session, what its
 //! machine has is crossed out. That every wait ends is judged as of any call.
 
 use crate::disk::Units;
@@ -27,7 +27,7 @@ const FIRST_VNODE: u64 = 1 << 40;
 
 type Cells = [Option<LockMode>; CELLS];
 
-/// Who has what, as the programs have noted it.
+/// The locks of each owner, as the programs have noted them.
 #[derive(Default)]
 pub(crate) struct Board(RefCell<BTreeMap<(u64, LockOwner), (u32, Cells)>>);
 
@@ -163,8 +163,8 @@ impl Locker {
         }
     }
 
-    /// May it wait without waiting for ever? Who waits as a process is told; who waits as an open
-    /// file must have nothing that others may be waiting for.
+    /// May it wait without waiting for ever? A wait as a process is refused then; a program that
+    /// waits as an open file must have nothing that others may be waiting for.
     fn may_wait(&self, owner: LockOwner) -> bool {
         let board = &self.world.board;
         let files = [self.bytes, self.whole];
@@ -195,8 +195,8 @@ impl Locker {
         let interrupted = (waits && self.below(4) == 0)
             .then(|| (self.below(3 * PAUSE_NS), kills && self.below(2) == 0));
         let key = (file, owner);
-        // What becomes weaker is given up; of a whole file, what it was in any case.
-        // Of a process that is killed nothing is left.
+        // A lock that becomes weaker is given up; one of a whole file in any case. Of a process
+        // that is killed nothing is left.
         let killed = interrupted.is_some_and(|(_, ends)| ends);
         let most = (!owner.is_whole() && !killed).then_some(mode);
         let had = world.board.has(&[self.process]);

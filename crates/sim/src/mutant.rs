@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 68] = [
+    pub const ALL: [Self; 69] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -83,6 +83,7 @@ impl Mutant {
         Self::Server(server::Mutant::ForgetsSessions),
         Self::Client(client::Mutant::ShrinksDirty),
         Self::Client(client::Mutant::KeepsTooMuch),
+        Self::Client(client::Mutant::KeepsOvertakenBlocks),
         Self::Client(client::Mutant::TakesAnyBytes),
         Self::Client(client::Mutant::KeepsWhatWasTaken),
         Self::Client(client::Mutant::DropsStranded),
@@ -109,7 +110,7 @@ pub struct Caught {
     pub seed: u64,
     /// After so many seeds, this one included.
     pub seeds: u64,
-    /// What was wrong.
+    /// The failure.
     pub what: String,
 }
 

@@ -1,12 +1,12 @@
 //! The network between the clients and the server: delay, overtaking, links that break, links that
 //! are silent for a while, and messages that arrive twice.
 //!
-//! On a connection that lives no message is lost, as TCP gives it: what cannot get through while a
-//! link is silent arrives when that is over, unless the connection has been given up meanwhile.
-//! What is under way when a connection ends is lost, and where the seed says so connections end at
-//! any message. Short messages overtake long ones, and in half of the worlds any other, but for a
-//! greeting, its answer and the end of a session. (A message that comes twice is more than TCP
-//! does: it stands for one that was said again on the next connection.)
+//! On a connection that lives no message is lost, as TCP gives it: a message that cannot get
+//! through while a link is silent arrives when that is over, unless the connection has been given
+//! up meanwhile. Messages under way when a connection ends are lost, and where the seed says so
+//! connections end at any message. Short messages overtake long ones, and in half of the worlds any
+//! other, but for a greeting, its answer and the end of a session. (A message that comes twice is
+//! more than TCP does: it stands for one that was said again on the next connection.)
 
 use crate::atlas::Ways;
 use crate::coverage::Rare;
@@ -57,7 +57,7 @@ impl Link {
     }
 }
 
-/// What the server asks of a client, by what the answer names.
+/// A question of the server to a client, by the names that the answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Question {
     Recall(Fid, Epoch),
@@ -134,7 +134,7 @@ impl Network {
         }
     }
 
-    /// The process of a client is killed: what it has sent arrives, then its connection ends.
+    /// The process of a client is killed: its sent messages arrive, then its connection ends.
     pub(crate) fn killed(&self, world: &Rc<World>, host: u32) {
         let link = self.links.borrow_mut().remove(&host);
         let Some(conn) = link.and_then(|link| link.conn) else {
@@ -233,7 +233,7 @@ impl Network {
         let owner = self.owners.borrow().get(&conn).copied();
         self.closed.borrow_mut().insert(conn);
         if let Some(host) = owner {
-            // What was sent before gets there first.
+            // Earlier messages get there first.
             let wait = world.plan.weather.most_ns();
             let then = Rc::clone(world);
             world.sched.at(world.sched.now() + wait, move || {
@@ -250,7 +250,7 @@ impl Network {
         for host in hosts {
             self.hangup(world, host);
         }
-        // Nor does anything arrive of who was killed before.
+        // Nor does anything arrive from machines that were killed before.
         self.owners.borrow_mut().clear();
     }
 
@@ -359,7 +359,7 @@ impl Network {
         self.closed.borrow().contains(&conn)
     }
 
-    /// Whose connection this is.
+    /// The machine of a connection.
     pub(crate) fn owner(&self, conn: Conn) -> Option<u32> {
         self.owners.borrow().get(&conn).copied()
     }

@@ -1,4 +1,4 @@
-//! What takes part in a run, as it comes up: calls, losses and repetitions are numbered and either
+//! The parts of a run, as they come up: calls, losses and repetitions are numbered and either
 //! happen or are left out; machines draw from sequences of their own. So that what is left out
 //! changes nothing of the rest (see [`crate::only`]).
 
@@ -7,7 +7,7 @@ use crate::rng::{Branch, Rng};
 use crate::run::Played;
 use crate::world::World;
 
-/// What a machine does with random numbers of its own.
+/// A stage of a machine with random numbers of its own.
 #[derive(Clone, Copy)]
 pub(crate) enum Stage {
     Joins,
@@ -55,7 +55,7 @@ impl World {
         twice
     }
 
-    /// What took part so far.
+    /// The parts played so far.
     pub(crate) fn played(&self) -> Played {
         let mut played = self.played.take();
         played.machines = (1..=self.last_host.get())

@@ -1,4 +1,5 @@
-//! What is left of a world: which of the machines, calls and faults that its seed draws take part.
+//! The remaining part of a world: which of the machines, calls and faults that its seed draws take
+//! part.
 //!
 //! Guarantees: leaving one thing out changes nothing that the seed draws for the others; the text
 //! of an [`Only`] is short, can be typed, needs no quotes in a shell, and reads back as the same.
@@ -31,9 +32,9 @@ pub(crate) enum Extra {
     Pressure,
     /// Programs that lock.
     Locks,
-    /// Those who watch.
+    /// Watching programs.
     Watches,
-    /// Those who make snapshots.
+    /// Makers of snapshots.
     Snapshots,
 }
 
@@ -59,11 +60,12 @@ impl Extra {
     }
 }
 
-/// Which things of a world take part; the default: everything. Numbers are the seed's: what is left
-/// keeps the number that it has in the whole world.
+/// Which things of a world take part; the default: everything. Numbers are the seed's: a part that
+/// is left keeps the number that it has in the whole world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only {
-    /// The machines of the beginning; whoever takes the place of another one later is not asked.
+    /// The machines of the beginning; a machine that takes the place of another one later always
+    /// takes part.
     pub(crate) machines: Option<Numbers>,
     pub(crate) calls: Option<BTreeMap<ProgramId, Numbers>>,
     /// Those that are scheduled, in the order of the plan.
@@ -75,7 +77,8 @@ pub struct Only {
     pub(crate) without: BTreeSet<Extra>,
     /// Not 0: everything that is drawn while the world runs is drawn differently.
     pub(crate) salt: u32,
-    /// What goes wrong besides, and at which of the messages that are sent while faults happen.
+    /// A further fault, and the number of the message, among those sent while faults happen, at
+    /// which it strikes.
     pub(crate) also: Option<(Strike, u32)>,
     /// Which call of the server's disk fails besides, and how.
     pub(crate) disk: Option<(DiskStrike, u32)>,

@@ -1,5 +1,5 @@
-//! What a seed draws: sizes, limits, delays, the mix of operations and the faults. Each seed draws
-//! its own, so that small limits and rare mixes are met all the time.
+//! The draws of a seed: sizes, limits, delays, the mix of operations and the faults. Each seed
+//! draws its own, so that small limits and rare mixes are met all the time.
 
 use crate::atlas::Fault;
 use crate::inject::{DiskStrike, Strike};
@@ -29,7 +29,7 @@ impl Size {
     /// Is the world of this seed small?
     pub(crate) fn is_small(self, seed: u64) -> bool {
         match self {
-            // A sequence of its own: what else the seed draws does not depend on it.
+            // A sequence of its own: the seed's other draws do not depend on it.
             Self::Mixed => !Rng::new(seed.rotate_left(32)).chance(LARGE_PERMILLE),
             Self::Small => true,
             Self::Large => false,
@@ -153,7 +153,7 @@ pub(crate) struct Plan {
     pub(crate) signals: (u64, Time),
     /// Clients lend blocks to each other, like this.
     pub(crate) neighbours: Option<Neighbours>,
-    /// What else goes wrong, and at which message: no seed draws it.
+    /// A further fault, and its message: no seed draws it.
     pub(crate) strike: Option<(Strike, u32)>,
     /// The same of a call of the server's disk.
     pub(crate) disk_strike: Option<(DiskStrike, u32)>,
@@ -185,6 +185,7 @@ impl Plan {
         plan.draw_memory(&mut Rng::new(!seed.rotate_left(12)));
         plan.draw_neighbours(&mut Rng::new(!seed.rotate_left(4)));
         plan.draw_snapshots(&mut Rng::new(seed.rotate_left(20)));
+        plan.draw_turns(&mut Rng::new(seed.rotate_left(28)));
         plan
     }
 
@@ -192,6 +193,23 @@ impl Plan {
     fn draw_snapshots(&mut self, rng: &mut Rng) {
         if rng.chance(250) && !self.power_fails() && !self.troubles().any() {
             self.snapshots = rng.between(1, 3) as u32;
+        }
+    }
+
+    /// Programs that read and write one file in turns, in one world of five. Bytes travel long, so
+    /// that what is asked of a token and granted again overtakes them.
+    fn draw_turns(&mut self, rng: &mut Rng) {
+        if !rng.chance(200) {
+            return;
+        }
+        (self.names, self.dirs) = (1, 0);
+        // Each block is asked for, instead of coming with a look-up.
+        self.client.ahead_bytes = 0;
+        self.weather.bulk_ns = *rng.pick(&[10 * MS, 30 * MS, 100 * MS]);
+        self.weather.jitter_ns = *rng.pick(&[5_000, 100_000]);
+        self.think_ns = *rng.pick(&[0, 20_000, MS]);
+        for kind in [Kind::Open, Kind::Read, Kind::Write, Kind::Close] {
+            self.weights[kind as usize] = *rng.pick(&[60, 200, 400]);
         }
     }
 

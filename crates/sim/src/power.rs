@@ -24,7 +24,7 @@ impl Kind {
 }
 
 impl Plan {
-    /// Does the server's machine lose its power, whoever else does?
+    /// Does the server's machine lose its power, alone or with others?
     pub(crate) fn power_fails(&self) -> bool {
         let mut faults = self.faults.iter().map(|(_, fault)| fault);
         faults.any(|fault| matches!(fault, Fault::Blackout { .. } | Fault::Power { .. }))

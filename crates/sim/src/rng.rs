@@ -1,10 +1,10 @@
 //! The generator of everything random in a world: a seed gives a sequence (splitmix64), and a
 //! sequence has branches, which are sequences of their own.
 //!
-//! Randomness follows causes. Whatever begins something, a task or something at a later time, gives
-//! it a branch of its own sequence ([`Sched`](crate::exec::Sched)); a call of a program begins a
-//! sequence that its number names. So what a call draws, and what follows from it, does not depend
-//! on what else happens in the world, and leaving that out does not change it.
+//! Randomness follows causes. A task that begins something, another task or an event at a later
+//! time, gives it a branch of its own sequence ([`Sched`](crate::exec::Sched)); a call of a program
+//! begins a sequence that its number names. So a call's draws, and all that follows from them, do
+//! not depend on what else happens in the world, and leaving that out does not change them.
 
 use wire::mix64;
 
@@ -16,7 +16,7 @@ pub(crate) struct Rng {
     branch: u64,
 }
 
-/// What the first number of a key says, so that no two uses name the same sequence.
+/// The first number of a key, so that no two uses name the same sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Branch {
     /// Of the world, not of anything in it.
@@ -29,11 +29,11 @@ pub(crate) enum Branch {
     Fault,
     /// Of a program that locks.
     Locker,
-    /// Of those on a machine who watch.
+    /// Of the watching programs of a machine.
     Watcher,
     /// Of the server's wall clock.
     Wall,
-    /// Of who makes snapshots.
+    /// Of the maker of snapshots.
     Keeper,
 }
 
@@ -59,7 +59,7 @@ impl Rng {
         Self::new(key.iter().fold(mixed(0, &(branch as u64)), mixed))
     }
 
-    /// The next branch: what is drawn from it changes nothing here, nor the other way round.
+    /// The next branch: draws from it change nothing here, nor the other way round.
     pub(crate) fn branch(&mut self) -> Self {
         self.branch = self.branch.wrapping_add(BRANCH_STEP);
         Self::new(mix64(self.branch))

@@ -300,7 +300,7 @@ impl Room {
                     world.fail(wrong!("bytes of the call {ticket} are given back twice"));
                 }
             }
-            // Kernels of these worlds say by themselves who is killed.
+            // Kernels of these worlds report killed callers by themselves.
             Output::Look { .. } => {}
             Output::Fill { .. } | Output::CopyIn { .. } | Output::Zero { .. } => {
                 self.move_units(world, output, beside);

@@ -15,13 +15,13 @@ pub struct RunOptions {
     pub mutant: Option<Mutant>,
     /// How large the worlds are.
     pub size: Size,
-    /// What takes part of what the seed draws.
+    /// The part of the seed's world that takes part.
     pub only: Only,
     /// Keep a line for everything that happens.
     pub trace: bool,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// System calls made.
@@ -45,14 +45,14 @@ pub struct Report {
     pub met: u128,
 }
 
-/// What many runs came to.
+/// The result of many runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Seeds run.
     pub seeds: u64,
     /// Those that failed.
     pub failures: u64,
-    /// What the others reported, added up; of the longest call, the longest.
+    /// The reports of the others, added up; of the longest call, the longest.
     pub all: Report,
     /// In how many seeds each of [`Rare::ALL`] happened.
     met: Vec<u64>,
@@ -113,7 +113,7 @@ pub struct Failure {
     pub seed: u64,
     /// The kind of violation: the same for all runs that fail in the same way.
     pub class: String,
-    /// What is wrong.
+    /// The failure, for people.
     pub what: String,
     /// The trace, if it was asked for.
     pub trace: Vec<String>,
@@ -122,7 +122,7 @@ pub struct Failure {
 /// Runs one seed.
 ///
 /// # Errors
-/// What the judge, or a rule watched during the run, found wrong.
+/// The judge, or a rule watched during the run, found something wrong.
 pub fn run_seed(seed: u64, options: &RunOptions) -> Result<Report, Failure> {
     run_traced(seed, options).0
 }
@@ -154,7 +154,7 @@ pub(crate) struct Run {
     trace: Vec<String>,
 }
 
-/// What took part in a run.
+/// The parts played in a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Played {
     pub(crate) machines: Vec<u32>,

@@ -1,7 +1,7 @@
 //! Makes a world that fails small: leaves out faults, machines, programs and calls as long as what
 //! is left fails in the same way.
 //!
-//! Guarantees: what is returned fails with the same kind of violation as the whole world; the
+//! Guarantees: the returned world fails with the same kind of violation as the whole world; the
 //! number of runs is bounded; the result depends on the seed, the options and the bound alone, not
 //! on how many worlds are run at once. When the bound was not met, no single thing that is left can
 //! be left out (the algorithm is ddmin's: Zeller and Hildebrandt, "Simplifying and Isolating
@@ -42,7 +42,7 @@ pub struct Search<'a> {
 pub struct Step {
     /// Worlds run so far.
     pub runs: u64,
-    /// What is left.
+    /// The size of the remaining world.
     pub left: Extent,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Extent {
 /// A small world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shrunk {
-    /// What is left of the seed's world.
+    /// The remaining part of the seed's world.
     pub only: Only,
     /// How that fails, with its trace if it was asked for.
     pub failure: Failure,
@@ -166,7 +166,7 @@ enum Part {
 }
 
 impl Only {
-    /// The same without these. What it is about must be named.
+    /// The same without these. Their sort must be named in it.
     fn less(&self, parts: &[Part]) -> Self {
         let mut only = self.clone();
         for part in parts {
@@ -394,7 +394,7 @@ impl Shrinker<'_> {
                     None => at = next,
                 }
             }
-            // What had to stay may be left out now that others are gone.
+            // A part that had to stay may be left out now that others are gone.
             if size > 1 || !found {
                 size /= 2;
             }

@@ -1,5 +1,5 @@
-//! Somebody who makes snapshots of the tree while programs work, and what each of them has: a
-//! program that had read everything at one moment of that call would have been shown the same.
+//! A maker of snapshots of the tree while programs work, and the content of each: a program that
+//! had read everything at one moment of that call would have been shown the same.
 
 use crate::disk::{DiskRoom, Units};
 use crate::judge::Left;
@@ -73,7 +73,7 @@ impl Keeper {
     }
 }
 
-/// What a volume has: files with their modes and contents, directories, and names.
+/// The content of a volume: files with their modes and contents, directories, and names.
 pub(crate) fn left(disk: &mut DiskRoom, volume: u32) -> Left {
     let there = |fid: Fid| Fid {
         volume: Fid::root(1).volume,
@@ -101,7 +101,7 @@ pub(crate) fn left(disk: &mut DiskRoom, volume: u32) -> Left {
 }
 
 impl Snapshot {
-    /// What it has, as of the volume that it was made of.
+    /// Its content, as of the volume that it was made of.
     pub(crate) fn left(&self, disk: &mut DiskRoom) -> Left {
         left(disk, self.volume)
     }

@@ -148,13 +148,13 @@ impl World {
         }
     }
 
-    /// Who watches is told what was done so far.
+    /// Watching programs are told all changes so far.
     fn tell_watchers(self: &Rc<Self>) -> Option<()> {
         if self.watchers_of_each() == 0 {
             return Some(());
         }
         let patience = 60 * SECOND + 6 * self.plan.server.lease_ns;
-        if !self.until(patience, "telling who watches", || self.all_told()) {
+        if !self.until(patience, "telling the watchers", || self.all_told()) {
             return None;
         }
         let hosts = self.alive().iter().map(|room| room.host).collect();
@@ -171,7 +171,7 @@ impl World {
     }
 
     fn judge(self: &Rc<Self>) -> Option<Judged> {
-        // Who vanished keeps what it had until somebody wants it.
+        // A machine that vanished keeps what it had until another one wants it.
         let left_over = self
             .server
             .left_over()

@@ -1,5 +1,5 @@
-//! Those who watch what changes, and what they are told: [`judge`](crate::judge) compares it with
-//! the disk's own record.
+//! Watching programs, and the changes sent to them: [`judge`](crate::judge) compares these with the
+//! disk's own record.
 
 use crate::coverage::Rare;
 use crate::disk::Units;
@@ -22,7 +22,7 @@ pub(crate) enum News {
     End,
 }
 
-/// One who watches.
+/// A watching program.
 #[derive(Clone, Debug)]
 pub(crate) struct Watcher {
     pub(crate) host: u32,

@@ -2,7 +2,7 @@
 
 use wire::Time;
 
-/// What the network does to messages.
+/// The network's effect on messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weather {
     pub(crate) base_ns: Time,

@@ -1,6 +1,6 @@
 //! The world of one run: virtual time, the machines and what is between them.
 //!
-//! What happens in it, one thing after the other, is in [`stages`](crate::stages).
+//! The events in it, one after the other, are in [`stages`](crate::stages).
 
 use crate::clock::{Clock, Wall};
 use crate::coverage::Rare;
@@ -46,9 +46,9 @@ pub(crate) const NOBODY: u32 = 0;
 /// Everything that exists in a run.
 pub(crate) struct World {
     pub(crate) sched: Rc<Sched>,
-    /// What the random numbers of the run begin with.
+    /// The beginning of the run's random numbers.
     pub(crate) key: u64,
-    /// What takes part of what the seed draws.
+    /// The part of the seed's world that takes part.
     pub(crate) only: Only,
     /// Which of the seed's faults are in the plan.
     pub(crate) fault_numbers: Vec<u32>,
@@ -71,12 +71,12 @@ pub(crate) struct World {
     /// Machines that answer nothing: until when.
     pub(crate) mute: RefCell<BTreeMap<u32, Time>>,
     pub(crate) liar: Liar,
-    /// What programs have locked.
+    /// The programs' locks.
     pub(crate) board: Board,
     pub(crate) watchers: Watchers,
     pub(crate) snapshots: RefCell<Vec<Snapshot>>,
     pub(crate) lending: Lending,
-    /// Who has been told all that was done before this moment, of what he watches.
+    /// The machines whose watching programs have been told all changes before this moment.
     pub(crate) told: RefCell<Option<(BTreeSet<u32>, u64)>>,
     /// Programs that run, by machine.
     pub(crate) running: RefCell<BTreeMap<u32, u32>>,

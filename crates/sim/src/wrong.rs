@@ -1,4 +1,4 @@
-//! What is wrong with a run, and of which kind it is.
+//! The failure of a run, and its kind.
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,7 +6,7 @@ pub(crate) struct Wrong {
     /// The kind of violation: the sentence that tells it, without what differs from run to run. Two
     /// runs that fail with the same kind fail in the same way.
     pub(crate) class: String,
-    /// What happened, for people.
+    /// The failure, for people.
     pub(crate) what: String,
 }
 

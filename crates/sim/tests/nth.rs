@@ -91,7 +91,7 @@ fn whichever_call_of_the_disk_fails_nothing_is_wrong() {
     assert!(runs > 1_500, "only {runs} worlds");
 }
 
-/// The test would notice: what is planted is shown by a message that comes twice.
+/// The test would notice: a message that comes twice shows the planted fault.
 #[test]
 fn a_strike_shows_what_nothing_else_does() {
     let mut all = ariel_sim::Mutant::ALL.into_iter();

@@ -1,6 +1,6 @@
 //! Access lists in the form in which Linux hands them over and stores them: what a list says of the
 //! mode, what a mode makes of a list, and what is inherited. The rules are those of Linux
-//! (`fs/posix_acl.c`); who may do what by a list is decided in `permission`.
+//! (`fs/posix_acl.c`); the rights that a list gives are decided in `permission`.
 
 /// The extended attribute that holds an object's access list.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
@@ -15,7 +15,7 @@ pub(crate) const GROUP: u16 = 0x08;
 pub(crate) const MASK: u16 = 0x10;
 pub(crate) const OTHER: u16 = 0x20;
 
-/// An entry: for whom, and what he may do.
+/// An entry: a user or a class of users, and the rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) tag: u16,
@@ -74,7 +74,7 @@ impl List {
         ordered && known && classes && (has(MASK) || !(has(USER) || has(GROUP)))
     }
 
-    /// What the group's bits of a mode stand for: the mask, if there is one.
+    /// The entry that the group's bits of a mode stand for: the mask, if there is one.
     fn group_tag(&self) -> u16 {
         let masked = self.0.iter().any(|entry| entry.tag == MASK);
         if masked { MASK } else { GROUP_OBJ }
@@ -105,8 +105,8 @@ impl List {
         self.each(|bits, of_mode| *bits = of_mode, mode);
     }
 
-    /// What an object inherits that is made with a mode: the list allows no more than it, nor the
-    /// mode more than the list. The mode's permission bits then.
+    /// Makes of the list the one that an object made with a mode inherits: it allows no more than
+    /// the mode, nor the mode more than the list. Returns the mode's permission bits then.
     pub(crate) fn inherit(&mut self, mode: u16) -> u16 {
         self.each(|bits, of_mode| *bits &= of_mode, mode);
         self.mode()

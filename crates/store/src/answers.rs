@@ -1,8 +1,8 @@
 //! Answers kept so that a repeated request is not applied again, and the sessions they belong to.
 //!
 //! An answer is as durable as the change that it answers: replay of the log makes it again, and a
-//! checkpoint puts it into the index. Forgetting needs no record: what replay brings back is
-//! forgotten again the next time.
+//! checkpoint puts it into the index. Forgetting needs no record: answers that replay brings back
+//! are forgotten again the next time.
 
 use crate::error::StoreError;
 use crate::index::Index;

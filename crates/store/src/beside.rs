@@ -12,7 +12,7 @@ use crate::segments::Segments;
 use crate::state::Core;
 use crate::store::Store;
 
-/// What checks an open store, without it.
+/// A checker of an open store, which does not need the store itself.
 #[derive(Debug)]
 pub struct Checker {
     core: Core,
@@ -23,7 +23,7 @@ pub struct Checker {
 }
 
 impl Store {
-    /// What checks this store as its last checkpoint left it.
+    /// A checker of this store as its last checkpoint left it.
     pub fn checker(&self) -> Result<Checker, StoreError> {
         let engine = self.core.index.engine();
         Ok(Checker {

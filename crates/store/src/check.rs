@@ -2,9 +2,9 @@
 //! other, counts are right, extents do not overlap and their bytes have the right checksums; and
 //! that the index could be made again.
 //!
-//! Nothing is changed. What is damaged is reported and passed over. Memory is bounded however large
-//! the tree is: the keys of an object lie together, and what does not (names and what they name,
-//! extents and the records they lie in) is compared in several rounds over all keys, each of them
+//! Nothing is changed. Damage is reported and passed over. Memory is bounded however large
+//! the tree is: the keys of an object lie together, and keys that do not (names and what they name,
+//! extents and the records they lie in) are compared in several rounds over all keys, each of them
 //! for a part of the objects and of the log.
 
 mod compare;
@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use versions::bytes_of;
 use wire::{Fid, Kind};
 
-/// What the keys of one object say.
+/// The content of one object's keys.
 #[derive(Debug, Default)]
 struct Seen {
     vnode: u64,
@@ -70,7 +70,7 @@ impl Default for Limits {
 /// The log of a partition that is checked.
 pub(crate) struct Logged<'a> {
     pub(crate) segments: &'a Segments,
-    /// What lies behind it is not looked at.
+    /// Later records are not looked at.
     pub(crate) end: Place,
     /// The image of the index, if there is one.
     pub(crate) image: Option<&'a Image>,
@@ -193,15 +193,15 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Something could not be read: what was not seen is not known to be missing.
+    /// Something could not be read: objects that were not seen are not known to be missing.
     fn unread(&mut self, error: &StoreError) {
         let what = error.to_string();
         self.partial = true;
         self.damage(Damage::Engine { what });
     }
 
-    /// What the index has under a key, `Some(None)`: nothing, or something damaged, which is
-    /// reported where it is met; `None`: the disk could not say.
+    /// The value of a key in the index; `Some(None)`: none, or a damaged one, which is reported
+    /// where it is met; `None`: the disk could not say.
     fn known<T>(&mut self, got: Result<Option<T>, StoreError>) -> Option<Option<T>> {
         match got {
             Ok(found) => Some(found),
@@ -492,7 +492,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Is it the note of who borrows of a segment?
+/// Is it the note of a segment's borrower?
 fn borrower(parts: Parts<'_>, value: &[u8]) -> Option<()> {
     let borrower: Borrower = value::decode(value)?;
     (borrower.fid.vnode == parts.number()?).then_some(())

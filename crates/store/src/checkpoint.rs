@@ -81,7 +81,7 @@ impl Checkpoints {
     /// Waits for a checkpoint that is under way, whatever comes of it.
     pub(crate) fn abandon(&mut self) {
         if let Some(thread) = self.running.take() {
-            // What it did not finish is replayed from the log.
+            // Its unfinished work is replayed from the log.
             let _ = thread.join();
         }
     }
@@ -112,7 +112,7 @@ impl Store {
     pub(crate) fn note_finished(&mut self) -> bool {
         let running = self.checkpoints.running.as_ref();
         if running.is_some_and(JoinHandle::is_finished) {
-            // What became of it is noted; it is repeated when it is due.
+            // Its outcome is noted; it is repeated when it is due.
             let _ = self.join_checkpoint();
         }
         self.note_image();

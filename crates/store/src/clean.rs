@@ -7,8 +7,8 @@
 //! takes, so the cleaner keeps up, and nobody waits long for it. When the disk is nearly full, less
 //! dead segments are worth it too.
 //!
-//! It comes to an end by itself: what a copy takes beside the bytes is reckoned with, so what was
-//! copied is not copied again for nothing.
+//! It comes to an end by itself: the room that a copy takes beside the bytes is counted, so copies
+//! are not copied again for nothing.
 
 use crate::apply::extents_of;
 use crate::error::StoreError;
@@ -68,12 +68,13 @@ pub(crate) struct Cleaner {
     looking: bool,
     /// Segments that it could not clean: something in them is damaged.
     given_up: BTreeSet<u32>,
-    /// What the cleaning at hand has done.
+    /// The work of the cleaning at hand.
     round: Round,
-    /// What copies into these segments took of the log, thousandths of the bytes that were copied:
-    /// where these are in very small pieces, copying them once more would take as much again.
+    /// The room that copies into these segments took of the log, thousandths of the bytes that were
+    /// copied: where these are in very small pieces, copying them once more would take as much
+    /// again.
     dear: BTreeMap<u32, u64>,
-    /// Bytes of segments, where somebody wanted to know: they are not written to any more.
+    /// Bytes of segments, where they were asked for: the segments are not written to any more.
     lens: BTreeMap<u32, u64>,
     pub(crate) moved_bytes: u64,
 }
@@ -88,7 +89,7 @@ struct Round {
     written: u64,
 }
 
-/// What a step of cleaning did.
+/// The outcome of a step of cleaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// So many bytes were moved.
@@ -119,7 +120,7 @@ impl Cleaner {
         self.round.written += written;
     }
 
-    /// A segment is done: what its copies took will be asked when it is their turn.
+    /// A segment is done: the room that its copies took will be asked when it is their turn.
     fn finish(&mut self, segment: u32, last: u32) {
         let Round {
             first,
@@ -134,7 +135,7 @@ impl Cleaner {
             }
         }
         self.at = None;
-        // What could be moved was. If something is left, it cannot be.
+        // All that could be moved was. The rest cannot be.
         self.given_up.insert(segment);
     }
 

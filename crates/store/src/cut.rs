@@ -1,10 +1,11 @@
-//! What a repair leaves out of the log: told to people, since nobody will ever apply it.
+//! The changes that a repair leaves out of the log: reported to people, since nobody will ever
+//! apply them.
 
 use crate::record::{Entry, Record};
 use crate::state::Core;
 use wire::{Fid, Name, Op};
 
-/// What a repair could not apply.
+/// The changes that a repair could not apply.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
     /// The changes that still read, for people, up to a bound.

@@ -1,7 +1,7 @@
 //! The disk as the store sees it: a flat set of named files, each with the verbs of [`Disk`].
 //!
 //! There are two of them: a directory of the operating system ([`Directory`]) and memory that can
-//! crash and fail on demand ([`crate::MemoryDisk`]). What a store relies on is no more than this:
+//! crash and fail on demand ([`crate::MemoryDisk`]). A store relies on no more than this:
 //! after `sync` of a file returned, its bytes and its length survive a power failure; after `sync`
 //! of the set returned, so do the files' names; a write that did not return may have happened in
 //! part or not at all.

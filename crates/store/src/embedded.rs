@@ -82,7 +82,7 @@ fn unread(doing: &str, error: io::Error) -> StoreError {
     }
 }
 
-/// What the calling thread does with the engine.
+/// The calling thread's work in the engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guard {
     /// Nothing.
@@ -271,7 +271,7 @@ fn scan_from(view: &View, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pa
 
 impl Drop for Redb {
     fn drop(&mut self) {
-        // Nobody is left to hear it: what was committed is on the disk, whatever closing does.
+        // Nobody is left to hear it: committed changes are on the disk, whatever closing does.
         let _ = guarded(|| {
             *self.open.get_mut() = None;
             Ok(())
@@ -302,7 +302,7 @@ impl Engine for Redb {
             None => Ok(()),
         });
         if refreshed.is_err() {
-            // What closing it says adds nothing to the error at hand.
+            // An error of closing it adds nothing to the one at hand.
             let _ = guarded(|| {
                 *open = None;
                 Ok(())

@@ -1,5 +1,5 @@
 //! Why a store cannot be opened, written or synced. Each text says what is wrong and the cure.
-//! What a caller of an operation did wrong is not here but in [`wire::Refusal`].
+//! Errors of an operation's caller are not here but in [`wire::Refusal`].
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum StoreError {
     InUse {
         /// The partition.
         dir: PathBuf,
-        /// Who has it open, where its lock file says so.
+        /// The process that has it open, where its lock file says so.
         pid: Option<u32>,
     },
     /// A partition can only be created in an empty directory.
@@ -46,7 +46,7 @@ pub enum StoreError {
         /// The fault.
         what: String,
     },
-    /// The index cannot be used, and what is left cannot make it again.
+    /// The index cannot be used, and the remaining log cannot make it again.
     #[error(
         "the index {dir}/index.redb {what}, and it cannot be made again from the log ({why}): put \
          back the missing file, or restore the whole partition from a copy",
@@ -66,12 +66,13 @@ pub enum StoreError {
          program that wrote it, and copy its files to a new one"
     )]
     Format {
-        /// What the log says.
+        /// The log's format.
         found: u32,
-        /// What this program reads.
+        /// The format that this program reads.
         known: u32,
     },
-    /// What was on stable storage is not there any more, or is not what was written.
+    /// Bytes that were on stable storage are not there any more, or are not those that were
+    /// written.
     #[error(
         "damaged: {0}; run `ariel fsck` on the partition to see what is affected, restore that \
          from a copy, or let `ariel fsck --repair` save what is readable"
@@ -83,9 +84,9 @@ pub enum StoreError {
     /// The operating system refused.
     #[error("cannot {doing}: {source}; check the disk and the rights of the partition's directory")]
     Io {
-        /// What was attempted.
+        /// The attempted work.
         doing: String,
-        /// What the operating system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// An earlier sync failed: it is not known what of the log is on the disk.
@@ -112,13 +113,12 @@ impl StoreError {
         }
     }
 
-    /// What was attempted could not be, since something of the index could not be read: the log
-    /// says why.
+    /// The work failed since a part of the index could not be read: the log says why.
     pub(crate) fn unreadable(doing: impl Into<String>) -> Self {
         Self::io(doing, io::Error::other("the index could not be read"))
     }
 
-    /// What a caller is told of it.
+    /// The refusal that a caller gets for it.
     pub(crate) fn refusal(&self) -> Refusal {
         match self {
             Self::NoSpace => Refusal::NoSpace,

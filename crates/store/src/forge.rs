@@ -1,5 +1,5 @@
 //! Pieces of a log with right checksums that no store has written: for tests of what reads them.
-//! Who does not know the identity of a partition cannot make them.
+//! Only code that knows the identity of a partition can make them.
 
 use crate::record::{self, SegmentId, Stamp};
 

@@ -1,9 +1,8 @@
 //! Making the index again while the store is open.
 //!
-//! The new index is made, on a thread of its own, as it was at the last checkpoint; what changed
-//! since then lies in memory above either of them. So until the new one takes its place no
-//! checkpoint is made, and nothing else is held up: only what needs a damaged part of the old one
-//! fails meanwhile.
+//! The new index is made, on a thread of its own, as it was at the last checkpoint; later changes
+//! lie in memory above either of them. So until the new one takes its place no checkpoint is made,
+//! and nothing else is held up: only what needs a damaged part of the old one fails meanwhile.
 
 use crate::embedded::Redb;
 use crate::error::StoreError;
@@ -39,7 +38,7 @@ impl Healing {
     /// Waits for a thread at work, whatever comes of it.
     pub(crate) fn abandon(&mut self) {
         if let Some(thread) = self.running.take() {
-            // What it leaves is removed when the partition is opened.
+            // Files that it leaves are removed when the partition is opened.
             let _ = thread.join();
         }
     }
@@ -106,8 +105,8 @@ impl Store {
             Err(error) => {
                 self.healing.given_up = true;
                 tracing::error!(
-                    "the index cannot be made again: {error}. What needs the damaged part of it \
-                     fails; stop the server and run `ariel fsck --repair --dry-run` on its data"
+                    "the index cannot be made again: {error}. Requests that need its damaged part \
+                     fail; stop the server and run `ariel fsck --repair --dry-run` on its data"
                 );
             }
         }

@@ -194,7 +194,7 @@ pub(crate) fn write(
     Ok(image)
 }
 
-/// An image's header, and whether it has an end; what lies between has not been read.
+/// An image's header, and whether it has an end; the part between has not been read.
 pub(crate) fn look(files: &dyn Files, number: u32) -> Result<Option<Image>, StoreError> {
     let io = |e| StoreError::io(format!("read {}", name(number)), e);
     let disk = files.open(&name(number), false).map_err(io)?;
@@ -223,8 +223,8 @@ pub(crate) fn newest(files: &dyn Files) -> Result<Option<Image>, StoreError> {
     Ok(None)
 }
 
-/// Reads all of an image, and gives its keys and values away piece by piece. What was given away
-/// before an error is not to be used.
+/// Reads all of an image, and gives its keys and values away piece by piece. Keys that were given
+/// away before an error must not be used.
 pub(crate) fn read(
     files: &dyn Files,
     image: &Image,

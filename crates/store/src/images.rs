@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// What an object takes in an image, with its name, about.
+/// The size of an object in an image, with its name, about.
 const OBJECT_BYTES: u64 = 512;
 
 /// So many segments may wait for a check to end, or a quarter of what is in use if that is more.
@@ -58,7 +58,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// What is there of a partition with these segments.
+    /// The images that are there of a partition with these segments.
     pub(crate) fn found(
         files: &dyn crate::disk::Files,
         segments: &[u32],
@@ -136,7 +136,7 @@ impl Images {
         self.pin.clone()
     }
 
-    /// Segments are removed from now on, whoever wants to have them.
+    /// Segments are removed from now on, even if a check wants them.
     fn break_pin(&mut self) {
         if self.is_pinned() {
             self.pin.0.store(true, Ordering::Release);
@@ -250,7 +250,7 @@ impl Store {
         }
     }
 
-    /// What writes an image of the index as the last checkpoint left it.
+    /// The work that writes an image of the index as the last checkpoint left it.
     fn image_work(
         &mut self,
     ) -> Result<impl FnOnce() -> Result<Image, StoreError> + Send + 'static, StoreError> {
@@ -325,7 +325,7 @@ impl Store {
         self.end_image(result);
     }
 
-    /// Makes room: what waits for an image is removed. Was anything?
+    /// Makes room: segments that wait for an image are removed. Were there any?
     pub(crate) fn release_waiting(&mut self) -> bool {
         let before = self.checkpoints.removed();
         self.join_images();

@@ -37,8 +37,8 @@ pub(crate) struct Changes {
     pub(crate) moves: bool,
 }
 
-/// Decoded objects, so that a warm look-up decodes nothing. Two generations: what was not asked
-/// for during one whole generation is dropped.
+/// Decoded objects, so that a warm look-up decodes nothing. Two generations: an object that was not
+/// asked for during one whole generation is dropped.
 #[derive(Debug, Default)]
 struct Cache {
     young: HashMap<(u32, u64), Object>,
@@ -94,7 +94,7 @@ pub(crate) struct Index {
     touched: BTreeSet<u32>,
 }
 
-/// What an entry costs beyond its bytes, about.
+/// The cost of an entry beyond its bytes, about.
 const ENTRY_BYTES: usize = 64;
 
 fn damaged(key: &[u8]) -> StoreError {
@@ -151,7 +151,7 @@ impl Index {
         }
     }
 
-    /// What lies under a key is not what was written there: the engine is no more to be believed.
+    /// The value of a key is not the one that was written: the engine is no more to be believed.
     pub(crate) fn damaged(&self, key: &[u8]) -> StoreError {
         self.engine.doubt();
         damaged(key)
@@ -367,7 +367,7 @@ impl Index {
         self.active_bytes
     }
 
-    /// What a checkpoint that has not succeeded yet has taken.
+    /// The changes that a checkpoint which has not succeeded yet has taken.
     pub(crate) fn frozen(&self) -> Option<&Arc<Batch>> {
         self.frozen.as_ref()
     }

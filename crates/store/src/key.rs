@@ -192,7 +192,7 @@ pub(crate) fn volume_in(key: &[u8]) -> u32 {
     bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// What follows the volume in a bound.
+/// The part of a bound behind the volume.
 pub(crate) fn behind_volume(bound: &[u8]) -> &[u8] {
     bound.get(VOLUME_BYTES..).unwrap_or_default()
 }
@@ -202,7 +202,7 @@ pub(crate) fn bound_in(volume: u32, behind: &[u8]) -> Key {
     [&volume.to_be_bytes(), behind].concat()
 }
 
-/// What a key names, without the volume and the birth.
+/// The thing that a key names, without the volume and the birth.
 pub(crate) fn thing(key: &[u8]) -> &[u8] {
     let behind = behind_volume(key);
     &behind[..behind.len().saturating_sub(BIRTH_BYTES)]

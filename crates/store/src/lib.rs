@@ -2,7 +2,7 @@
 //! origin to an outcome. It knows nothing of clients and tokens, and reads no clock.
 //!
 //! Guarantees. An operation is applied whole or not at all, in memory at once and on the disk in
-//! the order of application: what a crash leaves is the state after some prefix of all operations,
+//! the order of application: a crash leaves the state after some prefix of all operations,
 //! at least up to the last one that [`Store::write_out`] (when the process dies) or
 //! [`Syncer::sync`] (when the machine dies) had finished with. An operation with an origin is
 //! applied once, however often it is repeated and whatever crashes in between. Bytes that are

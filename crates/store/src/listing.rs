@@ -1,4 +1,5 @@
-//! What a partition has: its volumes, objects without a name; and the end of what was deleted.
+//! Listings of a partition: its volumes, its objects without a name; and the end of deleted
+//! volumes.
 
 use crate::key;
 use crate::store::{Apply, Store};

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-/// The buffer is written out at this size, whoever waits for it or not.
+/// The buffer is written out at this size, even if nobody waits for it.
 const BUFFER_BYTES: usize = 4 << 20;
 /// File bytes that are at least so many are not copied into the buffer.
 const PAST_BUFFER_BYTES: usize = 64 << 10;
@@ -26,13 +26,13 @@ const PAST_BUFFER_BYTES: usize = 64 << 10;
 const RESERVE_BYTES: u64 = 1 << 20;
 /// So much room stays reserved behind the end of the log for what must work on a full disk too.
 pub(crate) const SPARE_BYTES: u64 = 1 << 20;
-/// A segment is no more than one of so many parts of the disk, or what is kept for cleaning would
+/// A segment is no more than one of so many parts of the disk, or the room kept for cleaning would
 /// be much of it...
 const SEGMENTS_OF_A_DISK: u64 = 32;
 /// ...and no less than this for that reason.
 const SMALL_SEGMENT_BYTES: u64 = 4 << 20;
 
-/// What the name of a segment that is kept aside ends with.
+/// The end of the name of a segment that is kept aside.
 const ASIDE: &str = ".damaged";
 
 /// A place in the log.
@@ -51,7 +51,7 @@ pub(crate) struct End {
     pub(crate) sequence: u64,
 }
 
-/// What a record is for, and so which room it may take on a full disk.
+/// The purpose of a record, and so the room that it may take on a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Anything that may be refused.
@@ -184,7 +184,7 @@ impl Log {
         Ok(Self::at(files, syncer, options, end, disk))
     }
 
-    /// The same for somebody who looks only, and for whom it is not made.
+    /// The same for a caller that looks only; nothing is made on the disk.
     pub(crate) fn pretend(
         files: Arc<dyn Files>,
         options: &Options,
@@ -269,8 +269,8 @@ impl Log {
         };
         let used = self.end().offset > SEGMENT_HEADER_BYTES as u64;
         if used && self.end().offset + bytes > self.segment_bytes {
-            // What must work on a full disk goes on here, where room is reserved: there may be
-            // none for another segment.
+            // A record that must be written on a full disk goes on here, where room is reserved:
+            // there may be none for another segment.
             let must = matches!(purpose, Use::Removal | Use::Note);
             if must && self.end().offset + bytes + left <= self.reserved {
                 return Ok(());
@@ -281,8 +281,8 @@ impl Log {
             self.next_segment()?;
         }
         let least = self.end().offset + bytes + left;
-        // What is spared is there behind whatever is appended, as long as the disk has room: it may
-        // be full by the time that it is needed.
+        // The spare room is reserved behind each record, as long as the disk has room: it may be
+        // full by the time that the spare room is needed.
         let whole = self.end().offset + bytes + spare;
         if whole <= self.reserved {
             return Ok(());
@@ -422,7 +422,8 @@ impl Log {
         written
     }
 
-    /// Hands the buffer to the operating system; never after a sync that failed, whoever made it.
+    /// Hands the buffer to the operating system; never after a sync that failed, whichever thread
+    /// made it.
     pub(crate) fn write_out(&mut self) -> Result<(), StoreError> {
         if self.syncer.failed() {
             return Err(StoreError::SyncFailed);

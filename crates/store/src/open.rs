@@ -95,14 +95,14 @@ impl Store {
     }
 }
 
-/// What a partition is opened for.
+/// The purpose of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To be used: the log's torn end is cut off, the opening is counted.
     Use,
     /// To be looked at: nothing is written.
     Look,
-    /// To be repaired: what of the log does not read is left out.
+    /// To be repaired: parts of the log that do not read are left out.
     Mend,
     /// The same, and nothing is written.
     Plan,
@@ -406,7 +406,8 @@ pub(crate) fn open(
 }
 
 impl Store {
-    /// What an older program would not understand comes into segments that it refuses to read.
+    /// Records that an older program would not understand come into segments that it refuses to
+    /// read.
     fn leave_older_format(&mut self) -> Result<(), StoreError> {
         let begin = Place {
             offset: 0,

@@ -1,4 +1,4 @@
-//! What can be chosen about a store. The defaults are for a server; tests choose small numbers so
+//! The options of a store. The defaults are for a server; tests choose small numbers so
 //! that segments end and checkpoints happen.
 
 use wire::Time;
@@ -42,7 +42,7 @@ pub struct Options {
     pub mutant: Option<Mutant>,
 }
 
-/// Faults that can be planted, each a line of code: whoever judges the store must notice.
+/// Faults that can be planted, each a line of code: the judges of the store must notice them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Bytes of files are shown without a look at their checksums.
@@ -61,7 +61,7 @@ pub enum Mutant {
     ForgetsAnswers,
     /// Recovery applies each write twice.
     ReplaysTwice,
-    /// What is in the buffer when a segment ends is written nowhere.
+    /// The buffer at the end of a segment is written nowhere.
     LosesTail,
     /// A segment is removed before the index knows that nothing in it is in use.
     RemovesEarly,
@@ -77,7 +77,7 @@ pub enum Mutant {
     SnapshotsMelt,
     /// A clone changes what it shares in the volume that it was cloned from.
     ClonesShare,
-    /// What is removed under a later birth is seen again.
+    /// A thing that is removed under a later birth is seen again.
     ForgetsAbsence,
     /// Versions that only snapshots see are removed with those that nobody sees.
     SweepsSeen,

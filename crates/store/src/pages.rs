@@ -5,7 +5,7 @@
 //! header, which is the only page that it writes over. The checksums lie apart from the pages, a
 //! page of them before each 1024 pages, and are written with the next sync: a write of them that is
 //! torn changes only those of pages that nothing refers to yet. The header is kept twice, and each
-//! sync writes over the older one. What was found when the file was opened may not be on stable
+//! sync writes over the older one. The content found when the file was opened may not be on stable
 //! storage, for a sync may have failed before: the newer header is written again, byte by byte the
 //! same, and synced before anything else is written.
 
@@ -272,7 +272,7 @@ impl StorageBackend for Pages {
         self.settle(state)?;
         let count = len.div_ceil(PAGE);
         if count < state.count {
-            // What comes in their place one day begins as zeros.
+            // Pages that come in their place one day begin as zeros.
             let (group, from) = (count / GROUP, (count % GROUP) as usize);
             if from > 0 {
                 self.load(state, group)?;

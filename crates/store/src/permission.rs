@@ -1,5 +1,5 @@
-//! Who may do what: the owner's, group's and others' bits, and access lists in the form in which
-//! Linux stores them.
+//! The rights of callers: the owner's, group's and others' bits, and access lists in the form in
+//! which Linux stores them.
 //!
 //! Where the caller's groups are not known, a right of any group counts as the caller's. Nobody is
 //! served so any more: the server takes groups that it is not told of for none. But the log of a
@@ -11,7 +11,7 @@ use crate::state::Core;
 use crate::txn::trouble;
 use wire::{Attr, Caller, Fid, Kind, Refusal};
 
-/// What somebody wants to do with an object: the bits of one class.
+/// The rights that a caller wants on an object: the bits of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want(u16);
 
@@ -78,7 +78,7 @@ pub(crate) fn allowed(caller: &Caller, attr: &Attr, want: Want, acl: Option<&[u8
     }
 }
 
-/// What an access list says to somebody who is not the owner; `None`: it is not one.
+/// The answer of an access list to a caller that is not the owner; `None`: it is not a list.
 fn by_list(caller: &Caller, attr: &Attr, want: Want, acl: &[u8]) -> Option<bool> {
     let list = List::parse(acl)?;
     let entries = list.entries().map(|e| (e.tag, e.bits, e.id));

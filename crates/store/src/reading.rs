@@ -41,7 +41,7 @@ pub(crate) fn read_extent(
     Ok(())
 }
 
-/// What is said of bytes that were lost.
+/// The error of bytes that were lost.
 const LOST: &str = "these bytes were lost to a damage of the disk, as a repair has noted";
 
 fn verify(

@@ -27,7 +27,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// Up to where in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// To its end; what is torn there is cut off.
+    /// To its end; a torn end is cut off.
     End,
     /// Up to this record, which is not applied any more.
     Record(u64),

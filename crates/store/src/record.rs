@@ -32,7 +32,7 @@ const RECORD_MAGIC: [u8; 4] = *b"ArlR";
 const SEGMENT_MAGIC: [u8; 8] = *b"ArielSeg";
 const META_BYTES_MAX: usize = limits::BODY_BYTES;
 
-/// What happened. Written with borrowed parts, read with owned ones: see [`Happened`].
+/// An event. Written with borrowed parts, read with owned ones: see [`Happened`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Entry<O, C, V> {
     /// The partition was made: the first record of every log.
@@ -88,9 +88,9 @@ pub(crate) enum Entry<O, C, V> {
     },
 }
 
-/// What happened, as read.
+/// An event, as read.
 pub(crate) type Happened = Entry<Op, Caller, Vec<u32>>;
-/// What happened, as written.
+/// An event, as written.
 pub(crate) type Happening<'a> = Entry<&'a Op, &'a Caller, &'a [u32]>;
 
 impl Happened {
@@ -104,7 +104,7 @@ impl Happened {
         }
     }
 
-    /// Whose bytes the record carries.
+    /// The file whose bytes the record carries.
     pub(crate) fn fid(&self) -> Option<Fid> {
         match self {
             Self::Apply {
@@ -144,8 +144,8 @@ pub(crate) struct SegmentId {
 pub(crate) struct Stamp {
     /// Number of the record: one more than the record before.
     pub(crate) sequence: u64,
-    /// All records up to this number were on stable storage when this one was made. What is
-    /// damaged among them was lost, and was not torn.
+    /// All records up to this number were on stable storage when this one was made. A damaged one
+    /// among them was lost, and was not torn.
     pub(crate) stable: u64,
     /// The segment that the record lies in.
     pub(crate) segment: SegmentId,
@@ -169,7 +169,7 @@ fn header(stamp: Stamp, data: usize, meta: &[u8]) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What stands before the file bytes of a record, and what stands behind them.
+/// The parts of a record before and behind its file bytes.
 pub(crate) fn around(stamp: Stamp, data: usize, meta: &[u8]) -> ([u8; HEADER_BYTES], Vec<u8>) {
     let behind = record_bytes(data, meta.len()) - HEADER_BYTES - data;
     let mut end = Vec::with_capacity(behind);
@@ -234,7 +234,7 @@ pub(crate) fn was_finished(bytes: &[u8]) -> bool {
     headers.any(|header| lengths(header).is_some() && header[16..24] != [0; 8])
 }
 
-/// What happened, from a header and the bytes after the file bytes; `None`: damaged.
+/// The event, from a header and the bytes after the file bytes; `None`: damaged.
 pub(crate) fn happened(
     segment: SegmentId,
     header: &[u8],
@@ -306,7 +306,7 @@ pub(crate) fn is_of_older_format(header: &[u8]) -> bool {
     number(header, 8).is_some_and(|bytes| u32::from_le_bytes(bytes) < FORMAT)
 }
 
-/// What a segment's header says.
+/// The content of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentHead {
     /// The segment, and the number of its first record.

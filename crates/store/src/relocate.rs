@@ -141,7 +141,7 @@ impl Store {
             if ends <= shared.position + known {
                 continue;
             }
-            // Extents are narrowed by whole pieces, so what is known ends with one.
+            // Extents are narrowed by whole pieces, so the known part ends with one.
             let skip = shared.position + known - extent.position;
             let pieces = skip as usize / PIECE_BYTES;
             let rest = Extent {

@@ -1,9 +1,10 @@
 //! Repairs a partition that nobody has open.
 //!
-//! Guarantees: afterwards the check finds nothing, or an error says why not; what was readable is
-//! still there; what was not is listed, and reading it is an error, never other bytes; files that
-//! are replaced or not needed any more stay under another name. A plan says the same beforehand and
-//! changes nothing (it makes an index in a file of its own if it has to, and removes it).
+//! Guarantees: afterwards the check finds nothing, or an error says why not; readable bytes are
+//! still there; unreadable ones are listed, and reading them is an error, never other bytes; files
+//! that are replaced or not needed any more stay under another name. A plan says the same
+//! beforehand and changes nothing (it makes an index in a file of its own if it has to, and removes
+//! it).
 
 use crate::check::Limits;
 use crate::disk::{Directory, Files};
@@ -28,16 +29,16 @@ use std::path::Path;
 use std::sync::Arc;
 use wire::{Caller, Chosen, Fid};
 
-/// What a repair did, or would do.
+/// The work of a repair, done or planned.
 #[derive(Clone, Debug, Default)]
 pub struct Repaired {
-    /// What was done, in order, for people.
+    /// The steps, in order, for people.
     pub steps: Vec<String>,
     /// Changes that the log had and that could not be applied, for people.
     pub lost_changes: Vec<String>,
-    /// What was found before.
+    /// The findings before.
     pub before: Report,
-    /// What is found now; of a plan: the same as before.
+    /// The findings now; of a plan: the same as before.
     pub after: Report,
 }
 

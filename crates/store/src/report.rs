@@ -1,4 +1,4 @@
-//! What a check of a partition found. Each damage says what it concerns and what can be done.
+//! The findings of a check of a partition. Each damage names its object and the cure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,7 @@ pub enum Damage {
         /// The fault.
         what: String,
     },
-    /// What the index says of an object does not fit together.
+    /// The index's keys of an object contradict each other.
     Object {
         /// The object, for people.
         file: String,
@@ -51,7 +51,7 @@ pub enum Damage {
     },
     /// The index engine finds its own file damaged.
     Engine {
-        /// What it says.
+        /// The engine's error.
         what: String,
     },
     /// A segment of the log does not read.
@@ -67,9 +67,9 @@ pub enum Damage {
     Count {
         /// Which.
         name: String,
-        /// What the index says.
+        /// The number in the index.
         kept: u64,
-        /// What is there.
+        /// The true number.
         found: u64,
     },
 }
@@ -125,7 +125,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Objects that exist.
@@ -143,7 +143,7 @@ pub struct Report {
     pub losses: Vec<Loss>,
     /// How many more of these there are.
     pub more_losses: u64,
-    /// What is no damage, and should not stay so.
+    /// Conditions that are no damage, and should not stay so.
     pub warnings: Vec<String>,
     /// The highest vnode number of an object.
     pub(crate) top: u64,

@@ -4,7 +4,7 @@
 //! that does not read is a torn end or damage is told by the records behind it: each says up to
 //! which record everything was on stable storage when it was made. If one says so of the record
 //! that does not read, that was damaged later; without any such record nobody was ever told that
-//! it is stable. What was read and is not known to be stable is written again.
+//! it is stable. Every record that was read and is not known to be stable is written again.
 
 use crate::cut::Cut;
 use crate::disk::Files;
@@ -39,7 +39,7 @@ pub(crate) struct Roll<'a> {
     until: u64,
 }
 
-/// What rolling forward found.
+/// The result of rolling forward.
 pub(crate) struct Rolled {
     pub(crate) end: End,
     /// The last record of the runs before: those of openings say nothing to anybody.
@@ -86,7 +86,7 @@ impl<'a> Roll<'a> {
         }
     }
 
-    /// For an engine that nobody uses before it is done: what was applied does not gather in
+    /// For an engine that nobody uses before it is done: the applied changes do not gather in
     /// memory.
     pub(crate) fn settling(mut self, bytes: usize) -> Self {
         self.settle_bytes = bytes;
@@ -103,8 +103,8 @@ impl<'a> Roll<'a> {
         }
     }
 
-    /// For a repair: applies what reads, up to the first thing that does not. What follows is lost,
-    /// and stays where it is: the log goes on in a segment of its own.
+    /// For a repair: applies the records that read, up to the first one that does not. Later
+    /// records are lost, and stay where they are: the log goes on in a segment of its own.
     pub(crate) fn run_readable(mut self, identity: u64) -> Result<(Rolled, Cut), StoreError> {
         self.counts()?;
         match self.roll_segments() {
@@ -337,7 +337,7 @@ impl Rolled {
             tracing::warn!("the last {torn} bytes of {name} were torn and are cut off");
             let disk = files.open(&name, false).map_err(io)?;
             disk.resize(self.end.offset).map_err(io)?;
-            // What was cut off must not come back behind what is appended now.
+            // The cut bytes must not come back behind the next records.
             disk.sync().map_err(io)?;
         }
         if !self.beyond.is_empty() {

@@ -16,7 +16,7 @@ use wire::{Op, Refusal};
 
 /// The store is tended when nothing was changed for this long.
 const REST_NS: u64 = 2_000 * NS_PER_MS;
-/// Between two portions of that: whoever wants the store meanwhile waits for one at most.
+/// Between two portions of that: other callers of the store wait for one at most.
 const PAUSE_NS: u64 = 20 * NS_PER_MS;
 /// Bytes that are moved in one portion.
 const PORTION_BYTES: u64 = 1 << 20;
@@ -25,7 +25,7 @@ const RETRY_NS: u64 = 5_000 * NS_PER_MS;
 /// Most bytes that a change that finds no room has moved for it, in segments.
 const MOST_SEGMENTS: u64 = 4;
 
-/// What is known of room, and of rest.
+/// The store's knowledge of room, and of rest.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     /// Bytes of log, and MiB of room on the disk, that there were when nothing gave any room.
@@ -36,7 +36,7 @@ pub(crate) struct Room {
     seen: u64,
     /// ...and since when there have been no more.
     since: u64,
-    /// Not before that a checkpoint is begun by who looks after the store.
+    /// The tending of the store begins no checkpoint before that.
     retry_at: u64,
 }
 
@@ -65,7 +65,7 @@ impl Store {
             return false;
         }
         let before = self.checkpoints.removed();
-        // What comes of one under way is told by what it has removed.
+        // The outcome of one under way shows in the segments that it has removed.
         let _ = self.join_checkpoint();
         while self.checkpoints.removed() == before {
             if self.has_dead() && self.is_behind() && self.checkpoint().is_ok() {
@@ -121,7 +121,7 @@ impl Store {
             Op::Allocate {
                 len, zero: false, ..
             } if self.available().map_err(crate::txn::trouble)? < *len => Err(Refusal::NoSpace),
-            // What is made with them is told of when its maker has been answered.
+            // Objects made with them are reported only after their maker has been answered.
             Op::Reserve { count }
                 if self.available().map_err(crate::txn::trouble)?
                     < u64::from(*count) * RESERVED_BYTES =>
@@ -133,7 +133,7 @@ impl Store {
     }
 
     /// Bytes that changes have room for, with those of segments that nothing uses any more: the
-    /// first who needs these gets them.
+    /// first caller that needs these gets them.
     pub(crate) fn available(&mut self) -> Result<u64, StoreError> {
         let mut bytes = self.log.available()?;
         for segment in self.dead() {
@@ -185,7 +185,7 @@ impl Store {
             return Some(self.room.retry_at);
         }
         self.room.retry_at = now + RETRY_NS;
-        // What becomes of it is seen the next time.
+        // Its outcome is seen the next time.
         let _ = self.begin_checkpoint();
         Some(now + PAUSE_NS)
     }

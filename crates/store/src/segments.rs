@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Most segments that are kept open.
 const OPEN_SEGMENTS: usize = 256;
 
-/// What has the bytes of the log.
+/// A source of the log's bytes.
 pub(crate) trait Bytes {
     /// Reads bytes of a record.
     fn read(&self, place: Place, into: &mut [u8]) -> Result<(), StoreError>;

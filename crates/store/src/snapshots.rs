@@ -1,6 +1,6 @@
 //! The directory of a volume's snapshots: each is there under its name, as its root.
 //!
-//! Nothing of it is kept: what is in it follows from the volumes, so it changes with the same
+//! Nothing of it is kept: its content follows from the volumes, so it changes with the same
 //! operations as they do, and by nothing else. A name has the number of its snapshot as its
 //! position. A volume that is a snapshot itself has none.
 
@@ -13,7 +13,7 @@ use wire::{Fid, Kind, Name, Op};
 
 /// Everybody may look, nobody may change anything.
 const MODE: u16 = 0o555;
-/// What an entry counts for in the size of a directory, besides its name.
+/// An entry's share of a directory's size, besides its name.
 const ENTRY_BYTES: u64 = 24;
 
 /// Would this change names in a directory of snapshots?
@@ -82,7 +82,7 @@ impl Volumes {
 }
 
 impl Index {
-    /// What a name names in a directory.
+    /// The object that a name names in a directory.
     pub(crate) fn named(&self, dir: Fid, name: &Name) -> Result<Option<Named>, StoreError> {
         if dir.is_snapshots() {
             let mut shown = self.volumes.shown(dir.volume);

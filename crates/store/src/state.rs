@@ -1,5 +1,5 @@
-//! The state that a partition's operations work on, without the log: what a request and what replay
-//! after a crash do to it is the same.
+//! The state that a partition's operations work on, without the log: a request and its replay after
+//! a crash do the same to it.
 
 use crate::answers::Answers;
 use crate::apply;

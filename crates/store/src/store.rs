@@ -1,4 +1,4 @@
-//! The store: what its users call.
+//! The store: the calls of its users.
 //!
 //! An operation that changes something goes this way: work out its outcome and its changes; append
 //! its record to the log's buffer; put the changes into the index. The first may refuse, the others
@@ -35,19 +35,19 @@ const AWAY: Time = Time::MAX;
 /// An operation to be applied.
 #[derive(Clone, Copy, Debug)]
 pub struct Apply<'a> {
-    /// What is to be done.
+    /// The operation.
     pub op: &'a Op,
-    /// For whom.
+    /// Its caller.
     pub caller: &'a Caller,
     /// The time of it.
     pub now: Time,
-    /// What makes it the same operation when it is repeated.
+    /// The session and number, by which a repetition is known as the same operation.
     pub origin: Option<Origin>,
     /// The bytes of a write; empty for anything else.
     pub data: &'a [u8],
-    /// It is done already, as far as its caller knows, with these numbers; what it makes gets one
-    /// of those that were reserved. On a full disk it may take room that is kept for removals:
-    /// these come behind it.
+    /// It is done already, as far as its caller knows, with these numbers; a new object gets one of
+    /// those that were reserved. On a full disk it may take room that is kept for removals: these
+    /// come behind it.
     pub delegated: Option<Chosen>,
 }
 
@@ -113,7 +113,7 @@ pub struct Store {
     pub(crate) left: u64,
     /// The last record of an operation.
     pub(crate) changed_record: u64,
-    /// What a repair had to leave out.
+    /// The changes that a repair had to leave out.
     pub(crate) cut: Cut,
 }
 
@@ -171,7 +171,7 @@ impl Store {
         let Op::Copy { from, at, len, .. } = *apply.op else {
             return Err(Refusal::Invalid);
         };
-        // What is wrong with the operation is told below, in the usual order.
+        // Errors of the operation are reported below, in the usual order.
         let len = self.unshared(apply.op).unwrap_or(len);
         let len = len.min(wire::limits::BULK_BYTES);
         let mut data = Vec::new();
@@ -287,7 +287,7 @@ impl Store {
         self.log.write_out()
     }
 
-    /// What puts on stable storage what was written out, without the store.
+    /// A handle that syncs the written log without the store.
     pub fn sync_handle(&self) -> Syncer {
         self.log.syncer().clone()
     }
@@ -323,7 +323,7 @@ impl Store {
         let meta = record::encode(happening);
         let bytes = record::record_bytes(0, meta.len());
         if let Err(error) = self.log.make_room(bytes as u64, Use::Note) {
-            // It is in the buffer all the same: whoever writes that out is told.
+            // It is in the buffer all the same: the next write of the buffer reports the error.
             tracing::error!("{error}");
         }
         self.log.append(&[], &meta);
@@ -411,7 +411,7 @@ impl Store {
         self.core.object(fid).is_ok_and(|object| object.xattrs == 0)
     }
 
-    /// What a name in a directory names; refused if the disk cannot say.
+    /// The object that a name in a directory names; refused if the disk cannot say.
     pub fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal> {
         if self.attr(dir)?.is_none() {
             return Ok(None);

@@ -25,15 +25,15 @@ pub(crate) const KEYS_ALONE: u32 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Sweeper {
     volume: u32,
-    /// What follows the volume in the first key that has not been looked at.
+    /// The part behind the volume of the first key that has not been looked at.
     from: Vec<u8>,
-    /// At which births somebody saw keys of the volume when it began.
+    /// The births at which keys of the volume were seen by some volume when it began.
     readers: BTreeSet<u32>,
     /// Something could not be read, or written: it goes on when the partition is opened again.
     stopped: bool,
 }
 
-/// What a portion comes to.
+/// The result of a portion.
 struct Portion {
     removed: Vec<Key>,
     live: Vec<(u32, i64)>,

@@ -1,8 +1,9 @@
-//! Group commit: one sync of the log serves everybody who asked for one before it began.
+//! Group commit: one sync of the log serves all callers that asked for one before it began.
 //!
-//! Who asks while a sync runs waits for the next one, since the running one may have begun before
-//! his bytes were written; the first of those who wait then syncs for all. A sync that failed is
-//! never repeated: the kernel may have dropped the pages and would report success the second time.
+//! A caller that asks while a sync runs waits for the next one, since the running one may have
+//! begun before its bytes were written; the first waiting caller then syncs for all. A sync that
+//! failed is never repeated: the kernel may have dropped the pages and would report success the
+//! second time.
 
 use crate::disk::{Disk, Files};
 use crate::error::StoreError;

@@ -14,7 +14,7 @@ use wire::{Attr, Caller, Chosen, Fid, Kind, Name, Refusal, Time};
 /// Most names of an object.
 pub(crate) const LINKS_MAX: u32 = 65_000;
 
-/// What is known about an operation besides itself.
+/// The circumstances of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) caller: &'a Caller,
@@ -39,7 +39,7 @@ pub(crate) struct Txn<'a> {
     pub(crate) changes: Changes,
 }
 
-/// What the caller is told when the store itself is in trouble.
+/// The refusal that a caller gets when the store itself is in trouble.
 pub(crate) fn trouble(error: StoreError) -> Refusal {
     match error {
         // Told to everybody who writes: a line for each of them would fill the next disk.
@@ -74,7 +74,7 @@ impl<'a> Txn<'a> {
             ..Fid::root(volume)
         };
         let taken = reserved >= next || self.index.object(fid).map_err(trouble)?.is_some();
-        // Whoever reserved it has given it away already, or it never was reserved.
+        // The client that reserved it has used it already, or it never was reserved.
         if taken {
             Err(Refusal::Invalid)
         } else {

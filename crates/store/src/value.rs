@@ -7,7 +7,7 @@ use wire::{Attr, Fid, Kind, Name, Time};
 /// Bytes that one checksum covers.
 pub(crate) const PIECE_BYTES: usize = wire::limits::BLOCK_BYTES as usize;
 
-/// What is kept of an object under its own key.
+/// The value of an object's own key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Object {
     pub(crate) attr: Attr,
@@ -70,7 +70,7 @@ pub(crate) fn root_object((uid, gid): (u32, u32), mode: u16, now: Time) -> Objec
 }
 
 /// An entry of a directory, under its name. The volume of the fid is the one that it was made in:
-/// for who sees it, it is the volume of the directory.
+/// a look-up shows that of the directory instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Named {
     pub(crate) fid: Fid,
@@ -86,8 +86,8 @@ pub(crate) struct Placed {
     pub(crate) kind: Kind,
 }
 
-/// Who has extents in a segment by copies, and in which part of him all of them are. Some of them
-/// may be gone.
+/// A file that has extents in a segment by copies, and the part of the file in which all of them
+/// are. Some of them may be gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Borrower {
     pub(crate) fid: Fid,
@@ -117,7 +117,8 @@ pub(crate) struct Counters {
     /// The volume that it began with.
     pub(crate) volume: u32,
     pub(crate) next_vnode: u64,
-    /// Objects of all volumes that are there and may change: what clones share is counted in each.
+    /// Objects of all volumes that are there and may change: an object that clones share is counted
+    /// in each.
     pub(crate) objects: u64,
     /// Bytes of files and symbolic links, likewise.
     pub(crate) bytes: u64,

@@ -13,7 +13,7 @@ use crate::options::Mutant;
 use crate::volumes::{FIRST_BIRTH, Lineage};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a thing is, in one version.
+/// One version of a thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
     Present(Vec<u8>),

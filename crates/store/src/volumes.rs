@@ -5,7 +5,7 @@
 //! under the next birth. So making either costs the same however large the volume is, and copies
 //! nothing.
 //!
-//! What a volume sees is its *lineage*: its own keys up to its birth, then those of the volume that
+//! A volume sees its *lineage*: its own keys up to its birth, then those of the volume that
 //! it was cloned from, up to the birth at which it was, and so on. The first that knows a thing
 //! decides, also when it knows that the thing is gone. A snapshot has no keys of its own.
 //!
@@ -28,7 +28,7 @@ const CLONE_BIRTH: u32 = FIRST_BIRTH + 1;
 /// Most volumes that a lineage goes through: each read may look into all of them.
 const LINEAGE_MAX: usize = 64;
 
-/// What becomes of a volume.
+/// The state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum State {
     Present,
@@ -40,10 +40,10 @@ pub(crate) enum State {
     Receiving,
 }
 
-/// What is kept of a volume.
+/// The record of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Volume {
-    /// Of a snapshot: what follows the name of its volume.
+    /// Of a snapshot: the part behind the name of its volume.
     pub(crate) name: Name,
     /// The volume that this is a snapshot of.
     pub(crate) snapshot_of: Option<u32>,
@@ -343,7 +343,7 @@ impl Volumes {
         snapshots.map(|(id, _)| id).collect()
     }
 
-    /// What can be said of a volume.
+    /// The description of a volume for others.
     pub(crate) fn info(&self, id: u32) -> Option<VolumeInfo> {
         let volume = self.get(id)?;
         let state = match volume.state {

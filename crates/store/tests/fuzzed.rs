@@ -1,5 +1,5 @@
-//! What the fuzz targets `store` and `forged` do, on their kept corpora and on bounded mutations of
-//! them.
+//! The bodies of the fuzz targets `store` and `forged`, run on their kept corpora and on bounded
+//! mutations of them.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 

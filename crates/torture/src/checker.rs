@@ -1,6 +1,7 @@
 //! The search for an order: a history is linearizable when its operations can be put into one
-//! order that agrees with real time (who ended before another began, comes first) and in which a
-//! single machine would have given the same answers (Herlihy and Wing; Wing and Gong's search).
+//! order that agrees with real time (an operation that ended before another began comes first) and
+//! in which a single machine would have given the same answers (Herlihy and Wing; Wing and Gong's
+//! search).
 //!
 //! The search goes along time and keeps *all* configurations that are still possible: a state, and
 //! which of the open operations have already taken effect in it. Equal ones are one (Lowe's
@@ -16,9 +17,9 @@
 //! left at the end. So of the unread writes only one at a time is held back, for that end; the
 //! number of configurations grows with the number of open writes, not with that of their subsets.
 //!
-//! What was lost in a crash stays open for ever. It takes effect only where the end of another
+//! A lost operation stays open for ever. It takes effect only where the end of another
 //! operation cannot be explained with less of it, see [`crate::configs`]; only if it has to do with
-//! that one, be it by way of others (what has not, commutes, and can wait); and of lost ones that
+//! that one, be it by way of others (others commute, and can wait); and of lost ones that
 //! do the same, in the order of their slots. With many lost operations there are too many orders
 //! all the same, and one is enough: a step that is explained ends when [`ENOUGH`] configurations
 //! were made, those first that use the least of the lost. If none of them explains what comes
@@ -56,7 +57,7 @@ enum Unread {
     Last,
 }
 
-/// What each write is to the history.
+/// The role of each write in the history.
 fn unread(operations: &[Operation]) -> Vec<Unread> {
     let mut read = HashSet::new();
     let mut last_begin_ns = 0;

@@ -1,8 +1,9 @@
 //! Configurations of the search: a state, and which of the open operations have taken effect in it.
 //!
-//! What was lost in a crash may happen at any time, or never. Of two configurations with one state
-//! and the same operations that will end, the one in which fewer of the lost ones have happened
-//! can do whatever the other can: the other is needless. So these are kept without their subsets.
+//! An operation that was lost in a crash may happen at any time, or never. Of two configurations
+//! with one state and the same operations that will end, the one in which fewer of the lost ones
+//! have happened can do whatever the other can: the other is needless. So these are kept without
+//! their subsets.
 
 use crate::model::State;
 use std::collections::HashMap;

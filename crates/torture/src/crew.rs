@@ -11,9 +11,9 @@ const END: Duration = Duration::from_secs(5);
 
 /// A worker's two ends.
 pub struct Link {
-    /// What it reads.
+    /// The pipe from which it reads.
     pub input: Box<dyn Write + Send>,
-    /// What it writes.
+    /// The pipe to which it writes.
     pub output: Box<dyn Read + Send>,
     /// Its process, when it is one.
     pub child: Option<Child>,

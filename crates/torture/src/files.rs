@@ -32,7 +32,7 @@ impl From<Errno> for Trouble {
     }
 }
 
-/// What is to be tried.
+/// The work to try.
 #[derive(Clone, Debug)]
 pub(crate) enum Want {
     /// This action; outcomes in it are not looked at.
@@ -48,7 +48,7 @@ pub(crate) struct Way {
     pub(crate) long: bool,
     /// Some number, to choose between equal system calls.
     pub(crate) choice: u64,
-    /// What the tree can do.
+    /// The abilities of the tree.
     pub(crate) can: Abilities,
 }
 
@@ -149,7 +149,7 @@ impl Files {
     /// Removes the logs of a round.
     pub(crate) fn remove_logs(&mut self, plan: &Plan, round: u64) {
         for file in 0..plan.logs() {
-            // What stays because of a crash is removed with everything else.
+            // A log that stays because of a crash is removed with everything else.
             let _ = unlinkat(&self.base, format!("l{round}-{file}"), AtFlags::empty());
         }
     }
@@ -191,7 +191,7 @@ impl Files {
         if self.sync { fsync(file) } else { Ok(()) }
     }
 
-    /// Tries something; what came out, as one action or several at the same time.
+    /// Tries something; returns the outcome, as one action or several at the same time.
     pub(crate) fn perform(
         &mut self,
         object: Object,

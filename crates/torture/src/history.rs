@@ -1,11 +1,11 @@
-//! What was seen: an operation, when it began and ended, and what came out of it. Histories hold
-//! nothing else; a judge who trusts the file system's own counters would judge nothing.
+//! Observations: an operation, its begin and end, and its outcome. Histories hold nothing else; a
+//! judge that trusts the file system's own counters would judge nothing.
 
 use crate::plan::XATTR;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is judged by itself.
+/// An object that is judged by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Object {
     /// A record in a file, overwritten as a whole.
@@ -66,7 +66,7 @@ pub struct Run {
     pub value: u64,
 }
 
-/// What came out of a renaming that does not replace.
+/// The outcome of a renaming that does not replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moved {
     /// It was done.
@@ -77,7 +77,7 @@ pub enum Moved {
     Taken,
 }
 
-/// What was asked and what came out. Values are unique in a run; 0 is how a record begins.
+/// A call and its outcome. Values are unique in a run; 0 is how a record begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// A record was written.
@@ -100,7 +100,7 @@ pub enum Action {
     Create {
         /// The name.
         name: u8,
-        /// What the name then stands for.
+        /// The object that the name then stands for.
         id: u64,
         /// It was created.
         done: bool,
@@ -127,7 +127,7 @@ pub enum Action {
         from: u8,
         /// The new name.
         to: u8,
-        /// What came out.
+        /// The outcome.
         moved: Moved,
     },
     /// Two names change places; not done: one of them was not there.
@@ -143,7 +143,7 @@ pub enum Action {
     Look {
         /// The name.
         name: u8,
-        /// What it stands for.
+        /// The object that it stands for.
         found: Option<u64>,
     },
     /// A name in a listing of the directory, or missing there. A listing is no snapshot, in POSIX:
@@ -154,7 +154,7 @@ pub enum Action {
         /// It was listed.
         present: bool,
     },
-    /// What no file system may answer.
+    /// An answer that no file system may give.
     Wrong(String),
 }
 
@@ -285,7 +285,7 @@ impl fmt::Display for Action {
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
-    /// What it was done to.
+    /// Its object.
     pub object: Object,
     /// Number of the mount.
     pub mount: u32,
@@ -299,6 +299,6 @@ pub struct Operation {
     pub end_ns: u64,
     /// False: it failed, or has not ended; it may happen at any time after its begin, or never.
     pub known: bool,
-    /// What was asked and seen.
+    /// The call and its outcome.
     pub action: Action,
 }

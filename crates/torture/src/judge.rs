@@ -23,7 +23,7 @@ const NAMES_TOLD: usize = 2;
 pub struct Violation {
     /// Whose.
     pub object: Object,
-    /// What is wrong.
+    /// The fault.
     pub kind: Kind,
     /// The words of the record, where it was judged piece by piece.
     pub words: Option<(u32, u32)>,

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Kills something and brings it back; the path is that of the mount whose turn it is.
 pub type Hook = Box<dyn FnMut(&Path) -> Result<(), String> + Send>;
 
-/// Who is killed, and how often.
+/// The processes to kill, and how often.
 #[derive(Default)]
 pub struct Kills {
     /// Kills a client and mounts again.

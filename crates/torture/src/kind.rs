@@ -1,4 +1,4 @@
-//! What kind of fault a violation is, as far as that can be said for certain.
+//! The kind of a violation, as far as that can be said for certain.
 
 use crate::checker::Checker;
 use crate::history::{Action, Moved, Operation};
@@ -6,7 +6,7 @@ use crate::model::oracle;
 use crate::shrink::Shrunk;
 use std::fmt;
 
-/// What is wrong with the answer that nothing explains.
+/// The fault of the answer that nothing explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes that had been right, and were overwritten before.

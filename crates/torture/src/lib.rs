@@ -6,9 +6,9 @@
 //! Wing, theorem 1); `checker` searches an order for it that a single machine could have had. Of a
 //! history without such an order, `shrink` leaves what is needed to see it.
 //!
-//! Guarantees: a reported violation is one under the rules of `model`; what could not be decided
-//! is counted and told, never passed over. The clock is an argument: stamps of all workers must be
-//! of one monotonic clock.
+//! Guarantees: a reported violation is one under the rules of `model`; undecided objects are
+//! counted and told, never passed over. The clock is an argument: stamps of all workers must be of
+//! one monotonic clock.
 #![forbid(unsafe_code)]
 
 mod checker;

@@ -1,5 +1,5 @@
-//! What one machine would answer: for each kind of object its states, and what an operation makes
-//! of a state.
+//! The answers of one machine: for each kind of object its states, and the state that an operation
+//! makes of another.
 
 use crate::history::{Action, Moved, Object, Operation, shown};
 use crate::plan::NAMES;
@@ -13,7 +13,7 @@ pub(crate) enum State {
     Size(u64),
     /// The records of a log; which ones, its oracle says.
     Records(u64),
-    /// What each name stands for.
+    /// The object of each name.
     Names(Vec<Option<u64>>),
 }
 

@@ -10,7 +10,7 @@ use rustix::fs::{symlinkat, unlinkat};
 use rustix::io::{Errno, read, write};
 use std::os::fd::OwnedFd;
 
-/// What the names of a group are.
+/// The kind of a group's names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// They say what they stand for, and are made with it in one step.
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// What stands for an object that was made in a group: an id, or that there is one.
+/// The number that stands for an object made in a group: an id, or that there is one.
 pub(crate) fn identity(group: u32, can: Abilities, id: u64) -> u64 {
     if Kind::of(group, can).has_identity() {
         id
@@ -164,7 +164,7 @@ impl Files {
         }
     }
 
-    /// What a file says; it has been written before it got its name.
+    /// The content of a file, which was written before it got its name.
     fn content(&self, path: &str) -> Result<Vec<u8>, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let file = openat(&self.base, path, flags, Mode::empty())?;

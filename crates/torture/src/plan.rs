@@ -1,4 +1,4 @@
-//! What is to be done: the options of a run, what each worker is told, and what lies where.
+//! The plan: the options of a run, the orders to each worker, and the places of all objects.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ pub type Clock = fn() -> u64;
 
 /// Names in one group of names.
 pub(crate) const NAMES: u8 = 4;
-/// The records of a register file: offset and length. Some share a block of 4 KiB: who takes care
-/// of whole blocks only mixes them up.
+/// The records of a register file: offset and length. Some share a block of 4 KiB: a file system
+/// that takes care of whole blocks only mixes them up.
 pub(crate) const SLOTS: [(u64, usize); 5] = [
     (0, 4096),
     (4096, 2048),
@@ -51,7 +51,7 @@ pub struct Options {
     pub hang_ns: u64,
 }
 
-/// What one worker must know.
+/// The knowledge of one worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The mount it works through.
@@ -90,7 +90,7 @@ impl Plan {
     }
 }
 
-/// What the tree can do, as far as it differs between file systems.
+/// The abilities of the tree, as far as they differ between file systems.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Abilities {
     /// Symbolic links.
@@ -104,7 +104,7 @@ pub(crate) struct Abilities {
 }
 
 impl Abilities {
-    /// What is not tried, since the tree cannot.
+    /// Operations that are not tried, since the tree cannot do them.
     pub(crate) fn missing(self) -> Vec<String> {
         let all = [
             (self.symlinks, "symbolic links"),
@@ -117,7 +117,7 @@ impl Abilities {
     }
 }
 
-/// What a worker is told, one line each.
+/// The orders to a worker, one line each.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Make the directory and its files.
@@ -138,12 +138,12 @@ pub(crate) enum Order {
     Clean,
 }
 
-/// What a worker answers, one line each.
+/// The answers of a worker, one line each.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) operations: Vec<crate::history::Operation>,
     /// The order could not be carried out.
     pub(crate) error: Option<String>,
-    /// What the tree can do.
+    /// The abilities of the tree.
     pub(crate) can: Abilities,
 }

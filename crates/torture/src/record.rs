@@ -1,6 +1,6 @@
-//! The bytes of records. Each word of 8 bytes says who wrote it, as his how manieth record, and
-//! carries a checksum over that and its place: so every word of a torn or misplaced record tells
-//! where it comes from. Zeros are the value 0.
+//! The bytes of records. Each word of 8 bytes names its writer and the number of the record among
+//! the writer's, and carries a checksum over that and its place: so every word of a torn or
+//! misplaced record tells where it comes from. Zeros are the value 0.
 
 use crate::history::Run;
 

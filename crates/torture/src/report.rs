@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The run's seed.
@@ -35,13 +35,13 @@ pub struct Report {
     pub torn: u64,
     /// Objects with too many possibilities.
     pub undecided: u64,
-    /// What no order explains.
+    /// The answers that no order explains.
     pub violations: Vec<Violation>,
-    /// What was not tried, since the tree cannot.
+    /// Operations that were not tried, since the tree cannot do them.
     pub not_tried: Vec<String>,
-    /// What else is wrong: workers that did not answer, whatever the caller adds.
+    /// Other faults: workers that did not answer, and those that the caller adds.
     pub faults: Vec<String>,
-    /// What the caller adds that is right.
+    /// The caller's remarks on things that are right.
     pub notes: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ impl Report {
             );
         }
         if !violation.origins.is_empty() {
-            text.push_str("  What brought these values, before:\n");
+            text.push_str("  The operations that brought these values, before:\n");
             for operation in &violation.origins {
                 let action = operation.action.to_string();
                 let _ = writeln!(text, "{}", self.line(operation, &action, false));
@@ -243,7 +243,7 @@ impl Report {
     }
 }
 
-/// What was asked and seen. Of a list of records only those whose appends are shown are left: it is
+/// A call and its outcome. Of a list of records only those whose appends are shown are left: it is
 /// said which of these it has, and which it lacks.
 fn action(operation: &Operation, violation: &Violation) -> String {
     let Action::ReadLog(list) = &operation.action else {

@@ -15,7 +15,7 @@ use crate::report::Report;
 /// Most violations that are told: one is bad enough, and a run ends with the first round that has.
 const VIOLATIONS: usize = 3;
 
-/// What a run needs of the world around it.
+/// The services that a run needs from outside.
 pub struct Outside<'a> {
     /// Stamps of all processes.
     pub clock: Clock,
@@ -80,7 +80,7 @@ pub fn run(options: &Options, outside: Outside<'_>) -> Result<Report, String> {
         }
         Err(end) => return Err(told(&crew, end)),
     }
-    // What cannot be removed is no reason to withhold the verdict.
+    // Files that cannot be removed are no reason to withhold the verdict.
     let _ = crew.order(&[0], Order::Clean);
     Ok(report)
 }

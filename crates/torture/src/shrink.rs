@@ -1,11 +1,10 @@
 //! From a history that no order explains, what is needed to see it.
 //!
-//! Guarantees: what is left is still not linearizable, and nothing was removed without which even a
-//! right file system could not have given the rest: an operation that only looked; a write whose
-//! value nobody is left to have read; a record together with every sight of it; names that nothing
-//! connects with the others; a change of names or of a size when there is no order whether or not
-//! it happened.
-//! (Removing a write and leaving its reader would "find" a violation.)
+//! Guarantees: the remaining history is still not linearizable, and nothing was removed without
+//! which even a right file system could not have given the rest: an operation that only looked; a
+//! write whose value nobody is left to have read; a record together with every sight of it; names
+//! that nothing connects with the others; a change of names or of a size when there is no order
+//! whether or not it happened. (Removing a write and leaving its reader would "find" a violation.)
 
 use crate::checker::{Checker, Stop};
 use crate::history::{Action, Object, Operation};
@@ -13,7 +12,7 @@ use crate::model::{State, oracle};
 
 /// A violation.
 pub(crate) struct Shrunk {
-    /// What is needed to see it.
+    /// The operations that are needed to see it.
     pub(crate) operations: Vec<Operation>,
     /// Changes that may or may not have happened without making a difference.
     pub(crate) hidden: Vec<Operation>,
@@ -63,7 +62,8 @@ pub(crate) fn shrink(start: &Checker, operations: Vec<Operation>) -> Option<Shru
     Some(shrunk)
 }
 
-/// What had begun when the operation ended; what had not ended may or may not have happened.
+/// The operations that had begun when this one ended; those that had not ended may or may not have
+/// happened.
 fn prefix(operations: &[Operation], index: usize) -> Vec<Operation> {
     let end_ns = operations[index].end_ns;
     let begun = operations.iter().filter(|one| one.begin_ns <= end_ns);
@@ -130,8 +130,8 @@ fn without(shrunk: &Shrunk, at: usize) -> Option<(Vec<Operation>, Vec<Operation>
     Some((left, hidden))
 }
 
-/// Is this object's history judged as a whole? A log's is: what a later sight lacks, convicts an
-/// early append, and both are needed to see it.
+/// Is this object's history judged as a whole? A log's is: a record that a later sight lacks
+/// convicts an early append, and both are needed to see it.
 pub(crate) fn whole(object: Object) -> bool {
     matches!(object, Object::Log { .. })
 }

@@ -23,7 +23,7 @@ struct Worker<'a> {
     plan: &'a Plan,
     clock: Clock,
     files: Option<Files>,
-    /// When `files` were found: what they have opened leads to the mount of then, or a later one.
+    /// When `files` were found: their descriptors lead to the mount of then, or a later one.
     opened_ns: u64,
     counter: u32,
 }
@@ -54,8 +54,8 @@ pub fn work(
 }
 
 /// Does this error say that the mount or its server is gone, not what became of the operation? When
-/// the daemon of a FUSE mount dies, what is under way ends with `CONNABORTED`; with `CANCELED` if
-/// the kernel was just handing it over by io_uring; what is asked later with `NOTCONN`.
+/// the daemon of a FUSE mount dies, calls under way end with `CONNABORTED`; with `CANCELED` if
+/// the kernel was just handing it over by io_uring; later calls end with `NOTCONN`.
 fn is_loss(error: Errno) -> bool {
     [
         Errno::IO,
@@ -346,7 +346,7 @@ fn choose_name(random: &mut Random, can: Abilities, fresh: u64) -> Want {
     })
 }
 
-/// What may have happened, when the outcome got lost.
+/// The action that may have happened, when the outcome got lost.
 fn tried(action: &Action, object: Object, can: Abilities) -> Action {
     match (action, object) {
         (Action::Create { name, id, .. }, Object::Names { group }) => Action::Create {
@@ -358,7 +358,7 @@ fn tried(action: &Action, object: Object, can: Abilities) -> Action {
     }
 }
 
-/// What was asked, without an outcome.
+/// The call, without an outcome.
 fn asked(action: &Action) -> String {
     let all = action.to_string();
     all.split(':').next().unwrap_or_default().to_owned()

@@ -216,7 +216,7 @@ fn a_name_back_from_the_dead_is_found() {
     ];
     clean(history.clone());
     history.push(op(NAMES, 1, (7, 8), look(0, Some(100))));
-    // What comes later, open at the same time as something else, shows nothing more.
+    // A later operation, open at the same time as another, shows nothing more.
     history.push(op(NAMES, 2, (7, 20), create(1, 300, true)));
     history.push(op(NAMES, 0, (9, 10), create(0, 200, true)));
     let found = violation(history);
@@ -372,7 +372,7 @@ fn many_open_operations_are_decided_fast() {
     assert_eq!(judge.undecided(), 0);
 }
 
-/// More than there are orders to try: what each lost one did is told by what is seen, or never.
+/// More than there are orders to try: the sights show the effect of each lost one, or nothing does.
 #[test]
 fn many_lost_operations_are_decided_fast() {
     let (mut records, mut names) = (Vec::new(), Vec::new());

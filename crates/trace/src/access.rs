@@ -1,10 +1,10 @@
-//! What a trace says: who did what to which block of which file, and when; and a trace made ready
-//! to be replayed many times, eight bytes an access.
+//! The content of a trace: accesses of machines to blocks of files, and their times; and a trace
+//! made ready to be replayed many times, eight bytes an access.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// What was done.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Op {
@@ -43,7 +43,7 @@ pub struct Access {
     pub time_us: u64,
     /// Which machine.
     pub client: u32,
-    /// What it did.
+    /// The kind of the access.
     pub op: Op,
     /// To which file.
     pub file: u64,

@@ -71,7 +71,7 @@ impl Prices {
     }
 }
 
-/// What the server did, in units: a message is one, the bytes of a block are two, a transfer of
+/// The server's work, in units: a message is one, the bytes of a block are two, a transfer of
 /// its disk is two (section 4.1 of the paper).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
@@ -92,7 +92,7 @@ impl Load {
     }
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads by level.
@@ -105,7 +105,7 @@ pub struct Counts {
     pub peer_hops: u64,
     /// Messages of all machines, without writes.
     pub messages: u64,
-    /// Blocks that were sent from machine to machine without a reader who waits.
+    /// Blocks that were sent from machine to machine while no reader waited for them.
     pub moved: u64,
     /// Peers that had not what the hint said.
     pub wrong_hints: u64,

@@ -38,7 +38,7 @@ pub struct Model {
     pub on_shift: f64,
     /// Files that the client itself has used.
     pub own: Vec<Depths>,
-    /// Files that anybody has used. What the chances leave of 1 is for new files, also where
+    /// Files that anybody has used. The rest of the chances up to 1 is for new files, also where
     /// nothing has been used at the depth that was drawn.
     pub fleet: Depths,
     /// The chance that an access to a known file writes it.

@@ -1,9 +1,9 @@
-//! What a trace is like: how much is read, shared and in order.
+//! The shape of a trace: how much is read, shared and in order.
 
 use crate::access::{Access, Op};
 use std::collections::HashMap;
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// Accesses by operation, in the order of [`Op::ALL`].

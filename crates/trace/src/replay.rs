@@ -1,7 +1,7 @@
 //! Replays a trace on a fleet: the clients and the server of `logic::peers`, whose steps are
 //! carried out at once.
 //!
-//! Guarantees: a block is changed before any other access; what is changed or removed is in no
+//! Guarantees: a block is changed before any other access; a changed or removed block is in no
 //! cache afterwards. The time of the fleet is the number of the access.
 
 use crate::access::{Op, Trace};
@@ -201,14 +201,14 @@ impl Fleet<'_> {
         }
     }
 
-    /// A block comes into a client's memory; what that makes others do.
+    /// A block comes into a client's memory; then others do what follows from that.
     fn fill(&mut self, client: Peer, name: Name, last: bool, fate: Fate) {
         let now = self.now;
         let step = self.client(client).filled(now, name, last, fate);
         self.carry_out(client, step);
     }
 
-    /// What a client wants done, and what that makes others want.
+    /// Carries out a client's step, and the steps of others that follow from it.
     fn carry_out(&mut self, client: Peer, mut step: Step) {
         let (now, mut at) = (self.now, client);
         loop {
@@ -408,8 +408,8 @@ mod tests {
         assert!(expected[1] > 0 && expected[3] > 0);
     }
 
-    /// What is changed or removed is nowhere: the next read of another client goes to the server,
-    /// under every policy.
+    /// A changed or removed block is in no cache: the next read of another client goes to the
+    /// server, under every policy.
     #[test]
     fn no_policy_shows_what_is_no_more() {
         let access = |client, op| Access {

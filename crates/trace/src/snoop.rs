@@ -1,5 +1,5 @@
-//! What somebody who listens on the network would have seen of a trace: the clients' own hits are
-//! not on it. Small caches swallow them (stack deletion, Smith 1977), and what is left behaves in
+//! The part of a trace that a listener on the network would have seen: the clients' own hits are
+//! not on it. Small caches swallow them (stack deletion, Smith 1977), and the rest behaves in
 //! larger caches as all of it would. As clients of NFS do, a client asks for the attributes of a
 //! file before it uses cached blocks of it, but not again within three seconds.
 

@@ -1,4 +1,4 @@
-//! What a file is: its attributes, and changes of them.
+//! Attributes of files, and changes of them.
 
 use crate::ids::Time;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub enum Kind {
 /// The attributes of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attr {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Permission bits, set-id bits and the sticky bit: the lower 12 bits of `st_mode`.
     pub mode: u16,
@@ -49,7 +49,8 @@ pub struct Attr {
     pub ctime: Time,
     /// When it was made.
     pub btime: Time,
-    /// Raised with each change of the content: who holds blocks of another version drops them.
+    /// Raised with each change of the content: a client that holds blocks of another version drops
+    /// them.
     pub version: u64,
 }
 
@@ -62,7 +63,7 @@ pub enum SetTime {
     To(Time),
 }
 
-/// A change of attributes; what is `None` stays.
+/// A change of attributes; attributes that are `None` stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Set {
     /// New mode (12 bits).
@@ -71,7 +72,7 @@ pub struct Set {
     pub uid: Option<u32>,
     /// New group.
     pub gid: Option<u32>,
-    /// New size: what is cut off is gone, what is added reads as zeros.
+    /// New size: bytes cut off are gone, bytes added read as zeros.
     pub size: Option<u64>,
     /// New access time.
     pub atime: Option<SetTime>,

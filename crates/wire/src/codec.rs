@@ -1,13 +1,14 @@
-//! Messages to bytes and back. Decoding never panics, reads no more than it is given, and refuses
-//! what breaks a bound of [`crate::limits`]; what follows the message is refused as well.
+//! Messages to bytes and back. Decoding never panics, reads no more than it is given, and refuses a
+//! message that breaks a bound of [`crate::limits`]; bytes behind the message are refused as well.
 
 use crate::delegated::{Chosen, Delegated};
 use crate::lend::{Capability, Elsewhere, Lenders, ToLender, ToReader};
 use crate::limits;
 use crate::lock::{Lock, LockOwner};
-use crate::message::{Request, ToClient, ToServer};
+use crate::message::{ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
+use crate::request::Request;
 use crate::stream::{Dump, Provenance, StreamChunk, StreamPiece};
 use crate::volume::{SCHEDULE_RULES, ScheduleRule, VOLUMES_MAX, VolumeInfo, VolumeOp};
 use crate::watch::{Change, Deed};
@@ -182,8 +183,8 @@ impl Bounded for Request {
 impl Bounded for ToServer {
     fn within_bounds(&self) -> bool {
         match self {
-            // So that what is reckoned from it is within the bound, too.
             Self::Lends { addr, .. } => addr.len() <= limits::ADDRESS_BYTES,
+            // Half, so that numbers reckoned from it are within the bound, too.
             Self::Watch { next, .. } | Self::Took { next, .. } => *next <= limits::CHANGES / 2,
             Self::Hello {
                 session,
@@ -196,7 +197,7 @@ impl Bounded for ToServer {
                     && volume.len() <= limits::NAME_BYTES
             }
             Self::Request(request) => request.within_bounds(),
-            // What writes has bytes of its own beside the message.
+            // A write has bytes of its own beside the message.
             Self::Requests(requests) => {
                 let delegated = |request: &Request| request.delegated.is_some();
                 requests.len() <= limits::REQUESTS

@@ -1,4 +1,4 @@
-//! What is said with a change that a client has made by itself, and tells later.
+//! The data that goes with a change which a client has made by itself, and tells later.
 
 use crate::ids::{Fid, Time};
 use serde::{Deserialize, Serialize};
@@ -13,19 +13,19 @@ pub struct Chosen {
     pub position: u64,
 }
 
-/// What makes a request one for a delegated change: the client has answered its caller already,
-/// under the Exclusive tokens of the directories and objects that it is about. It waits for nobody
-/// but the delegated change before it; without the tokens it is refused.
+/// The part of a request that makes it one for a delegated change: the client has answered its
+/// caller already, under the Exclusive tokens of the directories and objects that it is about. It
+/// waits for nobody but the delegated change before it; without the tokens it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegated {
     /// When, by the volume's clock.
     pub at: Time,
-    /// What the client has chosen for it.
+    /// The numbers that the client has chosen for it.
     pub chosen: Chosen,
     /// The client's machine may still show how things were before.
     pub unseen: bool,
-    /// What the names that it takes away named: the one that it removes or moves, and the one that
-    /// it moves something to; each with the version of its content. If the tokens were taken from
-    /// a silent client meanwhile, nothing else is taken away in their stead.
+    /// The objects that the names named which it takes away: the one that it removes or moves, and
+    /// the one that it moves something to; each with the version of its content. If the tokens were
+    /// taken from a silent client meanwhile, nothing else is taken away in their stead.
     pub named: [Option<(Fid, u64)>; 2],
 }

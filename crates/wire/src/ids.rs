@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds. What files are stamped with is the volume's clock, which the server keeps: since
-/// 1970. Everything else is the clock of the process that says it, since whenever that likes.
+/// Nanoseconds. Times of files are those of the volume's clock, which the server keeps, since 1970.
+/// All others are of the clock of the process that says them, since whenever that likes.
 /// Neither runs backwards.
 pub type Time = u64;
 
@@ -18,8 +18,8 @@ pub mod file_time {
     const EARLIEST: Time = (EARLIEST_S as u64).wrapping_mul(NS_PER_S);
     const LATEST: Time = EARLIEST - 1;
 
-    /// Seconds since 1970 and nanoseconds behind them; what cannot be said becomes the earliest
-    /// time, or the latest.
+    /// Seconds since 1970 and nanoseconds behind them; a time out of range becomes the earliest
+    /// one, or the latest.
     pub const fn of(seconds: i64, nanoseconds: u32) -> Time {
         if seconds < EARLIEST_S {
             return EARLIEST;

@@ -68,7 +68,7 @@ pub struct Elsewhere {
     pub key: Secret,
     /// Of each block; `None`: the lender does not have it.
     pub digests: Vec<Option<Digest>>,
-    /// What the lender wants to see.
+    /// The capability, which the lender wants to see.
     pub capability: Capability,
 }
 
@@ -86,19 +86,19 @@ pub enum Lenders {
     Failing(LenderId),
 }
 
-/// What a reader says to a lender.
+/// A message of a reader to a lender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToLender {
     /// Asks for blocks.
     Borrow {
         /// Numbers the question on its connection.
         ask: u64,
-        /// Which, and by whose word.
+        /// The blocks, and the server's word for them.
         capability: Capability,
     },
 }
 
-/// What a lender says to a reader.
+/// A message of a lender to a reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToReader {
     /// The blocks are on their way to the lender: the answer comes later.

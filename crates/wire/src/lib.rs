@@ -1,8 +1,8 @@
 //! The words that all of Ariel speaks: names of things, operations and their results, messages
 //! between a client and a server, and their encoding.
 //!
-//! Guarantees: every type here is plain data; decoding never panics, whatever the bytes; what is
-//! decoded has been checked against the bounds named in [`limits`]. The crate knows nothing of what
+//! Guarantees: every type here is plain data; decoding never panics, whatever the bytes; a decoded
+//! value has been checked against the bounds named in [`limits`]. The crate knows nothing of what
 //! an operation means.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ mod name;
 mod op;
 mod outcome;
 mod refusal;
+mod request;
 mod rights;
 mod seed;
 mod stream;
@@ -36,13 +37,14 @@ pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time
 pub use lend::{Capability, Digest, Elsewhere, LenderId, Lenders, Secret, ToLender, ToReader};
 pub use lock::{HeldLock, Lock, LockMode, LockOwner, LockWait, Locked};
 pub use message::{
-    Again, Hold, Holding, Origin, Place, Recall, Request, Returned, Right, ToClient, ToServer,
-    Unseen, Violation, Welcome, What,
+    Again, Hold, Holding, Origin, Place, Recall, Returned, Right, ToClient, ToServer, Unseen,
+    Violation, Welcome, What,
 };
 pub use name::{Name, NameError};
 pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
+pub use request::Request;
 pub use rights::{MachineId, NOBODY, Proven, Rights};
 pub use seed::{mix64, splitmix64};
 pub use stream::{

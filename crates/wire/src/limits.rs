@@ -36,9 +36,9 @@ pub const RUNS: usize = 16;
 pub const AGAIN: u32 = 256;
 /// Most groups of a caller.
 pub const GROUPS: usize = 1024;
-/// Most bytes of a path of a change that is told to who watches.
+/// Most bytes of a path of a change that is told to a watcher.
 pub const PATH_BYTES: usize = 64 << 10;
-/// Largest number of a change that is told to who watches: no sum of such numbers is too large.
+/// Largest number of a change that is told to a watcher: no sum of such numbers is too large.
 pub const CHANGES: u64 = 1 << 62;
 /// Most blocks that one client asks another one for at once.
 pub const LENT_BLOCKS: u32 = BULK_BYTES / BLOCK_BYTES;

@@ -12,7 +12,7 @@ pub enum LockMode {
     Exclusive,
 }
 
-/// Whose locks these are, among the locks of one client.
+/// The owner of locks, among the owners of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LockOwner {
     /// An open file that was locked as a whole by flock(2); these locks and those of bytes do not
@@ -25,7 +25,7 @@ pub enum LockOwner {
 /// A lock, held or wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lock {
-    /// Whose.
+    /// The owner.
     pub owner: LockOwner,
     /// How.
     pub mode: LockMode,
@@ -37,7 +37,7 @@ pub struct Lock {
     pub pid: u32,
 }
 
-/// What becomes of a request for a lock that another one is in the way of.
+/// The way to treat a request for a lock that another one is in the way of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockWait {
     /// It is refused.
@@ -57,7 +57,7 @@ pub struct HeldLock {
     pub lock: Lock,
 }
 
-/// What became of a request for a lock, or to give one up.
+/// The outcome of a request for a lock, or to give one up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Locked {
     /// Done.

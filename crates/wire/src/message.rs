@@ -1,16 +1,16 @@
 //! Messages between a client and a server. Both directions share one connection. In each, short
-//! messages overtake long ones, and what is under way when a connection ends is lost; nothing
-//! relies on more: what crosses is put in order by epochs, request numbers and stamps.
+//! messages overtake long ones, and messages under way when a connection ends are lost; nothing
+//! relies on more: messages that cross are put in order by epochs, request numbers and stamps.
 
 use crate::attr::Attr;
-use crate::delegated::{Chosen, Delegated};
+use crate::delegated::Chosen;
 use crate::ids::{Epoch, Fid, RequestId, SessionId, Time};
-use crate::lend::{LenderId, Lenders, Secret};
+use crate::lend::{LenderId, Secret};
 use crate::lock::HeldLock;
 use crate::name::Name;
-use crate::op::{Caller, Op};
 use crate::outcome::{Outcome, Reply};
 use crate::refusal::Refusal;
+use crate::request::Request;
 use crate::rights::Rights;
 use crate::watch::{Change, WatchId};
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ pub enum Right {
     Exclusive,
 }
 
-/// What a client has open of a file, opens on their way to the server included.
+/// The opens of a client on a file, opens on their way to the server included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// It is open, in whatever way.
@@ -45,14 +45,14 @@ pub struct Hold {
     pub stamp: u64,
 }
 
-/// What a client holds of one file, told to a restarted server.
+/// A client's claim to one file, sent to a restarted server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// Of what.
     pub fid: Fid,
     /// The right that it holds.
     pub right: Right,
-    /// What it has open.
+    /// Its opens.
     pub hold: Hold,
 }
 
@@ -71,7 +71,7 @@ pub struct Unseen {
 /// Makes an operation the same one when it is repeated, also over a restart of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// Whose request.
+    /// The session of the request.
     pub session: SessionId,
     /// Which.
     pub request: RequestId,
@@ -87,9 +87,10 @@ pub struct Place {
     pub record: u64,
 }
 
-/// What makes a request one for a change that was answered before, and that the server's machine
-/// has lost with its power. It is made again as it was, at its time and with its numbers, and in
-/// the order of the places of all such changes, whichever clients ask for them.
+/// The part of a request that asks again for a change that was answered before, and that the
+/// server's machine has lost with its power. The change is made again as it was, at its time and
+/// with its numbers, and in the order of the places of all such changes, whichever clients ask for
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Again {
     /// Where it was when it was made for the first time.
@@ -100,59 +101,27 @@ pub struct Again {
     pub at: Time,
     /// Which numbers what it makes has.
     pub chosen: Chosen,
-    /// What the names that it takes away named: the one that it removes or moves, and the one that
-    /// it moves something to. If they name something else, it is not made.
+    /// The objects that the names named which it takes away: the one that it removes or moves, and
+    /// the one that it moves something to. If they name something else, it is not made.
     pub named: [Option<Fid>; 2],
 }
 
-/// A request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
-    /// Its number in the session.
-    pub id: RequestId,
-    /// All requests below this number have been answered to their callers: the server forgets them.
-    pub acked: RequestId,
-    /// What is to be done.
-    pub op: Op,
-    /// For whom.
-    pub caller: Caller,
-    /// What the client has open of the file that the operation names, this open included.
-    pub hold: Hold,
-    /// The bytes of a read may stay in the kernel's page cache, outside the client's sight; or a
-    /// directory that is made, or in which names are changed, may be delegated to the client; or a
-    /// listing is wanted with attributes, and tokens for them.
-    pub keeps: bool,
-    /// A look-up, or a listing with attributes, may bring the bytes of files that are no longer
-    /// than this.
-    pub ahead: u32,
-    /// The latest time of the volume's clock that the client has stamped anything with; 0: none.
-    pub clock: Time,
-    /// It was answered to its caller before it was sent.
-    pub delegated: Option<Delegated>,
-    /// The last delegated change before it: it is done when that has been applied; 0: none.
-    pub after: RequestId,
-    /// It was answered before, and the server has lost it.
-    pub again: Option<Again>,
-    /// Of a read: the clients that may bring the bytes.
-    pub lenders: Lenders,
-}
-
-/// What the server asks back or asks for.
+/// A demand of the server on a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
-    /// Keep at most this right. Who is asked for Shared and has the file open for writing keeps
-    /// none, since the file is write-shared from then on.
+    /// Keep at most this right. A client that is asked for Shared and has the file open for writing
+    /// keeps none, since the file is write-shared from then on.
     Keep(Right),
     /// These names of a directory (or none), and its attributes and listing, change: drop them. The
     /// token stays.
     Names(Vec<Name>),
     /// Which size and times does the file have? The holder may also step down to Shared.
     Attr,
-    /// Somebody lists it, and may look at it next: unless it is open for writing, what is changed
-    /// is written back, and the holder steps down to Shared when that is done. It answers at once.
+    /// Somebody lists it, and may look at it next: unless it is open for writing, changed blocks
+    /// are written back, and the holder steps down to Shared when that is done. It answers at once.
     Listed,
-    /// Somebody else changes names in this directory, and nobody else does: who does not use it
-    /// gives it up by `Release`, with all that its kernel knows of it. It answers at once.
+    /// Somebody else changes names in this directory, and nobody else does: a client that does not
+    /// use it gives it up by `Release`, with all that its kernel knows of it. It answers at once.
     Unused,
     /// The locks of this file are not the client's to decide any more. It answers by a request,
     /// `GiveLocks`.
@@ -167,7 +136,7 @@ pub struct Recall {
     /// Its place in the order: grants of this object with a lower epoch are void from now on,
     /// unless they had arrived and are kept.
     pub epoch: Epoch,
-    /// What is asked.
+    /// The demand.
     pub what: What,
 }
 
@@ -178,11 +147,11 @@ pub struct Returned {
     pub fid: Fid,
     /// The recall's epoch.
     pub epoch: Epoch,
-    /// What the client still holds.
+    /// The right that the client still holds.
     pub right: Right,
     /// No grant up to this epoch is in use beyond `right`: it has been dropped or is void.
     pub upto: Epoch,
-    /// What it has open.
+    /// Its opens.
     pub hold: Hold,
     /// The holder's attributes, when it was asked for them and holds Exclusive.
     pub attr: Option<Attr>,
@@ -202,16 +171,16 @@ pub struct Welcome {
     pub resumed: bool,
     /// How long a silent client keeps its tokens, ns.
     pub lease_ns: Time,
-    /// What the server's own clock shows.
+    /// The time that the server's own clock shows.
     pub clock: Time,
     /// The last record that each of the latest runs of the server before this one had written and
-    /// that was left when the next one began: what it answered behind that is lost.
+    /// that was left when the next one began: its answers behind that are lost.
     pub left: Vec<Place>,
-    /// What the client's machine may do: the client shows its programs nothing else.
+    /// The rights of the client's machine: the client shows its programs nothing else.
     pub rights: Rights,
 }
 
-/// What a client says.
+/// A message of a client.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToServer {
@@ -238,16 +207,16 @@ pub enum ToServer {
         fid: Fid,
         /// The last grant's epoch.
         epoch: Epoch,
-        /// What is kept.
+        /// The right that is kept.
         right: Right,
-        /// What it has open.
+        /// Its opens.
         hold: Hold,
     },
-    /// What is open of a file has changed; said when no token covers it.
+    /// The opens of a file have changed; sent when no token covers them.
     Opens {
         /// Of what.
         fid: Fid,
-        /// What is open now.
+        /// The opens now.
         hold: Hold,
     },
     /// This request has been answered to its caller.
@@ -263,7 +232,7 @@ pub enum ToServer {
         part: (u32, u32),
         /// How many changes it asks for again.
         again: u32,
-        /// What it holds.
+        /// Its tokens and opens.
         holdings: Vec<Holding>,
         /// Changes that its callers have not seen answered.
         unseen: Vec<Unseen>,
@@ -301,7 +270,7 @@ pub enum ToServer {
         /// The number of the next change that it has not been told; 0: none yet.
         next: u64,
     },
-    /// Answers `Watched`: what was told has been taken.
+    /// Answers `Watched`: the changes have been taken.
     Took {
         /// Which watch.
         watch: WatchId,
@@ -323,7 +292,7 @@ pub enum ToServer {
     },
 }
 
-/// What a server says.
+/// A message of a server.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToClient {
@@ -354,7 +323,7 @@ pub enum ToClient {
     Alive {
         /// As it was sent.
         sent: Time,
-        /// What the server's own clock shows.
+        /// The time that the server's own clock shows.
         clock: Time,
         /// Up to this record of the server's log everything is stable.
         stable: u64,
@@ -372,9 +341,9 @@ pub enum ToClient {
         term: Epoch,
         /// The part.
         part: u32,
-        /// What of it the client does not hold any more: others have wanted it.
+        /// The objects among these that the client does not hold any more: others have wanted them.
         taken: Vec<Fid>,
-        /// Files of which it has lost what it had locked, and the right to decide about locks.
+        /// Files of which it has lost its locks, and the right to decide about locks.
         unlocked: Vec<Fid>,
     },
     /// The session is over: the lease ended, or the server does not know it.
@@ -383,7 +352,7 @@ pub enum ToClient {
     Waited {
         /// Which request.
         request: RequestId,
-        /// What became of it.
+        /// Its outcome.
         outcome: Outcome,
     },
     /// Changes of what is watched; repeated until `Took` says that they came.
@@ -403,7 +372,7 @@ pub enum ToClient {
     Lend {
         /// The client's number among those that do.
         lender: LenderId,
-        /// What the capabilities for it are sealed with.
+        /// The secret that the capabilities for it are sealed with.
         secret: Secret,
     },
     /// They do so no more.

@@ -71,7 +71,7 @@ impl Name {
         Ok(Self(Bytes::Short(bytes.len() as u8, short)))
     }
 
-    /// What it adds to the size of its directory, bytes.
+    /// The bytes that it adds to the size of its directory.
     pub fn entry_bytes(&self) -> u64 {
         self.as_bytes().len() as u64 + 24
     }

@@ -12,7 +12,7 @@ use crate::volume::VolumeOp;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// Who asks: checked by the server as well as by the client's kernel.
+/// The user and groups that ask: checked by the server as well as by the client's kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// User.
@@ -53,7 +53,7 @@ pub struct Access {
     pub write: bool,
 }
 
-/// What is to be made under a name.
+/// The object to make under a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Make {
     /// An empty file.
@@ -71,7 +71,7 @@ pub enum Make {
     },
 }
 
-/// What kind of write it is.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteMode {
     /// By a program, at the offset given.
@@ -103,8 +103,8 @@ pub enum XattrMode {
     Create,
     /// Only replaced.
     Replace,
-    /// Made or replaced, and the set-group-id bit goes: an access list, set by who is not in the
-    /// object's group.
+    /// Made or replaced, and the set-group-id bit goes: an access list, set by a user who is not in
+    /// the object's group.
     EndsSetGid,
 }
 

@@ -29,7 +29,7 @@ pub struct Entry {
 pub struct DirEntry {
     /// The name.
     pub name: Name,
-    /// What it names.
+    /// The object that it names.
     pub fid: Fid,
     /// Its kind.
     pub kind: Kind,
@@ -58,7 +58,7 @@ pub struct Filesystem {
     pub free_files: u64,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[allow(missing_docs, clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
@@ -74,7 +74,7 @@ pub enum Outcome {
     Target(Vec<u8>),
     /// A name was removed.
     Removed {
-        /// What it named.
+        /// The object that it named.
         fid: Fid,
         /// Its attributes now; `nlink` 0 when this was the last name (a directory's too).
         attr: Attr,
@@ -83,11 +83,12 @@ pub enum Outcome {
     },
     /// A name was moved.
     Renamed {
-        /// What was moved.
+        /// The object that was moved.
         fid: Fid,
         /// Its attributes now.
         attr: Attr,
-        /// What the new name named before: removed, or exchanged; and its attributes now.
+        /// The object that the new name named before: removed, or exchanged; and its attributes
+        /// now.
         victim: Option<(Fid, Attr)>,
         /// Attributes of the directory moved from.
         from: Attr,
@@ -114,9 +115,9 @@ pub enum Outcome {
     Value(Vec<u8>),
     /// Done, with nothing to say.
     Done,
-    /// What became of a lock, and when: later epochs name what was done later, whichever answer
-    /// comes first. `delegated`: from then on the client decides about the locks of this file, as
-    /// soon as none of its requests about them is under way.
+    /// The outcome of a request for a lock, and when: later epochs name later outcomes, whichever
+    /// answer comes first. `delegated`: from then on the client decides about the locks of this
+    /// file, as soon as none of its requests about them is under way.
     Locked {
         locked: Locked,
         at: Epoch,
@@ -147,7 +148,8 @@ pub struct Grant {
     pub fid: Fid,
     /// Which right.
     pub right: Right,
-    /// Its place in the order of grants and recalls: void for who has seen a later recall.
+    /// Its place in the order of grants and recalls: void for a client that has seen a later
+    /// recall.
     pub epoch: Epoch,
     /// It has no extended attributes at all; `false`: not known.
     pub bare: bool,
@@ -165,9 +167,9 @@ pub struct Logged {
 /// The server's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// What the client may cache from now on.
+    /// The rights to cache that the client has from now on.
     pub grants: Vec<Grant>,
     /// When this tells the size of a file and no right comes with it: the client had answered all
     /// recalls of that file up to here when the answer was made. 0: not said.

@@ -1,5 +1,5 @@
-//! What a machine may do: the bounds within which it is believed about its users, and of a machine
-//! that is not believed, the users who have proved themselves there.
+//! The rights of a machine: the bounds within which it is believed about its users, and of a
+//! machine that is not believed, the users who have logged in there.
 
 use crate::attr::Attr;
 use crate::ids::SessionId;
@@ -35,7 +35,7 @@ pub struct Proven {
 }
 
 impl Proven {
-    /// For whom he asks.
+    /// The user and groups that he asks as.
     pub fn caller(&self) -> Caller {
         Caller {
             uid: self.uid,
@@ -49,7 +49,7 @@ const fn yes() -> bool {
     true
 }
 
-/// What a machine may do.
+/// The rights of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     /// It is believed about who its users are. On any other machine a user is nobody until he has
@@ -140,7 +140,7 @@ impl Rights {
             || (group && attr.mode & (bit << 3) != 0)
     }
 
-    /// For whom the machine speaks when it speaks for this caller.
+    /// The caller as whom the machine speaks when it speaks for this one.
     pub fn squash(&self, mut caller: Caller) -> Caller {
         if !self.trusted {
             return self

@@ -1,7 +1,7 @@
-//! What a seed means: people write seeds down, and hosts agree on what follows from a number.
+//! The meaning of a seed: people write seeds down, and hosts agree on what follows from a number.
 //!
-//! Guarantees: the same seed gives the same numbers on every machine and in every version. They
-//! are no secrets: whoever sees one of them knows all that follow.
+//! Guarantees: the same seed gives the same numbers on every machine and in every version. They are
+//! no secrets: an observer of one of them knows all that follow.
 
 /// The next number of a sequence whose seed, and then state, this is: SplitMix64 (Steele, Lea and
 /// Flood, "Fast splittable pseudorandom number generators").

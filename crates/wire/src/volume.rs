@@ -68,7 +68,7 @@ pub struct ScheduleRule {
     pub keep: u16,
 }
 
-/// What becomes of a volume.
+/// The state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VolumeState {
     /// It is there.
@@ -79,7 +79,7 @@ pub enum VolumeState {
     Receiving,
 }
 
-/// What can be said of a volume.
+/// The description of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeInfo {
     /// Its number.

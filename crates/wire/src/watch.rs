@@ -1,4 +1,4 @@
-//! What is told to those who watch: each change that was made in the tree, in the order in which
+//! Changes as they are told to watchers: each one that was made in the tree, in the order in which
 //! the server made them, by whichever client.
 
 use crate::attr::Kind;
@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 pub type WatchId = u64;
 
 /// Where something is, as seen from what is watched: names with a `/` between two of them. Empty:
-/// what is watched itself. `None`: not known, since the file has lost the name that was known, and
-/// has others, or since the way there is longer than
+/// the watched object itself. `None`: not known, since the file has lost the name that was known,
+/// and has others, or since the way there is longer than
 /// [`limits::PATH_BYTES`](crate::limits::PATH_BYTES).
 pub type Path = Option<Vec<u8>>;
 
-/// What was done.
+/// The deed of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deed {
     /// It came to be under this name, or got it as another one, or was moved here from where nobody
@@ -23,7 +23,7 @@ pub enum Deed {
     Made,
     /// The name is gone, or was moved to where nobody watches.
     Removed,
-    /// The name was moved; what had the new name has lost it.
+    /// The name was moved; the object that had the new name has lost it.
     Moved {
         /// To where.
         to: Path,
@@ -42,7 +42,7 @@ pub enum Deed {
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// What was done.
+    /// The deed.
     pub deed: Deed,
     /// To what.
     pub fid: Fid,

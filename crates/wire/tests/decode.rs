@@ -222,18 +222,8 @@ fn numbers_of_changes_that_cannot_be_reckoned_with_are_refused() {
 
 fn request(op: Op, id: RequestId, caller: Caller) -> ToServer {
     ToServer::Request(Request {
-        id,
-        acked: 0,
-        op,
         caller,
-        hold: Hold::default(),
-        keeps: false,
-        ahead: 0,
-        clock: 0,
-        delegated: None,
-        after: 0,
-        again: None,
-        lenders: wire::Lenders::None,
+        ..Request::new(id, op)
     })
 }
 

@@ -1,4 +1,4 @@
-//! What the fuzz target `wire` does, on its kept corpus and on bounded mutations of it.
+//! The fuzz target `wire`, run on its kept corpus and on bounded mutations of it.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 

@@ -1,5 +1,5 @@
-//! What is encoded comes back as it was: every kind of message, generated values in them, and the
-//! encodings of `vectors/messages.txt`, which older programs have written.
+//! Encoded messages come back as they were: every kind of message, generated values in them, and
+//! the encodings of `vectors/messages.txt`, which older programs have written.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub, dead_code)]
 
@@ -212,8 +212,8 @@ fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Written only when the file is missing: what stands there was sent by programs that exist, and a
-/// change of it is a change of the protocol, which needs another `VERSION`.
+/// Written only when the file is missing: the encodings in it were sent by programs that exist, and
+/// a change of it is a change of the protocol, which needs another `VERSION`.
 fn write_vectors(path: &Path) {
     let mut text = format!(
         "# Encodings of protocol version {VERSION}: who sends it, bytes in hexadecimal. \

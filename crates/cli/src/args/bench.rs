@@ -20,8 +20,8 @@ pub(crate) struct BenchArgs {
     /// [default: $TMPDIR, or /tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) local: Option<PathBuf>,
-    /// Measure this mount instead of starting a server and mounts; what needs a mount made anew is
-    /// left out
+    /// Measure this mount instead of starting a server and mounts; measures that need a mount made
+    /// anew are left out
     #[arg(long, value_name = "DIR")]
     pub(crate) mount: Option<PathBuf>,
     /// The same tree, mounted with `--opens silent`; it also looks at what is done on the first

@@ -54,10 +54,10 @@ pub(crate) struct CellInitArgs {
     pub(crate) if_none: bool,
 }
 
-/// What a machine may do.
+/// The rights of a machine.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct RightsArgs {
-    /// Its users prove who they are, with `ariel login`; who has not reads what everybody may
+    /// Its users prove who they are, with `ariel login`; others read what everybody may
     /// [default: it is trusted to say who its users are]
     #[arg(long, conflicts_with = "root")]
     pub(crate) untrusted: bool,
@@ -92,7 +92,8 @@ fn uids(text: &str) -> Result<Uids, String> {
 Examples:
   ariel join-token --data /srv/ariel
   ariel join-token --uses 100 --expires 7d --uids 1000-1999
-The line is a secret: whoever has it joins. `ariel join` takes it from standard input.")]
+The line is a secret: any machine that has it can join. `ariel join` takes it from standard
+input.")]
 pub(crate) struct JoinTokenArgs {
     #[command(flatten)]
     pub(crate) admin: AdminArgs,
@@ -104,7 +105,7 @@ pub(crate) struct JoinTokenArgs {
     pub(crate) expires: u64,
     #[command(flatten)]
     pub(crate) rights: RightsArgs,
-    /// Whoever joins with it administers the cell, and mounts nothing
+    /// A machine that joins with it administers the cell, and mounts nothing
     #[arg(long, conflicts_with_all = ["untrusted", "root", "read_only", "uids"])]
     pub(crate) administrator: bool,
     /// Where machines reach the server [default: where it listens]
@@ -138,7 +139,7 @@ pub(crate) enum MachineCommand {
     Show(MachineArgs),
     /// Take everything from a machine: its sessions end at once, and it comes in no more
     Revoke(MachineArgs),
-    /// Say what a machine may do; what is not said is as it is for a new machine
+    /// Say what a machine may do; other rights are as for a new machine
     Grant(GrantArgs),
 }
 

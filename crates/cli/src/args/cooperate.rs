@@ -7,7 +7,7 @@ use server::Policy;
 pub(crate) enum Cooperation {
     /// They do not
     Off,
-    /// The server sends who misses a block to a client that has it
+    /// The server sends a client that misses a block to one that has it
     Greedy,
 }
 
@@ -26,7 +26,7 @@ Examples:
   ariel cooperate 127.0.0.1:7000            how the clients of this server lend
   ariel cooperate 127.0.0.1:7000 greedy     from now on, until the server ends
   ariel serve --cooperate greedy ...        from its start on
-Clients hear of it at once. What programs see does not change: docs/cooperation.md.")]
+Clients hear of it at once. Programs see no difference: docs/cooperation.md.")]
 pub(crate) struct CooperateArgs {
     /// The address of a server on this machine
     #[arg(value_name = "ADDR")]

@@ -33,7 +33,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A machine that was away for longer than its lease finds that others have changed what it had
-changed, too. What they did counts; its own is kept beside that, in a file
+changed, too. Their changes count; its own are kept beside them, in a file
 NAME.conflict-HOST-TIME. Look at both, move what is right to NAME and remove the other.
 
 Examples:
@@ -134,10 +134,10 @@ Examples:
   ariel fsck --repair --dry-run /srv/a    what a repair would do, and what is lost
   ariel fsck --repair /srv/a
 A server checks all of its store by itself, slowly, once a day, and makes a damaged index again: see
-`checks` in `ariel status`. What it is asked to check is what its last checkpoint left, seconds ago.
+`checks` in `ariel status`. A check on demand covers the state of its last checkpoint, seconds ago.
 A repair makes the index again from the log where it is damaged, moves what is good out of damaged
 parts of the log, and notes bytes that are lost: reading these is an error until they are written
-again. What it replaces stays in DIR under another name, until you remove it.
+again. Replaced files stay in DIR under another name, until you remove it.
 Exit code: 0 clean, or clean by now; 1 damage was found, or is left; 2 it could not be checked.")]
 pub(crate) struct FsckArgs {
     /// Directory of the store, or the address of a server on this machine

@@ -37,7 +37,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t = Cooperation::Off)]
     pub(crate) cooperate: Cooperation,
     /// Show what is counted at http://ADDR/metrics, in Prometheus' text format: docs/service.md.
-    /// Whoever reaches ADDR can read it; it names no file and no user
+    /// Anybody who reaches ADDR can read it; it names no file and no user
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<SocketAddr>,
     /// This is the background process

@@ -83,7 +83,7 @@ pub(crate) struct CreateArgs {
     /// Address of the server
     #[arg(value_name = "ADDR", value_parser = cell::addresses)]
     pub(crate) server: Addresses,
-    /// What it is to be called: letters, digits, dots, dashes and underscores
+    /// Its name: letters, digits, dots, dashes and underscores
     #[arg(value_name = "NAME", value_parser = new)]
     pub(crate) name: Name,
     /// The mode of its root, octal
@@ -115,9 +115,9 @@ Examples:
   ariel volume rename 127.0.0.1:7000 root@day-20261125-000000 root@before-the-move   kept for good
 The server makes a snapshot when a period begins, in UTC, a week on Monday, and calls it after the
 period and the time: hour-20261125-100000. Of one that it missed since it was down it makes another
-when it serves again. Those beyond the number are deleted, and purged at once. What is called
-otherwise is never touched. A new schedule replaces the old one; snapshots of periods that are in it
-no more stay.")]
+when it serves again. Those beyond the number are deleted, and purged at once. Snapshots with
+other names are never touched. A new schedule replaces the old one; snapshots of periods that are in
+it no more stay.")]
 pub(crate) struct ScheduleArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,

@@ -138,8 +138,8 @@ fn is_foreign(word: &str) -> bool {
     word.is_empty() || FOR_OTHERS.contains(&word) || ["x-", "X-", "comment="].iter().any(begins)
 }
 
-/// Adds what is in the lists. `sloppy`: what is not known is left out, but for what would not be a
-/// mount.
+/// Adds what is in the lists. `sloppy`: unknown words are left out, but for `remount`, which would
+/// make no mount.
 fn expand(
     mut line: Vec<OsString>,
     lists: &[String],

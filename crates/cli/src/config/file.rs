@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// What the files say: path and tables, in the order of their names.
+/// The files' content: path and tables, in the order of their names.
 #[derive(Debug, Default)]
 pub(super) struct Files(Vec<(PathBuf, Table)>);
 
@@ -52,7 +52,7 @@ impl Files {
         self.0.iter().map(|(path, _)| path.as_path())
     }
 
-    /// What the files say of an option of a command.
+    /// The files' value of an option of a command.
     pub(super) fn setting(
         &self,
         command: &Command,

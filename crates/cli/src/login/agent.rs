@@ -47,7 +47,7 @@ impl Agent {
         let mut framed = Vec::new();
         push(&mut framed, question);
         let told = self.0.write_all(&framed);
-        told.context("the ssh agent hangs up: it serves the user alone who has begun it")?;
+        told.context("the ssh agent hangs up: it serves only the user who started it")?;
         let mut len = [0; 4];
         self.0.read_exact(&mut len).context("the ssh agent")?;
         let len = u32::from_be_bytes(len) as usize;

@@ -1,5 +1,5 @@
-//! The logins of a mount's users: a socket for all of them, at which the kernel says who asks, and
-//! what keeps their tokens.
+//! The logins of a mount's users: a socket for all of them, at which the kernel names the user, and
+//! the keeper of their tokens.
 //!
 //! Guarantees: a user asks for himself alone; tokens are in files of the daemon's user alone; a
 //! token is renewed before it expires, as long as the cell allows that, by one of the daemons of
@@ -10,7 +10,6 @@ use crate::control::{self, Answer, Listener};
 use crate::runtime;
 use anyhow::{Context, bail};
 use cell::{Answer as Told, Credential, Given, Proof, Question};
-use client::Client;
 use fuse::front::Mount;
 use net::{Addresses, Worker};
 use rustix::fs::{FlockOperation, flock};
@@ -19,11 +18,11 @@ use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use wire::Rights;
 
-/// How long a mount may take to connect anew, and how often that is looked at: nothing tells it.
+/// How long a mount may take to connect anew.
 const RECONNECT: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(5);
 /// How often tokens are looked at, at most: another daemon may have taken one.
 const LOOK_AT_TOKENS: Duration = Duration::from_secs(60);
 
@@ -143,20 +142,19 @@ impl Shared {
                     uid,
                     session,
                 })?;
-                self.wait_until(|client| {
-                    let rights = client.rights();
+                self.wait_until(|rights| {
                     let user = rights.proven(uid);
                     user.is_some_and(|user| !user.expired && user.session == session)
                 })?;
                 Ok(json!({ "ok": true }))
             }
             "logout" => {
-                // What he has changed goes in his name, while he has one.
+                // His changes leave in his name, while he has one.
                 self.write_back();
                 // The cell forgets it first: a token that is left there counts for nobody.
                 self.ask(&Question::Logout { uid })?;
                 let _ = fs::remove_file(self.tokens.join(uid.to_string()));
-                self.wait_until(|client| client.rights().proven(uid).is_none())?;
+                self.wait_until(|rights| rights.proven(uid).is_none())?;
                 Ok(json!({ "ok": true }))
             }
             "whoami" => Ok(self.kept(uid).map_or(json!({ "user": null }), |kept| {
@@ -198,21 +196,21 @@ impl Shared {
         let told = json!({ "user": given.user, "expires": given.expires_s });
         self.keep(uid, given)?;
         self.changed.notify_all();
-        self.wait_until(|client| is_known(client, uid))?;
+        self.wait_until(|rights| is_known(rights, uid))?;
         Ok(told)
     }
 
     /// Waits until the mount has connected anew, and knows.
-    fn wait_until(&self, knows: impl Fn(&Client) -> bool) -> anyhow::Result<()> {
-        let end = Instant::now() + RECONNECT;
-        while Instant::now() < end {
-            match self.mount.upgrade() {
-                Some(mount) if !knows(mount.client()) => drop(mount),
-                _ => return Ok(()),
-            }
-            std::thread::sleep(LOOK);
+    fn wait_until(&self, knows: impl Fn(&Rights) -> bool) -> anyhow::Result<()> {
+        // The mount itself is not kept: it may end meanwhile.
+        let watch = self
+            .mount
+            .upgrade()
+            .map(|mount| mount.client().watch_rights());
+        if watch.is_some_and(|watch| !watch.wait(RECONNECT, knows)) {
+            bail!("the mount has not connected anew yet: try again in a moment");
         }
-        bail!("the mount has not connected anew yet: try again in a moment")
+        Ok(())
     }
 
     /// Has the mount write back and tell all that it has. A failure is logged where it happens.
@@ -232,7 +230,7 @@ impl Shared {
         let path = self.tokens.join(uid.to_string());
         let aside = path.with_extension("new");
         let text = serde_json::to_string(&(now_s(), given))?;
-        // A file that is left from before may be anybody's who reads it now.
+        // A file left from before may be owned, and read, by anybody.
         let _ = fs::remove_file(&aside);
         let mut options = fs::File::options();
         let file = options
@@ -323,9 +321,6 @@ struct Kept {
     given: Given,
 }
 
-fn is_known(client: &Client, uid: u32) -> bool {
-    client
-        .rights()
-        .proven(uid)
-        .is_some_and(|user| !user.expired)
+fn is_known(rights: &Rights, uid: u32) -> bool {
+    rights.proven(uid).is_some_and(|user| !user.expired)
 }

@@ -23,7 +23,7 @@ pub(super) fn of(status: &Value, profile: &Value) -> Result<String, fmt::Error> 
     Ok(page)
 }
 
-/// What was seen of the process.
+/// Status and profile of the process at one moment.
 #[derive(Debug)]
 struct Seen {
     status: Value,

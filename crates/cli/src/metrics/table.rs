@@ -90,7 +90,7 @@ pub(super) const SERVER: [Metric; 36] = [
         "ariel_server_hints",
         Gauge,
         "/cooperation/hints",
-        "Blocks of which it is known who lends them",
+        "Blocks whose lenders are known",
     ),
     one(
         "ariel_server_forwarded_blocks",

@@ -1,9 +1,9 @@
 //! Many worlds at once: threads that take one seed after the other.
 //!
 //! Guarantees: each seed of the range is run once, whatever the number of threads; a seed that
-//! failed, or was traced, is handed over at once; who asks for the end waits for the seeds under
-//! way and for no others. What a seed shows does not depend on the thread that runs it: a world
-//! shares nothing with another.
+//! failed, or was traced, is handed over at once; a caller that asks for the end waits for the
+//! seeds under way and for no others. A seed's outcome does not depend on the thread that runs it:
+//! a world shares nothing with another.
 
 use sim::{Failure, RunOptions, Summary, run_traced};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use std::thread;
 /// Seeds that a thread runs before it tells, unless it has something to show.
 const BATCH: u64 = 16;
 
-/// What a thread has to tell.
+/// A thread's report.
 #[derive(Default)]
 pub(super) struct News {
     /// Of the seeds since it told last.
@@ -26,7 +26,7 @@ pub(super) struct News {
     pub(super) failure: Option<Failure>,
 }
 
-/// What the threads share.
+/// The threads' shared state.
 struct Work {
     next: AtomicU64,
     end: u64,

@@ -149,7 +149,7 @@ fn show(news: &News, failures: u64, options: &RunOptions, out: &mut Lines) {
     ));
 }
 
-/// The same seeds give the same lines: what depends on the machine is on standard error.
+/// The same seeds give the same lines: lines that depend on the machine are on standard error.
 fn conclude(first: u64, all: &Summary, out: &mut Lines) -> Result<ExitCode, Failure> {
     let Summary {
         seeds, failures, ..
@@ -183,7 +183,8 @@ fn conclude(first: u64, all: &Summary, out: &mut Lines) -> Result<ExitCode, Fail
     ))
 }
 
-/// Lines on standard output. Whoever closes the pipe has seen enough; the exit code still tells.
+/// Lines on standard output. A reader that closes the pipe has seen enough; the exit code still
+/// tells.
 #[derive(Default)]
 struct Lines {
     lost: bool,

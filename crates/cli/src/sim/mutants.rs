@@ -16,7 +16,7 @@ const HUNTS: u64 = 8;
 const APART: u64 = 100_000;
 const LIMIT: u64 = 20_000;
 
-/// What the hunts for one fault came to.
+/// The outcome of the hunts for one fault.
 struct Row {
     mutant: Mutant,
     /// The first hunt's.
@@ -59,7 +59,7 @@ pub(super) fn table(
     Err(Failure::new(FAILED, what))
 }
 
-/// Rows in the order of the faults, whoever was done first.
+/// Rows in the order of the faults, whichever thread was done first.
 fn rows(first: u64, jobs: u16, options: &RunOptions) -> Vec<Row> {
     let next = AtomicUsize::new(0);
     let work = || {

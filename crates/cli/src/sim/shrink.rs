@@ -24,7 +24,7 @@ pub(super) fn smallest(
     let asked = Arc::clone(&stop);
     signals::on_end(move || asked.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::of("sim: signals", error))?;
-    // A world may fail by a panic, hundreds of times; what it was is told once, as its failure.
+    // A world may fail by a panic, hundreds of times; it is reported once, as the world's failure.
     std::panic::set_hook(Box::new(|_| ()));
     let search = Search {
         runs: RUNS,

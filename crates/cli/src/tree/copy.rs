@@ -21,7 +21,7 @@ const LARGE_BYTES: u64 = 8 << 20;
 const STRIPE_BYTES: u64 = 4 << 20;
 const STRIPES: u64 = 4;
 
-/// What bytes come from.
+/// The source of a copy's bytes.
 pub(super) trait Input: Sync {
     /// How many bytes there are, and how many are occupied.
     fn extent(&self) -> Result<(u64, u64), String>;

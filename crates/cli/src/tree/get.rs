@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use wire::Kind;
 
-/// What all files of a command have in common.
+/// The state that all files of a command share.
 #[derive(Clone)]
 struct Get {
     tree: Arc<Tree>,

@@ -1,7 +1,7 @@
 //! The commands that work on a server's tree without a mount: `ls`, `cat`, `put`, `get`, `rm`,
 //! `mv`, `mkdir`, `stat`; and `volume`.
 //!
-//! Guarantees: they behave, speak and exit as their Unix namesakes; what fails is told at once, and
+//! Guarantees: they behave, speak and exit as their Unix namesakes; a failure is told at once, and
 //! the rest is done; when a command ends with 0 the server has everything.
 
 mod cat;
@@ -152,7 +152,7 @@ fn below(place: &Remote, name: impl AsRef<Path>) -> Remote {
     }
 }
 
-/// What was written to standard output is of no use any more: nobody reads it.
+/// True if nobody reads standard output any more, so that further output is of no use.
 fn is_over(result: io::Result<()>) -> Result<bool, Failure> {
     match result {
         Ok(()) => Ok(false),

@@ -12,7 +12,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// What this machine's files say; a number without a name stays a number.
+    /// The names in this machine's files; a number without a name stays a number.
     pub(super) fn read() -> Self {
         Self {
             users: table("/etc/passwd"),

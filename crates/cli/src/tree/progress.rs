@@ -1,4 +1,5 @@
-//! What a long transfer shows on a terminal: bytes, rate, time left, and how many files are done.
+//! The progress of a long transfer on a terminal: bytes, rate, time left, and how many files are
+//! done.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};
@@ -56,7 +57,7 @@ impl Progress {
         self.bar.set_message(format!("{done} of {found} files"));
     }
 
-    /// All is copied; what happens now has no length.
+    /// All is copied; the work from now on has no length.
     pub(super) fn wait_for(&self, what: &'static str) {
         self.bar.set_message(what);
         self.bar.tick();

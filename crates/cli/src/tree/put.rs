@@ -19,7 +19,7 @@ use wire::Kind;
 
 const PART_BYTES: usize = 1 << 20;
 
-/// What all files of a command have in common.
+/// The state that all files of a command share.
 #[derive(Clone)]
 struct Put {
     tree: Arc<Tree>,

@@ -151,7 +151,7 @@ fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is wrong, and what helps.
+/// The error, and its cure.
 fn told(name: &str, error: &Error) -> Failure {
     let number = Errno::from_raw_os_error(error.raw_os_error());
     let text = match (error, number) {

@@ -1,7 +1,8 @@
-//! The mount's side of `ariel watch`: a line of JSON for each change, to who asked for it.
+//! The mount's side of `ariel watch`: a line of JSON for each change, to the program that asked for
+//! it.
 //!
-//! Guarantees: the mount never waits for who reads; of who reads too slowly what does not fit is
-//! dropped, and he is told so.
+//! Guarantees: the mount never waits for a reader; changes that do not fit are dropped, and the
+//! slow reader is told so.
 
 use crate::control::{self, Answer};
 use client::front::{News, OnNews};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use wire::{Change, Deed, Kind, Refusal};
 
-/// Messages that wait for who reads, of at most 64 KiB each as a rule.
+/// Messages that wait for the reader, of at most 64 KiB each as a rule.
 const WAITING_MAX: usize = 256;
 
 /// Answers a question of the form `{"inode":1,"recursive":false}`.
@@ -29,12 +30,12 @@ pub(crate) fn relay(mount: &Arc<Mount>, question: &Value) -> Answer {
     let mount = Arc::clone(mount);
     Answer::Lines(Box::new(move |stream| {
         if let Err(error) = run(&mount, (inode, recursive), stream) {
-            tracing::debug!(%error, "who watched has gone");
+            tracing::debug!(%error, "the watching program has gone");
         }
     }))
 }
 
-/// What the mount and the thread that writes share.
+/// The state that the mount and the writing thread share.
 #[derive(Default)]
 struct Shared {
     /// Something did not fit.
@@ -53,7 +54,7 @@ fn run(
     let Some(watch) = mount.client().watch(fid, recursive, takes(send, &shared)) else {
         return control::say(stream, &ended(None));
     };
-    // He says nothing: what can be read is his end.
+    // The program sends nothing: only its end can be read.
     let hearing = {
         let (mount, stream) = (Arc::clone(mount), Arc::clone(stream));
         let hear = move || {
@@ -93,7 +94,8 @@ fn write(stream: &UnixStream, news: &Receiver<News>, shared: &Shared) -> std::io
             lines.push(json!({ "event": "watching" }));
             begun = true;
         }
-        // What did not fit was later than this, so it is told early: who looks again now sees it.
+        // The changes that did not fit were later than this, so this comes early: a program that
+        // looks again now sees them.
         if news.missed | shared.missed.swap(false, Ordering::AcqRel) {
             lines.push(json!({ "event": "missed" }));
         }

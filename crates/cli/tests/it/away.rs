@@ -1,5 +1,5 @@
-//! The server is away: programs that wait for it can be killed, and mounts be ended; what was under
-//! way is done once or not at all, and nothing of it is left.
+//! The server is away: programs that wait for it can be killed, and mounts be ended; a change under
+//! way is made once or not at all, and nothing of it is left.
 
 use crate::harness::process::{Proc, run, stacks, system_python};
 use crate::harness::status::status;
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// A program that waits is gone this soon after the signal: a second, and what a loaded machine
 /// takes to run what is killed.
 const GONE: Duration = Duration::from_millis(1500);
-/// What ends "within seconds".
+/// The bound of an end "within seconds".
 const SECONDS: Duration = Duration::from_secs(14);
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What programs do, each in a directory of its own: what before they are ready, and what when the
+/// The calls of programs, each in a directory of its own: one before they are ready, one when the
 /// server is away. `f` has 1 MiB, `w` is open for writing on the other mount, `x` is a program.
 static PROGRAMS: [(&str, &str, &str); 16] = [
     ("stat", "os.stat(d)", "os.stat(d + '/f')"),
@@ -194,7 +194,7 @@ fn kill_all(name: &str, transport: &str, stop: impl Fn(&mut Cell), back: impl Fn
     ));
     back(&mut cell);
     drop(programs);
-    // All goes on, and what was under way is over.
+    // All goes on, and the calls under way are over.
     for (program, shared) in PROGRAMS.iter().zip(&shared) {
         (&*shared).write_all(b"more").unwrap();
         let (a, b) = (mount.join(program.0), other.join(program.0));

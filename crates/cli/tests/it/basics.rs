@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 
-/// What a script has seen.
+/// The results that a script has seen.
 #[derive(Default)]
 pub struct Notes(Vec<String>);
 

@@ -410,7 +410,8 @@ fn mapped_files_and_programs() {
     });
 }
 
-/// A new name comes behind all others: who renames what he lists must not meet it again for ever.
+/// A new name comes behind all others: a program that renames what it lists must not meet it again
+/// for ever.
 #[test]
 fn renaming_what_is_listed_comes_to_an_end() {
     let Some(cell) = Cell::start("renamed-listing") else {

@@ -1,5 +1,5 @@
-//! What `mount(8)`, `df` and lists of processes see of a mount: options, source, no secrets; and
-//! what its program is told when the server's disk is full.
+//! A mount as `mount(8)`, `df` and lists of processes show it: options, source, no secrets; and the
+//! errors of its program when the server's disk is full.
 
 use crate::harness::cell::CellOptions;
 use crate::harness::mount::Background;

@@ -36,7 +36,7 @@ fn append(path: &Path) {
     file.write_all(b"more").unwrap();
 }
 
-/// What may be done to a file, whether that modifies it, and how it is done.
+/// A change of a file: its name, whether it modifies the file, and the function that makes it.
 type Change = (&'static str, bool, fn(&Path));
 
 const CHANGES: [Change; 6] = [
@@ -126,7 +126,7 @@ fn what_one_machine_makes_after_another_is_not_older() {
         } else {
             (&wrong, &right)
         };
-        // What is made of something that was read, as compilers do.
+        // A file is made of another one that was read, as compilers do.
         let (source, made) = (format!("source-{round}"), format!("made-{round}"));
         fs::write(one.join(&source), b"source").unwrap();
         let read = fs::read(other.join(&source)).unwrap();

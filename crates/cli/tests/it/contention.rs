@@ -2,16 +2,16 @@
 //! same names and the same pages. Every system call is timed: none may take longer than a second
 //! (on a machine that is kept from running itself, than 30 steps take on the average).
 //!
-//! 10 seconds each; `ARIEL_LONG=1` makes it 60. What is judged:
-//! - *Names*: eight tokens lie in a directory. Who renames one to a name of his own has it alone:
-//!   the rename of everybody else fails. He reads the number in it, writes the next one, and puts
-//!   it back. The same with a lock file made by O_EXCL and removed. At the end the numbers are
-//!   exactly the sums of what all processes have added: one lost or doubled change shows.
+//! 10 seconds each; `ARIEL_LONG=1` makes it 60. The test judges:
+//! - *Names*: eight tokens lie in a directory. A process that renames one to a name of its own has
+//!   it alone: the rename of every other one fails. It reads the number in it, writes the next one,
+//!   and puts it back. The same with a lock file made by O_EXCL and removed. At the end the numbers
+//!   are exactly the sums of what all processes have added: one lost or doubled change shows.
 //! - *Replacing*: complete files are renamed over a name that must therefore always be there,
 //!   always be whole, and never go back to an older file of the same writer.
 //! - *Pages*: each process owns every eighth 64-byte record in each page of four files, so that
-//!   all write the same pages. What it reads back is what it wrote; what it sees of others is
-//!   whole and never older than what it saw before.
+//!   all write the same pages. It reads back what it wrote; records of others are whole and never
+//!   older than what it saw before.
 
 mod judge;
 mod worker;
@@ -91,7 +91,7 @@ fn run_workers(cell: &Cell, mounts: &[Mount; 2]) -> Vec<Value> {
     reports
 }
 
-/// Waits for the line that says so; what the process prints later is thrown away.
+/// Waits for the line that says so; later output of the process is thrown away.
 fn says_ready(worker: &mut Proc) -> bool {
     let out = worker.child().stdout.take().expect("it is piped");
     let mut lines = BufReader::new(out).lines();

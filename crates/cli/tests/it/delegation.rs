@@ -1,6 +1,7 @@
-//! Directories that are a machine's own: what it does there goes on without the server, and costs
-//! others no more than it should. What must be right about names in any case is judged elsewhere
-//! (`exact_names`, `posix`, `suites`...); that it is right too where nothing is delegated, here.
+//! Directories that are a machine's own: its work there goes on without the server, and costs
+//! others no more than it should. The promises about names that hold in any case are judged
+//! elsewhere (`exact_names`, `posix`, `suites`...); that they hold too where nothing is delegated,
+//! here.
 
 use crate::harness::rerun::{EXACT, Rerun};
 use crate::harness::status::{Counts, counts, since, status};
@@ -31,7 +32,7 @@ fn mounts_that_are_delegated_nothing_are_right() {
     rerun.assert_passes(if long() { 60 } else { 10 });
 }
 
-/// What a mount has said so far, but for what depends on time alone.
+/// The messages that a mount has sent so far, but for those that depend on time alone.
 fn said(mount: &Mount) -> Counts {
     let mut sent = counts(&status(mount.path()), &["sent"]);
     sent.remove("KeepAlive");
@@ -50,7 +51,7 @@ fn of_temporary_files_the_server_is_told_nothing() {
     let Some(cell) = Cell::start("temporary") else {
         return;
     };
-    // Nothing is told because of its age: what is there at such a moment would be.
+    // Nothing is reported because of its age: objects that are there at such a moment would be.
     let mount = cell.mount_with(&["--name-delay", "600"]);
     let dir = mount.join("own");
     fs::create_dir(&dir).unwrap();
@@ -84,7 +85,7 @@ fn of_temporary_files_the_server_is_told_nothing() {
 const CHANGES: u32 = 360;
 
 /// Changes of names in one directory by two mounts in turn, so many at a time, after which the
-/// other one looks at them: what both say to the server for each change.
+/// other one looks at them: the messages of both to the server for each change.
 fn cost_in_turn(cell: &Cell, options: &[&str], turn: u32) -> f64 {
     let mounts = [cell.mount_with(options), cell.mount_with(options)];
     let name = format!("in-turn{}-{turn}", options.concat());
@@ -120,7 +121,7 @@ fn change(n: u32, dir: &Path) {
     }
 }
 
-/// What this change did is seen, when all before `done` have been made.
+/// The effect of this change is seen, when all before `done` have been made.
 fn assert_seen(n: u32, done: u32, dir: &Path) {
     let read = |n: u32| fs::read_to_string(numbered(dir, n)).ok();
     let expected = match n % 4 {
@@ -149,7 +150,8 @@ fn two_in_turn_pay_at_most_a_round_trip_more_for_each_change() {
             "messages for a change, {turn} in turn: {with:.2}; {without:.2} where nothing is \
              delegated"
         ));
-        // A round trip: a question to who holds the directory, and the answer, which is counted.
+        // A round trip: a question to the holder of the directory, and the answer, which is
+        // counted.
         assert!(
             with <= without + 1.0,
             "{turn} in turn: {with}, not {without}"
@@ -224,7 +226,7 @@ fn extended_attributes_are_set_in_own_directories_without_the_server() {
         .filter(|(kind, _)| !["Requests", "Release", "Reserve"].contains(&kind.as_str()))
         .collect();
     assert!(asked.is_empty(), "the server was asked: {asked:?}");
-    // What it is told then is what was seen here.
+    // The server is told then what was seen here.
     let there = other.join("own");
     assert_eq!(xattrs(&there), xattrs(&own));
     for n in 0..50 {
@@ -290,7 +292,7 @@ fn own_directories_are_listed_and_moved_and_files_linked_in_them_without_the_ser
         .filter(|(kind, _)| !["Requests", "Write", "Release", "Reserve"].contains(&kind.as_str()))
         .collect();
     assert!(asked.is_empty(), "the server was asked: {asked:?}");
-    // What it is told then is what was seen here.
+    // The server is told then what was seen here.
     let there = tree(&other.join("own/top"));
     let plain = |dir: &Path, tree: Vec<(PathBuf, u64)>| -> Vec<(PathBuf, u64)> {
         let plain = |(path, n): (PathBuf, u64)| (path.strip_prefix(dir).unwrap().into(), n);
@@ -335,7 +337,7 @@ fn a_directory_that_another_mount_has_looked_at_becomes_ones_own() {
         said_since(&mount, &before).values().sum::<u64>() < 20
     };
     assert!(eventually(SOON, &mut quiet), "the directory is delegated");
-    // What was known there before is known no more.
+    // The other mount's knowledge from before is void.
     let all = tree(&dir).len();
     assert!(all >= 70);
     assert_eq!(tree(&there).len(), all);

@@ -1,4 +1,4 @@
-//! What one mount has done, the other sees, always: contents and attributes of files, 500 rounds
+//! Each mount sees the other's changes, always: contents and attributes of files, 500 rounds
 //! each. The two mounts change places in every round.
 
 use crate::harness::Pair;

@@ -1,4 +1,4 @@
-//! What one mount has done to names, the other sees, always: created after it was seen absent,
+//! Each mount sees the other's changes of names, always: created after it was seen absent,
 //! removed, renamed over, listed. 500 rounds each, the mounts changing places in every round.
 
 use crate::exact::{ROUNDS, read_all, same_bytes};
@@ -80,7 +80,7 @@ fn unlink_is_seen_at_once_and_open_files_live_on() {
         fs::write(one.join(&name), &content).unwrap();
         let held = File::open(other.join(&name)).unwrap();
         same_bytes(&read_all(&held), &content, round);
-        // Who holds it open removes it, or the other does.
+        // The mount that holds it open removes it, or the other does.
         let by = if round % 4 < 2 { one } else { other };
         fs::remove_file(by.join(&name)).unwrap();
         for side in [one, other] {

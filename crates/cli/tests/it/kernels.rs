@@ -8,9 +8,9 @@ use crate::harness::status::status;
 use crate::harness::{Cell, ariel, local, long, real_system, run};
 use fuse::Feature;
 
-/// What is run in each case.
+/// The tests that run in each case.
 const ALWAYS: [&str; 3] = ["exact::", "exact_names::", "append::"];
-/// What is run too in the long form.
+/// The tests that run too in the long form.
 const LONG: [&str; 7] = [
     "basics::",
     "basics_more::",

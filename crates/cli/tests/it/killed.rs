@@ -1,5 +1,5 @@
-//! A mount's daemon ends without a word: what lies below its mount is never shown, its guard mounts
-//! again, and other mounts go on.
+//! A mount's daemon ends without a word: the directory below its mount is never shown, its guard
+//! mounts again, and other mounts go on.
 
 use crate::harness::mount::{Background, is_dead};
 use crate::harness::scratch::is_mounted;
@@ -49,7 +49,7 @@ fn a_killed_daemon_leaves_a_dead_mount_and_disturbs_nobody() {
         begin.elapsed() < Duration::from_secs(1),
         "files of the living wait for the dead"
     );
-    // What the dead one had may have to wait for the end of its lease.
+    // A request for what the dead mount held may have to wait for the end of its lease.
     assert_eq!(fs::read(a.join("synced")).unwrap(), b"synced");
     fs::write(a.join("synced"), b"ours now").unwrap();
     let _ = fs::read(a.join("held")).unwrap();
@@ -137,8 +137,8 @@ fn a_killed_server_does_not_keep_a_mount_from_ending() {
     mount.forget();
 }
 
-/// Looks at a mount point, and through it, until it is told to stop. Whatever is seen must be of a
-/// mount, alive or dead. How often it was dead.
+/// Looks at a mount point, and through it, until it is told to stop. Each look must find a mount,
+/// alive or dead. Returns how often it was dead.
 fn look(point: &Path, stop: &AtomicBool) -> usize {
     let below = fs::metadata(point.parent().unwrap()).unwrap().dev();
     let is_of_dead = |error: &std::io::Error| {

@@ -1,9 +1,9 @@
 //! A directory with very many entries: 12,000, or a million where long forms are asked for.
 //!
-//! What is judged: a listing has each name that is there all the time once, in an order that does
+//! The test judges: a listing has each name that is there all the time once, in an order that does
 //! not change; a position that a program has noted (telldir) goes on behind the entry that it was
 //! noted at (seekdir), whatever others have changed since; the memory of the server and of the
-//! mounts has a bound. What is measured is told: `docs/results.md` has the figures.
+//! mounts has a bound. The test prints its measurements: `docs/results.md` has the figures.
 
 use crate::harness::cell::CellOptions;
 use crate::harness::status::{resident_mib, status};
@@ -83,7 +83,7 @@ impl Listing {
     fn read(&mut self, least: usize) -> Vec<Listed> {
         let mut found = Vec::new();
         let mut entries = RawDir::new(&self.dir, &mut self.buffer);
-        // What the kernel has given in one piece is read whole: it goes on behind that.
+        // A piece that the kernel has given is read whole: it goes on behind that.
         while found.len() < least || !entries.is_buffer_empty() {
             let Some(entry) = entries.next() else {
                 break;
@@ -102,9 +102,9 @@ fn names(listed: &[Listed]) -> Vec<&str> {
     listed.iter().map(|(name, _)| name.as_str()).collect()
 }
 
-/// What the processes occupy, which has a bound: the cache, about as much again for objects, and
-/// the program itself; at the server what it knows of the objects of both mounts, and the cache of
-/// its index.
+/// The memory of the processes has a bound: the cache, about as much again for objects, and the
+/// program itself; at the server its knowledge of the objects of both mounts, and the cache of its
+/// index.
 fn memory(pair: &Pair, when: &str) {
     if local() {
         return;

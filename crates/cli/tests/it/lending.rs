@@ -1,5 +1,5 @@
-//! Clients lend blocks of their caches to each other: what programs read is what they would read
-//! without, whatever lenders do, and the server has less to send.
+//! Clients lend blocks of their caches to each other: programs read the same bytes as without it,
+//! whatever lenders do, and the server has less to send.
 
 use crate::harness::cell::{CellOptions, INSECURE};
 use crate::harness::process::{ariel, run, text};
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use wire::{
-    Access, Caller, Capability, Elsewhere, Fid, Hold, Lenders, Name, Op, Outcome, Request,
-    ToClient, ToLender, ToReader, ToServer,
+    Access, Capability, Elsewhere, Fid, Lenders, Name, Op, Outcome, Request, ToClient, ToLender,
+    ToReader, ToServer,
 };
 
 const MIB: usize = 1 << 20;
@@ -322,18 +322,9 @@ impl Hand {
         self.last += 1;
         let id = self.last;
         let request = Request {
-            id,
             acked: id,
-            op,
-            caller: Caller::default(),
-            hold: Hold::default(),
-            keeps: false,
-            ahead: 0,
-            clock: 0,
-            delegated: None,
-            after: 0,
-            again: None,
             lenders,
+            ..Request::new(id, op)
         };
         say(
             &self.link,
@@ -421,7 +412,7 @@ fn bytes_of_a_lender_that_lies_are_never_shown() {
     }
 }
 
-/// What a lender gives for this word.
+/// The number of blocks that a lender gives for this capability.
 fn lent(link: &Arc<Link>, told: &Told<ToReader>, capability: &Capability) -> usize {
     let capability = capability.clone();
     say(

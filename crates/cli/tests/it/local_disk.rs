@@ -1,6 +1,7 @@
-//! What programs expect of a local disk, with two mounts at once: numbers of the file system,
-//! limits of extended attributes, ends of set-id bits, access lists that are inherited, programs
-//! that run, direct input and output, notifications of the own machine, and calls that do nothing.
+//! The behaviour of a local disk that programs expect, with two mounts at once: numbers of the file
+//! system, limits of extended attributes, ends of set-id bits, access lists that are inherited,
+//! programs that run, direct input and output, notifications of the own machine, and calls that do
+//! nothing.
 
 use crate::harness::process::{run, shell, shell_ok};
 use crate::harness::scratch::set_mode;
@@ -62,14 +63,15 @@ fn numbers_of_the_file_system_are_true_also_when_it_is_full() {
         fs::write(a.join(&format!("small-{n}")), b"x").unwrap();
     }
     fs::create_dir(a.join("dir")).unwrap();
-    // Who asks tells before what he has made; what others have made is told seconds later.
+    // A mount that asks reports its own new objects before; those of others are reported seconds
+    // later.
     assert_eq!(used(&numbers(a)), objects + 11);
     assert_eq!(used(&numbers(b)), objects + 11);
     fill(&a.join("large"), 1, 50).unwrap();
     let filled = numbers(b);
     let taken = free_mib(&begin) - free_mib(&filled);
     assert!((50..90).contains(&taken), "{taken} MiB for 50");
-    // Until nothing more goes in; what was told to be there is there.
+    // Until nothing more goes in; files that were reported written are there.
     let full = (0..DISK_MIB / 10).find_map(|n| {
         let path = a.join(&format!("filler-{n:03}"));
         fill(&path, n, 10).err().map(|error| (n, error))
@@ -81,12 +83,12 @@ fn numbers_of_the_file_system_are_true_also_when_it_is_full() {
     assert!(free_mib(&seen) < 40, "{} MiB are free", free_mib(&seen));
     assert_eq!(used(&seen), objects + 12 + count + 1);
     assert_eq!(fs::metadata(b.join("filler-000")).unwrap().len(), 10 * MIB);
-    // What has found no room is given up, and through the other mount room is made.
+    // The file that has found no room is given up, and through the other mount room is made.
     fs::remove_file(a.join(&format!("filler-{count:03}"))).unwrap();
     for n in 0..count {
         fs::remove_file(b.join(&format!("filler-{n:03}"))).unwrap();
     }
-    // What has no name any more is there for a moment: somebody may be about to open it.
+    // A file without a name is there for a moment: somebody may be about to open it.
     let gone = eventually(Duration::from_secs(20), || {
         used(&numbers(a)) == objects + 12
     });
@@ -133,7 +135,7 @@ fn extended_attributes_have_the_limits_of_linux() {
         rustix::fs::removexattr(&other, name.as_str()).unwrap();
         assert_eq!(read(&one, &name), Err(Errno::NODATA));
     }
-    // Who may not is told so, as everywhere.
+    // A user who may not is refused, as everywhere.
     let tried = |space: &str| {
         let line = format!("setfattr -n {space}.x -v y file");
         let mut command = Command::new("/bin/sh");
@@ -344,7 +346,7 @@ fn a_program_runs_on_from_a_file_that_is_replaced_elsewhere() {
     running.kill().unwrap();
     running.wait().unwrap();
     if !local() {
-        // What runs on one machine may be opened for writing on another, not on its own.
+        // A program that runs on one machine may be opened for writing on another, not on its own.
         let mut running = run(pair.b.path(), "0");
         running.wait().unwrap();
         fs::copy("/bin/sleep", pair.a.join("program")).unwrap();
@@ -358,7 +360,7 @@ fn a_program_runs_on_from_a_file_that_is_replaced_elsewhere() {
     }
 }
 
-/// What inotify tells, until so many events have come.
+/// The events of inotify, until so many have come.
 fn told(watch: &OwnedFd, count: usize) -> Vec<String> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = inotify::Reader::new(watch, &mut buffer);
@@ -390,7 +392,7 @@ fn a_program_is_notified_of_what_happens_on_its_own_machine() {
                 | WatchFlags::DELETE
                 | WatchFlags::ATTRIB;
             inotify::add_watch(&watch, dir, all).unwrap();
-            // What the other mount does first is not told, and in nobody's way.
+            // The other mount's first change is not reported, and in nobody's way.
             if dir == &watched[0] && !local() {
                 fs::write(pair.b.join("d/elsewhere"), b"x").unwrap();
             }

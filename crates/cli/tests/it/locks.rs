@@ -25,7 +25,7 @@ fn pair(name: &str) -> Option<Pair> {
     if !has_program(name, "python3") {
         return None;
     }
-    // What measures time works alone.
+    // A test that measures time runs alone.
     let options = CellOptions {
         alone: true,
         ..CellOptions::default()
@@ -125,7 +125,7 @@ fn locks_exclude_across_mounts_and_waiters_are_woken() {
             one.done(&command(take, "ex", "try"));
         }
         one.done(give_up);
-        // Shared with each other, not with who wants it alone.
+        // Shared with each other, not with a process that wants it alone.
         one.done(&command(take, "sh", "try"));
         other.done(&command(take, "sh", "try"));
         third.fails(&command(take, "ex", "try"), "EAGAIN");
@@ -284,7 +284,8 @@ fn two_threads_with_two_descriptors_exclude_each_other() {
     }
 }
 
-/// A machine may be kept from running for a while; who is not interrupted waits for ever.
+/// A machine may be kept from running for a while; a program that is not interrupted waits for
+/// ever.
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
@@ -333,7 +334,7 @@ fn whoever_would_wait_for_ever_is_told() {
     assert_eq!(one.hear().what, "ok");
     one.done("lock s wait un 0 0");
     one.done("lock f wait un 0 0");
-    // Who owns the lock of an open file is not known, so that nobody is told.
+    // The owner of an open file's lock is not known, so that no deadlock is reported.
     one.done("ofd f wait ex 0 1");
     other.done("ofd s wait ex 0 1");
     one.tell("ofd s wait ex 0 1");

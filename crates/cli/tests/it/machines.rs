@@ -1,5 +1,5 @@
 //! Several machines: they join a cell as docs/operations.md says, see what each other does, and get
-//! nothing that was not granted; who listens on the way reads nothing.
+//! nothing that was not granted; a listener on the network reads nothing.
 
 use crate::exact::content;
 use crate::harness::cell::{CellOptions, INSECURE, first_line};
@@ -49,7 +49,7 @@ fn owned((name, command): (&str, &str)) -> (String, String) {
     (name.to_owned(), command.to_owned())
 }
 
-/// A command that a user gives; what the shell redirects is the test's own.
+/// A command that a user gives; the shell's redirections are the test's own.
 pub fn as_user(uid: u32, command: &str) -> String {
     format!("setpriv --reuid {uid} --regid {uid} --clear-groups {command}")
 }
@@ -104,8 +104,8 @@ fn the_commands_of_the_page_make_a_cell_of_three_machines_that_is_exact() {
     }
 }
 
-/// What a command on the first machine says before long. Nothing tells when its mount has connected
-/// anew: this looks from time to time.
+/// Checks that a command on the first machine prints this before long. Nothing tells when its mount
+/// has connected anew: this looks from time to time.
 fn soon(machines: &mut Machines, line: &str, wanted: &str) {
     let mut told = String::new();
     let came = eventually(Duration::from_secs(10), || {
@@ -122,7 +122,7 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
     }
     let mut machines = Machines::new(&["server", "build-1", "build-2"]);
     follow(&mut machines, "mkdir -m 1777");
-    // Root of a machine is nobody, whoever asks: a program of the machine, too.
+    // Root of a machine is nobody, for the machine's own program, too.
     machines.must("server", "echo secret > /mnt/secret; chmod 600 /mnt/secret");
     machines.refused("build-1", "cat /mnt/secret", &["Permission denied"]);
     machines.refused("build-1", "echo > /mnt/mine", &["Permission denied"]);
@@ -176,7 +176,8 @@ fn machines_get_what_was_granted_and_the_revoked_one_nothing() {
 
 /// A machine that could write may only read from now on.
 fn may_only_read(machines: &mut Machines) {
-    // What a program was answered before that is kept, also where its client told it later.
+    // Changes that a program was answered before that are kept, also where its client reported them
+    // later.
     let late = as_user(
         1500,
         "sh -c 'mkdir -p /mnt/shared/late/d && cp /etc/services /mnt/shared/late/kept && \
@@ -209,7 +210,7 @@ fn a_revoked_machine_and_one_of_another_cell_get_nothing() {
     }
     let mut machines = Machines::new(&["server", "build-1", "build-2"]);
     follow(&mut machines, "mkdir -m 1777");
-    // What a revoked machine had open and locked holds nobody up.
+    // A revoked machine's open files and locks hold nobody up.
     machines.must("build-2", "ariel mount server:7070 /mnt");
     machines.must("build-2", "echo held > /mnt/shared/held");
     machines.must("server", "ariel machine revoke build-2 --data /srv/ariel");

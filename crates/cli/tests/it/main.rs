@@ -1,13 +1,13 @@
 //! The whole program at work: a real server, real mounts through the kernel, real programs.
 //!
-//! Guarantees: a test never hangs (a watchdog ends what it started and lets it fail), nor does what
-//! it started (who is stuck on a mount fails it), it leaves no mount and no process behind, and
-//! ends with `ariel fsck` clean. Without root or `/dev/fuse` the tests say `SKIPPED` and pass,
-//! except where `CI` is set: there they fail.
+//! Guarantees: a test never hangs (a watchdog ends what it started and lets it fail), nor does a
+//! process that it started (one that is stuck on a mount fails it), it leaves no mount and no
+//! process behind, and ends with `ariel fsck` clean. Without root or `/dev/fuse` the tests say
+//! `SKIPPED` and pass, except where `CI` is set: there they fail.
 //!
-//! With `ARIEL_IT_LOCAL=1` both "mounts" are one directory of the local file system. What is judged
-//! here is then true by definition, so this is how the tests themselves are checked: the judge
-//! passes on a local file system. Tests of the program itself are skipped in that mode. With
+//! With `ARIEL_IT_LOCAL=1` both "mounts" are one directory of the local file system. The judgements
+//! are then true by definition, so this is how the tests themselves are checked: the judge passes
+//! on a local file system. Tests of the program itself are skipped in that mode. With
 //! `ARIEL_IT_LOCAL=split` each "mount" is a directory of its own, two that never agree: every test
 //! that compares two mounts must fail then.
 //!

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What the other machine does meanwhile.
+/// The other machine's work meanwhile.
 const OTHERS: [&str; 5] = [
     "reads",
     "writes",

@@ -75,7 +75,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What was in it has ended; the kernel may need a moment to notice.
+        // Its processes have ended; the kernel may need a moment to notice.
         eventually(Duration::from_secs(10), || {
             fs::remove_dir(&self.dir).is_ok()
         });

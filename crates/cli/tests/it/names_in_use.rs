@@ -1,5 +1,5 @@
-//! What programs hold by a name (the directory in which they work, what is mounted on it) stays
-//! theirs whatever other machines do around it: a name that is still right is never taken away.
+//! Objects that programs hold by a name (the directory in which they work, a mount point) stay
+//! theirs whatever other machines do around them: a name that is still right is never taken away.
 
 use crate::harness::Pair;
 use crate::harness::process::Proc;
@@ -88,7 +88,7 @@ fn mount_points_and_working_directories_outlive_what_others_do_around_them() {
 
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Who walks by the names finds out that they are not valid any more.
+        // A program that walks by the names finds out that they are not valid any more.
         scope.spawn(|| {
             until(&over, |_| {
                 fs::metadata(&work).unwrap();
@@ -141,7 +141,7 @@ fn looks_where(cwd: &Path, dir: &Path, over: &AtomicBool) -> Result<u64, PathBuf
     Ok(times)
 }
 
-/// What makes or removes a name.
+/// A way to make or remove a name.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Directory,
@@ -198,8 +198,8 @@ fn old(name: &Path) -> PathBuf {
 }
 
 /// One of two machines that change names of one directory at the same moment, each of which knows
-/// of the other's name whether it is there. Every second time by names in that directory: who
-/// begins again may have its lock at once then.
+/// of the other's name whether it is there. Every second time by names in that directory: a change
+/// that begins again may have its lock at once then.
 fn competes(mount: &Path, (own, other): (&str, &str), meet: &Barrier) -> Vec<String> {
     let mut wrong = Vec::new();
     for round in 0..ROUNDS {
@@ -213,7 +213,7 @@ fn competes(mount: &Path, (own, other): (&str, &str), meet: &Barrier) -> Vec<Str
         let made = fs::create_dir(mount.join(&both)).or_else(exists);
         let dir = made.and_then(|()| File::open(top));
         let mut done = dir.and_then(|dir| way.prepare((&dir, &own)).map(|()| dir));
-        // Nobody leaves before the other does: who has failed goes on meeting.
+        // Neither leaves before the other does: one that has failed goes on meeting.
         meet.wait();
         let before = fs::symlink_metadata(&other).is_ok();
         meet.wait();

@@ -1,6 +1,6 @@
 //! The network is away for a while, or is slow. Programs go on within seconds of its
-//! return, whatever its absence was; what is long does not keep what is short waiting, and nothing
-//! is sent twice.
+//! return, whatever its absence was; long messages do not keep short ones waiting, and nothing is
+//! sent twice.
 
 use crate::harness::cell::CellOptions;
 use crate::harness::status::bytes_moved;

@@ -94,7 +94,7 @@ fn an_upper_directory_on_a_mount_does_what_one_on_the_local_disk_does() {
         shown.push(first);
     }
     assert_eq!(shown[0], shown[1]);
-    // What hides names of the lower directory is seen as such on another mount.
+    // A whiteout, which hides a name of the lower directory, is seen as such on another mount.
     let whiteout = fs::metadata(other.join("upper/e")).unwrap();
     assert!(whiteout.file_type().is_char_device() && whiteout.rdev() == 0);
 }

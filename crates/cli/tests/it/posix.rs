@@ -1,5 +1,5 @@
-//! What programs of one machine expect of a local disk beyond the ordinary: files without a name,
-//! access lists, holes. Each is compared with what the local file system does.
+//! Features of a local disk beyond the ordinary that programs of one machine expect: files without
+//! a name, access lists, holes. Each is compared with the local file system.
 
 use crate::basics::{Notes, same};
 use crate::harness::process::{shell, shell_ok};
@@ -210,7 +210,7 @@ fn access_lists_decide_who_may_and_changes_count_at_once() {
     assert!(as_user(a, "echo own > seen/f"));
 }
 
-/// A tree with lists and attributes; what shows all of them.
+/// A tree with lists and attributes, and the command that shows all of them.
 const KEPT: &str = "mkdir t && echo 1 > t/a && setfacl -m u:1:rw,g:2:r t/a && \
     setfattr -n user.x -v one t/a && setfattr -n trusted.y -v two t/a && mkdir t/d && \
     setfacl -m d:u:3:rx t/d && setfattr -n user.z -v 0x00ff t/d";

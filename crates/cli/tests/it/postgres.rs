@@ -1,7 +1,7 @@
 //! A database that trusts fsync, rename and its own locks: PostgreSQL with its data on a mount,
 //! under pgbench, ended by `kill -9` in the middle; and the server of the mount likewise.
 //!
-//! What is judged: every transaction that a client was told is done is there afterwards, the sums
+//! The test judges: every transaction that was confirmed to a client is there afterwards, the sums
 //! of pgbench agree, all indexes and the checksums of all pages are right.
 
 use crate::harness::process::{Proc, run_within, shell_ok};
@@ -100,7 +100,7 @@ impl Database<'_> {
         server
     }
 
-    /// Starts it. What is left of one that was killed may keep it from starting until that is gone.
+    /// Starts it. Remains of a killed one may keep it from starting until they are gone.
     fn start(&self, cell: &Cell, data: &Path) -> Proc {
         let end = Instant::now() + LIMIT;
         loop {

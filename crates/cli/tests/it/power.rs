@@ -18,7 +18,7 @@ const CALLS: u64 = 600;
 const SHARED: &str = "all/records";
 const RECORD: usize = 16;
 
-/// What one program has done, as it was answered.
+/// The changes of one program, as they were answered.
 struct Worker {
     number: usize,
     random: Random,
@@ -118,7 +118,8 @@ impl Worker {
         self.appended += 1;
     }
 
-    /// Now and then it looks at what another one does, who has to tell the server of it then.
+    /// Now and then it looks at the changes of another program, whose mount has to report them to
+    /// the server then.
     fn look_at_others(&mut self, root: &Path) {
         if self.random.below(20) > 0 {
             return;
@@ -226,7 +227,7 @@ fn what_was_answered_survives_a_power_failure_of_the_server() {
         for root in &roots {
             judge(root, &workers, round);
         }
-        // What it says is on the disk is there, also if that is lost at once.
+        // Records that are reported synced are there, also if the power is lost at once.
         let records = File::open(roots[round % MOUNTS].join(SHARED)).unwrap();
         records.sync_all().unwrap();
         cell.lose_power();

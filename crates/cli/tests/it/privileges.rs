@@ -38,7 +38,7 @@ fn as_user(dir: &Path, line: &str) {
     assert!(output.status.success(), "{line}: {}", text(&output));
 }
 
-/// What changes the bytes of `prog`.
+/// Commands that change the bytes of `prog`.
 const CHANGES: [&str; 6] = [
     "echo more >> prog",
     ": > prog",
@@ -122,7 +122,7 @@ fn the_set_group_id_bit_goes_by_who_writes() {
         return;
     };
     for (round, line) in CHANGES.iter().enumerate() {
-        // Not executable by the group: it stays for who is in the group.
+        // Not executable by the group: the bit stays when a member of the group writes.
         for (group, left) in [(2, 0o666), (23_456, 0o2666)] {
             let (one, other) = pair.sides(round);
             let program = one.join("prog");

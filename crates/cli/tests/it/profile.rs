@@ -1,4 +1,4 @@
-//! `ariel profile`: what programs do is found in it, on both sides, and adds up.
+//! `ariel profile`: programs' calls are found in it, on both sides, and add up.
 
 use crate::harness::process::text;
 use crate::harness::{Cell, ariel, real_system, run};
@@ -56,7 +56,7 @@ fn a_profile_tells_where_the_time_went_in_mount_and_server() {
     assert!((500_000..550_000).contains(&written), "{written}");
     assert_eq!(grown("kernel", "FSYNC", "count"), 1);
     assert!(grown("server", "Sync", "count") == 1 && grown("server", "Write", "count") >= 1);
-    // Whoever waits for the disk here waits for it there.
+    // The fsync waits for the disk at the server.
     let (here, there) = (
         grown("kernel", "FSYNC", "total_ns"),
         grown("server", "Sync", "total_ns"),

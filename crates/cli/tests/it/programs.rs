@@ -25,7 +25,7 @@ const HISTORY: &str = "mkdir repo && cd repo && git init -q && for d in $(seq 60
     for n in $(seq $commits); do for d in $(seq 1 $step 60); do \
     echo \"side $n\" >> d$d/f$((20 + n)); done; git mv d$n/f40 d$n/moved; \
     git commit -q -a -m \"side $n\"; done";
-/// What follows it, each on the other mount than the one before.
+/// The steps that follow it, each on the other mount than the one before.
 const LATER: [&str; 6] = [
     "git clone -q --no-local repo clone && cd clone && git fsck --full 2>&1",
     "cd repo && git gc -q && git fsck --full && git status --porcelain",
@@ -98,7 +98,7 @@ fn rsync_copies_nothing_the_second_time() {
     };
     let first = copy(pair.a.path(), "");
     assert!(first.lines().count() > 650, "{first}");
-    // What is kept at the one mount is told now.
+    // Changes that are kept at the one mount are reported now.
     shell_ok(pair.a.path(), "sync .");
     // By names, sizes and times; then by what is in the files.
     for (dir, how) in [
@@ -152,7 +152,7 @@ fn write_program(dir: &Path, files: usize) {
     fs::write(dir.join("Makefile"), makefile).unwrap();
 }
 
-/// What a cache of compiled files has counted.
+/// The counts of a cache of compiled files.
 fn ccache_counts(dir: &Path, environment: &str) -> BTreeMap<String, u64> {
     let told = shell_ok(dir, &format!("{environment} ccache --print-stats"));
     let pairs = told.lines().filter_map(|line| line.split_once('\t'));
@@ -173,7 +173,7 @@ fn a_compilers_cache_is_shared_by_two_mounts() {
         return;
     };
     // The cache is named by a relative path, so that each build finds it through its own mount.
-    // What the compiler writes is kept although the header was written a moment ago.
+    // The cache keeps the compiler's output although the header was written a moment ago.
     let environment = "CCACHE_DIR=$PWD/../cache CCACHE_NOHASHDIR=1 CCACHE_CONFIGPATH=/dev/null \
         CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime";
     for name in ["one", "two", "three"] {

@@ -85,9 +85,6 @@ impl Hand {
     fn asks(&mut self, op: Op, caller: &Caller) -> Outcome {
         self.last += 1;
         let request = Request {
-            id: self.last,
-            acked: 0,
-            op,
             caller: caller.clone(),
             hold: Hold {
                 open: true,
@@ -96,11 +93,7 @@ impl Hand {
             },
             keeps: true,
             ahead: 1 << 16,
-            clock: 0,
-            delegated: None,
-            lenders: wire::Lenders::None,
-            after: 0,
-            again: None,
+            ..Request::new(self.last, op)
         };
         self.say(&ToServer::Request(request));
         loop {
@@ -238,7 +231,7 @@ fn users_have_the_rights_of_their_groups_and_no_others() {
         fs::create_dir(&dir).unwrap();
         chown(&dir, Some(0), Some(777)).unwrap();
         set_mode(&dir, 0o770);
-        // Whoever is in the group makes, changes, lists, links, renames and removes there.
+        // A member of the group makes, changes, lists, links, renames and removes there.
         let work = "echo 1 > f && mkdir d && ln f d/g && mv f h && chgrp 777 h && ls > /dev/null \
                     && echo 2 >> h && truncate -s 1 h && chmod 640 h && rm d/g && rmdir d";
         assert!(as_member(&there, "777,888", work), "round {round}");

@@ -138,15 +138,15 @@ fn write_and_sync(mount: &Path, writer: u64, stop: &AtomicBool, tell: &Sender<()
             file.write_all_at(&content(seed), 0)?;
             file.sync_all()
         };
-        // Near the end the mount may be gone and its bare directory have taken the file: what is
-        // written after `stop` shows nothing.
+        // Near the end the mount may be gone and its bare directory have taken the file: writes
+        // after `stop` show nothing.
         if write().is_err() || stop.load(Ordering::SeqCst) {
             break;
         }
         synced.push((name, seed));
         // Nobody listens any more once it is enough.
         let _ = tell.send(());
-        // What is not synced may be lost, but must do no harm.
+        // A file that is not synced may be lost, but must do no harm.
         let _ = fs::write(mount.join(format!("w{writer}-unsynced")), content(seed + 1));
         if n % 7 == 6 {
             let _ = fs::remove_file(mount.join(format!("w{writer}-{}", n - 3)));

@@ -1,6 +1,7 @@
 //! A machine that is silent for longer than its lease loses what others want, and nothing else:
-//! what it has changed and nobody else has touched is there when it comes back, and what others
-//! have changed, too, is kept beside that. Long: the machine is away for a minute and a half.
+//! its changes of files that nobody else has touched are there when it comes back, and those of
+//! files that others have changed, too, are kept beside these. Long: the machine is away for a
+//! minute and a half.
 
 use crate::harness::process::{ariel, run, stop};
 use crate::harness::status::status;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-/// Longer than a lease, which others wait for who want something.
+/// Longer than a lease, for which other machines that want something wait.
 const BACK: Duration = Duration::from_secs(40);
 
 /// The files that are kept beside others below a directory.

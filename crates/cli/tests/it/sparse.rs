@@ -1,4 +1,4 @@
-//! What a file occupies (`st_blocks`), and what programs that copy sparsely make of it: counted at
+//! The room of a file (`st_blocks`), and its copies by programs that copy sparsely: counted at
 //! once, of what is dirty in a mount's cache too, on the mount that writes and on others.
 
 use crate::harness::process::shell_ok;

@@ -34,7 +34,7 @@ fn go(program: &mut Proc) {
     stdin.write_all(b"\n").unwrap();
 }
 
-/// Stops the daemon without a word to the judge, who goes on expecting answers.
+/// Stops the daemon without a word to the judge, which goes on expecting answers.
 fn stop_daemon(mount: &mut Mount) {
     stop(mount.daemon().child().id());
 }
@@ -70,7 +70,7 @@ fn assert_told(said: &str, words: &[&str]) {
     assert!(missing.is_empty(), "it lacks {missing:?}:\n{said}");
 }
 
-/// What is said when this program runs on a mount whose daemon is stopped.
+/// The report when this program runs on a mount whose daemon is stopped.
 fn said_of(name: &str, before: &str, then: &str, words: &[&str]) {
     let Some((mut cell, mut mount)) = cell(name) else {
         return;
@@ -94,7 +94,7 @@ fn who_waits_for_bytes_is_stuck() {
     );
 }
 
-/// Nothing of the one in state D is in FUSE: he waits for the other, who is.
+/// Nothing of the task in state D is in FUSE: it waits for the other, which is.
 #[test]
 fn who_waits_for_somebody_who_waits_is_stuck() {
     let both = "mkdir one & mkdir two; wait";
@@ -180,7 +180,7 @@ fn nobody_is_stuck_who_waits_for_a_server_that_is_away() {
     assert_eq!(watch.take_verdict(), None);
 }
 
-/// Waits are judged one by one: who is woken between them gets on.
+/// Waits are judged one by one: a task that is woken between them gets on.
 #[test]
 fn who_waits_again_waits_anew() {
     let mut sleeper = program(Path::new("/"), "true", "while :; do /bin/true; done");

@@ -1,7 +1,7 @@
 //! Suites that others wrote to judge any file system: pjdfstest (what POSIX says of each system
 //! call) and fsx (random operations on one file, compared with memory).
 //!
-//! `tools/setup suites` installs them. What they may skip is listed here and explained in
+//! `tools/setup suites` installs them. Cases that they may skip are listed here and explained in
 //! `docs/semantics.md`; anything else that is skipped is a failure.
 
 use crate::harness::cell::CellOptions;
@@ -130,7 +130,7 @@ fn pjdfstest_finds_nothing_while_another_mount_looks_at_everything() {
     assert!(seen > 1000, "the other mount has seen {seen} objects only");
 }
 
-/// Looks at the attributes of everything below; what goes away meanwhile does not count.
+/// Looks at the attributes of everything below; files that go away meanwhile do not count.
 fn look_at(dir: &Path) -> usize {
     let Ok(entries) = fs::read_dir(dir) else {
         return 0;

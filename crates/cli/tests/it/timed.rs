@@ -12,7 +12,7 @@ const SHORT: &str = "ttl=300ms";
 /// Far beyond the short time.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What a program sees of a tree: bytes through an open descriptor and through a new one, the size,
+/// A program's view of a tree: bytes through an open descriptor and through a new one, the size,
 /// a name that was there, one that was not.
 #[derive(Debug, PartialEq)]
 struct Sight {
@@ -90,7 +90,7 @@ fn until_then_it_is_not_seen_and_others_stay_exact() {
     );
     let held = change_under(&reader, writer.path());
     assert_eq!(look(reader.path(), &held), sight(b"old", false));
-    // What it writes itself, it and all others see.
+    // Its own writes are seen by all mounts, itself included.
     fs::write(reader.join("own"), b"1").unwrap();
     for mount in [&reader, &writer, &exact] {
         assert_eq!(fs::read(mount.join("own")).unwrap(), b"1");

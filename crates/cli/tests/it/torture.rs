@@ -75,8 +75,8 @@ fn mounts_and_servers_killed_for_a_minute_are_linearizable() {
     assert_eq!(report["notes"][0], "the server's store is whole");
 }
 
-/// Daemons killed while programs of their mounts ask them: what a dead mount answers is known for
-/// each transport, and nothing that was answered before is lost.
+/// Daemons killed while programs of their mounts ask them: the answers of a dead mount are known
+/// for each transport, and nothing that was answered before is lost.
 fn killed_are_linearizable(test: &str, transport: &str) {
     if !real_system(test) {
         return;
@@ -143,7 +143,7 @@ fn mounts_with_lifetimes_are_convicted() {
         }
         assert!(Instant::now() < end, "no stale read for a minute: {report}");
     }
-    // What a person is shown: what it is, few lines, one of them marked.
+    // The output for a person: the violation's name, few lines, one of them marked.
     let said = convicted(&pair, 0, &[]);
     let lines = said
         .lines()

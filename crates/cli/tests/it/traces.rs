@@ -1,5 +1,5 @@
 //! `ariel trace` and `ariel reproduce`: a trace is made, described and replayed, and more memory
-//! that is shared makes reads faster; what can be reproduced is listed.
+//! that is shared makes reads faster; the results that can be reproduced are listed.
 
 use crate::harness::{Scratch, ariel, run, text};
 use std::path::Path;

@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const WAYS: [&str; 2] = ["dev", "uring"];
-/// What is run over io_uring each time.
+/// The tests that run over io_uring each time.
 const ALWAYS: [&str; 3] = ["exact::", "exact_names::", "append::"];
 
-/// What one program does, the other sees at once: through names, new descriptors and old ones.
+/// Each program's changes are seen by the other at once: through names, new descriptors and old
+/// ones.
 fn see_each_other(writer: &Path, reader: &Path) {
     let (at, seen) = (writer.join("file"), reader.join("file"));
     assert!(!seen.exists());
@@ -138,8 +139,8 @@ fn a_mount_over_io_uring_ends_as_others_do() {
     assert_eq!(fs::read(b.join("last")).unwrap(), b"last");
 }
 
-/// Who answers programs hands his processor over to them, and runs when nobody else wants to. When
-/// somebody does, they are served all the same.
+/// The thread that answers programs hands its processor over to them, and runs when no other wants
+/// to. When others do, programs are served all the same.
 #[test]
 fn a_mount_is_served_when_every_processor_is_wanted() {
     if !real_system("transport busy") || !has_uring("transport busy") {

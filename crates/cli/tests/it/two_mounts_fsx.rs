@@ -1,4 +1,4 @@
-//! What fsx does, through two mounts in turn: random operations on one file, each by one of them,
+//! The work of fsx, through two mounts in turn: random operations on one file, each by one of them,
 //! and after each what it shows is compared with memory. Nothing is under way at the same time, so
 //! there is only one right answer.
 //!
@@ -103,7 +103,7 @@ impl Run {
         size.min(at as usize)..size.min((at + len) as usize)
     }
 
-    /// One operation of one mount; what it was.
+    /// Does one operation of one mount; returns its description.
     fn step(&mut self, side: &mut Side) -> String {
         let (at, len) = self.span();
         match self.random.below(100) {

@@ -46,7 +46,8 @@ fn who_has_not_logged_in_is_nobody_and_who_has_is_himself() {
     let setup = "echo mine > /mnt/ann/f; chown -R 1001 /mnt/ann; echo all > /mnt/all; \
                  chmod 644 /mnt/all; mkdir -m 777 /mnt/open";
     machines.must("server", setup);
-    // Root of the desk, ann before her login, and somebody else: nobody, who may read what all may.
+    // Root of the desk, ann before her login, and somebody else count as nobody, which may read
+    // what all may.
     let denied = ["Permission denied"];
     for uid in [0, ANN, 1002] {
         let at = ("desk", uid);
@@ -280,7 +281,7 @@ fn a_key_of_the_ssh_agent_lets_its_user_in() {
     let add = "ariel user add bob --uid 1003 --ssh-key key.pub --data /srv/ariel";
     machines.must("server", add);
     machines.must("server", "install -d -o 1003 -m 700 /mnt/bob");
-    // An agent serves the user alone who has begun it.
+    // An agent serves only the user who has begun it.
     let login = |key: &str| {
         let with_agent = format!(
             "ssh-agent sh -c 'ssh-add -q of-bob-{key} && ariel login --user bob --ssh \

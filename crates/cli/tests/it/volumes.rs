@@ -176,8 +176,8 @@ fn snapshots_under_load_have_every_answered_write_and_no_later_one() {
     judge(cell, &seen);
 }
 
-/// What each snapshot has: nothing less than what was answered before, nothing that was begun after
-/// it, and never the second file ahead of the first.
+/// Judges each snapshot: it has all that was answered before, nothing that was begun after it, and
+/// never the second file ahead of the first.
 fn judge(cell: &Cell, seen: &[(Vec<u64>, Vec<u64>)]) {
     let places = [
         ["first", "second"],
@@ -333,7 +333,7 @@ fn fails_with<T>(result: std::io::Result<T>, expected: rustix::io::Errno) {
     );
 }
 
-/// What an ordinary user's command says.
+/// The output of an ordinary user's command.
 fn as_user(dir: &Path, line: &str) -> Output {
     use std::os::unix::process::CommandExt;
     let mut command = std::process::Command::new("sh");
@@ -401,7 +401,7 @@ fn snapshots_are_below_the_root_for_everybody_and_read_only() {
     cell.assert_clean();
 }
 
-/// By root, whom no mode keeps from it.
+/// By root, since no mode keeps root from it.
 fn nothing_there_changes(root: &Path) {
     use rustix::io::Errno;
     let all = root.join(".snapshots");
@@ -441,7 +441,7 @@ fn nothing_there_changes(root: &Path) {
     fs::remove_dir(root.join("empty")).unwrap();
 }
 
-/// Whoever makes the name without a mount keeps it.
+/// A program that makes the name without a mount keeps it.
 fn whoever_has_the_name_keeps_it(cell: &Cell, sides: [&Path; 2]) {
     let place = format!("{}:/.snapshots", cell.addr());
     let trust = cell.trust();

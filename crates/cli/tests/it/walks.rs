@@ -1,6 +1,6 @@
 //! A first walk through a tree asks the server for many objects at a time; looks here and there ask
-//! it for no more than they need, and what kernels ask for again and again is known here. Messages
-//! are counted at the server's door.
+//! it for no more than they need, and answers to questions that kernels repeat are known here.
+//! Messages are counted at the server's door.
 
 use crate::harness::status::{Counts, cost_of};
 use crate::harness::{Cell, Mount, process::shell_ok};

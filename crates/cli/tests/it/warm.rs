@@ -1,4 +1,4 @@
-//! What is cached stays in the kernel: messages are counted at the daemon's door and at the
+//! Cached names and pages stay in the kernel: messages are counted at the daemon's door and at the
 //! server's while 2,000 files are read and listed a second time.
 //!
 //! Two things are allowed everywhere. KeepAlive to the server, which depends on time alone. STATFS,
@@ -107,8 +107,9 @@ fn recalls(mount: &Path) -> u64 {
         .expect("a mount says how many recalls it had")
 }
 
-/// What the kernel has taken from its caches by itself since the machine started: pages of files
-/// that were needed again, and names and inodes that were looked through for some to forget.
+/// The objects that the kernel has dropped from its caches by itself since the machine started:
+/// pages of files that were needed again, and names and inodes that were looked through for some to
+/// forget.
 fn taken_back() -> [u64; 2] {
     // Each processor counts for itself, and adds to the machine's sums once a second, or now.
     fs::read("/proc/sys/vm/stat_refresh").expect("the machine's sums are brought up to date");
@@ -265,7 +266,7 @@ fn a_short_file_that_is_opened_need_not_be_read() {
     let asked = ["GETATTR", "STATX"].map(|kind| cost.remove(kind).unwrap_or(0));
     assert!(asked.iter().sum::<u64>() <= 1, "{asked:?}");
     assert!(cost.is_empty(), "the kernel asked for more: {cost:?}");
-    // Elsewhere it is longer now, then shorter: what was given does not stay.
+    // Elsewhere it is longer now, then shorter: the given pages do not stay.
     for (mount, other, salt) in [(&a, &b, 5000), (&b, &a, 1), (&a, &b, 0)] {
         for size in SIZES {
             fs::write(other.join(&name(size)), content(size + salt, salt)).unwrap();
@@ -276,7 +277,7 @@ fn a_short_file_that_is_opened_need_not_be_read() {
     }
 }
 
-/// What nobody needs of a mount's memory goes back to the machine.
+/// Memory that a mount does not need goes back to the machine.
 #[test]
 fn memory_of_what_is_not_cached_any_more_goes_back() {
     const MIB: u64 = 96;

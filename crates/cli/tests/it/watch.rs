@@ -1,5 +1,5 @@
-//! `ariel watch`: what any machine does is told once, in order, with the right names; what was
-//! missed is said.
+//! `ariel watch`: changes by any machine are told once, in order, with the right names; missed ones
+//! are reported.
 
 use crate::harness::{Mount, Pair, Random, ariel, process::Proc, real_system, run, text};
 use rustix::fs::RenameFlags;
@@ -66,7 +66,7 @@ impl Watch {
         event
     }
 
-    /// What comes until something was done under this name.
+    /// The events before the first one under this name.
     fn until(&mut self, path: &str) -> Vec<Value> {
         let mut all = Vec::new();
         loop {
@@ -212,7 +212,8 @@ fn what_is_written_is_told_while_the_file_is_open() {
     );
 }
 
-/// What a machine does to names in a directory of its own stays there, but for whoever watches.
+/// A machine's changes of names in a directory of its own stay there, but they are reported to
+/// watchers.
 #[test]
 fn names_of_a_delegated_directory_are_told_while_it_is() {
     let Some(pair) = start("watch-delegated") else {
@@ -265,7 +266,7 @@ fn a_watch_ends_with_what_it_watches() {
         assert_eq!(watch.next()["event"], "ended");
     }
     assert!(dir.end().success() && file.end().success());
-    // Whoever goes is forgotten.
+    // A watch that ends is forgotten.
     let watches = |mount: &Mount| crate::harness::status::status(mount.path())["watches"].clone();
     assert_eq!(watches(&pair.b), 0);
     let root = Watch::start(&pair, pair.b.path(), &[]);
@@ -312,7 +313,7 @@ fn names(root: &Path, path: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// What is told is done to a set of names.
+/// Applies an event to a set of names.
 fn apply(set: &mut BTreeSet<String>, event: &Value) {
     let path = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
     match event["event"].as_str().unwrap() {
@@ -375,7 +376,7 @@ fn whoever_follows_knows_the_tree() {
             });
         }
     });
-    // What each machine has changed in directories of its own is told before this returns.
+    // Changes of each machine in directories of its own are reported before this returns.
     for root in [pair.a.path(), pair.b.path()] {
         File::open(root).unwrap().sync_all().unwrap();
     }

@@ -314,7 +314,7 @@ fn done(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What is below a directory: kind and mode, size, times, target and content of everything.
+/// The objects below a directory: kind and mode, size, times, target and content of everything.
 fn manifest(dir: &Path) -> String {
     let list = "find . -mindepth 1 -printf '%P %y %m %s %T@ %l\n' | sort; \
                 find . -type f -print0 | sort -z | xargs -0 sha256sum";

@@ -1,4 +1,5 @@
-//! Who may use whom. The list below is the architecture; the manifests and the sources must agree.
+//! The uses that crates may make of each other. The list below is the architecture; the manifests
+//! and the sources must agree.
 
 use super::source::Source;
 use super::{files, no_complaints, root};

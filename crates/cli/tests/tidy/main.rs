@@ -1,4 +1,4 @@
-//! The rules of STYLE.md and ARCHITECTURE.md that a program can check: who may use whom, sizes,
+//! The rules of STYLE.md and ARCHITECTURE.md that a program can check: uses between crates, sizes,
 //! purity, words. Each failure names the file, the line and the rule.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
@@ -6,6 +6,7 @@
 mod docs;
 mod edges;
 mod files;
+mod sentences;
 mod source;
 mod words;
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use wire::limits::BLOCK_BYTES;
 
-/// What a block costs beside its bytes: its places in tables.
+/// The cost of a block beside its bytes: its places in tables.
 const BESIDE: u64 = 256;
 const COST: u64 = BLOCK_BYTES as u64 + BESIDE;
 /// Each known object takes about so many bytes; a quarter of the cache's size is for those that
@@ -158,7 +158,7 @@ impl Core {
         });
     }
 
-    /// The cache may use so much from now on; what is more goes.
+    /// The cache may use so much from now on; blocks beyond that go.
     fn allow(&self, decision: &Decision) {
         let (slots, objects) = (slots(decision.size), objects(decision.size));
         let before = self.pool().resident();

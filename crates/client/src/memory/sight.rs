@@ -13,7 +13,7 @@ const PAGE: u64 = 4096;
 #[derive(Default)]
 pub(super) struct Sight {
     groups: Groups,
-    /// What changes slowly, and costs more to be read; when it was.
+    /// Numbers that change slowly, and cost more to be read; when they were.
     slow: Slow,
     slow_ns: u64,
 }
@@ -34,7 +34,7 @@ impl Sight {
         self.groups.now()
     }
 
-    /// What can be seen now.
+    /// The memory as it can be seen now.
     pub(super) fn look(&mut self, now_ns: u64) -> Option<Sample> {
         let machine = machine(&read_to_string("/proc/meminfo").ok()?)?;
         let spaces = self.groups.now().iter().filter_map(|group| {

@@ -1,7 +1,7 @@
 //! Has the kernel say when tasks stand still for want of memory.
 //!
-//! Guarantees: a file that cannot be watched is left out; the looks at their times go on. What
-//! systemd names in the environment (`MEMORY_PRESSURE_WATCH`) is watched as it says.
+//! Guarantees: a file that cannot be watched is left out; the looks at their times go on. The file
+//! that systemd names in the environment (`MEMORY_PRESSURE_WATCH`) is watched as it says.
 
 use super::group::Group;
 use rustix::fs::{Mode, OFlags, open};
@@ -12,7 +12,7 @@ use std::path::Path;
 /// Any task for 50 ms in a second; without a privilege, windows are of two seconds.
 const TRIGGERS: [&[u8]; 2] = [b"some 50000 1000000\0", b"some 100000 2000000\0"];
 
-/// What is watched.
+/// The files that are watched.
 pub(super) struct Stalls(Vec<OwnedFd>);
 
 impl Stalls {
@@ -45,7 +45,7 @@ fn watch(file: &Path, triggers: &[&[u8]]) -> Option<OwnedFd> {
     })
 }
 
-/// What the manager of services wants to be watched.
+/// The file that the manager of services wants to be watched.
 fn asked_for() -> Option<OwnedFd> {
     let file = std::env::var_os("MEMORY_PRESSURE_WATCH")?;
     let words = std::env::var("MEMORY_PRESSURE_WRITE").unwrap_or_default();

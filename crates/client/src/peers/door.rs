@@ -1,5 +1,5 @@
-//! Who may ask this client for blocks: every machine of the cell may connect; what it is given is
-//! for the server's seal to say.
+//! The door for clients that ask for blocks: every machine of the cell may connect; the server's
+//! seal says which blocks it is given.
 
 use net::{Credentials, Door, Identity, KeyPrint, ServerTls};
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
 //! Lending: other clients connect, show what the server gave them, and get blocks.
 //!
-//! Who may change what: `State`, whoever holds its lock. A question is there from when the machine
-//! is told of it until it is answered or its connection ends; what is answered later goes nowhere.
+//! Only the thread that holds its lock changes `State`. A question is there from when the machine
+//! is told of it until it is answered or its connection ends; a later answer goes nowhere.
 
 use super::door::ClientDoor;
 use super::speaks;

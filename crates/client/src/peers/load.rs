@@ -9,7 +9,7 @@ pub(super) const EVERY_NS: u64 = 1_000_000_000;
 const PRESSURE: &str = "/proc/pressure/memory";
 const SUPPLIES: &str = "/sys/class/power_supply";
 
-/// What was seen last.
+/// The numbers that were seen last.
 pub(super) struct Load {
     at_ns: u64,
     stalled_us: u64,

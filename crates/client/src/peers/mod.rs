@@ -4,7 +4,7 @@
 //! alone can have made, for the machine that asks, whose key TLS has proved; bytes of another
 //! client reach it only if the server's digests vouch for them. Nobody listens before the server
 //! has said that clients lend, nor after it has said that they do so no more. Nothing here waits
-//! for another machine: what does not come in time is given up by the machine.
+//! for another machine: the machine gives up answers that do not come in time.
 
 mod door;
 mod lender;
@@ -133,7 +133,7 @@ fn nothing(id: u64) -> PeerInput {
     }
 }
 
-/// What clients say to each other has the version of what they say to servers.
+/// The versions that clients speak to each other: those that they speak to servers.
 fn speaks() -> Speaks {
     crate::speaks()
 }

@@ -1,6 +1,6 @@
 //! Borrowing: other clients are asked for blocks, and their bytes are looked at.
 //!
-//! Who may change what: `State`, whoever holds its lock. A question is there from when it is to be
+//! Only the thread that holds its lock changes `State`. A question is there from when it is to be
 //! asked until it is answered, given up, or its connection has ended; an answer to any other is
 //! thrown away. Connections are made when they are needed, kept while they are used, and given up
 //! with the first failure.
@@ -34,7 +34,8 @@ struct Connection {
     dialer: Dialer,
     /// Once it is open.
     link: Option<Arc<Link>>,
-    /// What it was asked last, of all that is asked: the connection used longest ago goes first.
+    /// The number of the last question to it, of all questions: the connection used longest ago
+    /// goes first.
     used: u64,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Reader {
     state: Mutex<State>,
 }
 
-/// What a connection tells of.
+/// The receiver of a connection's events.
 struct Told {
     reader: Weak<Reader>,
     place: Place,

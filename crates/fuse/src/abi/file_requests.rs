@@ -1,5 +1,5 @@
-//! What follows the head of requests about opening files and about open files, as the kernel
-//! lays it out.
+//! The arguments of requests about opening files and about open files, behind the head, as the
+//! kernel lays them out.
 
 use super::FileLock;
 

@@ -1,5 +1,5 @@
-//! What follows the head of requests about inodes, names and the file system, as the kernel
-//! lays it out.
+//! The arguments of requests about inodes, names and the file system, behind the head, as the
+//! kernel lays them out.
 
 structures! {
     /// `FORGET`.

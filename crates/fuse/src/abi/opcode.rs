@@ -1,6 +1,6 @@
 //! Opcodes of the kernel's FUSE interface, and their names for counters and messages.
 
-/// What a request asks for. Values the kernel may add later are representable: they are just
+/// The kind of a request. Values the kernel may add later are representable: they are just
 /// numbers without a name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Opcode(pub u32);

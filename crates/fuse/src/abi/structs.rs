@@ -6,7 +6,7 @@ structures! {
     pub struct InHeader of 40 bytes {
         /// Length of the request with this head.
         pub len: u32,
-        /// What is asked for.
+        /// The kind of the request.
         pub opcode: u32,
         /// Number of the request; the answer repeats it.
         pub unique: u64,
@@ -208,7 +208,7 @@ structures! {
 
     /// Answer to `IOCTL`, followed by the output.
     pub struct IoctlOut of 16 bytes {
-        /// What the call returns.
+        /// The result of the call.
         pub result: i32,
         /// `FUSE_IOCTL_RETRY`.
         pub flags: u32,
@@ -322,7 +322,7 @@ structures! {
 
     /// Head of an entry in the answer to `READDIRPLUS`.
     pub struct Direntplus of 152 bytes {
-        /// What a look-up of the name answers.
+        /// The answer to a look-up of the name.
         pub entry: EntryOut,
         /// The entry itself.
         pub dirent: Dirent,

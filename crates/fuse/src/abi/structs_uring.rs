@@ -1,4 +1,4 @@
-//! What travels over io_uring: the memory of a seat (7.42), and the command that names it.
+//! The structures of io_uring: the memory of a seat (7.42), and the command that names it.
 
 structures! {
     /// Head of a seat's memory: what was a message, taken apart.

@@ -34,7 +34,7 @@ const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
-/// What becomes of a thread that waits.
+/// The state of a thread that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It goes on waiting.
@@ -142,7 +142,7 @@ fn is_exiting(status: &str) -> bool {
     !status.lines().any(|line| line.starts_with("VmSize:"))
 }
 
-/// What becomes of a thread with these signals?
+/// The state of a thread with these signals.
 fn signals(status: &str) -> State {
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,5 +1,5 @@
-//! The kernel's words to the client's and back: pure functions, one for each pair. What node ids
-//! mean is said in `nodes`.
+//! The kernel's words to the client's and back: pure functions, one for each pair. The meaning of
+//! node ids is in `nodes`.
 
 use client::front::{Asker, How, Waits};
 use rustix::fs::{FallocateFlags, FileType, OFlags, RenameFlags, StatxFlags, XattrFlags};
@@ -17,7 +17,8 @@ const MODE_BITS: u32 = 0o7777;
 const PERMISSION_BITS: u32 = 0o777;
 /// The set-user-id and set-group-id bits.
 const SET_ID_BITS: u16 = 0o6000;
-/// What programs are told to read and write at once: standard I/O makes its buffers that large.
+/// The size in which programs are advised to read and write: standard I/O makes its buffers that
+/// large.
 const IO_BYTES: u32 = 128 << 10;
 /// Unit of `st_blocks`.
 const SECTOR_BYTES: u64 = 512;
@@ -27,15 +28,16 @@ const STATFS_BYTES: u32 = 4096;
 /// `__FMODE_EXEC`, which it hands on among the flags of open(2).)
 const EXECUTE: u32 = 0x20;
 
-/// Root, who needs no permission.
+/// Root, which needs no permission.
 pub(super) const ROOT: Caller = Caller {
     uid: 0,
     gid: 0,
     groups: None,
 };
 
-/// Who asks. Further groups do not come with requests: `Tree::asker` looks them up for what is
-/// compared with them. What the kernel writes back by itself comes without any user.
+/// The caller of a request. Further groups do not come with requests: `Tree::asker` looks them up
+/// for operations that are compared with them. A write-back by the kernel itself comes without any
+/// user.
 pub(super) fn asker(header: &Header) -> Asker {
     Asker {
         caller: caller(header),
@@ -148,8 +150,8 @@ pub(super) fn statx(nodeid: u64, from: &Attr) -> abi::Statx {
     }
 }
 
-/// What an object is to be made with: its mode without the type, and the umask, which counts unless
-/// the directory has a list that is inherited.
+/// The mode of a new object, without the type, and the umask, which counts unless the directory has
+/// a list that is inherited.
 pub(super) const fn new_mode(mode: u32, umask: u32) -> u32 {
     (mode & MODE_BITS) | ((umask & PERMISSION_BITS) << wire::UMASK_SHIFT)
 }
@@ -176,8 +178,8 @@ fn time(seconds: u64, nanoseconds: u32) -> Time {
     file_time::of(seconds as i64, nanoseconds)
 }
 
-/// What a `SETATTR` sets. Its change time is not looked at: the kernel sends one only when it
-/// keeps writes back, which it is not allowed to.
+/// The attributes that a `SETATTR` sets. Its change time is not looked at: the kernel sends one
+/// only when it keeps writes back, which it is not allowed to.
 pub(super) fn set(args: &SetattrIn) -> Result<Set, Refusal> {
     let has = |flag: u32| args.valid & flag != 0;
     let moment = |flag: u32, now: u32, exact: Time| match (has(flag), has(now)) {
@@ -207,8 +209,8 @@ pub(super) fn set(args: &SetattrIn) -> Result<Set, Refusal> {
     })
 }
 
-/// For whom a `SETATTR` is done. ftruncate(2) is allowed to who has the file open for writing,
-/// which the kernel has seen to, whatever the mode says by now.
+/// The caller of a `SETATTR`. ftruncate(2) is allowed to a program that has the file open for
+/// writing, which the kernel has seen to, whatever the mode says by now.
 pub(super) fn set_asker(header: &Header, args: &SetattrIn) -> Asker {
     const FTRUNCATE: u32 = fattr::SIZE | fattr::FH | fattr::LOCKOWNER | fattr::KILL_SUIDGID;
     let needed = fattr::SIZE | fattr::FH;
@@ -257,7 +259,7 @@ impl Opening {
             | self.number << Self::BITS
     }
 
-    /// What the file handle says.
+    /// Reads a file handle.
     pub(super) const fn from_handle(handle: u64) -> Self {
         Self {
             access: Access {
@@ -270,9 +272,9 @@ impl Opening {
     }
 }
 
-/// What the answer to an open says. `FLUSH` is needed for locks only: nothing else happens at
-/// close. Parallel direct writes are never allowed: whoever appends relies on the kernel's lock
-/// of the inode.
+/// The flags in the answer to an open. `FLUSH` is needed for locks only: nothing else happens at
+/// close. Parallel direct writes are never allowed: an append relies on the kernel's lock of the
+/// inode.
 pub(super) const fn open_flags(cached: bool, flush: bool) -> u32 {
     use abi::fopen;
     let flush = if flush { 0 } else { fopen::NOFLUSH };
@@ -284,8 +286,8 @@ pub(super) const fn open_flags(cached: bool, flush: bool) -> u32 {
     }
 }
 
-/// Where the bytes of a write come from. What comes from the page cache has pages locked; so has
-/// every write where opens are silent, since none was told to be direct.
+/// The source of a write's bytes. A write from the page cache has pages locked; so has every write
+/// where opens are silent, since no open was answered as direct.
 pub(super) fn how(write: &Write<'_>, silent_opens: bool) -> How {
     if write.from_cache || silent_opens {
         How::Paged
@@ -340,7 +342,7 @@ pub(super) fn write_len(offset: u64, len: usize) -> Result<u32, Refusal> {
     }
 }
 
-/// What mknod(2) makes.
+/// The object that mknod(2) makes.
 pub(super) fn make(mode: u32, rdev: u32) -> Result<Make, Refusal> {
     let node = |kind, rdev| Ok(Make::Node { kind, rdev });
     match FileType::from_raw_mode(mode) {
@@ -353,7 +355,7 @@ pub(super) fn make(mode: u32, rdev: u32) -> Result<Make, Refusal> {
     }
 }
 
-/// What the flags of renameat2(2) ask for: (not over an existing name, exchange), or both for a
+/// The meaning of renameat2(2)'s flags: (not over an existing name, exchange), or both for a
 /// whiteout.
 pub(super) fn rename_flags(flags: u32) -> Result<(bool, bool), Refusal> {
     match RenameFlags::from_bits_retain(flags) {
@@ -365,7 +367,7 @@ pub(super) fn rename_flags(flags: u32) -> Result<(bool, bool), Refusal> {
     }
 }
 
-/// What the mode of fallocate(2) asks for: (zeros, the size stays).
+/// The meaning of fallocate(2)'s mode: (zeros, the size stays).
 pub(super) fn allocate_mode(mode: u32) -> Result<(bool, bool), Refusal> {
     let mode = FallocateFlags::from_bits_retain(mode);
     let keep_size = mode.contains(FallocateFlags::KEEP_SIZE);
@@ -392,7 +394,7 @@ pub(super) fn finds_hole(whence: u32) -> Result<bool, Refusal> {
     }
 }
 
-/// What the flags of setxattr(2) ask for.
+/// The meaning of setxattr(2)'s flags.
 pub(super) fn xattr_mode(flags: u32) -> Result<XattrMode, Refusal> {
     match XattrFlags::from_bits_retain(flags) {
         flags if flags.is_empty() => Ok(XattrMode::Any),
@@ -418,7 +420,7 @@ pub(super) fn statfs(numbers: &Filesystem) -> Kstatfs {
     }
 }
 
-/// What is known of somebody's right to open a file.
+/// The knowledge of a user's right to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     /// He has it.

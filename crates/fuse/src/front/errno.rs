@@ -5,8 +5,8 @@ use wire::Refusal;
 
 /// "Not implemented": the kernel does the thing itself, or does without, and does not ask again.
 pub(super) const NOT_IMPLEMENTED: Errno = Errno::NOSYS;
-/// What a file system says to an ioctl that it does not know. (The kernel hands "not implemented"
-/// through to programs in some versions.)
+/// The answer of a file system to an ioctl that it does not know. (The kernel hands "not
+/// implemented" through to programs in some versions.)
 pub(super) const NO_SUCH_IOCTL: Errno = Errno::NOTTY;
 /// Makes the kernel walk the whole path once more, asking for each name.
 pub(super) const WALK_AGAIN: Errno = Errno::STALE;

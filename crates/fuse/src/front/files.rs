@@ -61,7 +61,8 @@ impl Tree {
         );
     }
 
-    /// What the kernel need not ask for any more. It has the file in use: it is opening it.
+    /// Gives the kernel pages, so that it need not ask for them. It has the file in use: it is
+    /// opening it.
     fn give_pages(&self, fid: Fid, opened: &Completion) {
         if !opened.bytes.is_empty() {
             let slices: Vec<&[u8]> = opened.bytes.slices().collect();
@@ -196,8 +197,8 @@ impl Tree {
         self.client.call(asker, call, data, Box::new(done));
     }
 
-    /// The kernel still holds the file's lock. What asks is not the program: that has not been
-    /// answered.
+    /// The kernel still holds the file's lock. The sync does not come from the program: that has
+    /// not been answered.
     fn sync_written(&self, (fid, waits): (Fid, u32), len: u32, reply: Reply) {
         self.call(
             convert::inner(waits),
@@ -306,8 +307,8 @@ impl Tree {
     pub(super) fn remove_xattr(&self, header: &Header, name: &[u8], reply: Reply) {
         if let Some((reply, name)) = checked(reply, xattr_name(name)) {
             let fid = self.fid(header.nodeid);
-            // The kernel removes capabilities itself for whoever changes bytes, and lets nobody
-            // else who may not.
+            // The kernel removes capabilities by itself for any program that changes bytes, and
+            // refuses other programs without the right.
             let asker = match name == CAPABILITY {
                 true => Asker {
                     caller: convert::ROOT,

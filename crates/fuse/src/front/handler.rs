@@ -97,7 +97,7 @@ pub(super) fn named(reply: Reply, bytes: &[u8]) -> Option<(Reply, Name)> {
     }
 }
 
-/// Goes on with what was understood; what was not is refused.
+/// Goes on with a request that was understood; any other is refused.
 pub(super) fn checked<T>(reply: Reply, result: Result<T, Refusal>) -> Option<(Reply, T)> {
     match result {
         Ok(value) => Some((reply, value)),
@@ -131,7 +131,8 @@ impl Tree {
         self.client.call(asker, call, &[], Box::new(done));
     }
 
-    /// Who asks, with all groups, for what the server compares with the groups of objects.
+    /// The caller with all groups, for operations that the server compares with the groups of
+    /// objects.
     pub(super) fn asker(&self, header: &Header) -> Asker {
         let mut asker = convert::asker(header);
         let Caller { uid, gid, .. } = asker.caller;
@@ -290,7 +291,7 @@ impl Tree {
     }
 }
 
-/// What the session hands its requests to.
+/// The handler of the session's requests.
 pub(super) struct Translator(pub(super) Arc<Tree>);
 
 impl Handler for Translator {
@@ -359,7 +360,7 @@ impl Handler for Translator {
     }
 }
 
-/// What this front leaves to the kernel. It takes "not implemented" once and for all: it then
+/// Leaves an operation to the kernel. The kernel takes "not implemented" once and for all: it then
 /// lists directories without opening them and caches the listing, checks permissions itself, seeks
 /// by the file's size, copies by reading and writing, and tells programs that space cannot be
 /// reserved.

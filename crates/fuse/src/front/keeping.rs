@@ -34,8 +34,8 @@ impl Keeping {
         }
     }
 
-    /// Does an open file go through the page cache, where the client says so? Who writes never
-    /// does, so that his own bytes are where he says they are.
+    /// Does an open file go through the page cache, where the client says so? A file open for
+    /// writing never does, so that its own bytes are where the writer says they are.
     pub(super) const fn caches(self, allowed: bool, access: Access) -> bool {
         match self {
             Keeping::Exact => allowed,

@@ -31,7 +31,7 @@ struct Page {
 }
 
 impl Page {
-    /// Adds an entry. What is not known the kernel looks up when it needs it.
+    /// Adds an entry. The kernel looks up unknown attributes when it needs them.
     fn push(&mut self, entry: Entry<'_>, known: Option<&EntryOut>) -> bool {
         if self.plus {
             let unknown = EntryOut::default();

@@ -1,11 +1,11 @@
 //! Advisory locks: requests of the kernel into calls, and back.
 //!
-//! Guarantees: what a process has locked of a file is given up when it closes any descriptor of it,
-//! what was locked through an open file when its last descriptor is closed. The kernel tells the
-//! first by `FLUSH`, which costs each close a question; so descriptors for reading only are opened
-//! without it, as long as nobody on this machine has locked bytes of the file. (If such a
-//! descriptor is used to lock, that is given up at its last close.) A caller that waits for a lock
-//! and is interrupted is answered soon, whichever of the two requests comes here first.
+//! Guarantees: a process's locks of a file are given up when it closes any descriptor of it, the
+//! locks of an open file when its last descriptor is closed. The kernel tells the first by `FLUSH`,
+//! which costs each close a question; so descriptors for reading only are opened without it, as
+//! long as nobody on this machine has locked bytes of the file. (If such a descriptor is used to
+//! lock, that is given up at its last close.) A caller that waits for a lock and is interrupted is
+//! answered soon, whichever of the two requests comes here first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
@@ -75,7 +75,7 @@ enum Waiting {
     Called(u64),
 }
 
-/// Who waits for locks, by the numbers of the kernel's requests.
+/// The calls that wait for locks, by the numbers of the kernel's requests.
 #[derive(Default)]
 pub(super) struct Waiters(Mutex<WaitersState>);
 
@@ -208,7 +208,8 @@ impl Tree {
         }
     }
 
-    /// `INTERRUPT`: whoever waits for a lock is answered soon, the others if they are ending.
+    /// `INTERRUPT`: a call that waits for a lock is answered soon, any other if its thread is
+    /// ending.
     pub(super) fn interrupt(&self, unique: u64) {
         if let Some(ticket) = self.waiters.interrupt(unique) {
             self.client.interrupt(ticket);
@@ -263,7 +264,7 @@ impl Tree {
         self.call(convert::asker(header), call, nothing(reply));
     }
 
-    /// What the answer to an open says.
+    /// The flags in the answer to an open.
     pub(super) fn open_flags(&self, fid: Fid, opening: Opening, cached: bool) -> u32 {
         let needed = self.locked.needs_flush(fid, opening.access) || !self.may_skip_flush;
         let flush = needed && !self.silent_opens;

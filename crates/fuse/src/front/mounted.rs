@@ -1,9 +1,10 @@
 //! A mount of a server's tree: the client, the kernel's connection, and what joins them; and its
 //! orderly end.
 //!
-//! Guarantees: what can fail for the server's sake fails before anything is mounted; a mount that
-//! was made and cannot be served is removed again. At the end, whoever brings it about, everything
-//! is written back after the last request of the kernel; [`Mount::wait`] does not return before.
+//! Guarantees: all steps that can fail for the server's sake come before anything is mounted; a
+//! mount that was made and cannot be served is removed again. At the end, whatever its cause,
+//! everything is written back after the last request of the kernel; [`Mount::wait`] does not return
+//! before.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +37,7 @@ const PROGRESS_TIME: Duration = Duration::from_secs(10);
 /// however short the delay is.
 const SCAN_NS: u64 = 5_000_000_000;
 const SCAN_LEAST_NS: u64 = 10_000_000;
-/// What is known of objects takes about as much memory as cached blocks may: 600 bytes each.
+/// The knowledge of objects takes about as much memory as cached blocks may: 600 bytes each.
 const OBJECTS_PER_MIB: usize = 1700;
 
 /// Why something was not mounted or not ended, and the cure.
@@ -69,10 +70,10 @@ pub enum MountError {
         dir: PathBuf,
         /// The server.
         server: String,
-        /// What it has not got.
+        /// The changes that it has not got.
         owed: Owed,
     },
-    /// Not everything was written back; what is missing is still in memory.
+    /// Not everything was written back; the rest is still in memory.
     #[error(transparent)]
     Leave(#[from] LeaveError),
     /// The connection ended, and the mount did not.
@@ -95,13 +96,14 @@ pub struct Mount {
     /// Ends the connection; `None`: it could not be opened.
     control: Option<Control>,
     id: MountId,
-    /// Everything is written back and the client has left the server. Locked by who sees to it.
+    /// Everything is written back and the client has left the server. Locked by the thread that
+    /// sees to it.
     left: Mutex<bool>,
-    /// The process is to end: what cannot be written back soon is given up.
+    /// The process is to end: changes that cannot be written back soon are given up.
     ending: AtomicBool,
     /// Somebody asked the daemon to unmount, and is told what is not written back.
     asked: AtomicBool,
-    /// What was given up, once and for all.
+    /// The changes that were given up, once and for all.
     lost: Mutex<Option<Owed>>,
 }
 
@@ -139,9 +141,10 @@ impl Mount {
         }
     }
 
-    /// Waits until the mount is gone, whoever unmounted it, and everything is written back. While
-    /// the server is there, or when the daemon was asked to unmount and could say that something is
-    /// missing, it goes on trying. If nobody was told, and the server is away, that is given up.
+    /// Waits until the mount is gone, whichever process unmounted it, and everything is written
+    /// back. While the server is there, or when the daemon was asked to unmount and could say that
+    /// something is missing, it goes on trying. If nobody was told, and the server is away, that is
+    /// given up.
     pub fn wait(&self) {
         self.session.wait();
         loop {
@@ -168,7 +171,7 @@ impl Mount {
     }
 
     /// After [`Mount::wait`]: whether the mount has ended as it should. Nothing is unmounted here:
-    /// the kernel has done that, and what is at the mount point now may be another mount.
+    /// the kernel has done that, and another mount may be at the mount point now.
     ///
     /// # Errors
     /// Not everything could be written back; or only the connection has ended, and the mount is
@@ -213,7 +216,7 @@ impl Mount {
     }
 
     /// Ends the mount even while programs use it, for a process that was told to end: they get
-    /// errors from now on, and what they wrote is written back, if the server is there.
+    /// errors from now on, and their writes are written back, if the server is there.
     ///
     /// # Errors
     /// Not everything could be written back, or the mount could not be removed.
@@ -235,11 +238,11 @@ impl Mount {
         Ok(removed?)
     }
 
-    /// Ends the mount within seconds, whatever the server does and whoever uses it: programs that
-    /// wait get errors. What the server has not got by then is lost: that is returned.
+    /// Ends the mount within seconds, whatever the server and its programs do: programs that wait
+    /// get errors. Changes that the server has not got by then are lost, and returned.
     ///
     /// # Errors
-    /// The mount could not be removed, or what became of changes is not known.
+    /// The mount could not be removed, or the fate of changes is not known.
     pub fn force(&self) -> Result<Owed, MountError> {
         match self.end() {
             Ok(()) => Ok(Owed::default()),
@@ -248,7 +251,7 @@ impl Mount {
         }
     }
 
-    /// What was given up at the end, since the server was away.
+    /// The changes that were given up at the end, since the server was away.
     #[must_use]
     pub fn lost(&self) -> Option<Owed> {
         *self.lost.lock()
@@ -314,7 +317,7 @@ impl Mount {
         self.session.counters().answers()
     }
 
-    /// What is used of the kernel that not every kernel has.
+    /// The features in use that not every kernel has.
     #[must_use]
     pub fn features(&self) -> Vec<&'static str> {
         let negotiated = self.session.negotiated();
@@ -357,7 +360,7 @@ impl Drop for Mount {
             return;
         }
         if *self.ending.get_mut() {
-            // It was tried, and whoever tried was told what is lost.
+            // It was tried, and the caller that tried was told what is lost.
             return self.client.stop();
         }
         if let Err(error) = self.end() {

@@ -253,9 +253,9 @@ impl Tree {
     }
 
     /// Somebody else has made the file meanwhile. The kernel believes that this request makes it,
-    /// and checks and truncates nothing, so that is done here; what cannot be judged here makes
-    /// the kernel begin again. (It does so once: a name that comes and goes all the time could
-    /// make it give up, so it is left to the kernel only if it must be.)
+    /// and checks and truncates nothing, so that is done here; an open that cannot be judged here
+    /// makes the kernel begin again. (It does so once: a name that comes and goes all the time
+    /// could make it give up, so it is left to the kernel only if it must be.)
     fn open_existing(self: &Arc<Self>, mut creation: Creation) {
         let (tree, asker) = (Arc::clone(self), creation.asker.clone());
         let op = Op::Lookup {

@@ -19,7 +19,7 @@ const SLOTS: u32 = 1 << (u64::BITS - VNODE_BITS);
 /// No volume has this number.
 const NO_VOLUME: u32 = 0;
 
-/// What the node ids of a mount mean.
+/// The meaning of a mount's node ids.
 #[derive(Debug)]
 pub(super) struct Nodes {
     /// The volume that is mounted.

@@ -1,4 +1,4 @@
-//! What the client wants dropped, the kernel is notified of. Each invalidation becomes one or two
+//! Notifies the kernel of what the client wants dropped. Each invalidation becomes one or two
 //! jobs of the notifier, one after the other, and is reported back when the last one is done; no
 //! thread of the caller waits.
 //!
@@ -170,7 +170,7 @@ fn range((from, to): (u64, u64)) -> (i64, i64) {
     (offset, len)
 }
 
-/// What the kernel must be told, in this order.
+/// The notifications to the kernel, in this order.
 fn jobs(what: Invalidate, has_epoch: bool, nodes: &Nodes) -> VecDeque<Kind> {
     let node = |fid| nodes.node(fid);
     let listing = |nodeid| Kind::Inode {

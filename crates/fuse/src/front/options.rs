@@ -1,4 +1,4 @@
-//! What a mount is asked to be.
+//! The options of a mount.
 
 use client::Server;
 use client::front::CacheSize;
@@ -10,7 +10,7 @@ use crate::feature::Without;
 use crate::init::Transport;
 use crate::mount::{Flags, MountId};
 
-/// What to mount, where and how.
+/// The server, the mount point and the ways of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// The mount point: an empty directory.
@@ -19,13 +19,13 @@ pub struct MountOptions {
     pub server: Server,
     /// How requests come.
     pub transport: Transport,
-    /// What the kernel has, and is not to be used.
+    /// Features that the kernel has and that are not to be used.
     pub without: Without,
     /// Threads that read requests from the device; one is enough.
     pub threads: usize,
     /// Opens and closes are not announced: faster, and less exact for writers.
     pub silent_opens: bool,
-    /// What programs may do; set-id bits and device nodes count only if root asks for it.
+    /// The rights of programs; set-id bits and device nodes count only if root asks for it.
     pub flags: Flags,
     /// Mount only where this dead mount still is, and take its place.
     pub replaces: Option<MountId>,

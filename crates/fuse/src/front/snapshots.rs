@@ -2,8 +2,9 @@
 //!
 //! No listing has that name, and the server does not know it: it leads there while it is absent in
 //! the root. The kernel keeps it for no time, since two answers make it, and asks the cache each
-//! time. Whoever makes such a name after all has it; but nothing is moved to it by a program that
-//! sees the directory there. What is below comes from the server, like all else, and is kept.
+//! time. A program that makes such a name after all has it; but no program that sees the directory
+//! there moves anything to it. The snapshots below come from the server, like all else, and are
+//! kept.
 
 use std::sync::Arc;
 

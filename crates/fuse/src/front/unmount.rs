@@ -13,7 +13,7 @@ use crate::mount::{MountError, MountId};
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     /// Our mount is not in the tree any more.

@@ -105,7 +105,7 @@ fn take_away(root: &OwnedFd, mount_point: &Path) -> Result<(), MountError> {
     // The link in /proc leads to this very mount, whatever has its path by now.
     let path = format!("/proc/self/fd/{}", root.as_raw_fd());
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {
-        // Gone meanwhile: what was wanted.
+        // Gone meanwhile, as wanted.
         Ok(()) | Err(Errno::INVAL) => Ok(()),
         Err(errno) => Err(refused("unmount", mount_point, errno)),
     }

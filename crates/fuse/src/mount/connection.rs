@@ -43,7 +43,7 @@ impl Control {
     /// As [`Control::open`].
     pub fn of_mount((id, point): (MountId, &Path), connection: u32) -> io::Result<Option<Control>> {
         let control = Self::open(connection)?;
-        // What is there still was there when the control was opened.
+        // A mount that is still there was there when the control was opened.
         Ok(id.is_at(point).then_some(control))
     }
 
@@ -64,8 +64,8 @@ impl Control {
     }
 }
 
-/// What shows connections, where it is mounted nowhere, as in most containers: root can look at it
-/// all the same.
+/// The file system that shows connections, also where it is mounted nowhere, as in most containers:
+/// root can look at it all the same.
 fn connections() -> io::Result<OwnedFd> {
     let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;
@@ -94,7 +94,8 @@ pub(crate) fn abort_in_place(mount_point: &Path, id: MountId) -> rustix::io::Res
 pub(crate) fn forget_unused(mount_point: &Path) -> rustix::io::Result<()> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_SYMLINK_NOFOLLOW;
     let context = fspick(CWD, mount_point, flags)?;
-    // Whatever is changed of a file system, Linux drops its unused names first; here nothing is.
+    // Before any change of a file system Linux drops its unused names; here nothing else is
+    // changed.
     fsconfig_reconfigure(&context)
 }
 

@@ -1,4 +1,5 @@
-//! What a mount lets programs do, as `mount(8)` words it: read-only, no set-id bits, and the like.
+//! The rights of programs on a mount, as `mount(8)` words them: read-only, no set-id bits, and the
+//! like.
 
 use rustix::mount::{MountAttrFlags as Attr, MountFlags};
 
@@ -41,11 +42,11 @@ const WORDS: [Word; 15] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags {
     set: Attr,
-    /// What words were about.
+    /// The flags that were named.
     named: Attr,
 }
 
-/// What does not count where nobody says that it does.
+/// The flags that do not count unless somebody says so.
 const UNTRUSTED: Attr = Attr::MOUNT_ATTR_NOSUID.union(Attr::MOUNT_ATTR_NODEV);
 
 impl Default for Flags {
@@ -85,7 +86,7 @@ impl Flags {
         self.set
     }
 
-    /// What a line of the kernel's table says of a mount; other words are left out.
+    /// The flags of a mount in a line of the kernel's table; other words are left out.
     pub(super) fn of_table(options: &str) -> Flags {
         let mut flags = Flags::default().trusting();
         for word in options.split(',') {

@@ -18,7 +18,7 @@ use super::{MountError, MountOptions, Unmounted};
 
 const HELPER: &str = "fusermount3";
 
-/// What to do about what the helper says.
+/// The cure for the helper's message.
 pub(super) fn cure(message: &str) -> &'static str {
     if message.contains("user_allow_other") {
         ": add the line user_allow_other to /etc/fuse.conf, or mount without allow_other"

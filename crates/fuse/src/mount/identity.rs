@@ -64,7 +64,7 @@ impl MountId {
     }
 }
 
-/// What the kernel knows of a descriptor's file by itself.
+/// The kernel's own knowledge of a descriptor's file.
 pub(super) fn status(descriptor: impl AsFd) -> io::Result<Statx> {
     let flags = ASKS_NOBODY | AtFlags::EMPTY_PATH;
     Ok(statx(descriptor, "", flags, MNT_ID_UNIQUE)?)

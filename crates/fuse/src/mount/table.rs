@@ -23,11 +23,11 @@ pub struct MountEntry {
     pub mount_point: PathBuf,
     /// Minor number of its device, which is the number of its connection.
     pub connection: u32,
-    /// What it lets programs do.
+    /// The rights of programs on it.
     pub flags: Flags,
     /// File system type, `fuse` or `fuse.NAME`.
     pub fstype: String,
-    /// What is mounted.
+    /// The source of the mount.
     pub source: String,
 }
 

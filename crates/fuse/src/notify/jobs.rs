@@ -52,7 +52,7 @@ impl Inner {
         }
     }
 
-    /// The names stay, and what is mounted on them; a directory that is gone has none.
+    /// The names stay, and so do mounts on them; a directory that is gone has none.
     fn expire(&self, parent: u64, names: &[Vec<u8>]) -> Outcome {
         for name in names {
             match self.inval_entry(parent, name, abi::notify::EXPIRE_ONLY) {
@@ -76,8 +76,8 @@ impl Inner {
         }
     }
 
-    /// In one go: who gets the lock after the first turn has little time to ask before the
-    /// attributes are taken back.
+    /// In one go: a thread that gets the lock after the first turn has little time to ask before
+    /// the attributes are taken back.
     fn take_back_sizes(&self, nodeid: u64) -> Outcome {
         let before = self.take_turn(nodeid);
         match self.inval_inode(nodeid, -1, 0) {

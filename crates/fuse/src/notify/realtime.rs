@@ -9,8 +9,9 @@ use crate::idle_policy::{take_policy, take_policy_with};
 
 /// The calling thread, but none that it starts, is of a real-time policy from now on: it runs as
 /// soon as it is woken, and when it waits for a lock of the kernel, that is handed over to it. (To
-/// others only after 4 ms: until then whoever comes first takes it, mostly the one that has just
-/// let go of it. See `rwsem_try_write_lock`.) Who may not have that policy takes his chance.
+/// others only after 4 ms: until then the first to come takes it, mostly the thread that has just
+/// let go of it. See `rwsem_try_write_lock`.) A thread that may not have that policy takes its
+/// chance.
 pub(super) fn be_eager() {
     const LEAST: libc::c_int = 1;
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -20,7 +21,7 @@ pub(super) fn be_eager() {
     }
 }
 
-/// What an eager thread does now may take long: it is an ordinary one until it is eager again, but
+/// An eager thread's next work may take long: it is an ordinary one until it is eager again, but
 /// goes before others ([`NICE`]), as what it has to tell is waited for.
 pub(super) fn be_calm() {
     if !EAGER.take() {

@@ -336,8 +336,8 @@ fn flush<'a>(body: &mut Body<'a>) -> Parsed<Operation<'a>> {
     })
 }
 
-/// Both forms; what the short one lacks is zero. A form between them, of a kernel to come or one
-/// gone by, is read as far as it goes.
+/// Both forms; the fields that the short one lacks are zero. A form between them, of a kernel to
+/// come or one gone by, is read as far as it goes.
 fn init(body: &mut Body<'_>) -> Parsed<abi::InitIn> {
     if let Ok((full, _)) = abi::InitIn::read_from_prefix(body.rest) {
         return Ok(full);

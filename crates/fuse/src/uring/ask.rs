@@ -10,7 +10,7 @@ use super::processors;
 use crate::idle_policy;
 
 /// Asks about the root from a processor, again and again for as long as it is wanted. On a thread
-/// of its own: who asks waits for the lane.
+/// of its own: the asker waits for the lane.
 pub(super) fn ask(cpu: u16, root: PathBuf, is_wanted: impl Fn() -> bool + Send + 'static) {
     let run = move || {
         idle_policy::be_ordinary();

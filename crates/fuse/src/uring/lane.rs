@@ -3,8 +3,8 @@
 //! An answer is given by any thread, and taken by the kernel in a call of the lane's thread. The
 //! number of an answered request is put into the lane's post; the lane's own thread has it taken
 //! when it is through with the request, and others wake that thread. So an answer that was given
-//! may not have arrived yet: [`settle`] waits until all have. Whoever is about to take back what
-//! answers say, or to tell somebody else of it, must do that first.
+//! may not have arrived yet: [`settle`] waits until all have. A thread that is about to take back
+//! what answers say, or to report it to others, must do that first.
 //!
 //! A request occupies a seat until it is answered, and some wait for long. The kernel hands out
 //! seats only: when there is none left, requests lie there until an answer is committed, which may
@@ -59,10 +59,10 @@ struct Post {
     closed: bool,
 }
 
-/// What other threads know of a lane.
+/// The part of a lane that other threads see.
 pub(crate) struct Lane {
     alarm: Alarm,
-    /// The thread waits, or is about to: who posts must wake it.
+    /// The thread waits, or is about to: a thread that posts must wake it.
     asleep: AtomicBool,
     over: AtomicBool,
     /// There was no seat left: requests may lie in the kernel.
@@ -87,7 +87,7 @@ impl Lane {
     }
 
     /// Has an answer taken; false: nobody wants it any more. The lane's own thread does so when it
-    /// is through with the request: whom it answers may run at once, in its place.
+    /// is through with the request: the program that it answers may run at once, in its place.
     pub(super) fn commit(&self, commit: Commit) -> bool {
         let mut post = self.post.lock();
         if post.closed {
@@ -186,7 +186,7 @@ struct Place {
     busy: bool,
 }
 
-/// What the lane's thread alone knows of a queue.
+/// The state of a queue that the lane's thread alone sees.
 struct Queue {
     qid: u16,
     total: usize,
@@ -389,11 +389,11 @@ impl Own {
         self.completed = completed;
     }
 
-    /// Do requests lie in the kernel? `all`: what came is all that there was.
+    /// Do requests lie in the kernel? `all`: `tokens` are all that there were.
     fn look_for_more(&mut self, tokens: &[u64], all: bool) {
         let home = &self.queues[HOME];
         if home.busy == home.total {
-            // What was committed before says nothing any more.
+            // Earlier commits show nothing any more.
             self.probe = None;
             self.lane.starved.store(true, Ordering::Release);
         }
@@ -479,7 +479,7 @@ impl Own {
 }
 
 impl Lane {
-    /// What the ring itself refuses ends the lane: nothing can be answered any more.
+    /// An error of the ring itself ends the lane: nothing can be answered any more.
     fn check(&self, result: io::Result<()>) {
         if let Err(error) = result {
             tracing::error!(%error, "the ring for requests fails; this lane stops serving");

@@ -1,10 +1,10 @@
 //! The memory of seats: where the kernel puts requests and takes their answers from.
 //!
-//! Who may touch a seat's memory when: the kernel, only inside system calls of the thread that
-//! registered the seat; that thread, from a request's arrival until it has copied the request out;
-//! then whoever holds the right to answer, until the answer is committed. No reference into it is
-//! ever made: bytes are copied in and out. Pages that nobody has used cost nothing, so each seat
-//! has room for the largest request.
+//! A seat's memory may be touched by the kernel, only inside system calls of the thread that
+//! registered the seat; by that thread, from a request's arrival until it has copied the request
+//! out; then by the holder of the right to answer, until the answer is committed. No reference into
+//! it is ever made: bytes are copied in and out. Pages that nobody has used cost nothing, so each
+//! seat has room for the largest request.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -85,7 +85,7 @@ impl Seats {
         unsafe { self.header(seat).add(PAYLOAD) }
     }
 
-    /// What is registered.
+    /// The parts to register.
     pub(super) fn parts(&self, seat: usize) -> [Part; 2] {
         let part = |base: *mut u8, len| Part {
             base: base.cast(),
@@ -183,7 +183,7 @@ impl Seats {
         self.any_large.store(false, Ordering::Relaxed);
     }
 
-    /// The seat is not empty: what it holds is given back another time.
+    /// The seat is not empty: its memory is given back another time.
     pub(super) fn trim_later(&self, seat: usize) {
         if self.large[seat].load(Ordering::Relaxed) {
             self.any_large.store(true, Ordering::Relaxed);

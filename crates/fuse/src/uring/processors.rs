@@ -1,4 +1,4 @@
-//! The machine's processors: how many queues the kernel has, and who can serve them.
+//! The machine's processors: how many queues the kernel has, and which lanes can serve them.
 
 use std::fs;
 

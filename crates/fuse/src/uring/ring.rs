@@ -47,7 +47,7 @@ pub(super) struct Ring {
     alarm: Alarm,
 }
 
-// SAFETY: what keeps the ring from being sent is the pointer into its own mapped memory, which is
+// SAFETY: the ring is kept from being sent only by the pointer into its own mapped memory, which is
 // valid in every thread; it is sent once, before it is enabled.
 unsafe impl Send for Ring {}
 
@@ -88,8 +88,8 @@ impl Ring {
     }
 
     /// # Safety
-    /// What the submission points to lives until it is submitted, and what the kernel writes to
-    /// until it is completed or the ring is gone.
+    /// The memory that the submission points to lives until it is submitted, and memory that the
+    /// kernel writes to until it is completed or the ring is gone.
     unsafe fn push(&mut self, submission: &Entry128) -> io::Result<()> {
         loop {
             // SAFETY: the caller's promise.
@@ -132,8 +132,8 @@ impl Ring {
             ..UringCommand::default()
         };
         let submission = Self::command(abi::uring::REGISTER, token, &command, Some(parts));
-        // SAFETY: the parts are read by the submission, which is over when this returns; what they
-        // name is kept by the thread for as long as it has the ring.
+        // SAFETY: the parts are read by the submission, which is over when this returns; the thread
+        // keeps the memory that they name for as long as it has the ring.
         unsafe { self.push(&submission)? };
         self.submit()
     }

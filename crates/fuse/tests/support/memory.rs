@@ -31,7 +31,7 @@ struct State {
     refused_on_serving_thread: bool,
 }
 
-/// What is answered to a request that is held back.
+/// The answer to a request that is held back.
 enum Held {
     Create(EntryOut),
     Attr(AttrOut),

@@ -1,5 +1,5 @@
 //! The kernel's switch for FUSE over io_uring, held for a while. It is one for the whole machine:
-//! who holds it, whichever process he is in, holds it alone, and puts it back.
+//! a holder, in whichever process, holds it alone, and puts it back.
 #![allow(dead_code, unreachable_pub)]
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! What goes into the client's machine and what comes out of it.
+//! The inputs and outputs of the client's machine.
 
 use super::lending::{PeerInput, PeerOutput};
 use super::notices::{Event, Invalidate, Waiting, Waits};
@@ -13,7 +13,7 @@ use wire::{
 /// Numbers a piece of the cache's memory that holds a block's bytes.
 pub type Slot = u32;
 
-/// What a program wants, said by the front.
+/// A call of a program, as the front passes it on.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
@@ -21,8 +21,8 @@ pub enum Call {
     /// `Open`, `Read`, `Write`, `ReadDir`, `Sync`, `Reap`. Answers: `Entry`/`Absent` for `Lookup`,
     /// `Entry` for `Make` and `Link`, `Attr` for `GetAttr` and `SetAttr`, `Bytes` for `ReadLink`,
     /// `GetXattr`, `ListXattr`, `Filesystem` for `StatFs`, `Written` for `Copy`, `Position` for
-    /// `Find`, `Nothing` for the rest.
-    /// `MakeNameless` is answered as `Make`. Who makes and opens needs a `Release` afterwards.
+    /// `Find`, `Nothing` for the rest. `MakeNameless` is answered as `Make`. A caller that makes
+    /// and opens needs a `Release` afterwards.
     Op(Op),
     /// An object that is known without a name, such as a volume's root: `Entry`, as of a look-up.
     /// For how long a name may lead to it is not known.
@@ -30,8 +30,8 @@ pub enum Call {
         /// Which.
         fid: Fid,
     },
-    /// `GetAttr` of who then goes by the size that the kernel knows: a read, or who seeks to the
-    /// end, and has the file locked until he has done so. `Attr`.
+    /// `GetAttr` for a call that then goes by the size which the kernel knows: a read, or a seek to
+    /// the end, which has the file locked until it is done. `Attr`.
     Seek {
         /// Which file.
         fid: Fid,
@@ -51,7 +51,7 @@ pub enum Call {
         fid: Fid,
         /// How it was opened.
         access: Access,
-        /// What was locked through it alone is given up.
+        /// Locks that were got through it alone are given up.
         handle: u64,
     },
     /// Reads. `pages`: the kernel may keep the bytes in its page cache. `Read`.
@@ -110,7 +110,7 @@ pub enum Call {
     Unlock {
         /// Of which file.
         fid: Fid,
-        /// Whose.
+        /// The owner of the locks.
         owner: LockOwner,
         /// The first byte.
         first: u64,
@@ -137,11 +137,11 @@ pub enum How {
     Paged,
 }
 
-/// What comes into the machine.
+/// An input of the machine.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A connection to the server exists; what was sent on an earlier one may be lost.
+    /// A connection to the server exists; messages sent on an earlier one may be lost.
     Connected,
     /// It has ended.
     Gone,
@@ -156,7 +156,7 @@ pub enum Input {
     Call {
         /// Answered once by `Done` with the same number.
         ticket: Ticket,
-        /// For whom.
+        /// The user and groups for whom it is made.
         caller: Caller,
         /// The kernel's thread that asks, and does nothing else until it has taken in the answer;
         /// 0: not known.
@@ -286,7 +286,7 @@ impl Piece {
 pub struct Listed {
     /// The name.
     pub name: Name,
-    /// What it names.
+    /// The object that it names.
     pub fid: Fid,
     /// Its kind.
     pub kind: Kind,
@@ -370,8 +370,9 @@ pub enum Done {
     Nothing,
 }
 
-/// What comes out of the machine, to be done in this order. What moves bytes (`Send`, `Done`,
-/// `Fill`, `CopyIn`, `Zero`) refers to slots and messages as they are at that moment.
+/// An output of the machine; the outputs are carried out in their order. One that moves bytes
+/// (`Send`, `Done`, `Fill`, `CopyIn`, `Zero`) refers to slots and messages as they are at that
+/// moment.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -440,7 +441,7 @@ pub enum Output {
     },
     /// Bytes of a write go to a slot.
     CopyIn {
-        /// Whose bytes.
+        /// The call whose bytes they are.
         ticket: Ticket,
         /// From which of them.
         from: u32,
@@ -467,8 +468,8 @@ pub enum Output {
         /// What.
         what: Invalidate,
     },
-    /// To who watches. The first of these says that it has begun; those that say nothing else are
-    /// not sent.
+    /// News for a watcher. The first of these says that it has begun; those that say nothing else
+    /// are not sent.
     Watched {
         /// Which.
         watch: WatchId,
@@ -479,7 +480,7 @@ pub enum Output {
         /// Nothing more comes, and why.
         end: Option<Refusal>,
     },
-    /// The connection is of no use: end it, when what was said has left, and make another.
+    /// The connection is of no use: end it, when all messages have left, and make another.
     Hangup,
     /// Nothing is heard on the connection: give it up with all that is under way; make another.
     Redial,

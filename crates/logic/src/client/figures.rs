@@ -1,4 +1,4 @@
-//! What a client's machine tells people about itself.
+//! Figures that a client's machine shows people about itself.
 
 use super::calls::abandoned;
 use super::node::Node;
@@ -65,7 +65,7 @@ pub struct Figures {
     /// Files with changed bytes of which others had the token while this client was away, and which
     /// nobody had touched.
     pub resumed: u64,
-    /// What this client had done, and is kept beside what others did while it was away.
+    /// This client's changes that are kept beside those that others made while it was away.
     pub conflicts: u64,
     /// Files of which it is not known yet which of these it will be.
     pub stranded: u64,
@@ -86,11 +86,11 @@ pub struct Figures {
     pub lock_files: u64,
     /// Calls about locks that it has decided.
     pub lock_calls: u64,
-    /// What is watched.
+    /// Watches.
     pub watches: u64,
     /// Watches that the server has not answered.
     pub unwatched: u64,
-    /// What is lent and borrowed.
+    /// Blocks lent and borrowed.
     pub lending: super::LendingFigures,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Counts {
     pub(crate) recalls: u64,
     /// Files that nobody had touched while their token was away.
     pub(crate) resumed: u64,
-    /// What was kept beside what others had done.
+    /// Changes that were kept beside those of others.
     pub(crate) conflicts: u64,
 }
 

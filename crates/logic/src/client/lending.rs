@@ -1,10 +1,10 @@
 //! Blocks that other clients lend, and blocks that are lent to them.
 //!
 //! A request for missing blocks may be answered with the name of a client that has them. The blocks
-//! stay as they are, waiting for their bytes, while that client is asked. Whatever does not come
-//! from there (it has given blocks up, it is slow or gone, its bytes are not those that the
-//! server's digests vouch for) the server is asked for once more, and not sent elsewhere again. So
-//! a lender costs a trip, or a bounded time, and never an error.
+//! stay as they are, waiting for their bytes, while that client is asked. Blocks that do not come
+//! from there (it has given them up, it is slow or gone, its bytes are not those that the server's
+//! digests vouch for) are asked of the server once more, in a request that it does not send
+//! elsewhere again. So a lender costs a trip, or a bounded time, and never an error.
 //!
 //! Guarantees: bytes of a lender are used only where the server's own could be, had they come at
 //! that moment: under a right, for the version that the file has under it, and with no own change
@@ -32,7 +32,7 @@ const BUSY_PERMILLE: u32 = 50;
 const IDLE_PERMILLE: u32 = 10;
 /// So many questions of others wait at most.
 const ASKED: usize = 256;
-/// What comes from other clients.
+/// Inputs from other clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerInput {
     /// Others may ask here: the answer to [`PeerOutput::Listen`].
@@ -49,11 +49,11 @@ pub enum PeerInput {
         /// It runs on a battery.
         on_battery: bool,
     },
-    /// Another client asks for blocks. The room has looked at the seal, and at who asks.
+    /// Another client asks for blocks. The room has looked at the seal, and at the asker.
     Asked {
         /// The room's number of the question.
         ask: u64,
-        /// What the server lets it have.
+        /// The blocks that the server lets it have.
         capability: Capability,
     },
     /// A lender says that it will answer.
@@ -73,7 +73,7 @@ pub enum PeerInput {
     },
 }
 
-/// What goes to other clients.
+/// Outputs to other clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerOutput {
     /// Let others ask, with capabilities that are sealed with this.
@@ -85,7 +85,7 @@ pub enum PeerOutput {
     },
     /// Let nobody ask any more.
     Close,
-    /// A lender has not answered in time: it is asked for this no more, and what comes counts
+    /// A lender has not answered in time: it is asked for this no more, and a late answer counts
     /// nothing.
     GiveUp {
         /// Of [`PeerOutput::Borrow`].
@@ -95,7 +95,7 @@ pub enum PeerOutput {
     Borrow {
         /// The number of this.
         id: u64,
-        /// Whom, for what.
+        /// The lender, and the blocks.
         elsewhere: Elsewhere,
     },
     /// The answer to a question comes later.
@@ -133,7 +133,7 @@ pub(crate) struct Lending {
     borrowing: BTreeMap<u64, Borrowing>,
     last: u64,
     asked: BTreeMap<u64, Asked>,
-    /// What the next request for blocks says of lenders.
+    /// The `lenders` of the next request for blocks, if not the usual ones.
     instead: Option<Lenders>,
     pub(crate) counts: LendingFigures,
 }
@@ -160,7 +160,7 @@ impl Lending {
         self.wanted && self.listens.is_some()
     }
 
-    /// What a request says of lenders.
+    /// The `lenders` of a request.
     pub(crate) fn lenders(&mut self, why: &Why) -> Lenders {
         let instead = self.instead.take();
         match why {
@@ -269,8 +269,8 @@ impl Client {
         !borrowing.any(|own| own.is_later(of))
     }
 
-    /// Blocks are borrowed from now on: of those who wait for them here, who was sent here before
-    /// may be waited for by the lender, and waits no longer.
+    /// Blocks are borrowed from now on: of the clients that wait for them here, the lender may wait
+    /// for one that was sent here before: such a client waits no longer.
     fn lend_before_borrowing(&mut self, step: &mut Step<'_>) {
         let waits = |(ask, asked): (&u64, &Asked)| {
             (!self.is_promised_before(&asked.capability)).then_some(*ask)
@@ -308,14 +308,14 @@ impl Client {
             at: 0,
             len: BLOCK_BYTES,
         };
-        // Not touched: what is lent has another copy now, and others may have none.
+        // Not touched: a lent block has another copy now, and others may have none.
         self.lending.counts.lent += have.len() as u64;
         let bulk = slots.into_iter().map(piece).collect();
         step.out
             .push(Output::Peer(PeerOutput::Lent { ask, have, bulk }));
     }
 
-    /// Blocks of a file have come, or will not: who waits for them here is answered.
+    /// Blocks of a file have come, or will not: clients that wait for them here are answered.
     pub(crate) fn lend_arrived(&mut self, step: &mut Step<'_>, fid: Fid) {
         if self.lending.asked.is_empty() {
             return;

@@ -2,7 +2,7 @@
 //! and the blocks not used for longest go.
 //!
 //! Guarantees: a step gives up a bounded number of blocks, so that no call waits for thousands of
-//! them; what is changed is written back before it goes; a call that waits for a slot is begun
+//! them; a changed block is written back before it goes; a call that waits for a slot is begun
 //! again when there are more. Blocks that are kept for other machines, when there are such, are the
 //! first to go: their place is [`Client::keep_size`], before the blocks of this machine.
 

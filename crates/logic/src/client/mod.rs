@@ -1,8 +1,8 @@
 //! The token client: holds tokens, serves from its cache, answers recalls, writes back.
 //!
 //! Guarantees, whatever the messages and their order:
-//! - what it says for ever (lifetimes, cached opens, pages) is covered by a right that the server
-//!   believes it to have, and the kernel has dropped it before the right is given back;
+//! - all that it promises for ever (lifetimes, cached opens, pages) is covered by a right that the
+//!   server believes it to have, and the kernel has dropped that before the right is given back;
 //! - a changed block stays until the server has it, and leaves before its token does;
 //! - every call is answered once; a call that needs no server never waits for one, unless a recall
 //!   is being answered or the lease is near its end.
@@ -51,14 +51,14 @@ pub(crate) struct Running {
     caller: Caller,
     thread: u32,
     call: Call,
-    /// What was dirty of the file that it draws on has been sent to the server.
+    /// The dirty blocks of the file that it draws on have been sent to the server.
     brought: bool,
     /// Of a rename: something has come to have the new name since it was asked for.
     replaces: bool,
     /// Of a write: how many pages the kernel had been given when it was last told to drop those
     /// that are written, and how often it was.
     cleared: Option<(u64, u32)>,
-    /// What it sets is set and gave these attributes; how things are now is still asked for.
+    /// Its attributes are set, and were these then; how things are now is still asked for.
     set: Option<Attr>,
     /// Its caller may have begun it again already: it would not do so once more.
     repeated: bool,
@@ -68,9 +68,9 @@ pub(crate) struct Running {
     since: Time,
     /// The kernel has told of a signal for its caller.
     signalled: bool,
-    /// It is answered, and its caller gone: what is under way for it is not.
+    /// It is answered, and its caller gone: its request is still under way.
     abandoned: bool,
-    /// What its change has changed, if the caller did not wait for it.
+    /// The objects that it has changed, if the caller did not wait for the answer.
     changed: Vec<Fid>,
 }
 
@@ -88,7 +88,8 @@ pub struct Client {
     /// Has anything but a welcome been heard in this session?
     begun: bool,
     lease_ns: Time,
-    /// What the server lets this machine do: the caller of each call is believed within it.
+    /// The rights that the server gives this machine: the caller of each call is believed within
+    /// them.
     rights: Rights,
     clock: VolumeClock,
     /// From when the lease runs.
@@ -122,7 +123,7 @@ pub struct Client {
     /// When the server said something last.
     heard_at: Time,
     requests: BTreeMap<RequestId, Sent>,
-    /// What was said about opens and tokens given back, until the server has noted it.
+    /// Reports of opens and of tokens given back, until the server has noted them.
     statements: BTreeMap<Fid, Statement>,
     reassertion: session::reassert::Reassertion,
     /// Objects asked for that were not known, while a file was being made and opened.
@@ -161,7 +162,7 @@ pub struct Client {
     watches: watches::Watches,
     delegation: delegation::changes::Delegation,
     unstable: session::unstable::Unstable,
-    /// What the server has said so far that others have wanted.
+    /// The tokens and locks that others have wanted, as far as the server has said it.
     taken: session::away::Taken,
     /// Files of which changed bytes are here and the token is not, and where they were.
     stranded: BTreeMap<Fid, data::stranded::Stranded>,
@@ -290,7 +291,7 @@ impl Client {
                 };
                 self.calls.insert(ticket, running);
                 self.look_later(now);
-                // Whatever kept the tick: a machine that was stopped for a while, for instance.
+                // The tick may be late: on a machine that was stopped for a while, for instance.
                 self.suspend_if_due(step);
                 self.on_file_locked(step, ticket);
                 self.start(step, ticket);
@@ -341,7 +342,7 @@ impl Client {
         self.cache.used() as u32
     }
 
-    /// The slots that hold nothing: what was put there is not needed. The next to be used last.
+    /// The slots that hold nothing: their old bytes are not needed. The next to be used last.
     pub fn free_slots(&self) -> &[Slot] {
         self.cache.free()
     }

@@ -77,4 +77,6 @@ pub enum Mutant {
     ShrinksDirty,
     /// Keeps the blocks that it has, however little memory it may use.
     KeepsTooMuch,
+    /// Keeps blocks that a recall and a later grant of the file have overtaken.
+    KeepsOvertakenBlocks,
 }

@@ -1,11 +1,11 @@
-//! What the client knows of one object.
+//! A node: what the client knows of one object.
 //!
 //! `right` is what it holds: never more than the server believes. A grant is taken over only if it
-//! is later than every recall seen (`void`); what is dropped from the table leaves its mark in the
-//! client's `floor`, so that a late grant is void there too. `attr` and `names` are right as long
-//! as `right` is Shared or more. While `drain` is set, a recall is being answered: what is served
-//! meanwhile is still right, since the token is given back last, but the kernel may keep none of
-//! it.
+//! is later than every recall seen (`void`); a node that is dropped from the table leaves its mark
+//! in the client's `floor`, so that a late grant is void there too. `attr` and `names` are right as
+//! long as `right` is Shared or more. While `drain` is set, a recall is being answered: answers
+//! given meanwhile are still right, since the token is given back last, but the kernel may keep
+//! none of them.
 
 use super::api::Listed;
 use super::data::file_capabilities::Privileges;
@@ -32,7 +32,7 @@ const LISTING_ENDS_MAX: usize = 64;
 pub(crate) struct Drain {
     /// The latest recall that this answers.
     pub(crate) epoch: Epoch,
-    /// What may be kept.
+    /// The right that may be kept.
     pub(crate) keep: Right,
     /// Until when the kernel is waited for that has answers to take in.
     pub(crate) until: Time,
@@ -71,8 +71,8 @@ pub(crate) struct Node {
     pub(crate) seen: Epoch,
     /// Grants before this are void.
     pub(crate) void: Epoch,
-    /// The same when it was last said that less than Shared is held: who was answered with such a
-    /// grant may have been answered before another client's change.
+    /// The same when it was last said that less than Shared is held: a request that was answered
+    /// with such a grant may have been answered before another client's change.
     pub(crate) unshared: Epoch,
     /// The last request sent before an own change of it was answered.
     pub(crate) changed: RequestId,
@@ -87,7 +87,7 @@ pub(crate) struct Node {
     pub(crate) answered: Time,
     /// The same of those that set its size or its time of modification.
     pub(crate) set: Time,
-    /// What the server has of it: how many bytes it occupies there, and its size there.
+    /// How many bytes it occupies at the server, and its size there.
     pub(crate) stored: (u64, u64),
     /// Blocks of it are dirty that may lie in a hole at the server or not: how many bytes it
     /// occupies is not certain until they are written back.
@@ -105,7 +105,7 @@ pub(crate) struct Node {
     pub(crate) writes: u32,
     /// Opens that the server has not answered.
     pub(crate) opening: Vec<Access>,
-    /// What the kernel may believe of it.
+    /// The beliefs that the kernel may have about it.
     pub(crate) kernel: Belief,
     /// Claims that are not answered.
     pub(crate) claiming: u32,
@@ -146,7 +146,7 @@ pub(crate) struct Node {
     pub(crate) flush: bool,
     /// Somebody else lists it: once it is written back, Shared is enough.
     pub(crate) listed: bool,
-    /// Calls that wait until what was dirty when they came is written back.
+    /// Calls that wait until all blocks that were dirty when they came are written back.
     pub(crate) syncing: Vec<(Ticket, Time)>,
     /// Why the last write-back failed.
     pub(crate) error: Option<Refusal>,
@@ -170,7 +170,7 @@ pub(crate) struct Node {
     pub(crate) tell: Option<Epoch>,
     /// Of a directory: a name that is not known does not exist.
     pub(crate) whole: bool,
-    /// The request that asks for the next names of it; 0: none, or what comes is not whole.
+    /// The request that asks for the next names of it; 0: none, or the names that come are not all.
     pub(crate) gathering: RequestId,
     /// So many names were asked for that do not exist, since all were asked for, and how often all
     /// were.
@@ -235,9 +235,9 @@ impl Node {
         self.right >= Right::Shared && self.drain.is_none() && self.doubtful == 0
     }
 
-    /// May the kernel keep its attributes? What a program stores into a page changes the times when
-    /// the page is written back, and the kernel then throws away what it knows, but not what is on
-    /// its way to it.
+    /// May the kernel keep its attributes? A program's store into a page changes the times when the
+    /// page is written back, and the kernel then throws away the attributes that it knows, but not
+    /// those on their way to it.
     pub(crate) fn attr_lasting(&self) -> bool {
         self.lasting() && !self.unsure && !self.is_stored_into()
     }
@@ -260,15 +260,15 @@ impl Node {
         self.held().filter(|_| self.right == Right::Exclusive)
     }
 
-    /// The same, if nobody waits for it either: who goes on changing it by himself would never have
-    /// told of all that he has changed.
+    /// The same, if nobody waits for it either: a client that went on changing it by itself would
+    /// never have told all its changes.
     pub(crate) fn sole(&self) -> Option<&Attr> {
         let wanted = self.drain.is_some() || self.tell.is_some();
         self.own().filter(|_| !wanted)
     }
 
-    /// Is nothing about it on its way to the server or back? What comes back would else be older
-    /// than what is changed here meanwhile, and newer too.
+    /// Is nothing about it on its way to the server or back? An answer would else be older than the
+    /// changes made here meanwhile, and newer too.
     pub(crate) fn quiet(&self) -> bool {
         self.asking + self.resizing + self.remote_writes + self.busy == 0
     }
@@ -289,7 +289,7 @@ impl Node {
         self.right >= Right::Shared && self.attr.is_some() && self.remote_writes == 0
     }
 
-    /// What is open, as told to the server.
+    /// The opens, as told to the server.
     pub(crate) fn hold(&self, stamp: u64) -> Hold {
         let opening = |write: bool| self.opening.iter().any(|access| access.write || !write);
         Hold {
@@ -334,7 +334,7 @@ impl Node {
         (self.end, self.order) = (None, None);
     }
 
-    /// A listing begins: what is added behind this position is not part of it.
+    /// A listing begins: names added behind this position are not part of it.
     pub(crate) fn begin_listing(&mut self, generation: u64, last: u64) {
         self.begun.retain(|(known, _)| *known != generation);
         if self.begun.len() == LISTING_ENDS_MAX {

@@ -1,5 +1,5 @@
-//! What the client's machine tells others of: what the kernel must drop, what people should know,
-//! and who waits for an answer.
+//! Notices of the client's machine: what the kernel must drop, what people should know, and who
+//! waits for an answer.
 
 use crate::Ticket;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ pub struct Waiting {
     pub waited_ns: Time,
 }
 
-/// What the kernel must drop.
+/// A notification to the kernel to drop something.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Invalidate {
@@ -64,8 +64,8 @@ pub enum Invalidate {
         /// Which names.
         names: Vec<Name>,
     },
-    /// The answers about a file's attributes that are on their way. Its lock is got before and
-    /// once more afterwards, so that who seeks to the end by what he was told has done so.
+    /// The answers about a file's attributes that are on their way. Its lock is got before and once
+    /// more afterwards, so that a program that seeks to the end by such an answer has done so.
     Sizes {
         /// Of which file.
         fid: Fid,
@@ -106,7 +106,7 @@ pub enum Event {
         /// How many.
         count: u64,
     },
-    /// Others have changed a file, or taken a name, while this client was away: what it had done is
+    /// Others have changed a file, or taken a name, while this client was away: its own changes are
     /// in a file beside it.
     Conflict {
         /// Of which file.

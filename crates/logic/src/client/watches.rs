@@ -1,7 +1,7 @@
-//! What is watched: asks the server to be told what changes, and hands it on.
+//! Watches: asks the server for the changes of objects, and hands them on.
 //!
-//! Guarantees: who watches is given each change once, in the order of the server, or is told before
-//! the next one that he has missed some: as after a restart of the server, or when this client was
+//! Guarantees: a watcher is given each change once, in the order of the server, or is told before
+//! the next one that it has missed some: as after a restart of the server, or when this client was
 //! too slow. A watch outlives connections, sessions and servers; it ends when it is given up, or
 //! when the server says so.
 
@@ -37,7 +37,7 @@ impl Watches {
         self.0.values().filter(|watch| !watch.answered).count()
     }
 
-    /// What is to be said on a new connection.
+    /// The requests to watch that a new connection begins with.
     pub(crate) fn questions(&self) -> Vec<ToServer> {
         let all = self.0.iter();
         all.map(|(id, watch)| watch.question(*id)).collect()

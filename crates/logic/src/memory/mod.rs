@@ -4,9 +4,9 @@
 //! Guarantees of [`Governor`]: the cache may use what nobody else wants, but for a reserve; it is
 //! told to give memory back as soon as the reserve is touched, by as much as is missing, and more
 //! where others are growing. Before anything is given up, growth ends; after that it comes back in
-//! steps that double, so that a cache does not fill again what was freed for somebody else. The
-//! cache never gets less than its least. What the kernel keeps of files for programs is taken only
-//! by the rule of ages: [`may_take`].
+//! steps that double, so that a cache does not fill again the memory that was freed for somebody
+//! else. The cache never gets less than its least. Pages of files that the kernel keeps for
+//! programs are taken only by the rule of ages: [`may_take`].
 //!
 //! The room reads numbers of the machine, and of the control groups it is in, and tells them; it is
 //! told the size, and when to look again.
@@ -28,13 +28,14 @@ pub const PENALTY_NS: Time = 20 * 60 * SECOND;
 const RESERVE: u64 = 20;
 const RESERVE_LEAST: u64 = 128 * MIB;
 const RESERVE_SMALL: u64 = 2;
-/// Of little room the cache is given half, again at each look, down to [`CRUMB`]: what its process
-/// needs beside blocks is seen only then.
+/// Of little room the cache is given half, again at each look, down to [`CRUMB`]: the memory that
+/// its process needs beside blocks is seen only then.
 const LITTLE: u64 = 256 * MIB;
 const CRUMB: u64 = 4 * MIB;
 /// When only one part in so many of the reserve is left, all of the cache goes.
 const SPENT: u64 = 8;
-/// What others took since the last look, they may take again in this time, until after the next.
+/// As much as others took since the last look they may take again in this time, until after the
+/// next.
 const AHEAD: Time = 250 * MS;
 /// Programs that all fill fresh memory take so much in a second.
 const FASTEST: u64 = 4 << 30;
@@ -77,15 +78,15 @@ pub struct Bounds {
 pub struct Space {
     /// All of it.
     pub total: u64,
-    /// What a program could have at once without anything of programs going to swap.
+    /// Memory that a program could have at once without anything of programs going to swap.
     pub available: u64,
-    /// The same without taking what is kept of files that programs use again and again.
+    /// The same without taking pages of files that programs use again and again.
     pub idle: u64,
-    /// What nobody uses for anything.
+    /// Memory that nobody uses for anything.
     pub free: u64,
 }
 
-/// What the room sees at a time.
+/// The memory as the room sees it at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The machine.
@@ -102,7 +103,7 @@ pub struct Sample {
     pub missed: u64,
 }
 
-/// What makes the cache smaller than it could be.
+/// The cause that makes the cache smaller than it could be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pressed {
     /// Nothing.
@@ -132,7 +133,7 @@ impl Pressed {
     }
 }
 
-/// What follows from a sample.
+/// The decision that follows from a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// So many bytes the cache may use.
@@ -143,11 +144,11 @@ pub struct Decision {
     pub look_at: Time,
 }
 
-/// What is remembered of the last look.
+/// The numbers that are kept from the last look.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     at: Time,
-    /// What the cache and nobody had together: in the machine, in the group.
+    /// The memory of the cache and the unused memory together: in the machine, in the group.
     whole: [Option<u64>; 2],
 }
 
@@ -190,7 +191,7 @@ struct Room {
     space: Space,
     why: Pressed,
     reserve: u64,
-    /// What is to stay free until after the next look.
+    /// The memory that is to stay free until after the next look.
     wanted: u64,
 }
 
@@ -277,7 +278,8 @@ impl Governor {
             let missing = room.wanted - available;
             return (sample.used.saturating_sub(missing), true);
         }
-        // What programs have missed they had used shortly before; nothing that young is taken.
+        // Programs had used shortly before the pages that they have missed; nothing that young is
+        // taken.
         let block = sample.oldest.unwrap_or(Time::MAX);
         let programs = self.missed_at;
         let takes = programs.is_none_or(|used| may_take(used, block, self.bounds.penalty));

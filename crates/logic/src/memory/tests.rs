@@ -1,5 +1,5 @@
-//! The size of a cache on model machines: what is idle is used, what others want is given back in
-//! time, whatever they do.
+//! The size of a cache on model machines: idle memory is used, memory that others want is given
+//! back in time, whatever they do.
 
 use super::*;
 use std::vec::Vec;
@@ -18,7 +18,7 @@ struct Machine {
     programs: u64,
     used: u64,
     now: Time,
-    /// What the cache is to have filled in a second.
+    /// The bytes that the cache is to have filled in a second.
     wants: u64,
     missed: u64,
     stalled: Time,
@@ -79,7 +79,7 @@ impl Machine {
             let decision = self.governor.handle(self.now, &self.sample());
             (self.size, self.look_at) = (decision.size, decision.look_at);
             self.pressed.push(decision.pressed);
-            // What it must give up is gone before the next step.
+            // Memory that it must give up is gone before the next step.
             self.used = self.used.min(self.size);
         }
     }

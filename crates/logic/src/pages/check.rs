@@ -57,9 +57,9 @@ impl Pages {
         };
         if entry.is(WRITABLE) {
             let changed = entry.is(DIRTY) && entry.is(RESIDENT);
-            told(changed, "what may be written is dirty");
-            told(!entry.is(COW), "what is shared may not be written");
-            told(!entry.is_slave(), "what is a relative's may not be written");
+            told(changed, "a page that may be written is dirty");
+            told(!entry.is(COW), "a shared page may not be written");
+            told(!entry.is_slave(), "a relative's page may not be written");
         }
         if entry.is(DIRTY) {
             let held = entry.is(RESIDENT) && entry.is(TOUCHED) && !entry.is_slave();
@@ -84,7 +84,7 @@ impl Pages {
         );
         told(
             !entry.is(LEAVING) || entry.is(RESIDENT),
-            "what leaves is in a frame",
+            "a page that leaves is in a frame",
         );
         let queued = entry.is(QUEUED) || entry.is(LEAVING);
         told(!entry.is(RESIDENT) || queued, "the clock knows every frame");
@@ -107,7 +107,7 @@ impl Pages {
                 "a master's page is copy-on-write",
             );
             let twin = entry.is(ON_WRITE) || !entry.is(RESIDENT);
-            told(twin, "what was referred to is own");
+            told(twin, "a page that was referred to is own");
         } else {
             told(!entry.is(ON_WRITE | ALONE), "only slaves have a kind");
         }

@@ -14,13 +14,13 @@ use super::table::{
 use super::{Output, PageNo, Pages, Run, SegmentId};
 use alloc::vec::Vec;
 
-/// What part of the frames is between the hands; and the least, if that is not half of them.
+/// The part of the frames that is between the hands; and the least, if that is not half of them.
 const MOST_BETWEEN: u32 = 8;
 const LEAST_BETWEEN: u32 = 16;
-/// What part of the frames is kept free, so that a fault rarely waits; and the most.
+/// The part of the frames that is kept free, so that a fault rarely waits; and the most.
 const FREE_PART: u32 = 32;
 const MOST_FREE: u32 = 512;
-/// What part of the frames one run may take.
+/// The part of the frames that one run may take.
 const MOST_AHEAD: u32 = 8;
 /// Dirty neighbours that are stored with a page.
 const MOST_CLUSTER: u32 = 64;

@@ -66,7 +66,8 @@ impl Pages {
         }
     }
 
-    /// What a relative got of this segment's file must stay: later stores go to another file.
+    /// The pages that a relative got of this segment's file must stay: later stores go to another
+    /// file.
     pub(super) fn change_file(&mut self, segment: SegmentId, outputs: &mut Vec<Output>) {
         let file = self.new_file();
         let old = core::mem::replace(&mut self.table.of_mut(segment).file, file);

@@ -254,7 +254,7 @@ impl Pages {
         }
         self.leave_file(job.file, outputs);
         // The program of this segment ends: nothing of it may go on with a page that is not there,
-        // and what it waits for goes when the room deletes it.
+        // and the pages that it waits for go when the room deletes it.
         self.waiting.retain(|waiter| waiter.segment() != segment);
         self.judge_again(outputs);
     }

@@ -105,7 +105,7 @@ impl Default for Options {
     }
 }
 
-/// What happens to the machine.
+/// An input of the machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
     /// A new segment of zeros. `frames`: the most that it may use.
@@ -173,7 +173,7 @@ pub enum Input {
     },
 }
 
-/// What the room does.
+/// An output: work of the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Frames of zeros for pages that have none.
@@ -192,7 +192,7 @@ pub enum Output {
         /// Which page.
         page: PageNo,
     },
-    /// The program may use these frames, and what waits for them goes on.
+    /// The program may use these frames, and the faults that wait for them go on.
     Map {
         /// Of which segment.
         segment: SegmentId,
@@ -277,7 +277,7 @@ pub enum Output {
     },
 }
 
-/// What the machine has done so far.
+/// The counts of the machine's work so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Faults told by the room.
@@ -374,7 +374,7 @@ impl Pages {
         }
     }
 
-    /// Takes an input; what follows from it is appended to `outputs`. `now`: any clock that does
+    /// Takes an input, and appends what follows from it to `outputs`. `now`: any clock that does
     /// not go back; pages of different segments are compared by it.
     ///
     /// # Panics
@@ -423,7 +423,7 @@ impl Pages {
         self.trim(outputs);
     }
 
-    /// What the machine has done so far.
+    /// The counts of the machine's work so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
@@ -458,7 +458,7 @@ impl Pages {
         !self.jobs.is_empty()
     }
 
-    /// What waits is judged again, in the order of arrival.
+    /// Inputs that wait are judged again, in the order of arrival.
     fn judge_again(&mut self, outputs: &mut Vec<Output>) {
         for waiter in core::mem::take(&mut self.waiting) {
             match waiter {

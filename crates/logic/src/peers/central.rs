@@ -1,6 +1,7 @@
 //! Centrally coordinated caching (section 2.3 of the paper): the server manages a share of each
-//! client's memory as an extension of its own. What its own memory gives up takes the place of the
-//! block that was used longest ago in all these shares; where that lay says who is to keep it.
+//! client's memory as an extension of its own. A block that its own memory gives up takes the place
+//! of the one that was used longest ago in all these shares; the client that had this one is to
+//! keep it.
 
 use super::shelf::Shelf;
 use super::{Name, Peer};
@@ -17,7 +18,8 @@ pub(super) fn find(managed: &mut Shelf, now: u32, name: Name, share: usize) -> O
     Some(place(slot, share))
 }
 
-/// Takes what the server's memory gives up. Who is to keep it, if nobody does yet.
+/// Takes a block that the server's memory gives up. Returns the client that is to keep it, if none
+/// does yet.
 pub(super) fn keep(managed: &mut Shelf, now: u32, name: Name, share: usize) -> Option<Peer> {
     if managed.capacity() == 0 || find(managed, now, name, share).is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! What one client decides: what it finds in its memory, what makes room for a block, and what
+//! The decisions of one client: what it finds in its memory, what makes room for a block, and what
 //! becomes of a block that has to go.
 //!
 //! Guarantees: a block that another client parked here never pushes anything further on, so a
@@ -30,7 +30,7 @@ pub enum Found {
     Nowhere,
 }
 
-/// What a client wants done.
+/// An action that a client wants done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing.
@@ -50,7 +50,7 @@ pub enum Step {
     Park {
         /// What.
         name: Name,
-        /// To whom.
+        /// The receiver.
         to: Peer,
         /// How many chances it has left.
         chances: u8,
@@ -59,7 +59,7 @@ pub enum Step {
     },
     /// Send the block to the machine that lends its memory.
     Away {
-        /// What made room for it there, and is gone.
+        /// The block that made room for it there, and is gone.
         gone: Option<Name>,
     },
 }
@@ -68,11 +68,11 @@ pub enum Step {
 pub struct Client {
     pub(super) options: Options,
     pub(super) me: Peer,
-    /// What it manages itself.
+    /// The blocks that it manages itself.
     pub(super) own: Shelf,
-    /// What it keeps for all under its part of the names.
+    /// The blocks that it keeps for all under its part of the names.
     managed: Shelf,
-    /// What it keeps in another's memory.
+    /// The blocks that it keeps in another's memory.
     pub(super) away: Shelf,
     /// Parked blocks that wait for room, with their chances.
     pub(super) arriving: VecDeque<(Name, u8)>,
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// What it tells the server when it asks for a block: what it would give up for it.
+    /// Its offer to the server when it asks for a block: the one that it would give up for it.
     pub fn offer(&mut self, now: u32) -> Option<Offer> {
         match self.options.policy {
             Policy::Fleet => fleet::offer(self, now),
@@ -140,8 +140,8 @@ impl Client {
         }
     }
 
-    /// A block that it asked for has come. `last`: nobody else had it; `fate`: what the server said
-    /// of the block that it offered.
+    /// A block that it asked for has come. `last`: nobody else had it; `fate`: that of the block
+    /// which it offered, as the server has decided.
     pub fn filled(&mut self, now: u32, name: Name, last: bool, fate: Fate) -> Step {
         if let Some(slot) = self.own.find(name) {
             self.own.touch(now, slot, COPIES);
@@ -314,7 +314,7 @@ impl Client {
     }
 }
 
-/// What came of a peer's question for a block.
+/// The outcome of a peer's question for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lent {
     /// It is not here: the hint was wrong.

@@ -1,5 +1,5 @@
-//! Direct client cooperation (section 2.1 of the paper): what overflows goes to an idle machine's
-//! memory, which nobody but its owner may use. The server does not know of it.
+//! Direct client cooperation (section 2.1 of the paper): blocks that overflow go to an idle
+//! machine's memory, which nobody but its owner may use. The server does not know of it.
 
 use super::client::{ALL, COPIES, Client, Step};
 

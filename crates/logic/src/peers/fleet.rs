@@ -76,10 +76,10 @@ impl Uses {
     }
 }
 
-/// What a client tells the server when it asks for a block.
+/// A client's offer to the server, which goes with its question for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What it would give up for it.
+    /// The block that it would give up for it.
     pub block: Option<Offered>,
     /// How old its blocks are.
     pub(super) oldest: Oldest,
@@ -117,7 +117,7 @@ pub(super) fn sampled(options: &Options) -> u32 {
     sample_bits(all_blocks(options))
 }
 
-/// What goes; `of_copies`: how the ages of copies count.
+/// The block that goes; `of_copies`: how the ages of copies count.
 fn victim(client: &Client, now: u32, of_copies: u32) -> Option<u32> {
     let fresh = client.own.oldest(FRESH);
     let many = client.own.length(FRESH) * FRESH_PART >= client.own.capacity();

@@ -21,7 +21,7 @@ pub(super) fn find(managed: &mut Shelf, now: u32, name: Name) -> bool {
     }
 }
 
-/// Keeps it; what was used longest ago makes room.
+/// Keeps it; the block that was used longest ago makes room.
 pub(super) fn keep(managed: &mut Shelf, now: u32, name: Name) {
     if managed.capacity() == 0 || find(managed, now, name) {
         return;

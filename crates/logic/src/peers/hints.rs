@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(hints.hints.len(), 10);
         let known = (0..1000).filter(|name| hints.count(Name(*name)) > 0);
         assert_eq!(known.count(), 10);
-        // What was given up can be withdrawn, and comes back.
+        // A hint that was given up can be withdrawn, and another one comes.
         hints.remove(Name(0), 1);
         hints.add(Name(0), 2);
         assert_eq!(hints.named(Name(0)), [2]);

@@ -13,10 +13,10 @@
 //! | `weighted.rs` | what costs least to fetch again, for how long it lay unused, goes first |
 //! | `fleet.rs` | ours: the server picks, without a question, what stays and where |
 //!
-//! Guarantees: no decision here is needed for correctness. What names a block, (fid, block,
-//! version), is mixed into a [`Name`], hints may be wrong, and whoever gets bytes checks them. A
-//! [`Client`] and a [`Server`] see no bytes and no clock; the room moves what they name. `now`
-//! counts in any unit, the same one for all, and never goes back.
+//! Guarantees: no decision here is needed for correctness. The numbers of a block, (fid, block,
+//! version), are mixed into a [`Name`], hints may be wrong, and a client that gets bytes checks
+//! them. A [`Client`] and a [`Server`] see no bytes and no clock; the room moves what they name.
+//! `now` counts in any unit, the same one for all, and never goes back.
 
 mod central;
 mod client;
@@ -39,7 +39,7 @@ pub use hints::{Hints, NAMED};
 pub use server::{Answer, Fate, NOTICES, Server, Source, Spill, Told};
 pub use weighted::{CANDIDATES, Oldest};
 
-/// What a block is called: its fid, number and version, mixed. Two blocks with one name do no harm.
+/// The name of a block: its fid, number and version, mixed. Two blocks with one name do no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(pub u64);
 
@@ -110,12 +110,12 @@ pub struct Options {
     pub policy: Policy,
     /// How many clients there are.
     pub clients: Peer,
-    /// Of each client's memory, what it manages itself.
+    /// Of each client's memory, the blocks that it manages itself.
     pub own_blocks: usize,
-    /// Of each client's memory, what is managed for all: by the server (`Central`), or under a part
-    /// of the names (`Hash`).
+    /// Of each client's memory, the blocks that are managed for all: by the server (`Central`), or
+    /// under a part of the names (`Hash`).
     pub managed_blocks: usize,
-    /// What each client may use of another's memory (`Direct`).
+    /// Blocks that each client may use of another's memory (`Direct`).
     pub away_blocks: usize,
     /// The server's memory.
     pub server_blocks: usize,
@@ -123,7 +123,7 @@ pub struct Options {
     pub hints: usize,
     /// How many times a last copy is passed on (`NChance`), up to [`CHANCES`].
     pub chances: u8,
-    /// What costs how much (`Weighted`, `Fleet`).
+    /// The costs of fetching a block (`Weighted`, `Fleet`).
     pub costs: Costs,
     /// Which parts of `Fleet` are in use.
     pub parts: Parts,

@@ -9,7 +9,7 @@ use super::client::{ALL, COPIES, Client, LAST, PARKED, Step};
 use super::weighted::CANDIDATES;
 use super::{Name, Peer};
 
-/// What makes room for a block that a program here asked for.
+/// Makes room for a block that a program here asked for.
 pub(super) fn evict(client: &mut Client) -> Step {
     let Some(slot) = client.own.oldest_of(ALL) else {
         return Step::Done;
@@ -25,7 +25,7 @@ pub(super) fn evict(client: &mut Client) -> Step {
     }
 }
 
-/// What becomes of a block that had to go, now that the server has answered.
+/// The action for a block that had to go, now that the server has answered.
 pub(super) fn fate(client: &mut Client, name: Name, last: bool) -> Step {
     match last {
         true => pass_on(client, name, client.options.chances),

@@ -1,5 +1,5 @@
-//! What the server decides: who answers a miss, what stays in its memory, and what a client is to
-//! do with a block that has to go.
+//! The decisions of the server: who answers a miss, what stays in its memory, and what a client is
+//! to do with a block that has to go.
 //!
 //! Guarantees: its own memory is looked at first, then the clients', the disk last; a client is
 //! asked only for what it has said that it has.
@@ -12,7 +12,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Lists of the server's memory: what clients have, too, and what no client has.
+/// Lists of the server's memory: blocks that clients have, too, and blocks that no client has.
 const COPIED: u8 = 0;
 const SOLE: u8 = 1;
 
@@ -30,7 +30,7 @@ pub enum Source {
     Disk,
 }
 
-/// What becomes of the block that the asker offered.
+/// The fate of the block that the asker offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The asker sees to it.
@@ -39,7 +39,7 @@ pub enum Fate {
     Drop,
     /// A client takes it.
     Park {
-        /// Who.
+        /// The client.
         to: Peer,
         /// Of the blocks that it would give up next, those that it alone has.
         last: [Option<Name>; CANDIDATES],
@@ -53,13 +53,13 @@ pub struct Answer {
     pub source: Source,
     /// No other client has the block.
     pub last: bool,
-    /// What becomes of the block that was offered.
+    /// The fate of the block that was offered.
     pub fate: Fate,
     /// Somebody is to learn whether it is the only one.
     pub told: Option<Told>,
     /// New blocks are to be kept apart (`Fleet`).
     pub apart: bool,
-    /// What the asker is told on the way of blocks that it has (`Fleet`).
+    /// News for the asker, on the way, of blocks that it has (`Fleet`).
     pub notices: [Option<(Name, bool)>; NOTICES],
 }
 
@@ -72,7 +72,7 @@ const WAITING: usize = 256;
 /// A client is told whether it alone has a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Who.
+    /// The client.
     pub peer: Peer,
     /// What.
     pub name: Name,
@@ -85,7 +85,7 @@ pub struct Told {
 pub struct Spill {
     /// What.
     pub name: Name,
-    /// Who.
+    /// The client.
     pub to: Peer,
 }
 
@@ -189,7 +189,7 @@ impl Server {
         peer.map_or(Source::Disk, Source::Peer)
     }
 
-    /// What becomes of a block that a client would give up.
+    /// Decides about a block that a client would give up.
     fn judge(&mut self, now: u32, client: Peer, offer: Offer) -> Fate {
         self.places.hear(client, offer.oldest);
         if let Some((peer, oldest)) = offer.heard {
@@ -210,7 +210,7 @@ impl Server {
             }
             return Fate::Drop;
         }
-        // What nobody has used again is worth free room alone.
+        // A block that nobody has used again is worth free room alone.
         let age = match block.fresh {
             true => now,
             false => now.saturating_sub(block.stamp),
@@ -238,7 +238,7 @@ impl Server {
         }
     }
 
-    /// Who has a block that is worth less than a last copy that lay unused for so long.
+    /// A client with a block that is worth less than a last copy that lay unused for so long.
     pub fn place(&self, now: u32, client: Peer, age: u32) -> Option<Peer> {
         self.places.cheapest(now, client, age)
     }
@@ -276,7 +276,8 @@ impl Server {
         spill
     }
 
-    /// What clients have goes first, unless it was used much later than what only the server has.
+    /// A block that clients have goes first, unless it was used much later than the oldest one that
+    /// only the server has.
     fn least_valuable(&self, now: u32) -> Option<u32> {
         let oldest = |list| self.memory.oldest(list);
         let age = |slot: u32| u64::from(now.saturating_sub(self.memory.entry(slot).stamp));
@@ -286,7 +287,7 @@ impl Server {
         }
     }
 
-    /// What only the server has goes where an older block lies.
+    /// A block that only the server has goes where an older one lies.
     fn move_out(&mut self, now: u32, name: Name, stamp: u32) -> Option<Spill> {
         let age = now.saturating_sub(stamp);
         let to = self.places.cheapest(now, Peer::MAX, age)?;
@@ -352,7 +353,7 @@ impl Server {
         self.hints.count(name) <= 1
     }
 
-    /// The block is changed by a client, or is no more: whoever had it loses it.
+    /// The block is changed by a client, or is no more: clients that had it lose it.
     pub fn invalidate(&mut self, name: Name) {
         self.hints.clear(name);
         for shelf in [&mut self.memory, &mut self.managed] {

@@ -2,8 +2,8 @@
 //! a look-up costs a cache line or two; nothing is left behind by a removal.
 //!
 //! Guarantees: the names in it are distinct (the caller looks before it inserts); it is at most
-//! half full; the same calls give the same table. The names have to be well mixed or few enough:
-//! whoever takes names from outside mixes a secret of its own into them first.
+//! half full; the same calls give the same table. The names have to be well mixed or few enough: a
+//! caller that takes names from outside mixes a secret of its own into them first.
 
 use super::Name;
 use alloc::vec;

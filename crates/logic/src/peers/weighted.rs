@@ -1,7 +1,7 @@
-//! Weighted LRU (section 2.5 of the paper): what goes is the block of the least value for its room.
-//! Its value is what it costs to fetch it again: from another client if there is a copy, else from
-//! the disk. The room it takes is worth as long as it is likely to lie unused, which is how long it
-//! has lain unused so far. The server tells each holder whether it is the only one.
+//! Weighted LRU (section 2.5 of the paper): the block of the least value for its room goes. Its
+//! value is the cost of fetching it again: from another client if there is a copy, else from the
+//! disk. The room it takes is worth as long as it is likely to lie unused, which is how long it has
+//! lain unused so far. The server tells each holder whether it is the only one.
 //!
 //! Where the block that has to go is a last copy, it takes the room of the least valuable block of
 //! all clients, as far as the server has heard of these.
@@ -53,7 +53,7 @@ pub(super) fn weight_of_copies(costs: Costs) -> u64 {
 /// Ages of last copies count in the same unit.
 pub(super) const WEIGHT_OF_LAST: u64 = 16;
 
-/// What the oldest blocks of a client are.
+/// The stamps of a client's oldest blocks.
 pub(super) fn oldest(client: &Client) -> Oldest {
     let own = &client.own;
     if !own.is_full() {
@@ -83,7 +83,7 @@ pub(super) fn victim(client: &Client, now: u32, of_copies: u64) -> Option<u32> {
     }
 }
 
-/// What it tells the server on the way: how old its blocks are.
+/// The offer that it sends the server with a request: how old its blocks are.
 pub(super) fn offer(client: &mut Client) -> Option<Offer> {
     Some(Offer {
         block: None,
@@ -93,7 +93,7 @@ pub(super) fn offer(client: &mut Client) -> Option<Offer> {
     })
 }
 
-/// What makes room for a block that a program here asked for.
+/// Makes room for a block that a program here asked for.
 pub(super) fn evict(client: &mut Client, now: u32) -> Step {
     let of_copies = weight_of_copies(client.options.costs);
     let Some(slot) = victim(client, now, of_copies) else {
@@ -129,7 +129,7 @@ pub(super) fn lend(client: &mut Client, slot: u32) -> Lent {
     Lent::Copied
 }
 
-/// What the server has heard of the clients' memories.
+/// The server's knowledge of the clients' memories.
 pub(super) struct Places {
     oldest: Vec<Oldest>,
     of_copies: u64,
@@ -137,7 +137,7 @@ pub(super) struct Places {
 
 impl Places {
     pub(super) fn new(clients: Peer, of_copies: u64) -> Self {
-        // Whoever has said nothing yet has room.
+        // A client that has said nothing yet has room.
         Self {
             oldest: vec![Oldest::EMPTY; usize::from(clients)],
             of_copies,
@@ -156,8 +156,8 @@ impl Places {
         known.map_or([None; CANDIDATES], |oldest| oldest.next)
     }
 
-    /// Who has the least valuable block, if its room is worth less than that of a last copy that
-    /// lay unused for so long.
+    /// The client with the least valuable block, if its room is worth less than that of a last copy
+    /// that lay unused for so long.
     pub(super) fn cheapest(&self, now: u32, asker: Peer, age: u32) -> Option<Peer> {
         let mut best = (u64::from(age) * WEIGHT_OF_LAST, None);
         for (peer, oldest) in self.oldest.iter().enumerate() {

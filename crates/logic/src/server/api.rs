@@ -1,4 +1,4 @@
-//! What goes into the server's machine and what comes out of it.
+//! The inputs and outputs of the server's machine.
 
 use crate::Ticket;
 use crate::peers::Policy;
@@ -35,7 +35,7 @@ pub struct Options {
     /// just have looked the name up and be about to open it.
     pub linger_ns: Time,
     /// So many recalls of names of a directory are sent to a client that has answered none of them;
-    /// what else is to be dropped there is gathered into one.
+    /// further names to drop there are gathered into one.
     pub names_at_once: usize,
     /// Most parts of files that a client may have locked, and requests for locks that wait.
     pub locks: usize,
@@ -116,7 +116,7 @@ pub enum Mutant {
     ServesAtOnce,
     /// Makes again what was lost in the order in which clients ask for it.
     RedoesAsItComes,
-    /// Serves before what was lost has been made again.
+    /// Serves before lost changes have been made again.
     ServesBeforeRedone,
     /// Says of all that it has logged that it is stable.
     SaysStableEarly,
@@ -126,10 +126,10 @@ pub enum Mutant {
     FreezesAtOnce,
 }
 
-/// For whom a change is made.
+/// The caller and the circumstances of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
-    /// Who asked.
+    /// The user and groups that asked.
     pub caller: &'a Caller,
     /// With an origin the outcome is kept with the change.
     pub origin: Option<Origin>,
@@ -142,8 +142,8 @@ pub struct By<'a> {
 
 /// The store as the machine sees it: at once, and never failing but by a refusal.
 pub trait Disk {
-    /// What the wall clock of its machine shows: ns since 1970, right or wrong, and now and then
-    /// something else.
+    /// The wall clock of the server's computer: ns since 1970, right or wrong, and now and then set
+    /// anew.
     fn wall(&self) -> Time;
     /// Applies a change at this time of the volume's clock, or answers a question (all but `Read`
     /// and `Sync`). The bytes of a write are those of `bulk`, which the room may let go afterwards.
@@ -161,7 +161,7 @@ pub trait Disk {
     fn read_whole(&mut self, files: &[(Fid, u32)]) -> (Vec<u32>, Bulk);
     /// The outcome kept with a change of this origin.
     fn answer(&self, origin: Origin) -> Option<Outcome>;
-    /// What a name names; refused if the disk cannot say.
+    /// The object that a name names; refused if the disk cannot say.
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
     /// The attributes of an object; refused if the disk cannot say.
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal>;
@@ -219,7 +219,7 @@ pub trait Disk {
     fn forget_answers(&mut self, session: SessionId, below: RequestId);
 }
 
-/// What comes into the machine.
+/// An input of the machine.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -239,9 +239,9 @@ pub enum Input {
     Came {
         /// Which.
         conn: Conn,
-        /// Whose.
+        /// The machine.
         machine: MachineId,
-        /// What it may do.
+        /// Its rights.
         rights: Rights,
     },
     /// A machine is not trusted any more: its sessions end at once.
@@ -259,7 +259,7 @@ pub enum Input {
         /// How.
         policy: Policy,
     },
-    /// What was applied before the `Sync` with this ticket is stable, or could not be made so.
+    /// Changes applied before the `Sync` with this ticket are stable, or could not be made so.
     Synced {
         /// Which.
         ticket: Ticket,
@@ -270,7 +270,7 @@ pub enum Input {
     Tick,
 }
 
-/// What comes out of the machine, to be done in this order.
+/// An output of the machine; the outputs are carried out in their order.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -328,33 +328,34 @@ pub enum Event {
     /// A client was silent for longer than its lease, or did not answer a recall, and others want
     /// something that it holds.
     Away {
-        /// Whose session.
+        /// The session.
         session: SessionId,
         /// A restarted server has not heard in time what it holds: all of that counts for nothing.
         all: bool,
     },
     /// Such a client has come back.
     Back {
-        /// Whose session.
+        /// The session.
         session: SessionId,
     },
     /// A token was taken from such a client.
     Taken {
-        /// Whose session.
+        /// The session.
         session: SessionId,
         /// Of what.
         fid: Fid,
     },
-    /// So was what it had locked of a file.
+    /// So were its locks of a file.
     Unlocked {
-        /// Whose session.
+        /// The session.
         session: SessionId,
         /// Of which file.
         fid: Fid,
     },
-    /// What such a client had done met what others had done meanwhile: it got another name.
+    /// A change of such a client met changes that others had made meanwhile: its object got another
+    /// name.
     Aside {
-        /// Whose session.
+        /// The session.
         session: SessionId,
         /// In which directory.
         dir: Fid,
@@ -377,7 +378,7 @@ pub enum Event {
 pub struct TokenLine {
     /// On what.
     pub fid: Fid,
-    /// Whose.
+    /// The client's session.
     pub session: SessionId,
     /// Which.
     pub right: Right,

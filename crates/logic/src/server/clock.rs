@@ -1,16 +1,16 @@
-//! The volume's clock: what everything is stamped with that is changed.
+//! The volume's clock, which stamps every change.
 //!
 //! Guarantees: it never runs backwards, over restarts neither; it is never behind a time that a
-//! client has shown its programs (and that the server has been told of), so that what is changed
-//! after it is not stamped with an earlier one; no two changes that the server makes are stamped
-//! alike (what a client stamps on its own may coincide with a change of something else). It goes by
-//! the wall clock of the server's machine. If that is set back, it runs a sixteenth slower until
-//! both agree again; if it is set forward, it follows at once.
+//! client has shown its programs (and that the server has been told of), so that no later change is
+//! stamped with an earlier one; no two changes that the server makes are stamped alike (a stamp
+//! that a client chooses may be that of a change of something else, too). It goes by the wall clock
+//! of the server's machine. If that is set back, it runs a sixteenth slower until both agree again;
+//! if it is set forward, it follows at once.
 //!
-//! A later run knows the times of what was changed, from the disk. If what was shown beside is much
-//! later, since the wall clock was set forward, or clients stamp what they have not sent yet, the
-//! disk is told of that too: else a wall clock that is set back while the server is down would put
-//! the volume's clock behind it.
+//! A later run knows the times of all changes, from the disk. If a time was shown beside that is
+//! much later, since the wall clock was set forward, or clients stamp what they have not sent yet,
+//! the disk is told of that too: else a wall clock that is set back while the server is down would
+//! put the volume's clock behind it.
 
 use super::{Disk, Server, Step};
 use wire::Time;
@@ -19,7 +19,8 @@ use wire::Time;
 /// twice what two clocks part in a lease, each of which is off by a twentieth.
 const CLIENT_AHEAD_NS: Time = 4_000_000_000;
 
-/// What a power failure has undone was not made longer than this after what is left.
+/// Changes that a power failure has undone were made at most so long after the last one that is
+/// left.
 const REPLAY_LATER_NS: Time = 60_000_000_000;
 
 /// Times that are later than what the disk knows by more than this are noted there: with what
@@ -33,8 +34,8 @@ pub(crate) struct VolumeClock {
     shown: Time,
     /// ...when the machine's steady clock showed this.
     at: Time,
-    /// What comes next is stamped with this at least: a client has shown what is right before it,
-    /// or a change was stamped so.
+    /// The next stamp is this at least: a client has shown the time right before it, or a change
+    /// was stamped so.
     next: Time,
     /// A later run is to know that this was shown.
     latest: Time,
@@ -51,26 +52,27 @@ impl VolumeClock {
         }
     }
 
-    /// What the disk, which knows this, is to be told of, before anybody is told of what is later.
+    /// The time that the disk, which has noted `known`, must note before anybody is told a later
+    /// one.
     fn late(&self, known: Time) -> Option<Time> {
         (self.latest > known.saturating_add(NOTED_AHEAD_NS)).then_some(self.latest)
     }
 
-    /// What it shows to whom it is told: nothing has a later time.
+    /// The time that clients are told: nothing has a later one.
     pub(crate) fn shows(&mut self, now: Time, wall: Time) -> Time {
         self.goes(now, wall).max(self.next.saturating_sub(1))
     }
 
-    /// What a change is stamped with: later than everything before it. While a client's clock is
-    /// ahead of this one, it is only just later.
+    /// The stamp of a change: later than everything before it. While a client's clock is ahead of
+    /// this one, it is only just later.
     pub(crate) fn stamps(&mut self, now: Time, wall: Time) -> Time {
         let stamp = self.goes(now, wall).max(self.next);
         self.next = stamp.saturating_add(1);
         stamp
     }
 
-    /// What it shows by itself, whatever clients have shown. By this they put theirs right: else
-    /// none would ever come back that is ahead.
+    /// The time that it shows by itself, whatever clients have shown. By this they put their clocks
+    /// right: else none that is ahead would ever come back.
     pub(crate) fn goes(&mut self, now: Time, wall: Time) -> Time {
         let passed = now.saturating_sub(self.at);
         let own = self.shown.saturating_add(passed - passed / 16);
@@ -81,8 +83,8 @@ impl VolumeClock {
         self.shown
     }
 
-    /// A client has shown this time: from now on it shows a later one. What cannot be true is not
-    /// believed at all, or who lies would put the clock as far ahead as is believed.
+    /// A client has shown this time: from now on it shows a later one. An impossible time is not
+    /// believed at all, or a client that lies would put the clock as far ahead as is believed.
     pub(crate) fn hear(&mut self, now: Time, wall: Time, shown: Time) {
         self.hear_within(now, wall, (shown, CLIENT_AHEAD_NS));
     }
@@ -102,7 +104,7 @@ impl VolumeClock {
 }
 
 impl Server {
-    /// What the volume's clock shows by itself: by this clients put theirs right.
+    /// The time that the volume's clock shows by itself: by this clients put theirs right.
     pub(crate) fn own_time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
         let time = self.clock.goes(step.now, step.disk.wall());
         self.note_time(step);
@@ -120,14 +122,14 @@ impl Server {
         self.clock.hear_again(step.now, step.disk.wall(), at);
     }
 
-    /// What the volume's clock shows.
+    /// The time that the volume's clock shows.
     pub(crate) fn time(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
         let time = self.clock.shows(step.now, step.disk.wall());
         self.note_time(step);
         time
     }
 
-    /// What a change is stamped with now.
+    /// The stamp of a change that is made now.
     pub(crate) fn stamp(&mut self, step: &mut Step<'_, impl Disk>) -> Time {
         let stamp = self.clock.stamps(step.now, step.disk.wall());
         self.note_time(step);

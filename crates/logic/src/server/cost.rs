@@ -1,5 +1,5 @@
-//! What deciding costs, counted in requests judged and holders looked at. Tests hold the machine to
-//! these numbers, which are the same on every computer, and not to time.
+//! The cost of deciding, counted in requests judged and holders looked at. Tests hold the machine
+//! to these numbers, which are the same on every computer, and not to time.
 
 use core::cell::Cell;
 use core::fmt;

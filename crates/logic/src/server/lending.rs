@@ -3,7 +3,7 @@
 //! A client that has fetched blocks is noted with the digests of what it was sent; a later reader
 //! of the same version is sent there, with these digests and a capability. A hint may be wrong: the
 //! lender has given the block up, or has gone. Then the reader asks here once more, says so, and
-//! gets the bytes. What names a block is (fid, block, version), so a change of the file makes all
+//! gets the bytes. A block is named by (fid, block, version), so a change of the file makes all
 //! hints of it worthless by itself, and no message is owed to anybody for that.
 //!
 //! Guarantees: nothing is noted, reckoned or sent while nobody lends. Memory is bounded: the oldest
@@ -26,10 +26,10 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// So many lenders of a block are known; the latest ones.
 const NAMED: usize = 4;
 
-/// Who has failed nobody for so long since it was named again begins anew.
+/// A lender that has failed nobody for so long since it was named again begins anew.
 const FORGIVEN_NS: Time = 60_000_000_000;
 
-/// Who lends.
+/// A client that lends blocks.
 #[derive(Clone, Debug)]
 struct Lender {
     /// Where; empty: it has not said so.
@@ -41,7 +41,7 @@ struct Lender {
     failed: u32,
 }
 
-/// What is known of a block.
+/// A block's version and digest, and the clients that may have it.
 #[derive(Clone, Debug)]
 struct Hint {
     version: u64,
@@ -193,7 +193,7 @@ impl Server {
             return;
         }
         let was = core::mem::take(&mut self.lending);
-        // Numbers are not used again: what is sealed for an old one is worth nothing.
+        // Numbers are not used again: a capability sealed for an old one is worth nothing.
         (self.lending.policy, self.lending.last) = (Some(policy), was.last);
         self.lending.counts = was.counts;
         let connected = self
@@ -241,7 +241,7 @@ impl Server {
         self.lending.lenders.insert(number, lender);
     }
 
-    /// Who answers a read instead of the store.
+    /// The clients that answer a read instead of the store.
     pub(crate) fn elsewhere(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -354,7 +354,7 @@ impl Server {
         }
     }
 
-    /// Who has failed somebody is not named for a while: longer each time in a row.
+    /// A lender that has failed somebody is not named for a while: longer each time in a row.
     fn rest(&mut self, now: Time, lender: LenderId) {
         if let Some(known) = self.lending.lenders.get_mut(&lender) {
             if now > known.rests + FORGIVEN_NS {

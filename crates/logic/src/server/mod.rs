@@ -61,21 +61,21 @@ pub struct Server {
     redo: requests::replay::Redo,
     /// The last record that is left of each of the latest runs before this one.
     left: Vec<Place>,
-    /// Of whom the disk may have to know something new, since this step.
+    /// Sessions and objects of which the disk may have to note something new, since this step.
     held: Vec<(SessionId, Fid)>,
     /// Delegated changes that are done, and behind which others may be waiting for their turn.
     done: VecDeque<(SessionId, RequestId)>,
-    /// When it looks next for who is silent and what was lost; no time while it waits for nobody.
-    /// What is due stays due, however late it comes: else whoever asks meanwhile would put it off.
+    /// When it looks next for silent clients and lost messages; no time while it waits for nobody.
+    /// A look that is due stays due, however late it comes: else every new wait would put it off.
     next_tick: Option<Time>,
-    /// Who was asked for something at the last tick or since.
+    /// The sessions that were asked for something of an object at the last tick or since.
     asked: BTreeSet<(SessionId, Fid)>,
     recall_batches: tokens::recall_batch::RecallBatches,
     /// Sessions without a connection, and when it is looked whether they are to end.
     silent: BTreeSet<(Time, SessionId)>,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
-    /// Who was told a size that it may not keep.
+    /// The clients that were told a size that they may not keep.
     sizes_told: SizesTold,
     /// Requests that are put off, and until when at most.
     patient: BTreeSet<(Time, table::Seq)>,
@@ -206,7 +206,8 @@ impl Server {
     pub fn deadline(&self) -> Option<Time> {
         let lingering = self.lingering.first().map(|(until, _)| *until);
         let patient = self.patient.first().map(|(until, _)| *until);
-        let due = self.next_tick.into_iter().chain(lingering);
+        let thawed = self.volumes.has_thawed().then_some(0);
+        let due = self.next_tick.into_iter().chain(lingering).chain(thawed);
         let gathered = self.recall_batches.first().map(|(until, ..)| *until);
         let silent = self.silent.first().map(|(until, _)| *until);
         let due = due.chain(patient).chain(gathered).chain(silent);
@@ -362,8 +363,8 @@ impl Server {
         self.epoch
     }
 
-    /// Sends to a session; a message to one that is not connected is dropped: what must arrive is
-    /// repeated.
+    /// Sends to a session; a message to one that is not connected is dropped: messages that must
+    /// arrive are repeated.
     fn send(&self, step: &mut Step<'_, impl Disk>, session: SessionId, message: ToClient) {
         self.send_bulk(step, session, message, 0);
     }

@@ -13,7 +13,7 @@
 
 use wire::{Fid, Op, WriteMode};
 
-/// What somebody must be able to do with an object.
+/// The access that somebody must have to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// Come to it: every directory on the way to it may be searched.
@@ -43,7 +43,7 @@ impl Want {
 pub struct Rule {
     /// The store compares the caller with modes and lists.
     pub caller: bool,
-    /// What the session must be able to get at.
+    /// The objects that the session must be able to get at.
     pub objects: [Option<(Fid, Want)>; 2],
 }
 
@@ -107,13 +107,13 @@ pub const fn rule(op: &Op) -> Rule {
         | Op::ReadLink { fid }
         | Op::ListXattr { fid }
         | Op::Sync { fid }
-        // What is given up here the session has, and so has the file open.
+        // The session has the locks that it gives up here, and so has the file open.
         | Op::Unlock { fid, .. }
         | Op::GiveLocks { fid, .. } => session(fid, Want::Reach),
         Op::Lock { fid, .. } | Op::TestLock { fid, .. } => session(fid, Want::Open),
         Op::Read { fid, .. } | Op::Find { fid, .. } => session(fid, Want::Read),
-        // It is taken under Exclusive alone, which was granted to somebody who may write; and what
-        // a program was answered then is never thrown away because of a right that ended since.
+        // It is taken under Exclusive alone, which was granted to somebody who may write; and a
+        // write that was answered then is never thrown away because of a right that ended since.
         Op::Write {
             mode: WriteMode::Back { .. },
             ..

@@ -1,11 +1,11 @@
 //! Schedules: snapshots that the server makes by itself, and takes away again.
 //!
-//! A volume has rules: a snapshot every so often, of which so many are kept. What is due follows
-//! from the rules, from the snapshots that there are, and from the time; nothing else is kept. The
-//! snapshots of a rule are those whose names have the rule's form, so one that is renamed is kept
-//! for good. A period begins at a multiple of its length in UTC, a week on Monday. If the server
-//! was down when a snapshot was due, it makes one when it serves again; of several that it missed,
-//! one. What is over is deleted, and purged at once.
+//! A volume has rules: a snapshot every so often, of which so many are kept. The operations that
+//! are due follow from the rules, from the snapshots that there are, and from the time; nothing
+//! else is kept. The snapshots of a rule are those whose names have the rule's form, so one that is
+//! renamed is kept for good. A period begins at a multiple of its length in UTC, a week on Monday.
+//! If the server was down when a snapshot was due, it makes one when it serves again; of several
+//! that it missed, one. A snapshot beyond that number is deleted, and purged at once.
 //!
 //! Guarantees. Each of these is an operation like those that people ask for, with all that goes
 //! before it (see [`super::volumes`]). There is one at a time, and none before the clients of the
@@ -18,8 +18,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use wire::{
-    Caller, Hold, Lenders, Name, Op, Outcome, Request, RequestId, ScheduleRule, SessionId, Time,
-    VolumeInfo, VolumeOp, VolumeState, split_volume_name,
+    Name, Op, Outcome, Request, RequestId, ScheduleRule, SessionId, Time, VolumeInfo, VolumeOp,
+    VolumeState, split_volume_name,
 };
 
 /// In the place of the session of what the server asks for itself: clients choose other numbers.
@@ -42,7 +42,7 @@ const AT_ONCE: usize = 16;
 pub(crate) struct Schedules {
     /// When it looks next; `Time::MAX`: there are none.
     at: Time,
-    /// What waits for clients.
+    /// The request that waits for clients.
     own: Option<Seq>,
     last: RequestId,
 }
@@ -61,7 +61,7 @@ impl Schedules {
     }
 }
 
-/// What a rule's snapshots are called, before their time.
+/// The word with which the names of a rule's snapshots begin, before their time.
 fn word(rule: &ScheduleRule) -> String {
     let every_s = u64::from(rule.every_s);
     match every_s {
@@ -78,7 +78,7 @@ fn word(rule: &ScheduleRule) -> String {
 
 /// Year, month and day of a day since 1970.
 fn date(day: u64) -> (u64, u64, u64) {
-    // Years are counted from March, so that what is irregular comes last.
+    // Years are counted from March, so that the irregular month comes last.
     const DAYS_BEFORE_1970: u64 = 719_468;
     const DAYS_OF_400_YEARS: u64 = 146_097;
     let day = day + DAYS_BEFORE_1970;
@@ -100,7 +100,7 @@ fn date(day: u64) -> (u64, u64, u64) {
     )
 }
 
-/// What a snapshot is called that a rule has made at this time.
+/// The name of a snapshot that a rule has made at this time.
 fn name_at(rule: &ScheduleRule, time: Time) -> Name {
     let seconds = time / SECOND_NS;
     let (year, month, day) = date(seconds / DAY_S);
@@ -131,7 +131,7 @@ fn begin(rule: &ScheduleRule, time: Time) -> Time {
     ((time + shift) / every * every).saturating_sub(shift)
 }
 
-/// What one rule of a volume asks for now.
+/// The operation that one rule of a volume asks for now.
 fn due_of(
     all: &[VolumeInfo],
     (volume, rule): (&VolumeInfo, &ScheduleRule),
@@ -161,7 +161,7 @@ fn due_of(
     })
 }
 
-/// What is to be done now, and when a period ends next, if there is any schedule.
+/// The operation that is due now, and when a period ends next, if there is any schedule.
 fn due(all: &[VolumeInfo], time: Time) -> (Option<VolumeOp>, Option<Time>) {
     let there = |info: &&VolumeInfo| info.state == VolumeState::Present;
     let volumes = all.iter().filter(there);
@@ -215,18 +215,7 @@ impl Server {
     fn ask_itself(&mut self, step: &mut Step<'_, impl Disk>, op: VolumeOp) {
         self.schedules.last += 1;
         let request = Request {
-            id: self.schedules.last,
-            acked: 0,
-            op: Op::Volume(op),
-            caller: Caller::default(),
-            hold: Hold::default(),
-            keeps: false,
-            ahead: 0,
-            clock: 0,
-            delegated: None,
-            after: 0,
-            again: None,
-            lenders: Lenders::None,
+            ..Request::new(self.schedules.last, Op::Volume(op))
         };
         self.last_seq += 1;
         let seq = self.last_seq;
@@ -242,7 +231,7 @@ impl Server {
         self.wait_for(step, (seq, waiting), plan, needs);
     }
 
-    /// What the server has asked itself for is done, or refused.
+    /// A request of the server to itself is done, or refused.
     pub(crate) fn note_scheduled(
         &mut self,
         step: &mut Step<'_, impl Disk>,

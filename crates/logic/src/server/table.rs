@@ -1,9 +1,9 @@
-//! Who holds what: the server's table of files, holders and sessions.
+//! The server's table of files, holders and sessions.
 //!
 //! A [`Holder`] is what the server believes of one client and one file; the client never holds more
 //! than that. `right` is raised when a grant leaves, and lowered only when the client says so (or
-//! is fenced). While a client holds a token, what it has open is not known (`known` is false):
-//! opens under a token are not told. `asks` are the recalls that it has not answered.
+//! is fenced). While a client holds a token, its opens are not known (`known` is false): opens
+//! under a token are not told. `asks` are the recalls that it has not answered.
 //!
 //! `unconfirmed` are changes that have been applied, whose caller may not have seen the answer: its
 //! machine may still show the old state, so nobody else may be shown the new one.
@@ -40,18 +40,18 @@ pub(crate) struct Ask {
     pub(crate) waiters: BTreeSet<Seq>,
 }
 
-/// What one client holds of one file.
+/// The state of one client at one file.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
     pub(crate) right: Right,
     /// Epoch of the last grant, and of the last one of Exclusive.
     pub(crate) epoch: Epoch,
     pub(crate) exclusive: Epoch,
-    /// What it has open, when `known`.
+    /// The opens, when `known`.
     pub(crate) hold: Hold,
     pub(crate) known: bool,
     /// When it was told a name last without a grant, of a directory that it was believed to hold:
-    /// by its stamp. What it has said before does not speak of that name.
+    /// by its stamp. Its reports from before do not speak of that name.
     pub(crate) told: u64,
     /// The most that the disk believes it may hold: see `held`.
     pub(crate) noted: Right,
@@ -111,7 +111,7 @@ pub(crate) struct Unconfirmed {
     pub(crate) name: Option<Name>,
 }
 
-/// What is known of one file or directory.
+/// The state of one file or directory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
     pub(crate) holders: Holders,
@@ -148,7 +148,7 @@ impl File {
         self.queue.is_some()
     }
 
-    /// Who waits here, in the order of arrival.
+    /// The requests that wait here, in the order of arrival.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Seq> + '_ {
         let queue = self.queue.iter();
         queue.flat_map(|queue| queue.waiting.keys().copied())
@@ -166,8 +166,8 @@ impl File {
     }
 }
 
-/// A request that waits for returns or confirmations. It is judged from scratch each time; what it
-/// keeps are answers that leave no trace in the table.
+/// A request that waits for returns or confirmations. It is judged from scratch each time; it keeps
+/// only answers that leave no trace in the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) seq: Seq,
@@ -178,22 +178,23 @@ pub(crate) struct Waiting {
     pub(crate) fids: BTreeSet<Fid>,
     /// Only answers to recalls after this epoch tell what was true during the request.
     pub(crate) arrived: Epoch,
-    /// What it looks at and changes, as things were when it was judged last.
+    /// The plan, as things were when it was judged last.
     pub(crate) plan: Plan,
-    /// What it is owed since then.
+    /// The answers that it is owed since then.
     pub(crate) owed: BTreeSet<Awaited>,
     /// Names that a holder has dropped for it, and when; and that it was told of again by a
     /// look-up, and when that was sent: by the stamps of the holder.
     pub(crate) dropped: Marks,
     pub(crate) told: Marks,
-    /// Who has dropped the attributes of a directory for it. Nobody is granted them again while it
-    /// waits.
+    /// The clients that have dropped the attributes of a directory for it. Nobody is granted them
+    /// again while it waits.
     pub(crate) stripped: BTreeSet<(SessionId, Fid)>,
     /// Since when a holder is in its way, without end since: answers in vain do not count.
     pub(crate) asked: BTreeMap<(SessionId, Fid), Time>,
     /// Attributes that Exclusive holders have said.
     pub(crate) attrs: BTreeMap<Fid, Attr>,
-    /// Who has given up all that it had of an object, as it was asked to while this one waited.
+    /// The clients that have given up all of an object, as they were asked to while this one
+    /// waited.
     pub(crate) gave_up: BTreeSet<(SessionId, Fid)>,
     /// Of a delegated change whose maker does not hold any more what it was made under.
     pub(crate) salvage: Option<Salvage>,
@@ -296,7 +297,7 @@ pub(crate) struct Asked {
 pub(crate) struct Session {
     /// The machine that has begun it; none: an earlier run of the server knew.
     pub(crate) machine: Option<MachineId>,
-    /// What it could do on its last connection.
+    /// Its rights on its last connection.
     pub(crate) rights: Option<Rights>,
     pub(crate) conn: Option<Conn>,
     /// The root of its tree, and whether nothing changes there; none: it has not said which.
@@ -337,10 +338,10 @@ pub(crate) struct Session {
     pub(crate) term: Epoch,
     /// Has it said in this term all that it holds? And which parts of that.
     pub(crate) reasserted: bool,
-    /// What it said then excludes what another one had said.
+    /// Its claims in that term excluded earlier ones of another session.
     pub(crate) refused: bool,
     pub(crate) parts: BTreeSet<u32>,
-    /// Files of which it was told in this term that what it had locked is not so.
+    /// Files of which it was told in this term that it has lost its locks.
     pub(crate) unlocked: BTreeSet<Fid>,
     /// When the latest of these came.
     pub(crate) came: Time,

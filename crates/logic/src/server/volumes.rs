@@ -3,16 +3,19 @@
 //! Guarantees. A snapshot or a clone has every change that any client was answered before it was
 //! asked for, also those that only the client's cache had: before it is made, every client that
 //! holds Exclusive in the volume writes back and steps down, and nobody is granted Exclusive there
-//! meanwhile; it is one change of the store, so it is of one moment. Before a volume is deleted,
+//! meanwhile; it is one change of the store, so it is of one moment. Each change that it has was
+//! confirmed before: no machine, not even the one that asks, shows afterwards that the change has
+//! not happened. Further changes in the volume wait while nothing but confirmations is missing.
+//! Before a volume is deleted,
 //! all clients give up all that they hold of it and of its snapshots; likewise before a volume
-//! becomes what was received for it, which is one change of the store, too. Before a volume begins
-//! to receive, what is changed in it comes to the store, so that it counts. Of a snapshot nothing
-//! is ever granted Exclusive: every change there is asked for, and refused. Nor is anything of a
-//! directory of snapshots; and before one comes, goes or is called otherwise, all give up that
-//! directory.
+//! becomes what was received for it. Before a volume begins to receive, what is changed in it comes
+//! to the store, so that it counts. Of a snapshot nothing is ever
+//! granted Exclusive: every change there is asked for, and refused. Nor is anything of a directory
+//! of snapshots; and before one comes, goes or is called otherwise, all give up that directory.
 
 use super::api::{Disk, Mutant};
-use super::requests::conflicts::{Need, Only, Plan};
+use super::requests::awaited::Awaited;
+use super::requests::conflicts::{Need, Only, Plan, View};
 use super::table::{Seq, Waiting};
 use super::{Server, Step};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -22,12 +25,26 @@ use wire::{FIRST_VOLUME, Fid, Name, Op, Outcome, Right, VolumeInfo, VolumeOp, Vo
 /// So many objects are asked for at a time: the next ones when these have been given up.
 const GATHERED: usize = 4096;
 
-/// What the machine knows of the volumes of its store.
+/// The machine's state about the volumes of its store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Volumes {
     snapshots: BTreeSet<u32>,
     /// Volumes in which nobody is granted Exclusive, for these requests.
     freezing: BTreeMap<Seq, u32>,
+    /// One of these requests is over: requests that it put off can go on.
+    thawed: bool,
+}
+
+impl Volumes {
+    /// A request is over.
+    pub(crate) fn forget(&mut self, seq: Seq) {
+        self.thawed |= self.freezing.remove(&seq).is_some();
+    }
+
+    /// Do requests wait for a tick to go on?
+    pub(crate) fn has_thawed(&self) -> bool {
+        self.thawed
+    }
 }
 
 /// The volume, or the snapshot, of this name.
@@ -92,7 +109,7 @@ impl Server {
         !frozen && !fid.is_snapshots() && !self.volumes.snapshots.contains(&fid.volume)
     }
 
-    /// What clients hold that stands in the way of an operation on volumes.
+    /// Adds to the plan the tokens that stand in the way of an operation on volumes.
     pub(crate) fn plan_volume(&self, disk: &impl Disk, op: &VolumeOp, plan: &mut Plan) {
         if self.options.mutant == Some(Mutant::FreezesAtOnce) {
             return;
@@ -119,6 +136,7 @@ impl Server {
         let Some(of) = of else {
             return;
         };
+        plan.freezes = (keep == Right::Shared).then_some(of);
         let mut ids: Vec<u32> = alloc::vec![of];
         if matches!(op, VolumeOp::Delete { .. }) {
             let snapshots = all.iter().filter(|other| other.snapshot_of == Some(of));
@@ -136,6 +154,9 @@ impl Server {
                 ..last
             };
             for (fid, file) in self.files.range(first..=last) {
+                if plan.freezes.is_some() && !file.unconfirmed.is_empty() {
+                    plan.views.push((*fid, View::Whole));
+                }
                 let mut holders = file.holders.iter();
                 if holders.any(|(_, holder)| holder.right > keep) {
                     plan.gathers.entry(*fid).or_insert(keep);
@@ -162,12 +183,34 @@ impl Server {
         }
     }
 
+    /// Is it a change in a volume of which a snapshot or a clone waits for confirmations alone? It
+    /// would have to be confirmed, too, and under load the snapshot would never be made.
+    pub(crate) fn waits_for_snapshot(&self, waiting: &Waiting, plan: &Plan) -> bool {
+        if self.volumes.freezing.is_empty() || !waiting.request.op.changes() {
+            return false;
+        }
+        let confirmed = |debt: &Awaited| matches!(debt, Awaited::Confirmed(..));
+        let freezing = self.volumes.freezing.iter();
+        let mut nearly = freezing.filter(|(seq, _)| {
+            let frozen = self.waiting.get(seq).filter(|w| w.plan.freezes.is_some());
+            **seq != waiting.seq
+                && frozen.is_some_and(|w| !w.owed.is_empty() && w.owed.iter().all(confirmed))
+        });
+        nearly.any(|(_, volume)| plan.fids().iter().any(|fid| fid.volume == *volume))
+    }
+
+    /// Requests that a snapshot put off are judged when it is over.
+    pub(crate) fn tick_thawed(&mut self, step: &mut Step<'_, impl Disk>) {
+        if core::mem::take(&mut self.volumes.thawed) {
+            let put_off: Vec<Seq> = self.patient.iter().map(|(_, seq)| *seq).collect();
+            for seq in put_off {
+                self.judge_if_free(step, seq);
+            }
+        }
+    }
+
     /// A request waits for what clients give up: nobody gets more of that meanwhile.
     pub(crate) fn note_freezing(&mut self, disk: &impl Disk, seq: Seq) {
-        let waiting = &self.waiting;
-        self.volumes
-            .freezing
-            .retain(|seq, _| waiting.contains_key(seq));
         let Some(Waiting { request, .. }) = self.waiting.get(&seq) else {
             return;
         };

@@ -5,8 +5,8 @@
 //!
 //! The simulator has another one (`sim/src/disk/reference`): that one judges the store, counts
 //! units and follows the store's rules to the letter; this one only has to give the machines bytes
-//! and attributes that they can work on, and stands below it. What they have in common is the
-//! contract of `logic::server::Disk`.
+//! and attributes that they can work on, and stands below it. They have the contract of
+//! `logic::server::Disk` in common.
 
 #[path = "volumes.rs"]
 pub mod volumes;
@@ -27,7 +27,7 @@ struct Object {
     attr: Attr,
     bytes: Vec<u8>,
     target: Vec<u8>,
-    /// What each name names, and its position in listings.
+    /// The object that each name names, and its position in listings.
     names: BTreeMap<Name, (Fid, u64)>,
     /// The last position given.
     last: u64,
@@ -44,7 +44,7 @@ impl Object {
     }
 }
 
-/// What a power failure leaves.
+/// The state that a power failure leaves.
 #[derive(Clone, Default)]
 struct Stable {
     objects: BTreeMap<Fid, Object>,
@@ -65,11 +65,11 @@ pub struct MemoryDisk {
     pub away: BTreeSet<SessionId>,
     /// Sessions that were not closed.
     pub sessions: BTreeSet<SessionId>,
-    /// What each may hold.
+    /// The most that each may hold.
     pub held: BTreeMap<(SessionId, Fid), Right>,
     /// Bytes beside messages.
     pub bulks: BTreeMap<Bulk, Vec<u8>>,
-    /// What traces call an object.
+    /// The names of objects in traces.
     pub labels: BTreeMap<Fid, String>,
     /// It says what a name names so often, and then so often cannot.
     pub blind: Cell<(u32, u32)>,
@@ -80,7 +80,7 @@ pub struct MemoryDisk {
     last: u64,
     /// How many changes were applied.
     logged: u64,
-    /// What of them is stable; `None`: each at once.
+    /// The part of them that is stable; `None`: each change at once.
     stable: Option<Box<Stable>>,
     /// The numbers of what is made next, and of its name; 0: those behind the last.
     chosen: Chosen,
@@ -152,7 +152,7 @@ impl MemoryDisk {
         self.sync();
     }
 
-    /// What was applied is stable.
+    /// Makes stable all that was applied.
     pub fn sync(&mut self) {
         if self.stable.is_none() {
             return;
@@ -167,8 +167,8 @@ impl MemoryDisk {
         self.stable = Some(Box::new(stable));
     }
 
-    /// What is not stable is lost, and nothing is known of what clients hold. Which record is the
-    /// last one that is left?
+    /// All that is not stable is lost, and nothing is known of what clients hold. Which record is
+    /// the last one that is left?
     pub fn lose_power(&mut self) -> u64 {
         let stable = self.stable.as_deref().cloned();
         let stable = stable.expect("the power fails only after `lazy`");

@@ -94,7 +94,7 @@ pub fn owner(owner: LockOwner) -> String {
     }
 }
 
-/// What an owner has locked, or has not.
+/// Bytes that an owner has locked, or has not.
 pub fn span(whose: LockOwner, first: u64, last: u64) -> String {
     format!("{} {}", owner(whose), range(first, last))
 }
@@ -147,7 +147,7 @@ pub fn op(op: &Op, of: impl Fn(&Fid) -> String) -> String {
     }
 }
 
-/// What a client has locked of a file about whose locks it decides no more.
+/// The locks of a client on a file about whose locks it decides no more.
 fn given(held: Option<&[Lock]>) -> String {
     match held {
         None => "as known".into(),

@@ -1,5 +1,5 @@
-//! What surrounds one client's machine: slots with real bytes, the bytes of writes, a kernel that
-//! drops what it is told to, at once or when the scenario says so.
+//! The surroundings of one client's machine: slots with real bytes, the bytes of writes, a kernel
+//! that drops what it is told to, at once or when the scenario says so.
 
 use logic::Ticket;
 use logic::client::{Client, Piece};
@@ -14,15 +14,15 @@ pub struct Machine {
     pub conn: Option<u64>,
     /// It may dial.
     pub plugged: bool,
-    /// It has said goodbye: who connects next is another process.
+    /// It has said goodbye: the next to connect is another process.
     pub left: bool,
     /// Its kernel drops things only when told to.
     pub slow: bool,
     /// Of the program that calls.
     pub thread: u32,
-    /// What the kernel has not dropped yet: number and text.
+    /// Notifications that the kernel has not carried out yet: number and text.
     pub dropping: VecDeque<(u64, String)>,
-    /// What each unanswered call was.
+    /// The text of each unanswered call.
     pub calls: BTreeMap<Ticket, String>,
     /// Bytes of unanswered writes.
     pub writes: BTreeMap<Ticket, Vec<u8>>,

@@ -6,7 +6,7 @@ use logic::peers::Policy;
 use std::fmt::Write;
 use wire::{Access, Fid, Make, Name, Op, Set, SetTime, VolumeOp};
 
-/// A command's words; what is in quotes is one word, with `x*n` for n times x.
+/// A command's words; a text in quotes is one word, with `x*n` for n times x.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim();
@@ -106,7 +106,7 @@ pub fn run(text: &str) -> String {
     out
 }
 
-/// What clients lend to each other.
+/// Commands about lending between clients.
 fn lending_step(world: &mut World, words: &[&str]) {
     match words {
         ["lend"] => world.cooperate(Policy::Greedy),
@@ -197,7 +197,7 @@ fn step(world: &mut World, words: &[&str]) {
     }
 }
 
-/// What becomes of the store itself.
+/// Commands about the store itself.
 fn store_step(world: &mut World, what: &str, rest: &[&str]) {
     match (what, rest) {
         ("slow", []) => world.slow_disk = true,
@@ -224,7 +224,7 @@ fn want_stored(world: &mut World, name: &str, what: &str) {
     );
 }
 
-/// What a read of these bytes prints.
+/// The text that a read of these bytes prints.
 fn bytes_or_text(word: &str) -> String {
     match word {
         "absent" | "done" => word.to_owned(),

@@ -1,5 +1,5 @@
-//! Messages, answers and invalidations as lines of a trace. What varies without meaning (times,
-//! numbers of slots, acknowledgements) is left out.
+//! Messages, answers and invalidations as lines of a trace. Details that vary without meaning
+//! (times, numbers of slots, acknowledgements) are left out.
 
 use super::disk::MemoryDisk;
 use logic::client::{Done, Invalidate, Lifetime};
@@ -9,7 +9,7 @@ use wire::{
     ToServer, Unseen, VolumeOp, What, WriteMode,
 };
 
-/// What a fid is called.
+/// The name of an object.
 pub fn name(disk: &MemoryDisk, fid: Fid) -> String {
     disk.labels
         .get(&fid)
@@ -455,7 +455,7 @@ fn welcomed(welcome: &wire::Welcome) -> String {
     format!("Welcome @{}, {resumed}{term}", welcome.boot)
 }
 
-/// What a client that was away holds no more.
+/// Objects that a client which was away holds no more.
 fn lost(disk: &MemoryDisk, how: &str, fids: &[Fid]) -> String {
     let names: Vec<String> = fids.iter().map(|fid| name(disk, *fid)).collect();
     match names[..] {
@@ -530,7 +530,7 @@ fn path(path: &Path) -> String {
     }
 }
 
-/// What is told to who watches.
+/// The news for a watcher.
 pub fn changes(
     disk: &MemoryDisk,
     missed: bool,
@@ -622,7 +622,7 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
     }
 }
 
-/// What the kernel is told to drop.
+/// The notification to the kernel to drop something.
 pub fn invalidate(disk: &MemoryDisk, what: &Invalidate) -> String {
     match what {
         Invalidate::Inode { fid, ranges, .. } => {

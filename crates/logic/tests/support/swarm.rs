@@ -14,7 +14,7 @@ use wire::{
 const SECOND: Time = 1_000_000_000;
 const MS: Time = 1_000_000;
 
-/// What something cost the server.
+/// The cost of something for the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     pub judged: u64,

@@ -16,9 +16,9 @@ use wire::{Caller, Fid, Right, Time, ToClient, ToServer};
 
 const SECOND: Time = 1_000_000_000;
 const SLOTS: u32 = 64;
-/// Changes kept for who watches.
+/// Changes kept for a watcher.
 const WATCH_CHANGES: usize = 3;
-/// What the server is called as a sender or a receiver.
+/// The server's name as a sender or a receiver.
 pub const SERVER: char = 'S';
 
 enum Load {
@@ -67,7 +67,7 @@ pub struct World {
     last: u64,
     /// Of all clients.
     options: client::Options,
-    /// What clients ask each other for.
+    /// The questions of clients to each other.
     questions: BTreeMap<u64, peers::Question>,
     /// Those whose next word to another client is a lie.
     pub liars: BTreeSet<char>,
@@ -178,7 +178,7 @@ impl World {
         self.client(name, client::Input::Connected, &[]);
     }
 
-    /// The connection ends; what is on its way is lost.
+    /// The connection ends; messages on their way are lost.
     pub fn cut(&mut self, name: char) {
         let machine = self
             .machines
@@ -215,8 +215,8 @@ impl World {
         self.say(format!("S starts again @{}", self.boot));
     }
 
-    /// The server's machine loses its power and starts again: what was not stable is lost, and so
-    /// is what its last run knew of what clients hold.
+    /// The server's machine loses its power and starts again: all that was not stable is lost, and
+    /// so is its last run's knowledge of what clients hold.
     pub fn power(&mut self) {
         for name in self.machines.keys().copied().collect::<Vec<_>>() {
             let plugged = self.machines[&name].plugged;
@@ -689,7 +689,7 @@ impl World {
         self.check();
     }
 
-    // What must hold, and what can be asked.
+    // Invariants and questions.
 
     /// No two rights conflict, changed blocks are under Exclusive, and the server believes each
     /// client to hold at least what it holds.

@@ -1,8 +1,8 @@
 //! TLS 1.3 between machines: both ends show a certificate of their cell, and prove its key.
 //!
 //! Guarantees: nothing older than TLS 1.3 is spoken; a client takes no server but one that its
-//! cell's authority has certified as a server; a server knows every peer by its key, and what a
-//! peer without a certificate may say is for [`crate::Door::answer`] alone. Sessions of TLS are not
+//! cell's authority has certified as a server; a server knows every peer by its key, and questions
+//! of a peer without a certificate are for [`crate::Door::answer`] alone. Sessions of TLS are not
 //! resumed and nothing is sent early, so that a machine that was revoked meanwhile does not come
 //! in, and nothing that was recorded can be played again.
 
@@ -32,7 +32,7 @@ const FRAMES: &[u8] = b"ariel";
 /// One question and its answer.
 const QUESTION: &[u8] = b"ariel-cell";
 
-/// What does not make a credential.
+/// Reasons why a text or its parts make no credential.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The text is no PEM, or holds something else.
@@ -209,7 +209,7 @@ pub(crate) fn is_question(protocol: &[u8]) -> bool {
     protocol == QUESTION
 }
 
-/// Who is taken at the other end.
+/// The peer that is taken at the other end.
 #[derive(Debug)]
 enum Taken {
     /// A server whose certificate was made by the authority with this key.

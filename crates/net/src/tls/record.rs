@@ -8,8 +8,8 @@
 //!
 //! Guarantees: a record is written whole and in its order, whatever the socket takes at a time; a
 //! key protects at most [`REKEY_RECORDS`] records, then the next one takes its place (RFC 8446,
-//! 4.6.3 and 5.5); what was changed, left out, repeated or put out of order on the way is an error
-//! and yields no bytes; an idle connection holds [`RECORD_BYTES_MAX`] bytes.
+//! 4.6.3 and 5.5); a record that was changed, left out, repeated or put out of order on the way is
+//! an error and yields no bytes; an idle connection holds [`RECORD_BYTES_MAX`] bytes.
 
 use crate::announced::Source;
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 5;
 pub(crate) const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + (16 << 10) + 256;
 /// Most bytes that one record protects.
 const PLAIN_BYTES: usize = 16 << 10;
-/// So many bytes are sealed at a time: what is sealed cannot be overtaken any more.
+/// So many bytes are sealed at a time: sealed bytes cannot be overtaken any more.
 const SEALED_BYTES: usize = 256 << 10;
 /// Read at a time while much comes.
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -116,7 +116,7 @@ pub(crate) fn halves(secrets: ExtractedSecrets, kernel: Kernel) -> io::Result<(S
     Ok((sealer, opener))
 }
 
-/// The writing half: what is sealed, and how far it was written.
+/// The writing half: the sealed bytes, and how far they were written.
 pub(crate) struct Sealer {
     encrypter: Box<dyn MessageEncrypter>,
     /// Of the next record under this key.
@@ -207,9 +207,9 @@ pub(crate) struct Opener {
     aead: &'static dyn Tls13AeadAlgorithm,
     kernel: Arc<Mutex<Kernel>>,
     buffer: Vec<u8>,
-    /// What of the buffer has come and was not opened yet.
+    /// The part of the buffer that has come and was not opened yet.
     filled: Range<usize>,
-    /// What of it was opened and not read yet.
+    /// The part of it that was opened and not read yet.
     plain: Range<usize>,
 }
 
@@ -262,7 +262,7 @@ impl Opener {
         };
         let len = RECORD_HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
         if ContentType::from(typ) != ContentType::ApplicationData || len > RECORD_BYTES_MAX {
-            let what = "what came is no record of TLS";
+            let what = "the bytes that came are no record of TLS";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         Ok(Some(len))
@@ -311,7 +311,7 @@ impl Opener {
         }
     }
 
-    /// What of the handshake may still come.
+    /// Handles a message of the handshake that may still come.
     fn on_handshake(&mut self, message: &[u8]) -> io::Result<()> {
         if message.first() == Some(&NEW_SESSION_TICKET) {
             // Sessions of TLS are not resumed: each connection proves who its peers are.
@@ -329,8 +329,8 @@ impl Opener {
     }
 }
 
-/// What the peer says with its last record. A server looks at the certificate of a client when the
-/// client's handshake is done: so this is how a client learns of it.
+/// The reason that the peer gives with its last record. A server looks at the certificate of a
+/// client when the client's handshake is done: so this is how a client learns of it.
 fn alert(payload: &[u8]) -> io::Error {
     let description = payload.get(1).copied().map(AlertDescription::from);
     match description {
@@ -340,7 +340,7 @@ fn alert(payload: &[u8]) -> io::Error {
     }
 }
 
-/// What a link reads from.
+/// The source that a link reads from.
 pub(crate) struct Incoming<'a> {
     socket: &'a TcpStream,
     opener: Option<Opener>,

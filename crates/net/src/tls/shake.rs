@@ -29,7 +29,7 @@ pub(crate) enum ShakeError {
     /// The peer was silent, or sent too slowly.
     #[error("the peer did not finish the handshake in time")]
     Late,
-    /// The peer's certificate, or what it sent, was refused; or it refused ours.
+    /// The peer's certificate, or its messages, were refused; or it refused ours.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
     /// The connection failed.
@@ -209,7 +209,7 @@ fn wire(socket: &TcpStream, deadline_ns: u64) -> Wire<'_> {
     }
 }
 
-/// What the peer has proved.
+/// The key that the peer has proved to hold, and the protocol.
 fn proved(connection: &rustls::CommonState) -> Result<(Option<KeyPrint>, Vec<u8>), ShakeError> {
     let certificate = connection
         .peer_certificates()
@@ -219,7 +219,7 @@ fn proved(connection: &rustls::CommonState) -> Result<(Option<KeyPrint>, Vec<u8>
     Ok((peer, protocol))
 }
 
-/// The handshake of whoever has connected.
+/// The handshake of the end that has connected.
 pub(crate) fn as_client(
     socket: &TcpStream,
     config: Arc<ClientConfig>,
@@ -240,7 +240,7 @@ pub(crate) fn as_client(
     })
 }
 
-/// The handshake of whoever was connected to.
+/// The handshake of the end that was connected to.
 pub(crate) fn as_server(
     socket: &TcpStream,
     config: Arc<ServerConfig>,

@@ -1,4 +1,4 @@
-//! What only TLS promises: who comes in, who does not, and what is told to whom.
+//! The promises of TLS alone: who comes in, who does not, and what is told to whom.
 
 use super::net::support::cell::{Certified, Shown, TestCell, trouble};
 use super::net::support::{Seen, any_port, bind, dial, hello, hello_of, speaks};
@@ -17,7 +17,7 @@ fn start(cell: &TestCell) -> (Listener, Seen) {
     (cell.bind(any_port(), events), seen)
 }
 
-/// Dials as somebody who must not come in; what the dialer is told.
+/// Dials as somebody who must not come in; returns the reason that the dialer is told.
 fn refused(cell: &TestCell, listener: &Listener, tls: ClientTls) -> String {
     let (events, seen) = Seen::new();
     let dialer = cell.dial(listener, tls, events);
@@ -196,7 +196,7 @@ fn versions_that_do_not_meet_are_refused_on_both_sides_with_which_is_older() {
     assert!(told.contains("the other side is older"), "{told}");
     assert!(told.contains("0.4 (protocol 3 to 4)"), "{told}");
 
-    // The other side, in its own words: what it says before it ends the connection.
+    // The other side's last frame, before it ends the connection.
     let (events, _server) = Seen::new();
     let plain = bind(any_port(), events);
     let mut raw = TcpStream::connect(plain.local_addr()).unwrap();

@@ -6,7 +6,7 @@ use logic::pages::{Output, SegmentId};
 use std::sync::Arc;
 
 impl State {
-    /// All outputs, in their order. What fails ends the program that it was for.
+    /// All outputs, in their order. An output that fails ends the program that it was for.
     pub(super) fn carry_all(&mut self, outputs: &[Output], inline: bool, mine: &mut Option<Work>) {
         let mut skip = false;
         for (at, output) in outputs.iter().enumerate() {

@@ -144,8 +144,8 @@ impl Pager {
     /// # Errors
     /// The socket cannot be made.
     pub fn listen(&self, path: &Path) -> Result<()> {
-        // The name is there when the socket accepts: who finds it may take one that does not for a
-        // dead pager's.
+        // The name is there only when the socket accepts: a program that finds one which does not
+        // may take it for a dead pager's.
         let early = path.with_extension("new");
         let address = SocketAddrUnix::new(&early).map_err(Error::Pager)?;
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);

@@ -41,13 +41,13 @@ pub(crate) type Units = Vec<u64>;
 pub(crate) struct Applied {
     /// When: see `Sched::moment`.
     pub(crate) moment: u64,
-    /// Whose request.
+    /// The request that made it.
     pub(crate) origin: Option<Origin>,
     /// Which.
     pub(crate) op: Op,
     /// For a rename: what the two names named before.
     pub(crate) before: (Option<Fid>, Option<Fid>),
-    /// What became of it.
+    /// Its outcome.
     pub(crate) outcome: Outcome,
     /// For a copy: what was copied.
     pub(crate) copied: Units,
@@ -60,7 +60,7 @@ pub(crate) struct Applied {
     /// Its place in the disk's order of changes.
     position: u64,
     now: Time,
-    /// What was written.
+    /// The written units.
     data: Units,
 }
 
@@ -71,7 +71,7 @@ impl Applied {
     }
 }
 
-/// What is to be applied.
+/// A change to apply.
 struct Change<'a> {
     now: Time,
     op: &'a Op,
@@ -92,7 +92,7 @@ pub(crate) struct DiskRoom {
     last_bulk: Bulk,
     /// Every change that was applied, oldest first.
     pub(crate) applied: Vec<Applied>,
-    /// What was there after each power failure.
+    /// The volume's state after each power failure.
     pub(crate) restored: Vec<Restored>,
     /// The power has failed, and clients live on.
     pub(crate) powerless: bool,
@@ -113,8 +113,8 @@ pub(crate) struct DiskRoom {
     wall: Wall,
     /// The earliest and the latest time that the machine's wall clock has been seen to show.
     pub(crate) walls: Cell<[Time; 2]>,
-    /// What clients may hold; and is that all of it? A power failure loses what was not synced, and
-    /// nothing of this is.
+    /// The tokens that clients may hold; and are these all? A power failure loses what was not
+    /// synced, and none of these notes is.
     may_hold: BTreeMap<(SessionId, Fid), Right>,
     pub(crate) all_held: bool,
 }
@@ -184,13 +184,13 @@ impl DiskRoom {
         self.bulks.len()
     }
 
-    /// The process died: what was only in its memory is gone.
+    /// The process died: changes that were only in its memory are gone.
     pub(crate) fn die(&mut self) {
         self.bulks.clear();
         self.volume.die();
     }
 
-    /// What sessions of the last run may hold, if that is known.
+    /// The tokens that sessions of the last run may hold, if they are known.
     pub(crate) fn may_hold(&self) -> Option<Vec<(SessionId, Fid, Right)>> {
         let held = self.may_hold.iter();
         let held = held.map(|(&(session, fid), &right)| (session, fid, right));
@@ -198,7 +198,7 @@ impl DiskRoom {
     }
 
     /// Another process takes over. Nothing is missing of what the last one had handed to the
-    /// operating system; what it could not write has been told to nobody.
+    /// operating system; no message depended on records that it could not write.
     pub(crate) fn open(&mut self) -> Result<(), Closed> {
         self.wall.start();
         let mut opened = self.volume.open();
@@ -282,7 +282,7 @@ impl DiskRoom {
             .collect()
     }
 
-    /// What is wrong with the structure of the volume.
+    /// Checks the structure of the volume.
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.volume.check()
     }

@@ -1,6 +1,6 @@
 //! When the server's machine loses its power: what must be left of the disk.
 //!
-//! Guarantees: what is left is what the first so many changes make of an empty volume, as the
+//! Guarantees: the failure leaves what the first so many changes make of an empty volume, as the
 //! reference disk makes them, and nothing that a fsync had answered for is missing.
 
 use super::reference::Reference;
@@ -19,7 +19,7 @@ type Tree = (
     BTreeMap<Fid, u64>,
 );
 
-/// What was there when the power had come back.
+/// The volume's state when the power had come back.
 pub(crate) struct Restored {
     /// When it failed, and a moment by which it was back; nobody looked in between.
     pub(crate) when: (u64, u64),
@@ -111,7 +111,7 @@ impl DiskRoom {
         true
     }
 
-    /// What the changes that are left make of an empty volume.
+    /// The volume that the remaining changes make of an empty one.
     fn replayed(&self) -> Reference {
         let mut volume = Reference::new();
         let refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused(_));

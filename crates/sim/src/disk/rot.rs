@@ -1,8 +1,8 @@
 //! Bytes that rot on the server's disk, and are put back from a copy that somebody had.
 //!
-//! Guarantees: what rots was on stable storage, and a later record or checkpoint that is there too
-//! says so. Of anything else no store can tell whether it rotted or never arrived, since a disk
-//! that tears the last writes looks the same.
+//! Guarantees: a byte that rots was on stable storage, and a later record or checkpoint that is
+//! there too says so. Of anything else no store can tell whether it rotted or never arrived, since
+//! a disk that tears the last writes looks the same.
 
 use super::DiskRoom;
 use crate::coverage::Rare;
@@ -11,14 +11,14 @@ use store::MemoryDisk;
 /// Files and how many bytes of each.
 type Lengths = Vec<(String, u64)>;
 
-/// What rotted, and what may.
+/// The bytes that rotted, and those that may.
 #[derive(Default)]
 pub(super) struct Rot {
     /// Which bytes, and what they were.
     bytes: Vec<(String, u64, u8)>,
-    /// What was stable when the last sync ended, and the place of the latest record then.
+    /// The stable lengths when the last sync ended, and the place of the latest record then.
     synced: (Lengths, u64),
-    /// What records say is stable that are stable themselves.
+    /// The lengths that stable records call stable.
     vouched: Lengths,
 }
 
@@ -91,7 +91,8 @@ impl DiskRoom {
         }
     }
 
-    /// What rotted is put back. Until then, what the check calls sound must be so: it must read.
+    /// Puts rotten bytes back. If the check calls the volume sound before that, all of it must
+    /// read.
     pub(crate) fn mend(&mut self) -> Result<(), String> {
         if !self.volume.is_rotten() {
             return Ok(());

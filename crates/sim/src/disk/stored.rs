@@ -154,7 +154,7 @@ impl Volume for Stored {
     fn peek(&mut self, fid: Fid, offset: u64, len: u32) -> Units {
         let (disk, store) = (&self.disk, self.store.get_mut());
         let mut into = Vec::new();
-        // What is shared by a copy may be rotten: nobody has read it.
+        // Units shared by a copy may be rotten: nobody has read them.
         let read = || store.read(fid, offset, len, &mut into);
         disk.quietly(|| self.rot.overlook(disk, read));
         units(&into)
@@ -305,7 +305,7 @@ impl Volume for Stored {
                 self.disk.set_capacity(1 << 40);
             }
             Some(Trouble::Full { spare }) => {
-                // What is kept for cleaning is there, or others have taken it too.
+                // The room kept for cleaning is there, or others have taken it too.
                 let kept = self.store.get_mut().stats().kept_bytes;
                 let kept = if spare > 0 { kept } else { 0 };
                 self.disk.leave_room(kept + spare);
@@ -325,7 +325,7 @@ impl Volume for Stored {
         self.disk.set_capacity(1 << 40);
         let failed = |error| format!("recovery failed: {error}");
         let mut opened = Store::open_in_memory(&self.disk, &self.options);
-        // Somebody looks after the machine then, and what is left is compared byte by byte.
+        // Somebody looks after the machine then, and its files are compared byte by byte.
         let rotten = self.is_rotten();
         self.mend();
         if opened.is_err() && rotten {

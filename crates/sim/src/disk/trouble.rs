@@ -19,7 +19,7 @@ pub(crate) enum Trouble {
     Errors(Failure),
 }
 
-/// What of the disk goes wrong in a world.
+/// The troubles of a world's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Troubles {
     /// It is full at some time.
@@ -48,7 +48,7 @@ impl Troubles {
     }
 }
 
-/// What of a call that fails a seed draws: the verb, and how it fails.
+/// The failing calls that a seed draws from: the verb, and the fault.
 const ERRORS: [(Option<Verb>, Fault); 16] = [
     (Some(Verb::Write), Fault::Fail),
     (Some(Verb::Write), Fault::Half),
@@ -69,7 +69,7 @@ const ERRORS: [(Option<Verb>, Fault); 16] = [
 ];
 
 impl Trouble {
-    /// The next sync fails, and what it should have made stable never will be.
+    /// The next sync fails, and the bytes that it should have made stable never will be.
     pub(crate) const SYNC: Self = Self::Errors(Failure {
         verb: Some(Verb::Sync),
         at: 1,
@@ -155,7 +155,7 @@ impl DiskRoom {
         }
     }
 
-    /// What a refusal by the disk shows.
+    /// Notes the rare event that a refusal by the disk shows.
     pub(super) fn note_refused(&self, outcome: &Outcome) {
         match outcome {
             Outcome::Refused(Refusal::NoSpace) => self.meet(Rare::DiskFull),

@@ -1,4 +1,4 @@
-//! What the server's disk is made of: a volume that keeps changes, and may lose them.
+//! The content of the server's disk: a volume that keeps changes, and may lose them.
 
 use super::{Change, Trouble, Units};
 use store::Keep;
@@ -14,7 +14,7 @@ pub(super) trait Volume {
     }
     fn answer(&self, origin: Origin) -> Option<Outcome>;
     fn lookup(&self, dir: Fid, name: &Name) -> Result<Option<Fid>, Refusal>;
-    /// What two names name, whatever is wrong with the disk.
+    /// The objects of two names, whatever is wrong with the disk.
     fn before(&self, from: (Fid, &Name), to: (Fid, &Name)) -> (Option<Fid>, Option<Fid>) {
         let named = |(dir, name)| self.lookup(dir, name).ok().flatten();
         (named(from), named(to))
@@ -28,7 +28,7 @@ pub(super) trait Volume {
     fn open_session(&mut self, session: SessionId, now: Time);
     fn note_time(&mut self, shown: Time);
     fn note_away(&mut self, session: SessionId, away: bool);
-    /// Those of whom the last of these said so.
+    /// The sessions of which the last of these notes said so.
     fn away(&self) -> Vec<SessionId>;
     fn close_session(&mut self, session: SessionId);
     fn forget_answers(&mut self, session: SessionId, below: RequestId);
@@ -76,7 +76,7 @@ pub(super) trait Volume {
     fn rot(&mut self, at_ppm: u32) -> bool;
     /// Is any byte rotten?
     fn is_rotten(&self) -> bool;
-    /// What rotted is as it was.
+    /// Rotten bytes become as they were.
     fn mend(&mut self);
     /// The fault of the structure.
     fn check(&mut self) -> Result<(), String>;
@@ -87,6 +87,6 @@ pub(super) trait Volume {
 pub(crate) enum Closed {
     /// The disk failed.
     Disk(String),
-    /// What is there is not what was there.
+    /// The content differs from the one before.
     Wrong(String),
 }

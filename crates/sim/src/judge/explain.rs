@@ -1,4 +1,4 @@
-//! What people are told of a value for which no order was found.
+//! The report on a value for which no order was found.
 
 use super::Value;
 use super::linear::Turn;

@@ -1,7 +1,7 @@
 //! A machine that was only silent, however long, loses nothing in silence: each unit that its
 //! programs had written is on the disk, in its file or in one beside it, or was written over or
-//! removed with its file; or the machine has said that it is lost, and so has told whoever syncs
-//! the file. What it has made in directories of its own has been made, under whatever name.
+//! removed with its file; or the machine has reported it lost, also to the next sync of the file.
+//! Objects that it has made in directories of its own have been made, under whatever name.
 
 use super::Case;
 use crate::disk::Applied;
@@ -58,7 +58,7 @@ pub(super) fn is_beside(name: &Name) -> bool {
     parts.any(|part| part == MARK)
 }
 
-/// What these machines' programs had been answered before something was taken.
+/// The changes that these machines' programs had been answered before something was taken.
 fn done_before<'a>(
     changes: &'a [Change],
     silent: &'a BTreeMap<u32, u64>,
@@ -91,7 +91,8 @@ fn place_of(op: &Op) -> Option<Fid> {
     }
 }
 
-/// What a machine wrote before it was silent has not come over what others wrote meanwhile.
+/// Units that a machine wrote before it was silent have not come over those that others wrote
+/// meanwhile.
 fn apart(
     changes: &[Change],
     written: &BTreeMap<u64, (u64, Option<Fid>)>,
@@ -134,7 +135,7 @@ fn apart(
 }
 
 /// May this change have come after the other one, and have taken this unit out of sight? Others'
-/// changes do not: who makes them has what was written before, or it is set aside.
+/// changes do not: their machine has the units written before, or these are set aside.
 fn hides(later: &Change, change: &Change, unit: (Fid, u64)) -> bool {
     let own = later.host == change.host && later.begin != change.begin;
     own && later.fate != Fate::Failed && later.end > change.begin && covers(&later.effect, unit)
@@ -153,8 +154,7 @@ fn covers(effect: &Effect, (of, at): (Fid, u64)) -> bool {
     }
 }
 
-/// What they have made is there, or was there, or they have said of so many changes that they are
-/// lost.
+/// Their new objects are there, or were there, or they have reported so many changes as lost.
 fn made(case: &Case<'_>, changes: &[Change], silent: &BTreeMap<u32, u64>) -> Result<(), Wrong> {
     let entry = |applied: &Applied| match (&applied.op, &applied.outcome) {
         (Op::Make { .. }, Outcome::Entry(entry)) => Some(entry.fid),

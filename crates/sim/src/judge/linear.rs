@@ -3,7 +3,7 @@
 //! Exact, for one value that a number describes. Calls are taken up in the order of their
 //! beginnings and ends; at each end, every order of the calls open then is tried in which the
 //! ending call has its turn (Lowe, "Testing for linearizability": just-in-time linearization).
-//! What the calls open have done so far is a set of pairs: the value, and which of the open calls
+//! The work of the open calls so far is a set of pairs: the value, and which of the open calls
 //! had their turn. Calls that only look are given their turn as soon as they fit, since that takes
 //! nothing away. Of two pairs with the same value that differ only in calls that never ended, the
 //! one in which fewer of those had their turn can become all that the other one can: it is kept.
@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// What a call does to the value, or demands of it. The value 0 is "nothing there".
+/// A call's change of the value, or its demand. The value 0 is "nothing there".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// It becomes this.
@@ -107,7 +107,7 @@ struct Search<'a> {
     tries: usize,
 }
 
-/// What was found.
+/// The judgement.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// There is an order.

@@ -1,5 +1,5 @@
-//! Files that are only appended to: no record is lost, none is overlaid, none is torn, and whoever
-//! looks sees them in the order in which they were appended.
+//! Files that are only appended to: no record is lost, none is overlaid, none is torn, and every
+//! program that looks sees them in the order in which they were appended.
 
 use super::Case;
 use super::losses::stable;
@@ -77,9 +77,8 @@ fn of(sight: &Sight) -> Option<Fid> {
     }
 }
 
-/// What is left of the file, or the most that was ever seen of it: but not what a machine saw
-/// before one of these losses. It may have been lost, and other records may have come to its place
-/// since.
+/// The rest of the file, or the most that was ever seen of it: but not what a machine saw before
+/// one of these losses. It may have been lost, and other records may have come to its place since.
 fn longest(case: &Case<'_>, fid: Fid, seen: &[&Sight], losses: &[(u32, u64)]) -> Units {
     if let Some((_, units)) = case.left.files.get(&fid) {
         return units.clone();

@@ -1,5 +1,5 @@
-//! What a machine that was fenced, or only silent, had not brought to the disk: the values that it
-//! changed may be what they were before, for good or until it comes back.
+//! Changes that a machine which was fenced, or only silent, had not brought to the disk: the values
+//! that it changed may be what they were before, for good or until it comes back.
 
 use super::linear::Act;
 use super::{Case, Value, Values};
@@ -16,8 +16,8 @@ pub(super) fn stable(case: &Case<'_>, change: &Change, fid: Fid, lost: u64) -> b
     })
 }
 
-/// What a lost host had not written back may be gone: the values that it changed may become what
-/// they were at any time before.
+/// Changes that a lost host had not written back may be gone: the values that it changed may become
+/// what they were at any time before.
 pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
     let changes = case.history.changes.borrow();
     let absences = case.history.absences.borrow();
@@ -61,7 +61,7 @@ pub(super) fn losses(case: &Case<'_>, values: &mut Values) {
             before.sort_unstable();
             before.dedup();
             let before = Rc::new(before);
-            // What a machine that was only silent had written comes later.
+            // The writes of a machine that was only silent come later.
             let again = absences.contains(&(host, moment));
             for _ in 0..1 + usize::from(again) {
                 let when = (moment, u64::MAX, host);

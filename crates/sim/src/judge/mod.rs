@@ -42,29 +42,29 @@ enum Value {
     Name(Fid, Name),
 }
 
-/// What a tree has: files and directories, each with its mode and content (of directories nothing),
-/// and names.
+/// The content of a tree: files and directories, each with its mode and content (of directories
+/// nothing), and names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Left {
     pub(crate) files: BTreeMap<Fid, (u16, Units)>,
     pub(crate) names: BTreeMap<(Fid, Name), Fid>,
 }
 
-/// What the judge is given.
+/// The judge's evidence.
 pub(crate) struct Case<'a> {
     pub(crate) history: &'a History,
     pub(crate) applied: &'a [Applied],
-    /// What was there after each power failure.
+    /// The volume's state after each power failure.
     pub(crate) restored: &'a [Restored],
-    /// The server's machine has lost its power alone, and what was undone has been made again.
+    /// The server's machine has lost its power alone, and the undone changes have been made again.
     pub(crate) powerless: bool,
-    /// Whose sessions they were.
+    /// The machine of each session.
     pub(crate) sessions: &'a BTreeMap<SessionId, u32>,
-    /// What is left when all is quiet.
+    /// The tree when all is quiet.
     pub(crate) left: &'a Left,
     /// Snapshots: between which moments each was made, and what it has.
     pub(crate) snapshots: &'a [((u64, u64), Left)],
-    /// Who watched, and what he was told.
+    /// The watching programs, and the changes sent to them.
     pub(crate) watchers: &'a [Watcher],
     /// On which machines all was told that was done before this moment.
     pub(crate) told: Option<&'a (BTreeSet<u32>, u64)>,
@@ -96,7 +96,7 @@ impl Values {
     fn begin(&mut self, fid: Fid, name: &Name, mode: u32) {
         self.starts.insert(Value::Mode(fid), u64::from(mode));
         match name.as_bytes()[0] {
-            // What is kept of a log is none: others' records are in the file beside it.
+            // A file kept beside a log is no log: others' records are in the log itself.
             _ if kept::is_beside(name) => false,
             LOG => self.logs.insert(fid),
             b'd' => self.directories.insert(fid),
@@ -129,8 +129,8 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     sights(case, &mut values);
     losses::losses(case, &mut values);
     restored(case, &mut values);
-    // What is left when all is quiet is what a program would be shown; and so is what a snapshot
-    // has, at some moment of its making.
+    // A program would be shown the tree as it is when all is quiet; and a snapshot, at some moment
+    // of its making.
     for (when, left) in case.snapshots {
         shown(&mut values, *when, left);
     }

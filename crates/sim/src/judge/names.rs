@@ -20,7 +20,7 @@ use wire::{Fid, Name, Op, Outcome};
 pub(super) struct Records<'a> {
     pub(super) case: &'a Case<'a>,
     used: Vec<bool>,
-    /// What was made according to a program, and never on the disk; and by whom.
+    /// Objects made according to a program, and never on the disk; and the machine.
     unmade: BTreeMap<Fid, u32>,
     /// Of what was made according to a program, what was removed so too, or lost its name to
     /// another object.
@@ -166,8 +166,8 @@ impl<'a> Records<'a> {
         hurt.any(|(of, _, dir, known)| *of == host && (*dir, known) == (name.0, &name.1))
     }
 
-    /// What was done as this machine saw it: of its own changes those that were told late when it
-    /// made them, at the beginning or the end of the call, and those that never were.
+    /// All changes as this machine saw them: of its own those that were told late when it made
+    /// them, at the beginning or the end of the call, and those that never were.
     pub(super) fn as_done(&self, host: u32, at_end: bool) -> Vec<(u64, Done<'_>)> {
         let seen = |begin: u64, end: u64| if at_end { end } else { begin };
         let when = |(index, applied)| match self.late.get(&index) {
@@ -238,11 +238,11 @@ impl<'a> Records<'a> {
     }
 }
 
-/// What is done to a name of a directory.
+/// A change of a directory's name.
 type NameAct = (Fid, Name, Act);
 
-/// What had a name when its own machine gave that to another object, or may have had it: it was not
-/// moved away from there before.
+/// Objects that had a name when their own machine gave it to another one, or may have had it: they
+/// were not moved away from there before.
 pub(super) fn replaced(changes: &[Change]) -> Vec<Fid> {
     let done = || changes.iter().filter(|change| change.fate == Fate::Done);
     let named = |change: &Change| match &change.effect {
@@ -256,7 +256,7 @@ pub(super) fn replaced(changes: &[Change]) -> Vec<Fid> {
         let before = done().filter(|change| {
             change.host == rename.host && change.begin < rename.end && change.begin != rename.begin
         });
-        // For sure: what overlaps may have been moved away first.
+        // For sure: an object whose move overlaps may have been moved away first.
         let moved_away = |end: u64, fid: Option<Fid>| {
             done().any(|change| match &change.effect {
                 Effect::Rename { from, fid: of, .. } => {
@@ -278,7 +278,7 @@ pub(super) fn replaced(changes: &[Change]) -> Vec<Fid> {
     renames.filter_map(replaced_by).flatten().collect()
 }
 
-/// What a change did, and to which object, as its machine's kernel knew it.
+/// The effect of a change, and its object, as its machine's kernel knew it.
 fn known(change: &Change) -> Option<(Fid, Vec<NameAct>)> {
     Some(match &change.effect {
         Effect::Make { dir, name, fid, .. } => {

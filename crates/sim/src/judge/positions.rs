@@ -9,11 +9,11 @@ use crate::wrong::{Wrong, wrong};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Fid, Name};
 
-/// What is behind this in a position says which listing it belongs to.
+/// The part of a position above this says which listing it belongs to.
 const POSITIONS: u64 = 1 << 40;
 
 pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
-    // What a machine or a disk has lost may be made again elsewhere.
+    // A name that a machine or a disk has lost may be made again elsewhere.
     if !case.restored.is_empty() || !case.history.losses.borrow().is_empty() {
         return Ok(());
     }

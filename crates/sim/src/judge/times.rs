@@ -1,6 +1,6 @@
 //! Times of objects: that of the last modification and that of the last change, as programs are
 //! shown them, do not go back, and are those of the server's clock, however wrong the clocks of the
-//! machines are; what has changed has another time of change; the time of birth stays. (Programs of
+//! machines are; a changed object has another time of change; the time of birth stays. (Programs of
 //! these worlds set no times.)
 
 use super::Case;
@@ -14,7 +14,7 @@ use wire::{Fid, Op, Time};
 /// and far less than their clocks are wrong.
 const NEAR_NS: Time = 60_000_000_000;
 
-/// What was shown, its times, and its size and mode.
+/// A sight, its times, and its size and mode.
 type Shown<'a> = (&'a Sight, [Time; 2], (u64, u16));
 
 pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
@@ -36,7 +36,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
     }
     for (fid, of_one) in sights {
         let lost = may_be_lost(case, fid);
-        // What was shown before something was lost may never have been.
+        // A sight from before a loss may show a state that never was on the disk.
         let losses = |moment: u64| lost.iter().filter(|loss| **loss <= moment).count();
         let mut between: BTreeMap<usize, Vec<Shown<'_>>> = BTreeMap::new();
         for shown in of_one {
@@ -126,8 +126,8 @@ fn born_once(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What was shown while nobody changed the size or the mode: while that is done, what is shown of
-/// it may be partly so already.
+/// The sights during which nobody changed the size or the mode: during such a change a sight may
+/// show a part of it already.
 fn calm<'a>(case: &Case<'_>, fid: Fid, sights: &[Shown<'a>]) -> Vec<Shown<'a>> {
     let changes = case.history.changes.borrow();
     let of_this = |effect: &Effect| match effect {
@@ -148,7 +148,7 @@ fn calm<'a>(case: &Case<'_>, fid: Fid, sights: &[Shown<'a>]) -> Vec<Shown<'a>> {
     sights.iter().filter(calm).copied().collect()
 }
 
-/// What has another size or mode has another time of change.
+/// Sights with different sizes or modes have different times of change.
 fn never_alike(fid: Fid, sights: &[Shown<'_>]) -> Result<(), Wrong> {
     let mut by_time: BTreeMap<Time, &Shown<'_>> = BTreeMap::new();
     for shown in sights {

@@ -22,7 +22,8 @@ pub(super) fn judge(case: &Case<'_>, records: &Records<'_>) -> Result<(), Wrong>
         };
         let lost = names.iter().any(|name| records.is_hurt(sight.host, name));
         let when = (sight.begin, sight.end);
-        // What was told late was so to the machine that had done it from a moment of its call on.
+        // A change that was told late counts for the machine that made it from a moment of its call
+        // on.
         let twins = || {
             [false, true].into_iter().any(|at_end| {
                 let changes = records.as_done(sight.host, at_end);
@@ -80,7 +81,7 @@ fn restore<'a>(
     }
 }
 
-/// What the names are after a change.
+/// Follows the names over a change.
 fn follow(known: &mut Names, change: &Applied) {
     match (&change.op, &change.outcome) {
         (Op::Make { dir, name, .. } | Op::Link { dir, name, .. }, Outcome::Entry(entry)) => {

@@ -1,4 +1,4 @@
-//! What a file is said to occupy: about the units that have been written to it and that nothing has
+//! The reported room of a file: about the units that have been written to it and that nothing has
 //! taken since at least, about its size at most, and never nothing if there is anything. A program
 //! that copies sparsely believes it.
 

@@ -1,11 +1,11 @@
-//! What those who watch were told: what the disk did, in its order, and nothing left out unless
-//! they were told so.
+//! The changes sent to watching programs are those of the disk, in its order, and none is left out
+//! unless they were told so.
 //!
-//! The tree is built once more from the disk's record of changes, and says of each change who was
-//! to be told, and under which name. What was told must fit that from some moment on between the
-//! question and its answer, and after each time that something was missed from some moment on
-//! before that was told. How far it may have come is kept as a set of places, as when a pattern is
-//! searched for.
+//! The tree is built once more from the disk's record of changes, and says for each change which
+//! programs must be told, and under which name. The messages must fit that from some moment on
+//! between the question and its answer, and after each time that something was missed from some
+//! moment on before that was told. How far it may have come is kept as a set of places, as when a
+//! pattern is searched for.
 
 use super::Case;
 use crate::disk::Applied;
@@ -39,7 +39,7 @@ impl Tree {
         named.map(|(name, _)| name)
     }
 
-    /// A name as he sees it who watches; `None`: not at all.
+    /// A name as the watching program sees it; `None`: not at all.
     fn seen(&self, watcher: &Watcher, (dir, name): (Fid, &Name)) -> Option<Vec<u8>> {
         let (mut path, mut at) = (name.as_bytes().to_vec(), dir);
         while at != watcher.fid {
@@ -145,7 +145,7 @@ impl Expected<'_> {
         }
     }
 
-    /// What a name named has gone from where he looks, and something else has come there.
+    /// The object of a name has gone from where the program looks, and another one has come there.
     fn replaced(&mut self, moment: u64, path: Vec<u8>, [gone, come]: [Option<Fid>; 2]) {
         for (deed, fid) in [(Deed::Removed, gone), (Deed::Made, come)] {
             if let Some(fid) = fid {
@@ -237,7 +237,7 @@ impl Places<'_> {
         self.due.partition_point(|due| due.moment < moment)
     }
 
-    /// What he need not be told may have been left out.
+    /// Changes that need not be told may have been left out.
     fn skip(&mut self) {
         for place in 0..self.due.len() {
             if self.at.contains(&place) && self.due[place].perhaps {
@@ -279,7 +279,8 @@ impl Places<'_> {
 /// Judges all of them; those on these machines must have been told all that was done before this
 /// moment.
 pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
-    // What a power failure has undone is told as missed, and the tree of before is not known here.
+    // Changes that a power failure has undone are told as missed, and the tree of before is not
+    // known here.
     if case.powerless || case.applied.iter().any(|applied| applied.lost) {
         return Ok(());
     }

@@ -144,8 +144,8 @@ impl Kernel {
         }
     }
 
-    /// fstat(2), and stat(2) once the name is found; and since when that may have been so. What the
-    /// kernel knows itself is from before the changes of this machine that have not returned.
+    /// fstat(2), and stat(2) once the name is found; and since when that may have been so. The
+    /// kernel's own attributes are from before the changes of this machine that have not returned.
     pub(crate) async fn getattr(&self, pin: &Pin) -> Result<(Attr, u64)> {
         let inode = &pin.inode;
         if inode.valid.get() {
@@ -156,8 +156,8 @@ impl Kernel {
         Ok((self.ask_attr(inode, false).await?.0, u64::MAX))
     }
 
-    /// When the first change of this machine began that has not returned. What the kernel has
-    /// cached may be older than that, while others are shown the change by the daemon.
+    /// When the first change of this machine began that has not returned. The kernel's cache may be
+    /// older than that, while others are shown the change by the daemon.
     pub(super) fn since(&self, inode: &Inode) -> u64 {
         inode
             .changing

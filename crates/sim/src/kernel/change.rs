@@ -100,8 +100,8 @@ impl Kernel {
         ))
     }
 
-    /// What the daemon does when the name to be made exists by now: it looks it up and opens it,
-    /// and the kernel takes that for the answer to CREATE. If it has gone again, it is made. The
+    /// The daemon's way when the name to be made exists by now: it looks it up and opens it, and
+    /// the kernel takes that for the answer to CREATE. If it has gone again, it is made. The
     /// attributes may be outdated when the kernel keeps them, as it does without looking: so they
     /// have no lifetime.
     async fn open_instead(

@@ -8,7 +8,7 @@ use logic::client::{Call, Done, How};
 use std::rc::Rc;
 use wire::{Access, Time};
 
-/// What a read returned.
+/// The result of a read.
 pub(crate) struct Bytes {
     pub(crate) units: Units,
     /// Fewer than asked for: the end of the file was seen. It is not behind this...
@@ -344,7 +344,7 @@ impl Kernel {
         self.take_pages(inode, range, true).await;
     }
 
-    /// The same; what was stored into them is written back, or goes with them.
+    /// The same; stores into them are written back, or go with them.
     pub(super) async fn take_pages(
         &self,
         inode: &Inode,
@@ -399,7 +399,7 @@ impl Kernel {
             how,
         };
         let reply = self.ask(call, units).await;
-        // Whatever became of it (`fuse_write_update_attr`).
+        // In every case (`fuse_write_update_attr`).
         self.touch(inode);
         inode.valid.set(false);
         let Done::Written { len } = reply.done else {

@@ -7,7 +7,7 @@ use wire::{Op, Refusal, XattrMode};
 /// The name of the only one that programs set.
 pub(crate) const LABEL: &[u8] = b"user.label";
 
-/// What its value says; 0: nothing that a program has set.
+/// The number in its value; 0: none that a program has set.
 pub(crate) fn label_of(value: &[u8]) -> u64 {
     value.try_into().map_or(0, u64::from_le_bytes)
 }

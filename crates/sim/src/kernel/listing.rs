@@ -1,6 +1,6 @@
 //! Listings: readdir(2) with attributes, and the kernel's cache of a directory's listing.
 //!
-//! The cache is filled by whoever reads from the beginning, entry by entry; it counts as complete
+//! A program that reads from the beginning fills the cache, entry by entry; it counts as complete
 //! when an end was seen that follows the last entry cached. A notification drops its pages, and
 //! nothing keeps an answer that was under way from being entered afterwards. The front puts `.` and
 //! `..` before the entries of the first answer, so that a cached listing always has a page; behind

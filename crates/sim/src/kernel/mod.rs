@@ -42,10 +42,10 @@ pub(crate) const PAGE_UNITS: u64 = 8;
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// What a system call comes to.
+/// The result of a system call.
 pub(crate) type Result<T> = std::result::Result<T, Refusal>;
 
-/// What the kernel knows of a name.
+/// The kernel's knowledge of a name.
 struct Dentry {
     id: u64,
     target: Option<Fid>,
@@ -54,7 +54,7 @@ struct Dentry {
     epoch: u64,
 }
 
-/// What the kernel knows of an object.
+/// The kernel's knowledge of an object.
 pub(crate) struct Inode {
     pub(crate) fid: Fid,
     pub(crate) kind: Kind,
@@ -319,7 +319,7 @@ impl Pin {
     }
 }
 
-/// What a refusal says, or that the answer made no sense.
+/// The refusal in a reply, or a complaint that the reply made no sense.
 fn refused<T>(world: &World, reply: &Reply) -> Result<T> {
     match reply.done {
         Done::Refused(refusal) => {

@@ -13,11 +13,11 @@ use wire::{Fid, Kind, Name, Op, Refusal};
 /// A name in a directory.
 type Place<'a> = (&'a Pin, &'a Name);
 
-/// What rename(2) did, as far as the kernel knows.
+/// The effect of rename(2), as far as the kernel knows.
 pub(crate) enum Renamed {
     /// Both names named this object: nothing.
     Nothing(Fid),
-    /// The daemon moved what had the old name: this, when the kernel looked it up.
+    /// The daemon moved the object with the old name: this one, when the kernel looked it up.
     Moved(Fid),
 }
 
@@ -45,7 +45,7 @@ impl Kernel {
     /// On the way up from this directory to that one, the last before it.
     fn below(&self, from: Fid, to: Fid) -> Option<Fid> {
         let mut at = from;
-        // What this kernel was told at different times may go round in a circle.
+        // Replies of different times may go round in a circle.
         for _ in 0..self.parents.borrow().len() {
             match self.above(at)? {
                 above if above == to => return Some(at),
@@ -55,9 +55,9 @@ impl Kernel {
         None
     }
 
-    /// What a name turns out to mean is a directory that this kernel knows in another one: may it
-    /// come from there to here (`d_splice_alias`)? Not while something else is being moved, or the
-    /// other one is locked: it does not wait for that; nor to below itself.
+    /// A name turns out to mean a directory that this kernel knows in another one: may it come from
+    /// there to here (`d_splice_alias`)? Not while something else is being moved, or the other one
+    /// is locked: it does not wait for that; nor to below itself.
     pub(super) fn may_come_to(&self, pin: &Pin, dir: Fid) -> bool {
         let inode = &pin.inode;
         let used = inode.pins.get() > 1 || inode.names.get() > 0;
@@ -187,7 +187,7 @@ impl Kernel {
         self.carry_out((from, old), (to, new), objects, true).await
     }
 
-    /// Both names have been looked up: the daemon is asked, and what it has done is done here.
+    /// Both names have been looked up: the daemon is asked, and its change is repeated here.
     async fn carry_out(
         &self,
         (from, old): Place<'_>,

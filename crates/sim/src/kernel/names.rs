@@ -203,7 +203,7 @@ impl Kernel {
         self.dentries.borrow_mut().insert(key, dentry);
     }
 
-    /// A directory has one name only: what is known of the names in it moves with it.
+    /// A directory has one name only: the knowledge of the names in it moves with it.
     fn drop_aliases(&self, fid: Fid, but: &(Fid, Name)) {
         let keys: Vec<(Fid, Name)> = {
             let dentries = self.dentries.borrow();

@@ -3,10 +3,10 @@
 //! It gives back what it never had and says it twice, invents epochs and stamps, says after a
 //! restart that it holds what others do, asks for objects that are not there, of other volumes too,
 //! watches, and takes what it was not told, greets wrongly or not at all, and leaves recalls
-//! unanswered or answers them in vain. What it may
-//! do as any client may, it does not: it changes nothing that is there, so that the judge needs no
-//! excuse for what the others see. A *greedy* one takes files for itself, and then says nothing of
-//! their attributes: who has a file to itself is believed what it says of it.
+//! unanswered or answers them in vain. It does not use the rights of an ordinary client: it changes
+//! nothing that is there, so that the judge needs no excuse for what the others see. A *greedy* one
+//! takes files for itself, and then says nothing of their attributes: a client that has a file to
+//! itself is believed what it says of it.
 
 mod words;
 
@@ -29,8 +29,8 @@ pub(crate) const LIAR: u32 = 1_000;
 const OTHER: SessionId = 7;
 /// It does not say more than this.
 const MOST: u32 = 1_000;
-/// About how many words it says of itself while it stays: what more words would find is found
-/// sooner by another world.
+/// About how many words it says of itself while it stays: another world finds sooner what more
+/// words would find.
 const WORDS: Time = 400;
 /// The longest pause between two words of one who stays for a short time.
 const PAUSE_NS: Time = 2_000_000;
@@ -58,7 +58,7 @@ struct State {
     leaves: bool,
     byes: u32,
     boot: Epoch,
-    /// What it has heard of.
+    /// The objects that it has heard of.
     fids: Vec<Fid>,
     epochs: Vec<Epoch>,
     last_request: u64,
@@ -149,7 +149,7 @@ impl World {
                 client::Input::Message { message, .. } => liar.hears(message),
                 _ => {
                     liar.connected = false;
-                    // What was under way when it began to leave may have ended a connection.
+                    // Messages under way when it began to leave may have ended a connection.
                     if liar.byes > 2 {
                         self.net.leave(LIAR);
                     }
@@ -183,7 +183,7 @@ impl World {
 
 impl State {
     fn hello(&self) -> ToServer {
-        // Who leaves says goodbye to both in turn.
+        // A leaving liar says goodbye for both sessions in turn.
         let other = self.leaves && self.byes % 2 == 1;
         ToServer::Hello {
             version: VERSION,

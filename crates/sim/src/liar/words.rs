@@ -1,4 +1,4 @@
-//! What the liar says: words that are well formed, and not so.
+//! The liar's messages: well formed, and not true.
 
 use super::{MOST, OTHER, RIGHTS, State};
 use wire::{
@@ -17,7 +17,7 @@ impl State {
         if let Some(last) = self.last.clone().filter(|_| self.rng.chance(100)) {
             return last;
         }
-        // Who is greedy wants to stay.
+        // A greedy liar wants to stay.
         let weights = if self.greedy {
             [40, 1, 1, 10, 6, 8, 6, 6, 0, 0]
         } else {
@@ -158,7 +158,7 @@ impl State {
         })
     }
 
-    /// What anybody may ask, also of what is not there.
+    /// Questions that any client may ask, also about objects that are not there.
     fn question(&mut self) -> Op {
         let fid = self.any();
         let offset = *self.rng.pick(&[0, 512, 1 << 20, 1 << 40, 1 << 62]);
@@ -195,7 +195,7 @@ impl State {
         }
     }
 
-    /// What must be refused.
+    /// Operations that must be refused.
     fn refused(&mut self) -> Op {
         let (fid, dir, root) = (self.bad(), self.bad(), Fid::root(1));
         let (name, nobody) = (self.name(), named(b"nobody"));
@@ -237,7 +237,7 @@ impl State {
                 name: b"user.none".to_vec(),
             },
             6 if !self.greedy => Op::Reap { fid: self.any() },
-            // Who has the file to itself would be believed.
+            // A client that has the file to itself would be believed.
             7 if !self.greedy => Op::Write {
                 fid: self.any(),
                 offset,

@@ -1,4 +1,4 @@
-//! What programs do with files: read, write, append, map, and their attributes.
+//! Calls of programs about files: read, write, append, map, and their attributes.
 
 use super::{BOTH, LOG, Path, Program, READ, REGISTER, WRITE};
 use crate::coverage::Rare;
@@ -249,7 +249,7 @@ impl Program {
         let begin = self.moment();
         if let Ok(Some((values, since))) = self.kernel.load(handle, page).await {
             let (fid, unit) = (handle.pin.fid(), page * PAGE_UNITS);
-            // What lies beyond the end in the last page is zeros, and says nothing about the end.
+            // The last page beyond the end is zeros, which say nothing about the end.
             let known = self.handles[index].1 == REGISTER;
             if known {
                 self.saw(

@@ -1,4 +1,4 @@
-//! What programs do with extended attributes.
+//! Calls of programs about extended attributes.
 
 use super::{LOG, Path, Program, REGISTER};
 use crate::history::{Effect, Seen};

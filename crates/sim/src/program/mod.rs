@@ -112,7 +112,7 @@ impl Program {
         self.world.history.end(change, moment, fate);
     }
 
-    /// What is drawn from now on is that of a call: its own, whatever was drawn before.
+    /// The next draws are those of a call: its own, whatever was drawn before.
     fn draw_for(&self, call: u32) {
         let key = [self.host, self.number, call].map(u64::from);
         let key = [self.world.key, key[0], key[1], key[2]];

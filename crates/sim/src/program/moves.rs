@@ -1,4 +1,4 @@
-//! What programs do to move files and directories: rename them, and exchange their names.
+//! Calls of programs that move files and directories: rename them, and exchange their names.
 
 use super::{DIRECTORY, Program};
 use crate::history::{Effect, Fate, Seen};

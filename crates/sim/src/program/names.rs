@@ -1,4 +1,4 @@
-//! What programs do with names: make, link, remove, list.
+//! Calls of programs about names: make, link, remove, list.
 
 use super::{BOTH, DIRECTORY, LOG, Path, Program, REGISTER, name};
 use crate::history::{Effect, Fate, Seen};

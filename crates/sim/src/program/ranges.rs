@@ -1,4 +1,5 @@
-//! What programs do with ranges of files: make them zeros, lengthen files, copy within the server.
+//! Calls of programs about ranges of files: make them zeros, lengthen files, copy within the
+//! server.
 
 use super::{Program, READ, REGISTER, WRITE};
 use crate::disk::UNIT;

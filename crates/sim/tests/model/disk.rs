@@ -26,7 +26,7 @@ struct Object {
 #[derive(Clone, Debug)]
 pub struct TinyDisk {
     objects: BTreeMap<Fid, Object>,
-    /// What the one name names.
+    /// The object of the one name.
     name: Option<Fid>,
     answers: BTreeMap<Origin, Outcome>,
     /// Bytes beside messages, as long as the machine holds them.

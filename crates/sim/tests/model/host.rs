@@ -11,7 +11,7 @@ use wire::{Access, Fid, Make, Name, Op};
 /// All bytes of a slot that any file here reaches.
 pub const BYTES: usize = 8;
 
-/// What a kernel keeps for ever, and what it was told to drop.
+/// The state that a kernel keeps for ever, and the state that it was told to drop.
 #[derive(Clone, Debug, Default)]
 pub struct Kernel {
     pub page: Option<u8>,
@@ -129,7 +129,7 @@ impl Host {
         })
     }
 
-    /// What the kernel keeps of an answer, and what the program sees of it.
+    /// Keeps an answer as the kernel does, and returns what the program sees of it.
     pub fn learn(&mut self, call: Do, done: &Done, bulk: &[u8]) -> Option<Seen> {
         let forever = |lifetime: &Lifetime| *lifetime == Lifetime::Forever;
         Some(match (call, done) {

@@ -1,10 +1,11 @@
-//! What programs may be shown: one byte of a file, its size, and a name, as on one machine. The
-//! judge keeps every order in which the calls may have had their turn so far, so that what it
-//! accepts is exactly what is linearizable, and what it knows is a set that can be compared.
+//! The states that programs may be shown: one byte of a file, its size, and a name, as on one
+//! machine. The judge keeps every order in which the calls may have had their turn so far, so that
+//! what it accepts is exactly what is linearizable, and its knowledge is a set that can be
+//! compared.
 
 use std::collections::BTreeSet;
 
-/// What a program does.
+/// A call of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Do {
     OpenRead,
@@ -19,7 +20,7 @@ pub enum Do {
     Lookup,
 }
 
-/// What it sees.
+/// The program's sight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seen {
     Done,

@@ -2,8 +2,8 @@
 //! order in which messages, calls, kernels and deadlines can follow each other, with a bounded
 //! number of losses, repetitions and delays. In each state no two rights conflict, the server
 //! believes what is held, and kernels keep only what a right covers; each answer is one that a
-//! single machine could have given; from the end of each way everybody gets an answer. What was
-//! explored, and what that does not show, is in `docs/model.md`.
+//! single machine could have given; from the end of each way everybody gets an answer.
+//! `docs/model.md` says what was explored, and what that does not show.
 //!
 //!     cargo test -p ariel-sim --test model -- --nocapture     with the numbers of states
 #![forbid(unsafe_code)]
@@ -155,7 +155,7 @@ fn changes_that_are_nowhere_else() {
 fn a_name_that_comes_and_goes() {
     // Each recall of a name may end in two ways: too many states to see all with a repetition.
     let within = |depth| Scenario { depth, ..NAMES };
-    // What is put back begins again, which is more of them.
+    // A change that is put back begins again, which makes more of them.
     let delayed = Scenario {
         delay: 1,
         ..within(18)

@@ -1,9 +1,9 @@
-//! Breadth first through all states: what is found wrong first is a shortest way to it.
+//! Breadth first through all states: the first failure found is reached by a shortest way.
 
 use super::world::{Act, Scenario, State, Wrong};
 use std::collections::HashMap;
 
-/// What an exploration has seen.
+/// The result of an exploration.
 #[derive(Debug)]
 pub struct Explored {
     /// Different states.
@@ -14,7 +14,7 @@ pub struct Explored {
     pub whole: bool,
     /// States that were finished in one fair order.
     pub finished: usize,
-    /// What is wrong, and the way to it.
+    /// The failure, and the way to it.
     pub wrong: Option<(Wrong, Vec<String>)>,
 }
 
@@ -106,7 +106,7 @@ fn retrace(
             .told
             .iter_mut()
             .for_each(|told| told.push("the rest in one fair order".into()));
-        // What is wrong is known already; this is for the way to it.
+        // The failure is known already; this is for the way to it.
         let _ = state.finish(scenario);
     }
     state.told.unwrap_or_default()

@@ -20,14 +20,14 @@ const PATIENCE_NS: Time = 2_000 * MS;
 /// For when only what has begun is to happen.
 static NO_PROGRAMS: [&[Do]; 3] = [&[]; 3];
 
-/// What is explored.
+/// The scenario to explore.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Is there a file at the beginning?
     pub file: bool,
     /// Done before the exploration, one after the other.
     pub before: &'static [(usize, Do)],
-    /// What the program of each client does.
+    /// The calls of each client's program.
     pub programs: &'static [&'static [Do]],
     /// How many messages may be lost.
     pub lose: u8,
@@ -37,7 +37,7 @@ pub struct Scenario {
     pub delay: u8,
     /// How many times the clock may reach a deadline while the above happens.
     pub ticks: u8,
-    /// How many steps are explored; what is left then is finished in one order only.
+    /// How many steps are explored; the rest is finished in one order only.
     pub depth: usize,
     pub client_mutant: Option<client::Mutant>,
     pub server_mutant: Option<server::Mutant>,
@@ -154,7 +154,7 @@ pub struct State {
     pub told: Option<Vec<String>>,
 }
 
-/// What is wrong with a state.
+/// The failure in a state.
 pub type Wrong = String;
 
 impl State {
@@ -225,7 +225,7 @@ impl State {
         })
     }
 
-    /// What tells states apart.
+    /// A number that tells states apart.
     pub fn identity(&mut self) -> u64 {
         let mut all = DefaultHasher::new();
         for host in &mut self.hosts {
@@ -307,7 +307,7 @@ impl State {
         }
     }
 
-    /// What a step is about, for people.
+    /// Describes a step, for people.
     pub fn describe(&self, scenario: &Scenario, act: Act) -> String {
         let first = |way| format!("{:?}", self.link(way)[0].value.load);
         let about = match act {

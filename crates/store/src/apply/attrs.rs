@@ -32,7 +32,7 @@ pub(super) fn read_link(txn: &Txn<'_>, fid: Fid) -> Applied {
     target.map(Outcome::Target).ok_or(Refusal::Damaged)
 }
 
-/// Who owns an object may do what others may not.
+/// Does the caller have the rights of the object's owner?
 pub(super) fn is_owner(txn: &Txn<'_>, object: &Object) -> bool {
     let uid = txn.context.caller.uid;
     uid == 0 || uid == object.attr.uid
@@ -68,9 +68,9 @@ fn check(txn: &Txn<'_>, fid: Fid, object: &Object, set: &Set) -> Result<(), Refu
     }
 }
 
-/// What a program may do with somebody else's rights ends when its owner or content changes. On a
-/// file that the group may not execute the set-group-id bit meant mandatory locking: such a bit
-/// stays, unless somebody changes the content who is not in the group.
+/// The set-id bits of a program end when its owner or content changes. On a file that the group may
+/// not execute the set-group-id bit meant mandatory locking: such a bit stays, unless a user who is
+/// not in the group changes the content.
 fn kill_set_id(object: &mut Object, by_other: bool) {
     object.attr.mode &= !SET_UID;
     if object.attr.mode & GROUP_EXECUTE != 0 || by_other {

@@ -172,7 +172,8 @@ pub(super) fn write(txn: &mut Txn<'_>, fid: Fid, offset: u64, mode: WriteMode) -
         put_bytes(txn, (fid, &mut object), offset, end)?;
         object.attr.size = object.attr.size.max(end);
     }
-    // What was written to a client's cache, or stored to a mapping, ended them before, or does not.
+    // A write to a client's cache, or a store to a mapping, ended them before, or does not end
+    // them.
     if matches!(mode, WriteMode::At | WriteMode::Append) {
         xattrs::drop_capability(txn, fid, &mut object)?;
     }

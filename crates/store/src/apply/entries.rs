@@ -165,7 +165,7 @@ pub(super) fn reserve(txn: &mut Txn<'_>, count: u32) -> Applied {
     Ok(Outcome::Numbers { first, count })
 }
 
-/// What a whiteout is, in this directory.
+/// A new whiteout for this directory.
 pub(super) fn whiteout(txn: &Txn<'_>, parent: &Attr) -> Object {
     new_object(txn, parent, Kind::Character, 0)
 }
@@ -243,7 +243,8 @@ pub(super) fn link(txn: &mut Txn<'_>, fid: Fid, dir: Fid, name: &Name) -> Applie
         return Err(Refusal::NotPermitted);
     }
     if object.attr.nlink == 0 {
-        // What has lost its last name gets no other one; what never had any may get its first.
+        // An object that has lost its last name gets no other; one that never had any may get its
+        // first.
         if object.home != NEVER_NAMED {
             return Err(Refusal::NotFound);
         }

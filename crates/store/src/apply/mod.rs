@@ -1,5 +1,5 @@
-//! What each operation means: a function of the operation, its caller, its time and the index, to
-//! an outcome and changes. Nothing here does input or output but to read the index.
+//! The meaning of each operation: a function of the operation, its caller, its time and the index,
+//! to an outcome and changes. Nothing here does input or output but to read the index.
 //!
 //! The rules are those of a local file system of Linux, in the order in which its kernel checks
 //! them. Replay of the log after a crash runs the same functions.
@@ -31,7 +31,7 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
     }
     match op {
         Op::Lookup { dir, name } => entries::lookup(txn, *dir, name),
-        // Whose it is the server alone knows.
+        // The server alone knows which client holds it.
         Op::GetAttr { fid } | Op::Claim { fid } => txn.object(*fid).map(|o| Outcome::Attr(o.attr)),
         Op::SetAttr { fid, set } => attrs::set(txn, *fid, set),
         Op::ReadLink { fid } => attrs::read_link(txn, *fid),

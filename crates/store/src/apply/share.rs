@@ -1,10 +1,10 @@
 //! Copies that share: the bytes stay where they are in the log, and both files refer to them.
 //!
-//! The record of such a copy carries only those of the first bytes that may lie in the index. What
-//! follows is shared; replaying it does the same again, since what the first file has follows from
-//! the records before it. A record in the log says whose bytes it carries, and now somebody else
-//! has extents in it: that is noted under its segment ([`crate::key::shared`]), so that the cleaner
-//! and `fsck` find who borrows.
+//! The record of such a copy carries only those of the first bytes that may lie in the index. The
+//! rest is shared; replaying it does the same again, since the content of the first file follows
+//! from the records before it. A record in the log names the file whose bytes it carries, and now
+//! another one has extents in it: that is noted under its segment ([`crate::key::shared`]), so that
+//! the cleaner and `fsck` find the borrower.
 
 use super::bytes::{first_extents_of, put_bytes_of_record, put_data};
 use super::ranges::make_zeros;

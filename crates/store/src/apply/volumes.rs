@@ -96,7 +96,7 @@ fn create(txn: &mut Txn<'_>, name: &Name, mode: u16) -> Result<u32, Refusal> {
     Ok(id)
 }
 
-/// Ends the birth of a volume; what branches off sees everything up to it.
+/// Ends the birth of a volume; a snapshot or clone that branches off sees everything up to it.
 fn end_birth(txn: &mut Txn<'_>, (id, mut volume): (u32, Volume)) -> Result<(u32, u32), Refusal> {
     let ended = (id, volume.birth);
     let ahead = volume.copied.ahead;

@@ -88,7 +88,7 @@ pub(super) fn set(txn: &mut Txn<'_>, op: &Op) -> Applied {
     }
     let value = match meaning(name, &object, value)? {
         Meaning::None => value.clone(),
-        // What a mode says as well is kept by the mode alone.
+        // A list that says no more than a mode is kept by the mode alone.
         Meaning::Mode(bits) => {
             object.attr.mode = (object.attr.mode & !PERMISSIONS) | bits;
             end_set_gid(&mut object, *mode);
@@ -137,7 +137,7 @@ fn has_place(txn: &Txn<'_>, fid: Fid, name: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// What a value means beyond itself.
+/// The meaning of a value beyond itself.
 enum Meaning {
     None,
     /// An access list that says what these permission bits say.
@@ -182,8 +182,8 @@ pub(super) fn follow_mode(
     Ok(())
 }
 
-/// What is made in a directory with a mode, and the umask above it, has these permission bits; it
-/// gets the directory's lists if there are any, in which case the umask does not count.
+/// Gives an object made in a directory the permission bits of a mode, which has the umask above it;
+/// it gets the directory's lists if there are any, in which case the umask does not count.
 pub(super) fn inherit(
     txn: &mut Txn<'_>,
     (dir, parent): (Fid, &Object),

@@ -1,4 +1,4 @@
-//! What an object says of itself, compared with what the keys of the index say of it.
+//! Compares an object's own record with the other keys of the index about it.
 
 use super::Seen;
 use crate::value::Object;

@@ -12,7 +12,7 @@ struct Of {
     names: u32,
     /// One of them.
     home: (u64, u64),
-    /// What it says itself.
+    /// Its own record.
     says: Option<Says>,
 }
 

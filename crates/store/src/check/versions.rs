@@ -110,7 +110,7 @@ impl Walk<'_> {
 
     /// How many bytes of a file were read for it.
     fn version(&mut self, key: &[u8], value: Option<Vec<u8>>) -> u64 {
-        // What is no key is met by those who see it.
+        // A bad key is reported by the checks that meet it.
         let Some(parts) = key::parts(key) else {
             return 0;
         };

@@ -1,8 +1,8 @@
-//! What goes wrong on a disk in memory: which call, how, and for how long.
+//! The faults of a disk in memory: which call, how, and for how long.
 
 use std::io;
 
-/// What is asked of a disk.
+/// A call to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// Open a file that exists.
@@ -74,7 +74,7 @@ impl Verb {
     }
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call fails with an input/output error and does nothing; later calls work.
@@ -83,8 +83,9 @@ pub enum Fault {
     Half,
     /// The call finds no room and does nothing; later calls work.
     Full,
-    /// The sync fails, and what it should have put on stable storage will never be there, although
-    /// it is still read and the next sync does not say so. Other calls: as [`Fault::Fail`].
+    /// The sync fails, and the bytes that it should have put on stable storage will never be there,
+    /// although they are still read and the next sync does not say so. Other calls: as
+    /// [`Fault::Fail`].
     Drop,
     /// The call does half of its work and fails; so does every later call that changes something,
     /// until the crash.
@@ -110,7 +111,7 @@ pub(super) enum Course {
     Whole,
     /// Half of it, then the error.
     Half,
-    /// It fails, and what was on its way to stable storage is lost.
+    /// It fails, and the bytes on their way to stable storage are lost.
     Dropped,
 }
 
@@ -124,7 +125,7 @@ pub(super) struct Faults {
     counts: [u64; Verb::ALL.len()],
     /// Calls that change something.
     pub(super) changing: u64,
-    /// What is to go wrong, and the number of the call in its count.
+    /// The fault to come, and the number of the call in its count.
     planned: Option<(Failure, u64)>,
     dead: bool,
     hits: u64,

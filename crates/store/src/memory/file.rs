@@ -11,11 +11,11 @@ const SECTOR_BYTES: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemoryFile {
-    /// What is read.
+    /// The bytes that readers see.
     pub(super) bytes: Vec<u8>,
-    /// What the end of the machine leaves.
+    /// The bytes that the end of the machine leaves.
     stable: Vec<u8>,
-    /// What was done since the last sync, oldest first.
+    /// The changes since the last sync, oldest first.
     pending: Vec<Pending>,
     /// Up to here room is reserved.
     reserved: u64,

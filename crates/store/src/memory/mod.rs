@@ -20,18 +20,18 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// What survives a crash.
+/// The changes that survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Only what was synced.
     Synced,
     /// Everything that was handed to the operating system: the process died, the machine did not.
     Written,
-    /// What was synced, and of each file this many per cent of the bytes written since, so that
+    /// All that was synced, and of each file this many per cent of the bytes written since, so that
     /// a write may be torn.
     Torn(u8),
-    /// What was synced, and of what was done since, this seed says what: each write may be there,
-    /// in part, or not at all, in no order.
+    /// All that was synced, and of the later changes those that this seed draws: each write may be
+    /// there, in part, or not at all, in no order.
     Any(u64),
 }
 
@@ -44,10 +44,10 @@ pub struct MemoryDisk {
 /// Tells files apart, whatever their names.
 type FileId = u64;
 
-/// What a directory says.
+/// The content of a directory.
 type Names = BTreeMap<String, FileId>;
 
-/// What a name names from now on.
+/// A name, and the file that it names from now on.
 type Change = (String, Option<FileId>);
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct State {
     files: BTreeMap<FileId, MemoryFile>,
     last_id: FileId,
     names: Names,
-    /// What was done to the names since they were synced, oldest first; each whole or not at all.
+    /// The changes of the names since they were synced, oldest first; each whole or not at all.
     pending: Vec<Vec<Change>>,
     stable_names: Names,
     /// The committed index, where the store runs without an index engine of its own.
@@ -157,8 +157,8 @@ impl MemoryDisk {
         Self::default()
     }
 
-    /// The machine or the process dies: what was not kept is lost, and the disk works again.
-    /// A store that still holds this disk must be dropped first.
+    /// The machine or the process dies: bytes that were not kept are lost, and the disk works
+    /// again. A store that still holds this disk must be dropped first.
     pub fn crash(&self, keep: Keep) {
         let state = &mut *self.state.lock();
         state.faults.heal();

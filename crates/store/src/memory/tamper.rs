@@ -1,4 +1,4 @@
-//! What happens to a disk in memory behind the store's back: bytes that flip, files that vanish or
+//! Damage to a disk in memory behind the store's back: bytes that flip, files that vanish or
 //! come from elsewhere.
 
 use super::{MemoryDisk, MemoryFile};

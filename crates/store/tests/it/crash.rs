@@ -1,5 +1,5 @@
-//! Crashes at every write to the disk: what is left is the state after some prefix of all
-//! operations, with nothing missing that was promised.
+//! Crashes at every write to the disk: each leaves the state after some prefix of all operations,
+//! with nothing missing that was promised.
 
 use crate::world::*;
 use ariel_store::{
@@ -150,7 +150,7 @@ fn options() -> Options {
     }
 }
 
-/// What a run had been promised when the disk stopped.
+/// The promises to a run when the disk stopped.
 #[derive(Default)]
 struct Promised {
     written: usize,
@@ -206,7 +206,7 @@ fn try_crash(engine: Engine, call: u64, keep: Keep, prefixes: &[Picture]) -> boo
     if call > 0 {
         disk.fail_at(call, Fault::Die);
     }
-    // What is not created cannot be opened.
+    // A partition that is not created cannot be opened.
     if engine == Engine::Map && Store::create_in_memory(&disk, &options()).is_err() {
         return true;
     }

@@ -52,7 +52,7 @@ fn one_failure(call: u64, fault: Fault) -> bool {
                 "refused before anything failed"
             );
         }
-        // What fails here is done again by the next one.
+        // A failed call is done again by the next one.
         let _ = store.write_out();
         if i % 10 == 9 {
             let _ = store.sync_handle().sync();
@@ -98,7 +98,7 @@ fn any_call_of_the_engine_may_fail_too() {
         let mut twin = Store::in_memory(&small()).unwrap();
         for (i, (op, data)) in ops().into_iter().enumerate() {
             if i % 8 == 7 {
-                // What fails here is done again by the next one.
+                // A failed call is done again by the next one.
                 let _ = store.checkpoint();
             }
             let outcome = run_as(&mut store, &superuser(), &op, &data);
@@ -165,7 +165,7 @@ fn a_full_disk_takes_removals_and_sessions() {
         assert!(refused, "never full");
     };
     full(&mut store);
-    // What a client has told its programs that it is done, what it removes next comes behind.
+    // The client's next removals come behind changes that it has answered to its programs.
     let reserved = run(&mut store, &Op::Reserve { count: 1 });
     assert_eq!(reserved, Outcome::Refused(Refusal::NoSpace));
     let chmod = Op::SetAttr {
@@ -202,7 +202,7 @@ fn a_full_disk_takes_removals_and_sessions() {
     }
     store.close_session(7);
     store.write_out().unwrap();
-    // What was removed makes room, once no checkpoint needs it any more.
+    // Removed files make room, once no checkpoint needs them any more.
     store.checkpoint().unwrap();
     store.checkpoint().unwrap();
     written(write(&mut store, fids[2], 0, &bytes(9, 9_000)));
@@ -211,8 +211,8 @@ fn a_full_disk_takes_removals_and_sessions() {
     assert!(store.check().is_clean());
 }
 
-/// Simulated world 1822554: what the power left of the log had no room behind it, and that was made
-/// sure of by the next change only.
+/// Simulated world 1822554: the log as the power left it had no room behind it, and only the next
+/// change made sure of that.
 #[test]
 fn a_disk_that_is_full_since_the_start_takes_sessions() {
     let options = Options {

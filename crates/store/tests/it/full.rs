@@ -1,4 +1,4 @@
-//! Full disks: what was removed makes room, by whatever it takes, and what is said to be free is.
+//! Full disks: removed files make room, by whatever it takes, and room that is said to be free is.
 
 use crate::world::*;
 use ariel_store::{Failure, Fault, Keep, MemoryDisk, Options, Store};
@@ -140,7 +140,7 @@ fn what_is_said_to_be_free_can_be_written() {
                 len += chunk as u64;
                 assert!(len < 8 << 20, "never full");
             }
-            // What each record has beside its bytes is not known before.
+            // The size of each record beside its bytes is not known before.
             let least = said / (chunk as u64 + 200) * chunk as u64 * 9 / 10;
             assert!(
                 (least..=said).contains(&len),
@@ -245,7 +245,8 @@ fn a_checkpoint_that_fails_is_tried_again_at_rest_and_not_too_often() {
     assert_eq!(store.stats().changed_bytes, 0);
 }
 
-/// The power fails at any moment of making room: what was on stable storage before is there.
+/// The power fails at any moment of making room: bytes that were on stable storage before are
+/// there.
 #[test]
 fn the_end_of_the_machine_while_room_is_made_loses_nothing() {
     let options = Options {

@@ -85,7 +85,7 @@ fn segments(disk: &MemoryDisk) -> Vec<String> {
     names.filter(|name| name.starts_with("log-")).collect()
 }
 
-/// Whatever is not refused as damaged is as expected. Returns how much was refused.
+/// Everything that is not refused as damaged is as expected. Returns how much was refused.
 pub fn judge(store: &mut Store, expected: &Picture, what: &str) -> u64 {
     let mut refused = 0;
     for (path, seen) in expected {
@@ -209,7 +209,7 @@ fn damage_of_the_index_is_refused_or_cured_and_never_believed() {
         assert_eq!(judge(&mut store, &expected, &what), 0, "{what}: cured");
     }
     println!("{count} damages: {refusals} refused something, {at_once} cured at opening");
-    // What nobody has asked for is found by the next checkpoint.
+    // Damage that no request has met is found by the next checkpoint.
     assert!(refusals > 100 && healed >= refusals, "{refusals} {healed}");
 }
 

@@ -1,4 +1,4 @@
-//! What a store promises, tried: one binary, a module for each kind of promise.
+//! The promises of a store, tried: one binary, a module for each kind of promise.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 

@@ -161,7 +161,7 @@ fn changes_that_cannot_be_applied_are_listed_and_those_before_them_are_kept() {
         let fid = store.lookup(root(), &name(&format!("file{n}"))).unwrap();
         assert_eq!(read_all(&mut store, fid.unwrap()), bytes(n, 9_000));
     }
-    // What was cut off is kept.
+    // The cut end is kept.
     let aside = disk.files().into_iter().map(|(name, _)| name);
     assert!(aside.into_iter().any(|name| name.ends_with(".damaged")));
     // And the store goes on.

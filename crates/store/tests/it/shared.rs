@@ -218,7 +218,7 @@ fn borrowers_keep_their_bytes_when_segments_are_cleaned() {
         }
         store = again(store, &disk, orderly);
     }
-    // With the last borrower the last segments go, and the notes of who borrowed.
+    // With the last borrower the last segments go, and the notes of borrowers.
     for (n, file) in files.iter().enumerate() {
         let name = name(&format!("copy-{n}"));
         run(&mut store, &Op::Unlink { dir: root(), name });

@@ -64,7 +64,7 @@ fn rest(store: &mut Store) {
     }
 }
 
-/// What happens to volumes, where they are meant by their number among those known.
+/// A step on volumes, which are given by their number among those known.
 #[derive(Clone, Debug)]
 enum Turn {
     Inside(usize, Step),
@@ -220,7 +220,7 @@ impl World {
             }
             _ => {
                 let op = self.with(at, |both| both.op(step));
-                // What changes nothing may be answered.
+                // An operation that changes nothing may be answered.
                 run(self.both.store(), &op);
             }
         }

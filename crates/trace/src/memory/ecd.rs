@@ -9,7 +9,7 @@ use wire::Time;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// What a phase does with a file.
+/// The accesses of a phase to a file.
 struct Io {
     file: u32,
     bytes: u64,
@@ -82,7 +82,7 @@ const WINDOWS: u64 = MIB + 512 * KIB;
 const STEP: Time = 20 * MS;
 const USES: u32 = 40;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     /// Seconds.

@@ -8,7 +8,7 @@ use wire::Time;
 /// Bytes of the interactive program, and of Sort's memory.
 const INTERACTIVE: u64 = 5_976_883;
 const SORT: u64 = 760 << 10;
-/// What a page that is in memory costs the interactive program.
+/// The interactive program's cost of a page that is in memory.
 const GLANCE: Time = 40_000;
 /// Sort alone takes 60 s, of which it computes so long at each of 1,350 blocks of 4 KiB.
 const COMPUTES: Time = 42 * MS;
@@ -22,7 +22,7 @@ const PASSES: [(u32, u32, bool); 3] = [(125, 125, false), (110, 110, true), (110
 const SORTS: u32 = 1;
 const TOUCHES: u32 = 0;
 
-/// What came of a run; times in seconds.
+/// The result of a run; times in seconds.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) responses: Vec<f64>,

@@ -1,5 +1,5 @@
-//! A diskless machine of the paper: one processor, one way to the file server, and the memory. What
-//! is stated here are the parameters of both benchmarks.
+//! A diskless machine of the paper: one processor, one way to the file server, and the memory.
+//! The numbers here are the parameters of both benchmarks.
 
 use super::pools::{Cost, Division, Pools};
 use wire::Time;
@@ -8,13 +8,13 @@ pub(super) const MS: Time = 1_000_000;
 pub(super) const SECOND: Time = 1000 * MS;
 /// A page of memory, bytes: a Sun-3's. A page of the file cache is as large, as two blocks.
 pub(super) const PAGE: u64 = 8192;
-/// What of a machine's memory is the kernel's (section 6.5).
+/// The kernel's share of a machine's memory (section 6.5).
 const KERNEL: u64 = 1_363_149;
 /// The file cache never has less: 64 KiB (table 6-4).
 const LEAST: usize = 8;
 /// The way of a page from or to the server, whose memory has it: 8 KiB at about 600 KB/s.
 const NETWORK: Time = 14 * MS;
-/// What a page costs the processor: the fault, or the call, and the protocol.
+/// The processor's cost of a page: the fault, or the call, and the protocol.
 const PROCESSOR: Time = 4 * MS;
 /// A changed block is written back at this age, which is looked for so often.
 const DELAY: Time = 30 * SECOND;
@@ -43,7 +43,7 @@ impl Machine {
         }
     }
 
-    /// Computes for so long, after whoever computes now; when that is done.
+    /// Computes for so long, after the program that computes now; returns when that is done.
     pub(super) fn compute(&mut self, now: Time, time: Time) -> Time {
         self.processor = self.processor.max(now) + time;
         self.processor

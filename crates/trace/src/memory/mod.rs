@@ -303,13 +303,13 @@ fn responses(seed: u64) -> Figure {
                 "Sort alone takes {alone:.1} s here, 60 s in the paper. The average response, by \
                  how long the program sleeps, is plotted."
             ),
-            "What differs, and why: with exact ages the program's pages form a queue in the order \
-             of their use. When Sort has taken the first, each page that is fetched pushes out the \
-             one that is used next, so that all are fetched, however few Sort wanted: the response \
-             is the same from 5 s on. Sprite's clock knew the order of its passes only, and spared \
-             some. Half of the pages are fetched, the changed ones: the others are zeros, which \
-             cost nothing here. Sort loses less, since a fault costs the processor 4 ms here, as \
-             against what a Sun-3 needed."
+            "The differences, and their causes: with exact ages the program's pages form a queue \
+             in the order of their use. When Sort has taken the first, each page that is fetched \
+             pushes out the one that is used next, so that all are fetched, however few Sort \
+             wanted: the response is the same from 5 s on. Sprite's clock knew the order of its \
+             passes only, and spared some. Half of the pages are fetched, the changed ones: the \
+             others are zeros, which cost nothing here. Sort loses less, since a fault costs the \
+             processor 4 ms here, as against what a Sun-3 needed."
                 .to_owned(),
         ],
         table,

@@ -65,13 +65,13 @@ impl Pool {
 /// How the memory is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
-    /// So many pages are for files, whoever needs them.
+    /// So many pages are for files, even if programs need them.
     Fixed(usize),
     /// By ages, with this penalty for files.
     Varies(Time),
 }
 
-/// What a use costs.
+/// The cost of a use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     /// A page had to come from the server.
@@ -82,7 +82,7 @@ pub(super) struct Cost {
     pub(super) write_back: bool,
 }
 
-/// What has happened so far.
+/// The events so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Faults of programs that were served by the server; of these, from swap files.
@@ -137,7 +137,7 @@ impl Pools {
         self.counts.most = self.counts.most.max(size);
     }
 
-    /// Begins to count anew; what is in memory stays.
+    /// Begins to count anew; pages in memory stay.
     pub(super) fn begin(&mut self) {
         self.counts = Counts {
             least: usize::MAX,

@@ -6,7 +6,7 @@ use crate::access::Op;
 use std::io::BufRead;
 use std::str::FromStr;
 
-/// What a column can say.
+/// The fields that a column can hold.
 const FIELDS: [&str; 7] = ["time", "client", "op", "file", "block", "offset", "size"];
 const TIME: usize = 0;
 const CLIENT: usize = 1;
@@ -44,7 +44,7 @@ impl TimeUnit {
 #[derive(Clone, Debug)]
 pub struct Columns {
     columns: [Option<Column>; FIELDS.len()],
-    /// What stands between two columns.
+    /// The byte between two columns.
     pub delimiter: u8,
     /// The unit of times.
     pub time_unit: TimeUnit,
@@ -154,7 +154,7 @@ impl Rows {
         })
     }
 
-    /// What stands in the column of a field; `None`: no column was given for it.
+    /// The text in the column of a field; `None`: no column was given for it.
     fn text(&self, field: usize) -> Result<Option<&[u8]>, Fault> {
         let Some(place) = self.places[field] else {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! Reads traces: the project's own format and three that others publish, also compressed. What the
-//! formats are, and which field stands for the client, is in `docs/traces.md`.
+//! Reads traces: the project's own format and three that others publish, also compressed.
+//! `docs/traces.md` describes the formats, and says which field stands for the client.
 //!
-//! Guarantees: files come from anywhere. Whatever is in them, reading does not panic, takes no more
+//! Guarantees: files come from anywhere. With any content, reading does not panic, takes no more
 //! memory than its buffers, and an error says where it is.
 
 mod columns;
@@ -65,7 +65,7 @@ struct Extent {
     bytes: u64,
 }
 
-/// What yields the extents of one format.
+/// A source of the extents of one format.
 trait Extents {
     /// The next one; `None` at the end. An error is what is wrong with it.
     fn next(&mut self) -> Result<Option<Extent>, Fault>;
@@ -93,7 +93,7 @@ pub struct Reader {
     client: u32,
     /// Traces whose formats name none do not share files.
     apart: bool,
-    /// What is left of the last extent: the access of its next block, and how many follow.
+    /// The rest of the last extent: the access of its next block, and how many follow.
     run: Option<(Access, u32)>,
 }
 

@@ -67,7 +67,7 @@ impl Extents for Own {
     }
 }
 
-/// What cannot be written.
+/// Why a trace cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// It could not be written.

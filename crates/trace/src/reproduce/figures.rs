@@ -5,7 +5,7 @@ use super::{Effort, Figure, Plot, Shape, Table, paper};
 use crate::count::{Counts, Level, Prices};
 use logic::peers::Policy;
 
-/// What came of each subject.
+/// The counts of each subject.
 pub(super) struct Runs(Vec<(Subject, Counts)>);
 
 impl Runs {

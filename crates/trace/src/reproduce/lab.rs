@@ -20,7 +20,7 @@ pub(super) enum Subject {
     Best,
 }
 
-/// What figure 4 compares, ours after the paper's.
+/// The subjects of figure 4, ours after the paper's.
 pub(super) const SUBJECTS: [Subject; 9] = [
     Subject::Policy(Policy::Off),
     Subject::Policy(Policy::Direct),

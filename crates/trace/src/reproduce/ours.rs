@@ -157,7 +157,7 @@ pub(super) fn parts(seed: u64) -> Figure {
     }
 }
 
-/// What a listener heard, and the shares of reads that he did not hear.
+/// The trace that a listener heard, and the share of reads that he did not hear.
 fn heard(workload: Workload, seed: u64) -> (Trace, f64) {
     let mut builder = Builder::new(BLOCK_BYTES);
     let mut snoop = Snoop::new(workload.accesses(seed), workload.size().clients);

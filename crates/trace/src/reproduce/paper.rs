@@ -1,4 +1,4 @@
-//! What the papers say: the figures of the one on cooperative caching, and the list of all tables
+//! The papers' results: the figures of the one on cooperative caching, and the list of all tables
 //! and figures with measurements, with what can be reproduced of them.
 
 use logic::peers::Policy;
@@ -61,7 +61,7 @@ pub struct Item {
     pub paper: &'static str,
     /// Its number there.
     pub name: &'static str,
-    /// What it shows.
+    /// Its subject.
     pub shows: &'static str,
     /// The command that reproduces it.
     pub by: Option<&'static str>,

@@ -22,9 +22,9 @@ pub enum Shape {
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What the horizontal axis counts.
+    /// The label of the horizontal axis.
     pub x: String,
-    /// What the vertical axis counts.
+    /// The label of the vertical axis.
     pub y: String,
     /// The horizontal axis grows by factors.
     pub x_by_factors: bool,
@@ -38,7 +38,7 @@ const LEFT: f64 = 60.0;
 const RIGHT: f64 = 560.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 330.0;
-/// Colours that people who confuse some can tell apart (Okabe and Ito).
+/// Colours that colour-blind people can tell apart (Okabe and Ito).
 const COLOURS: [&str; 8] = [
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#8c8c00",
 ];

@@ -51,7 +51,7 @@ pub struct Figure {
     pub id: &'static str,
     /// Its heading.
     pub title: String,
-    /// What it shows, a paragraph each.
+    /// Its explanation, a paragraph each.
     pub text: Vec<String>,
     /// Its figures.
     pub table: Table,
@@ -66,7 +66,7 @@ pub struct Report {
     pub name: &'static str,
     /// The heading of the page.
     pub title: String,
-    /// What stands above all figures.
+    /// The text above all figures.
     pub text: Vec<String>,
     /// The figures.
     pub figures: Vec<Figure>,

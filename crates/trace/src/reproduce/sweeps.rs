@@ -5,7 +5,7 @@ use super::{Figure, Plot, Shape, Table};
 use crate::count::{Counts, Level, Prices};
 use logic::peers::Policy;
 
-/// What the sweeps over memory and the network compare.
+/// The subjects of the sweeps over memory and the network.
 const COMPARED: [Subject; 7] = [
     Subject::Policy(Policy::Off),
     Subject::Policy(Policy::Direct),

@@ -18,7 +18,7 @@ const CHANGED: u64 = 12;
 pub(super) struct Farm {
     clients: u64,
     lots: Lots,
-    /// What each package has left to be compiled.
+    /// The package that is being built, and its next source.
     package: u64,
     source: u64,
     builds: u64,

@@ -1,6 +1,6 @@
 //! The traces that algorithms are judged on, each from a few stated parameters and a seed, with the
-//! fleet that it is for. What the two traces of the paper are matched against is in
-//! `docs/reproduction/cooperative.md`.
+//! fleet that it is for. `docs/reproduction/cooperative.md` says what the two traces of the paper
+//! are matched against.
 
 mod build;
 mod start;
@@ -67,7 +67,7 @@ impl Workload {
         }
     }
 
-    /// What it is, in a few words.
+    /// Its description, in a few words.
     pub fn text(self) -> &'static str {
         match self {
             Workload::Sprite => "the paper's Sprite traces 5 and 6",
@@ -243,7 +243,7 @@ impl Lots {
     }
 }
 
-/// What a workload wants accessed next, a run of blocks at a time.
+/// The next accesses of a workload, a run of blocks at a time.
 #[derive(Default)]
 struct Runs {
     waiting: std::collections::VecDeque<(Access, u32)>,

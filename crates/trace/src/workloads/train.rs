@@ -1,5 +1,6 @@
 //! Training: in each epoch every sample is read once, in a new random order, by whichever machine
-//! has its turn. No order of use tells what is used next; what stays in memory is a hit each epoch.
+//! has its turn. No order of use tells what is used next; a block that stays in memory is a hit
+//! each epoch.
 
 use super::{Lots, Runs};
 use crate::access::{Access, Op};

@@ -301,7 +301,7 @@ fn lock_ops() -> Vec<Op> {
     ]
 }
 
-/// What becomes of them.
+/// Their outcomes.
 fn lock_outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Locked {
@@ -327,7 +327,7 @@ fn lock_outcomes() -> Vec<Outcome> {
     ]
 }
 
-/// What becomes of operations on ranges.
+/// Outcomes of operations on ranges.
 fn range_outcomes() -> Vec<Outcome> {
     vec![
         Outcome::Copied {
@@ -593,7 +593,7 @@ fn asked_again() -> ToServer {
     })
 }
 
-/// What a client says of what it waits for and watches.
+/// Messages of a client about its waits and watches.
 fn watching() -> [ToServer; 5] {
     [
         ToServer::PutBack { request: 13 },
@@ -646,7 +646,7 @@ fn bounded() -> Rights {
     }
 }
 
-/// What a server says of lending.
+/// Messages of a server about lending.
 fn lending() -> [ToClient; 2] {
     [
         ToClient::Lend {
@@ -739,7 +739,7 @@ pub fn to_client() -> Vec<ToClient> {
     all
 }
 
-/// Every deed that is told to who watches.
+/// Every deed that is told to watchers.
 fn changes() -> Vec<Change> {
     let to = Some(b"sub/new".to_vec());
     let deeds = [

@@ -35,7 +35,7 @@ pub fn judge(reports: &[Value], roots: [&Path; 2]) {
 }
 
 /// How long a call may take: on a machine that is kept from running itself, as virtual ones are, so
-/// many times what a step takes there on the average, since whoever waits longer is starved.
+/// many times what a step takes there on the average, since a call that waits longer is starved.
 fn limit_ms(steps: u64) -> u64 {
     const STEPS: u64 = 30;
     let average_ms = seconds() * 1_000 * u64::from(WORKERS) / steps;

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a process says when it can begin.
+/// The line of a process that can begin.
 pub const READY: &str = "READY TO CONTEND";
 
 pub const TOKENS: u32 = 8;
@@ -20,7 +20,7 @@ pub const REPLACED: u32 = 4;
 pub const FILES: u32 = 4;
 pub const RECORDS: u32 = 256; // Four pages a file.
 
-/// What is there before the processes begin.
+/// Makes the files that are there before the processes begin.
 pub fn prepare(root: &Path) {
     fs::create_dir(root.join("names")).unwrap();
     fs::create_dir(root.join("pages")).unwrap();
@@ -81,7 +81,7 @@ struct Worker {
     /// Opened before all others began, and kept.
     early: Vec<File>,
     serial: u32,
-    /// What this process has added to each token and each count.
+    /// The sums that this process has added to each token and each count.
     token_adds: Vec<u64>,
     lock_adds: Vec<u64>,
     /// The newest seen of (file, record).

@@ -62,7 +62,7 @@ fn build(sources: &Path, scratch: &Scratch, line: &str) -> PathBuf {
     dir
 }
 
-/// What one run of a suite found.
+/// The results of one run of a suite.
 #[derive(Default)]
 struct Found {
     passed: BTreeSet<String>,

@@ -137,7 +137,7 @@ impl Suite {
     }
 }
 
-/// What the suite's driver says of a test.
+/// The verdict of the suite's driver on a test.
 fn verdict(told: &str, test: &str) -> Verdict {
     let said = told
         .lines()

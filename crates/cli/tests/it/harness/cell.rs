@@ -148,7 +148,7 @@ impl Cell {
         }
     }
 
-    /// What the server has logged so far.
+    /// The server's log so far.
     pub fn server_log(&self) -> String {
         let bytes = std::fs::read(self.scratch.join("server.log")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()

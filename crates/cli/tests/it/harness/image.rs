@@ -1,5 +1,5 @@
 //! A disk that loses its power on command: a file system in a file, whose log of the last seconds
-//! is thrown away. What was not synced is lost, as with the machine.
+//! is thrown away. Bytes that were not synced are lost, as with the machine.
 
 use super::process::shell_ok;
 use super::scratch::Scratch;

@@ -13,7 +13,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Longer than any command of a test takes.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What each machine has for itself.
+/// The directories that each machine has for itself.
 const OWN: [&str; 5] = [
     "/etc/ariel",
     "/run/ariel",
@@ -127,7 +127,7 @@ impl Machines {
         machine.holder.child().id()
     }
 
-    /// What a machine has at this path, as the test sees it: mounts included.
+    /// The place at which the test sees this path of a machine, mounts included.
     pub fn at(&mut self, name: &str, path: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{path}", self.holder(name)))
     }
@@ -150,7 +150,7 @@ impl Machines {
         run_within(&mut self.command(name, line), LIMIT)
     }
 
-    /// Runs what must succeed; what it printed.
+    /// Runs a command that must succeed; returns its output.
     pub fn must(&mut self, name: &str, line: &str) -> String {
         let output = self.run(name, line);
         assert!(output.status.success(), "{name}: {line}\n{}", text(&output));

@@ -1,4 +1,4 @@
-//! What the tests stand on: a cell (a server with its data), mounts of it, bounded waiting.
+//! The tests' foundation: a cell (a server with its data), mounts of it, bounded waiting.
 
 pub mod cell;
 #[path = "../../../src/child.rs"]
@@ -74,15 +74,14 @@ pub fn can_mount(test: &str) -> bool {
     true
 }
 
-/// What all mounts are to be started with, where the environment says so: the variable, and the
-/// option.
+/// The options of all mounts that the environment may set: the variable, and the option.
 const OF_ALL_MOUNTS: [(&str, &str); 3] = [
     ("ARIEL_IT_TRANSPORT", "--transport"),
     ("ARIEL_IT_WITHOUT", "--without"),
     ("ARIEL_IT_NAME_DELAY", "--name-delay"),
 ];
 
-/// What a variable of the environment says, if it says anything.
+/// The value of a variable of the environment, if it is not empty.
 fn said(variable: &str) -> Option<String> {
     let said = std::env::var(variable).ok();
     said.filter(|said| !said.is_empty())

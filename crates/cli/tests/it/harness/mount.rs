@@ -140,7 +140,7 @@ impl Mount {
         self.point.join(name)
     }
 
-    /// What the daemon has logged so far.
+    /// The daemon's log so far.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -214,7 +214,7 @@ impl Drop for Mount {
             return;
         };
         if std::thread::panicking() {
-            // What failed may be the mount itself: nothing is asked of it any more.
+            // The mount itself may have failed: nothing is asked of it any more.
             scratch::force_unmount(&self.point);
             daemon.wait(Duration::from_secs(5));
             return;
@@ -228,8 +228,8 @@ impl Drop for Mount {
     }
 }
 
-/// Is nobody behind a mount? Only an answer of the kernel itself says so: what it has cached it
-/// still shows. Requests that were under way over io_uring end with ECANCELED before that.
+/// Is nobody behind a mount? Only an answer of the kernel itself says so: it still shows its cache.
+/// Requests that were under way over io_uring end with ECANCELED before that.
 pub fn is_dead(point: &Path) -> bool {
     let not_connected = Some(rustix::io::Errno::NOTCONN.raw_os_error());
     let is_told = || match File::create(point.join("nobody makes it")) {
@@ -275,7 +275,7 @@ impl Background {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// What its daemon says; `None` while there is none.
+    /// The status of its daemon; `None` while there is none.
     pub fn status(&self) -> Option<serde_json::Value> {
         let words = [Path::new("status"), Path::new("--json"), &self.point];
         let output = run(&mut ariel(&words));

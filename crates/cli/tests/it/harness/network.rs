@@ -1,5 +1,5 @@
 //! A network of a test's own: a network namespace, whose loopback device can be taken down,
-//! or made slow. What the test starts in it lives there.
+//! or made slow. The processes that the test starts in it live there.
 
 use super::process::{run, text};
 use super::watchdog::network_changes;
@@ -18,7 +18,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Runs a test in a network of its own, on a thread of its own: what that starts inherits it.
+    /// Runs a test in a network of its own, on a thread of its own: processes that it starts
+    /// inherit the network.
     pub fn within(body: impl FnOnce(&Network) + Send) {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("ariel-it-{}-{number}", std::process::id());

@@ -152,8 +152,8 @@ impl Drop for Proc {
     }
 }
 
-/// The system's own Python where there is one: what comes first in the path may be a script that
-/// takes seconds to find another.
+/// The system's own Python where there is one: the first one in the path may be a script that takes
+/// seconds to find another.
 pub fn system_python() -> &'static str {
     let own = "/usr/bin/python3";
     if Path::new(own).exists() {

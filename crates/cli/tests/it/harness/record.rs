@@ -1,10 +1,10 @@
-//! Records that can be judged: 64 bytes that say who wrote them, in which order, and whether they
-//! are whole.
+//! Records that can be judged: 64 bytes that name their writer and their order, and show whether
+//! they are whole.
 
 /// Bytes of a record.
 pub const LEN: usize = 64;
 
-/// Who wrote it, and as which of his.
+/// Its writer, and its number among the writer's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     pub writer: u32,

@@ -5,7 +5,7 @@ use super::starts::start;
 use super::{OF_ALL_MOUNTS, say};
 use std::process::{Command, Stdio};
 
-/// What programs may rely on, on one machine and on several: for the long form.
+/// The tests of what programs may rely on, on one machine and on several: for the long form.
 pub const EXACT: [&str; 13] = [
     "append::",
     "basics::",
@@ -24,7 +24,7 @@ pub const EXACT: [&str; 13] = [
 
 /// Which tests, and on which mounts.
 pub struct Rerun<'a> {
-    /// What says it to the tests: see [`OF_ALL_MOUNTS`].
+    /// The variable that passes the option to the tests: see [`OF_ALL_MOUNTS`].
     pub variable: &'static str,
     pub value: &'a str,
     pub tests: &'a [&'a str],

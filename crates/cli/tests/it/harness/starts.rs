@@ -42,7 +42,8 @@ pub fn start(command: &mut Command) -> io::Result<Child> {
     child
 }
 
-/// Whatever this thread has closed is closed: no child that others have begun to start has it.
+/// Descriptors that this thread has closed are closed: no child that others have begun to start has
+/// them.
 pub fn closed_is_closed() {
     let starts = starts();
     let last = starts.last;

@@ -1,4 +1,4 @@
-//! What a server or a mount says of itself: `ariel status --json`, and counting messages with it.
+//! The status of a server or a mount (`ariel status --json`), and counting messages with it.
 
 use super::eventually;
 use super::process::{ariel, run, text};
@@ -46,7 +46,7 @@ pub fn counts(status: &Value, path: &[&str]) -> Counts {
         .collect()
 }
 
-/// What has come since; kinds that have not changed are left out.
+/// The messages counted since; kinds that have not changed are left out.
 pub fn since(before: &Counts, after: &Counts) -> Counts {
     let grown = |(kind, n): (&String, &u64)| {
         let more = n - before.get(kind).copied().unwrap_or(0);
@@ -72,8 +72,8 @@ pub struct Doors {
 }
 
 /// Counts what the work costs at both doors. RELEASE comes after close(2) has returned, so the
-/// counters are read when no open is left. What asking for the status costs itself is measured
-/// just before, and left out; keep-alives are left out as well.
+/// counters are read when no open is left. The cost of asking for the status is measured just
+/// before, and left out; keep-alives are left out as well.
 pub fn cost_of(mount: &Path, addr: &str, work: impl FnOnce()) -> Doors {
     let first = server_received(addr);
     let asking = since(&first, &server_received(addr));

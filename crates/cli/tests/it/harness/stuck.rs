@@ -1,10 +1,10 @@
-//! No request outlives its test: who is in state D on a mount of the harness for more than 2 s is
-//! stuck, and his test fails, with the stacks of the kernel. While the test has its server away,
-//! only who was killed must not wait.
+//! No request outlives its test: a task in state D on a mount of the harness for more than 2 s is
+//! stuck, and its test fails, with the stacks of the kernel. While the test has its server away,
+//! only a killed task must not wait.
 //!
-//! What is judged is one wait: a task that was woken meanwhile gets on. Time counts only as far as
-//! the cell's daemons and its server sleep, and nobody waits for a disk: who works, or would if he
-//! was given a processor, may yet answer, but not for ever.
+//! Waits are judged one by one: a task that was woken meanwhile gets on. Time counts only as far as
+//! the cell's daemons and its server sleep, and nobody waits for a disk: a process that works, or
+//! would if it was given a processor, may yet answer, but not for ever.
 
 use super::process::stacks;
 use super::say;
@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(500);
 struct Test {
     id: WatchId,
     points: Vec<PathBuf>,
-    /// Whoever waits is to be answered.
+    /// Waiting tasks are to be answered.
     answers: bool,
     /// Ticks since which its mounts have always had requests under way.
     asked: u32,
@@ -87,7 +87,7 @@ impl Watcher {
             return;
         };
         self.seen.retain(|wait, _| now.contains(wait));
-        // What was there a tick ago and still is.
+        // The waits that were there a tick ago and still are.
         for wait in now.iter().filter(|wait| self.fresh.contains(wait)) {
             if !self.seen.contains_key(wait) {
                 self.seen.insert(*wait, self.place(wait));
@@ -155,8 +155,9 @@ impl Watcher {
         read.is_ok() && !["", "0"].contains(&count.trim())
     }
 
-    /// What a wait is for. A call that closes a file names none any more: who is in the kernel's
-    /// FUSE then has to do with what his process serves or has open, or at its end with any mount.
+    /// The tests on whose mounts a task waits. A call that closes a file names none any more: a
+    /// task in the kernel's FUSE then has to do with what its process serves or has open, or at its
+    /// end with any mount.
     fn place(&self, wait: &Wait) -> Seen {
         let stack = wait.stack();
         let of = |is_of: &dyn Fn(&Test) -> bool| -> Vec<WatchId> {
@@ -196,7 +197,7 @@ impl Seen {
     }
 }
 
-/// What is said of a task that is stuck.
+/// The report on a task that is stuck.
 fn tell(wait: &Wait, seen: &Seen, owner: &Test) -> String {
     let (process, thread, waits) = (wait.process, wait.thread, TICK * seen.ticks);
     let rule = match owner.answers {

@@ -13,7 +13,8 @@ const KILL: u64 = 1 << 8;
 /// A path of a system call is no longer than this.
 const PATH_MAX: usize = 4096;
 
-/// One wait of one task: who was woken meanwhile is in another wait, were it at the same place.
+/// One wait of one task: a task that was woken meanwhile is in another wait, were it at the same
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
     pub process: u32,
@@ -138,7 +139,7 @@ impl Wait {
         }
     }
 
-    /// What its process has open, and where it stands.
+    /// The files that its process has open, and where it stands.
     pub fn held(&self) -> Vec<PathBuf> {
         let open = fs::read_dir(self.task().join("fd")).into_iter().flatten();
         let open = open.flatten().map(|fd| fd.path());

@@ -25,11 +25,11 @@ struct Watched {
     network: PathBuf,
     /// The test has taken the server away.
     away: bool,
-    /// From then on whoever waits is to be answered; what was disturbed has to settle before.
+    /// From then on waiting tasks are to be answered; a disturbance has to settle before.
     settled: Instant,
     /// The longest wait in state D so far.
     longest: Duration,
-    /// What is said of a task that is stuck.
+    /// The report on a task that is stuck.
     verdict: Option<String>,
 }
 
@@ -90,7 +90,7 @@ impl WatchId {
         self.change(|w| w.mounts.push(point.to_owned()));
     }
 
-    /// The test takes the server away: only who was killed must not wait.
+    /// The test takes the server away: only a killed task must not wait.
     pub fn server_goes(self) {
         self.change(|w| w.away = true);
     }
@@ -112,7 +112,7 @@ impl WatchId {
         longest
     }
 
-    /// What is said of a task that is stuck, if one is; whoever takes it judges it.
+    /// The report on a task that is stuck, if one is; the caller that takes it judges it.
     pub fn take_verdict(self) -> Option<String> {
         let mut verdict = None;
         self.change(|w| verdict = w.verdict.take());
@@ -148,7 +148,7 @@ pub fn network_changes(away: bool) {
     }
 }
 
-/// The tests under watch: their mounts, and whether whoever waits is to be answered.
+/// The tests under watch: their mounts, and whether waiting tasks are to be answered.
 pub fn tests() -> Vec<(WatchId, Vec<PathBuf>, bool)> {
     let all = WATCHED.lock().unwrap();
     let now = Instant::now();

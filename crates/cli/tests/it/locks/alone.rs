@@ -111,7 +111,8 @@ fn who_waits_on_the_mount_that_decides_goes_on_waiting_at_the_server() {
     let mut asked = since(&before, &server_received(pair.cell.addr()));
     asked.retain(|kind, _| kind.contains("Lock"));
     assert!(asked.is_empty(), "the server was asked: {asked:?}");
-    // What was decided there is told when another mount asks, and who waited waits on.
+    // Locks that were decided there are reported when another mount asks, and the waiting program
+    // waits on.
     one.tell("lock f wait ex 5 10");
     assert!(
         eventually(Duration::from_secs(20), waits),

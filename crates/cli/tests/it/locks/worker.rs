@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The longest that an answer may take where none is late on purpose.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What came of a command, and when, by a clock that all processes of this machine share.
+/// The outcome of a command, and its time, by a clock that all processes of this machine share.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub what: String,
@@ -51,7 +51,7 @@ impl Locker {
         writeln!(input, "{command}").unwrap();
     }
 
-    /// What came of the oldest command not asked about yet; none within this time.
+    /// The outcome of the oldest command not asked about yet; `None`: none came within this time.
     pub fn hear_within(&self, limit: Duration) -> Option<Said> {
         self.answers.recv_timeout(limit).ok()
     }

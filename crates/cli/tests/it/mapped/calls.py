@@ -38,7 +38,7 @@ class File:
         return mmap.mmap(self.fd, SIZE, flags=mmap.MAP_SHARED)
 
     def cut(self, size):
-        """What becomes of the model when the file gets this size."""
+        """Changes the model as for a file that gets this size."""
         self.model = self.model[:size] + bytes(max(0, size - len(self.model)))
 
     def put(self, at, data):

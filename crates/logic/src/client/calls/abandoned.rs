@@ -1,12 +1,12 @@
 //! Calls whose callers wait no longer: they are being killed, a signal has come, or the server has
 //! been silent for too long.
 //!
-//! Guarantees: such a call is answered at once. What it was to change is done once or not at all:
-//! a request that was never sent is dropped, one that was sent stays under way with its number and
-//! its bytes, over new connections too, until the server has answered it. What that answer brings
-//! (references, opens, locks) the kernel never hears of, so it is given back here; and what the
-//! change has made wrong of what the kernel keeps, the kernel is told to drop before the change is
-//! confirmed ([`crate::client::kernel::reply_ack`]), as it holds no lock of it any more.
+//! Guarantees: such a call is answered at once. Its change is made once or not at all: a request
+//! that was never sent is dropped, one that was sent stays under way with its number and its bytes,
+//! over new connections too, until the server has answered it. The kernel never hears of the
+//! references, opens and locks that this answer brings, so they are given back here; and before the
+//! change is confirmed the kernel is told to drop all that the change has made wrong in its caches
+//! ([`crate::client::kernel::reply_ack`]), as it holds no lock of it any more.
 //!
 //! The kernel tells of a signal once for each request, and of some not at all: over io_uring, when
 //! it comes in the first moments; the end of a program is no signal. So callers that wait for long
@@ -23,8 +23,8 @@ use crate::ranges::Span;
 use alloc::vec::Vec;
 use wire::{Access, Fid, LockOwner, Op, Outcome, Refusal, RequestId, Time};
 
-/// Callers are looked at when they have waited for so long, and after as long again. Whoever is
-/// killed is gone within a second, also where it takes two looks and the machine is busy.
+/// Callers are looked at when they have waited for so long, and after as long again. A killed
+/// caller is gone within a second, also where it takes two looks and the machine is busy.
 pub(crate) const CALLER_CHECK_NS: Time = 250_000_000;
 
 /// A server that is there answers a question within this time.
@@ -62,7 +62,7 @@ impl Client {
             Some(Call::Lock { .. }) => return self.on_interrupt(step, ticket),
             _ => false,
         };
-        // What only waits to be answered has been done.
+        // A call that only waits to be answered has been done.
         if ends && !self.unfinished.contains_key(&ticket) && !self.answer_waits(ticket) {
             self.abandon(step, ticket, Refusal::Interrupted);
         }
@@ -109,7 +109,8 @@ impl Client {
         true
     }
 
-    /// A lock that is waited for is not wanted any more, and what is to be given up is given up.
+    /// A lock that is waited for is not wanted any more, and locks that are to be given up are
+    /// given up.
     fn abandon_lock(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         let Some(running) = self.calls.get(&ticket) else {
             return;
@@ -146,7 +147,7 @@ impl Client {
         }
     }
 
-    /// Answers a call at once. What is under way for it goes on without it.
+    /// Answers a call at once. Its requests that are under way go on without it.
     fn let_go(&mut self, step: &mut Step<'_>, ticket: Ticket, refusal: Refusal) {
         let goes_on = self.request_of(ticket).is_some()
             || self.unfinished.contains_key(&ticket)
@@ -175,7 +176,7 @@ impl Client {
             if let Some(key) = lock_key(&running.call) {
                 self.ask_behind_lock(key);
             }
-            // The kernel may forget them now; what is under way is about them all the same.
+            // The kernel may forget them now; the request under way is about them all the same.
             for fid in named_by(&running.call) {
                 self.node(fid).kernel.refers();
             }
@@ -198,8 +199,8 @@ impl Client {
         }
     }
 
-    /// Is the call done, and its answer waits until the kernel has dropped something? What it gives
-    /// (an open, references) is given back then.
+    /// Is the call done, and its answer waits until the kernel has dropped something? Its results
+    /// (an open, references) are given back then.
     fn answer_waits(&self, ticket: Ticket) -> bool {
         self.kernel.keeps_answer(ticket)
     }
@@ -245,7 +246,7 @@ impl Client {
         }
     }
 
-    /// What an answer gave to a kernel that never hears of it.
+    /// Gives up all that an answer gave to a kernel that never hears of it.
     fn give_up_answer(&mut self, step: &mut Step<'_>, running: &Running, done: Done) {
         match (&running.call, done) {
             (call, Done::Entry { fid, .. }) => {
@@ -285,8 +286,8 @@ impl Client {
         self.locks.interrupted.remove(&ticket);
     }
 
-    /// What an owner has locked changes, and nobody waits for that: until it has ended, what else
-    /// is asked for its locks waits. The server might come to it in another order.
+    /// The locks of an owner change, and nobody waits for that: until it has ended, further calls
+    /// for its locks wait. The server might come to it in another order.
     pub(crate) fn ask_behind_lock(&mut self, key: (Fid, LockOwner)) {
         self.locks.behind.entry(key).or_default();
     }
@@ -404,7 +405,7 @@ fn named_by(call: &Call) -> Vec<Fid> {
     }
 }
 
-/// Whose locks of which file a call changes.
+/// The file and the owner whose locks a call changes.
 fn lock_key(call: &Call) -> Option<(Fid, LockOwner)> {
     match call {
         Call::Lock { fid, lock, .. } => Some((*fid, lock.owner)),

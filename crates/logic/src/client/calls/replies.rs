@@ -1,8 +1,8 @@
-//! Replies: which grants count, what is learnt, what is answered.
+//! Replies: which grants count, what the client learns, and what it answers.
 //!
-//! A grant counts if no recall that has come since is later than it. What a reply says of an object
-//! is kept only under a grant that counts; an Exclusive holder knows size and times better than the
-//! server does.
+//! A grant counts if no recall that has come since is later than it. A reply's attributes and names
+//! are kept only under a grant that counts; an Exclusive holder knows size and times better than
+//! the server does.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime, Piece};
@@ -203,7 +203,7 @@ impl Client {
     ) {
         match (op, outcome) {
             (Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. }, Outcome::Attr(attr)) => {
-                // What an earlier answer said, that came meanwhile, is over.
+                // Values from an earlier answer, which came meanwhile, are void.
                 self.node(*fid).xattrs_change(op);
                 self.changed(*fid, attr, granted.contains(fid));
                 self.finish(step, ticket, Done::Nothing);
@@ -266,8 +266,9 @@ impl Client {
         if node.right < Right::Shared {
             return;
         }
-        // Names of a directory change here only while the server is not asked about any: what it
-        // says of it then is the news, if it was told before of what was changed here.
+        // Names of a directory change here only while the server is not asked about any: its
+        // attributes of the directory are then the news, if it was told before of the changes made
+        // here.
         let told = (node.delegated == 0 || self.answering > node.told_by) && !touched;
         let known = node.attr.is_some() && !(node.directory && told);
         if node.right == Right::Exclusive && known {
@@ -285,7 +286,8 @@ impl Client {
         }
     }
 
-    /// What is to be said of an object now: what is held, else what the server said.
+    /// The attributes to answer with for an object now: those that are held, else those that the
+    /// server sent.
     pub(crate) fn to_say(&self, fid: Fid, said: Attr) -> (Attr, Lifetime) {
         if self.options.mutant == Some(Mutant::AttributesWithoutToken) {
             return (said, Lifetime::Forever);
@@ -421,8 +423,9 @@ impl Client {
         let own = node.resizing > 0 && node.cached() && node.drain.is_none();
         // Nor may the kernel have it if the file has been opened for writing meanwhile.
         let own = own || (withholds && !(node.drain.is_some() && node.kernel.has_pages()));
-        // Given while the kernel drops pages, it is dropped once more; not so what others of its
-        // machine see in the page meanwhile, who may have seen the own change.
+        // Bytes given while the kernel drops pages are dropped once more. Outdated ones are not
+        // given even so: other threads of the machine would see them in the page meanwhile, and may
+        // have seen the own change.
         let draining = node.drain.is_some() && !outdated;
         let freed = node
             .drain
@@ -436,8 +439,8 @@ impl Client {
                 let len = len.min(bulk_len);
                 self.finish_read(step, ticket, vec![Piece::Bulk { from: 0, len }]);
             }
-            // A recall or an own change has overtaken the answer: what the kernel would keep may be
-            // outdated.
+            // A recall or an own change has overtaken the answer: bytes that the kernel would keep
+            // may be outdated.
             Outcome::Read { .. } => self.start(step, ticket),
             Outcome::Refused(refusal) => {
                 node.kernel.ends_read(ticket);

@@ -2,9 +2,9 @@
 //!
 //! The network may bring the answer to a question after the answer to a change of the same object,
 //! although the server gave it before: then it says how things were. Grants tell their order by
-//! their epochs, but a change may be answered without a grant. So once it is, what was asked before
-//! vouches for nothing any more: it may bring a right, but neither attributes nor a name nor pages
-//! are kept by it.
+//! their epochs, but a change may be answered without a grant. So once it is, an answer to an
+//! earlier question vouches for nothing any more: it may bring a right, but neither attributes nor
+//! a name nor pages are kept by it.
 
 use crate::client::Client;
 use crate::client::node::Node;
@@ -43,7 +43,7 @@ impl Client {
         fids
     }
 
-    /// The answer to an own change of these has come: what was asked before may be older.
+    /// The answer to an own change of these has come: answers to earlier questions may be older.
     pub(crate) fn note_changed(&mut self, fids: &[Fid]) {
         let last = self.last_request;
         for fid in fids {
@@ -66,7 +66,8 @@ impl Client {
             if overtaken {
                 return;
             }
-            // What the server said before it had heard of a change made here is overtaken.
+            // Attributes that the server sent before it had heard of a change made here are
+            // overtaken.
             if self.answering >= node.told_by {
                 (own.mode, own.uid, own.gid) = (attr.mode, attr.uid, attr.gid);
                 (own.nlink, own.atime) = (attr.nlink, attr.atime);
@@ -107,7 +108,7 @@ impl Node {
     }
 
     /// May bytes that came with the answer to this request be from before an own change? A write
-    /// ends transient rights before it is applied, so that what was read before is void in any
+    /// ends transient rights before it is applied, so that bytes read before it are void in any
     /// case; a lasting right stays; a change of the size ends none, nor does a write to the cache.
     pub(crate) fn outdates(&self, id: RequestId, lasting: bool) -> bool {
         id <= self.resized.max(self.written) || (lasting && id <= self.changed)

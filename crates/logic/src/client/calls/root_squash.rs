@@ -1,15 +1,15 @@
 //! Callers for whom this machine may not speak: its root, as a rule.
 //!
 //! They are nobody at the server, and the kernel, which believes that they are root, has checked
-//! nothing for them. So what the client would answer by itself under a token, because the kernel
-//! has checked it, is checked here; and what they change is asked for, never predicted: a
-//! prediction that the server refuses would cost others what they have done since.
+//! nothing for them. So calls that the client would answer by itself under a token, because the
+//! kernel has checked them, are checked here; and changes of theirs are asked for, never predicted:
+//! a prediction that the server refuses would cost others what they have done since.
 
 use crate::client::Client;
 use wire::{Access, Caller, Fid, NOBODY, Refusal, Rights};
 
 impl Client {
-    /// What the machine may do, as the server has said last.
+    /// The rights of the machine, as the server has said last.
     pub fn rights(&self) -> &Rights {
         &self.rights
     }
@@ -34,7 +34,7 @@ impl Client {
         if !self.is_nobody(caller) {
             return None;
         }
-        // Who has not proved himself may look, and change nothing.
+        // A user who has not logged in may list and read, and change nothing.
         let looks = self.rights.trusted || !access.write;
         (!looks || self.is_closed(fid, access, caller)).then_some(Refusal::Denied)
     }

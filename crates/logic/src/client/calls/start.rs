@@ -1,4 +1,4 @@
-//! Calls: what is answered from the cache, what goes to the server.
+//! Calls: which are answered from the cache, and which go to the server.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
@@ -122,7 +122,7 @@ impl Client {
         );
     }
 
-    /// What is open of the object that an operation names.
+    /// The opens of the object that an operation names.
     fn hold_for(&mut self, op: &Op) -> Hold {
         let stamp = self.stamp();
         match op {
@@ -343,7 +343,7 @@ impl Client {
         self.retire(step, fid);
     }
 
-    /// What was opened so is open no more.
+    /// A descriptor that was opened so is open no more.
     pub(crate) fn shut_opened(&mut self, step: &mut Step<'_>, fid: Fid, access: Access) {
         let node = self.node(fid);
         let before = node.hold(0);
@@ -354,7 +354,7 @@ impl Client {
         }
     }
 
-    /// A file whose last name is gone and that is not open here: what is dirty of it need never be
+    /// A file whose last name is gone and that is not open here: its dirty blocks need never be
     /// written, and the token goes back, so that the server can remove it.
     pub(crate) fn bury_if_unused(&mut self, step: &mut Step<'_>, fid: Fid) {
         let Some(node) = self.nodes.get_mut(&fid) else {

@@ -2,7 +2,7 @@
 //!
 //! While a caller waits, the kernel has the directory locked: nobody on its machine looks there
 //! before the answer, by which the kernel knows what has changed. Without the caller it is not
-//! locked any more, and what the kernel keeps of these names may become wrong at any moment.
+//! locked any more, and the kernel's entries for these names may become wrong at any moment.
 //!
 //! Guarantees: nobody on this machine is told anything that may already be so because of the
 //! change before the kernel has dropped the names; answers that come earlier are not taken in but

@@ -7,9 +7,9 @@
 //! through its blocks: a large file is written back in many batches. A table for slots that were
 //! never used takes no memory.
 //!
-//! How many slots may be in use varies ([`Cache::set_limit`]). What is changed, or on its way,
-//! stays beyond that; reads then still find a few slots, so that they do not wait for what cannot
-//! leave.
+//! How many slots may be in use varies ([`Cache::set_limit`]). Blocks that are changed, or on their
+//! way, stay beyond that; reads then still find a few slots, so that they do not wait for blocks
+//! that cannot leave.
 
 use super::changes::Changed;
 use crate::client::api::Slot;
@@ -20,7 +20,7 @@ use wire::{Fid, Time};
 
 const NONE: Slot = Slot::MAX;
 
-/// What a slot holds, and in which state.
+/// The state of a slot's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
     /// Waits for its bytes.
@@ -66,7 +66,7 @@ pub(crate) struct Cache {
     most: u32,
     limit: u32,
     least: u32,
-    /// Most that may hold what is changed.
+    /// Most that may hold changed blocks.
     dirty_most: u32,
     now: Time,
     index: BTreeMap<(Fid, u64), Slot>,
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!((cache.used(), cache.oldest()), (50, Some(30)));
         cache.set_limit(0);
         cache.shrink(1000);
-        // What is changed stays, and a few slots beside it.
+        // Changed blocks stay, and a few slots beside them.
         assert_eq!((cache.used(), cache.clean(), cache.slots()), (24, 4, 4));
         assert!(cache.is_crowded() && !cache.is_over());
         assert!(cache.fits_beside(fid, 70..74) && !cache.fits(fid, 70..75));

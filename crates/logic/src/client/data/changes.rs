@@ -2,7 +2,7 @@
 
 use super::cache::There;
 
-/// What is dirty or on its way to the server of a file.
+/// The blocks of a file that are dirty or on their way to the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Changed {
     pub(crate) count: u32,

@@ -1,11 +1,11 @@
 //! Capabilities of programs end with a write, and set anew they stay.
 //!
-//! Whoever writes to a program takes its capabilities (`security.capability`), as on a local disk
-//! at the write itself: its own bytes must never run with them. So under Exclusive, before the
-//! first write is answered, the server takes them; bytes that are written back later take none, as
-//! others may have been set since. Of a file without extended attributes that is known to have
-//! none, which is most files, nobody is asked. (Bytes from the kernel's pages take none either:
-//! stores to a mapping do not on a local disk, and for others the kernel has asked before.)
+//! A writer to a program takes its capabilities (`security.capability`), as on a local disk at the
+//! write itself: the writer's bytes must never run with them. So under Exclusive, before the first
+//! write is answered, the server takes them; bytes that are written back later take none, as others
+//! may have been set since. Of a file without extended attributes that is known to have none, which
+//! is most files, nobody is asked. (Bytes from the kernel's pages take none either: stores to a
+//! mapping do not on a local disk, and for others the kernel has asked before.)
 
 use crate::Ticket;
 use crate::client::session::requests::Why;
@@ -15,7 +15,7 @@ use wire::{Caller, Fid, Hold, Op, Outcome, Refusal, Reply, RequestId};
 
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// What is known of a file's capabilities.
+/// The client's knowledge of a file's capabilities.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Privileges {
     /// It has none, as long as the token is held.

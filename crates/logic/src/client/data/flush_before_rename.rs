@@ -2,19 +2,19 @@
 //!
 //! A program that replaces a file writes another one and renames it over the first. Were the name
 //! told before the bytes, and the machine lost then, an empty file would be left in the place of
-//! the old one. So at such a rename what is dirty of the file leaves, and the server does the
-//! rename behind the write-back: the caller waits for neither, unless the file is longer than one
-//! batch. Only what was dirty at the rename counts; a disk that is full delays no name. What is
-//! replaced before the server has heard of it is no old content: a temporary file over another one
-//! costs nothing.
+//! the old one. So at such a rename the file's dirty blocks leave, and the server does the rename
+//! behind the write-back: the caller waits for neither, unless the file is longer than one batch.
+//! Only blocks that were dirty at the rename count; a disk that is full delays no name. A file that
+//! is replaced before the server has heard of it is no old content: a temporary file over another
+//! one costs nothing.
 //!
 //! A rename to a name that nothing has needs no bytes. That the name is free is known here only
 //! until another machine makes something of it, which may be before the server does the rename. So
 //! such a rename asks the server to replace nothing; when it is refused for that, the bytes are
 //! sent, and the server is asked once more.
 //!
-//! Nothing waits in a circle: a write-back waits for nobody, and what it is behind are delegated
-//! changes, which do not either.
+//! Nothing waits in a circle: a write-back waits for nobody, and stands behind nothing but
+//! delegated changes, which do not either.
 
 use super::cache::BlockState;
 use crate::Ticket;
@@ -26,7 +26,7 @@ use wire::{Fid, Name, Op};
 
 impl Client {
     /// Must this rename wait until bytes of what it puts in the place of something else have been
-    /// written back? What can go with it is sent ahead of it.
+    /// written back? Blocks that can go with it are sent ahead of it.
     pub(crate) fn must_publish(&mut self, step: &mut Step<'_>, ticket: Ticket, op: &Op) -> bool {
         let Op::Rename {
             to,
@@ -179,7 +179,7 @@ impl Client {
         }
     }
 
-    /// Is all that is dirty of the file on its way to the server, so that what is sent from now on
+    /// Is all that is dirty of the file on its way to the server, so that requests sent from now on
     /// can be done behind it?
     fn goes_ahead(&mut self, step: &mut Step<'_>, fid: Fid) -> bool {
         // A change is told behind changes that are older than it: those that are kept go first.
@@ -197,7 +197,7 @@ impl Client {
         }
         let batch = self.node(fid).batch;
         let last = self.delegation.last_unanswered(&self.requests);
-        // What was told since then is not behind it.
+        // Changes that were told since then are not behind it.
         if batch < last {
             return false;
         }

@@ -1,10 +1,10 @@
 //! Bytes of small files that come with the answer to a look-up, or to a listing.
 //!
-//! Who looks a file up mostly opens and reads it next: then one exchange is enough. Who only walks
-//! through names would be sent what nobody reads. So each block that came and was not read costs
-//! some credit, each one that was read, or would have been, gives some; without credit no bytes are
-//! asked for. The bytes count as fetched blocks: under the grant that came with them, and only
-//! where nothing of the file is here.
+//! A program that looks a file up mostly opens and reads it next: then one exchange is enough. One
+//! that only walks through names would be sent bytes that nobody reads. So each block that came and
+//! was not read costs some credit, each one that was read, or would have been, gives some; without
+//! credit no bytes are asked for. The bytes count as fetched blocks: under the grant that came with
+//! them, and only where nothing of the file is here.
 
 use super::cache::BlockState;
 use crate::client::api::Output;
@@ -100,7 +100,7 @@ impl Client {
             return false;
         };
         let size = node.attr.as_ref().map_or(0, |attr| attr.size);
-        // What was written through the server since the question left is not in the bytes.
+        // Bytes that were written through the server since the question left are not in the answer.
         let fits = node.right == Right::Shared
             && node.cached()
             && node.edits == 0

@@ -1,8 +1,8 @@
 //! Operations on ranges of files that the server does by itself: fallocate, copies, finding holes.
 //!
-//! What this client has changed of a file that such an operation looks into is at the server before
-//! it; of a file that it changes nothing is dirty, or older bytes would be written over it later.
-//! While it is under way the cache of that file is not used, as during an own write at the server.
+//! This client's changes to a file that such an operation looks into are at the server before it; a
+//! file that it changes has no dirty blocks, or older bytes would be written over it later. While
+//! it is under way the cache of that file is not used, as during an own write at the server.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done};
@@ -30,7 +30,7 @@ impl Client {
         let Some(running) = self.calls.get_mut(&ticket) else {
             return false;
         };
-        // Once is enough: what is written to it from now on may be looked at or not.
+        // Once is enough: later writes may be looked at or not.
         if core::mem::replace(&mut running.brought, true) || !self.has_changed(fid) {
             return false;
         }
@@ -54,8 +54,8 @@ impl Client {
         self.go_on_syncing(step, fid);
     }
 
-    /// The operation goes to the server: the file's cache is not used until it is answered, and
-    /// what is known of the file is not said to anybody who asks for it meanwhile.
+    /// The operation goes to the server: the file's cache is not used until it is answered, and the
+    /// known attributes are not shown to anybody meanwhile.
     pub(crate) fn note_edit(&mut self, fid: Fid) {
         let node = self.node(fid);
         node.remote_writes += 1;
@@ -99,7 +99,8 @@ impl Client {
         }
     }
 
-    /// What is kept of a file after an own change of its bytes at the server.
+    /// Keeps the attributes of a file, and drops its clean blocks, after an own change of its bytes
+    /// at the server.
     pub(crate) fn keep_edited(&mut self, fid: Fid, (attr, vouched): (Attr, bool)) {
         self.cache.drop_clean(fid, 0);
         let node = self.node(fid);

@@ -2,8 +2,8 @@
 //!
 //! Under Shared or Exclusive a read is answered from blocks, which are fetched if they are not
 //! here; under Exclusive a write goes to blocks. Without a token both go to the server, as in
-//! Sprite while a file is write-shared (Nelson, section 3.3); what such a read puts into the
-//! kernel's page cache is there under a transient right. While an own write is at the server, the
+//! Sprite while a file is write-shared (Nelson, section 3.3); the pages that such a read puts into
+//! the kernel's cache are there under a transient right. While an own write is at the server, the
 //! cache is not used.
 
 use super::cache::BlockState;
@@ -82,7 +82,7 @@ impl Client {
         let end = offset.saturating_add(u64::from(len));
         let blocks = offset / BLOCK..end.div_ceil(BLOCK);
         let node = self.nodes.get(&fid);
-        // Who lends keeps a copy: the kernel's cannot be lent.
+        // A client that lends keeps a copy: the kernel's cannot be lent.
         len >= self.options.passing_bytes
             && !self.lending.lends()
             && node.is_some_and(|node| node.right == Right::Shared)

@@ -1,9 +1,9 @@
-//! Who may use what is set aside.
+//! The owner and the mode of a file in which changed blocks are set aside.
 //!
-//! Guarantees: the file beside another one is open to nobody who may not use the other one now, or
-//! might not when its bytes were changed here. It is made for its owner alone, and opened to others
-//! only when it is known that it has the same group, and that neither has lists that open it to
-//! more.
+//! Guarantees: a user may use the file beside another one only if he may use that one now, and
+//! might when its bytes were changed here: it is made for its owner alone, and opened to others
+//! only when it is known that it has the same group, and that neither has lists by which others
+//! would get at it.
 
 use super::stranded::Stranded;
 use wire::{Attr, Caller, Set};
@@ -44,8 +44,8 @@ impl Stranded {
         made.uid == self.maker().uid
     }
 
-    /// What gives it to its owner, and opens it to all who may use the first one. `bare`: it has
-    /// inherited no lists.
+    /// The attributes that give it to its owner, and open it to all who may use the first
+    /// one. `bare`: it has inherited no lists.
     pub(super) fn opens_to(&self, made: &Attr, bare: bool) -> Set {
         let own = &self.attr;
         let mut mode = own.mode & ALL;

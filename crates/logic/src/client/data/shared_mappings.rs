@@ -9,7 +9,7 @@
 //! sees it, on any machine.
 //!
 //! Descriptors for writing are direct, so that nothing but a mapping makes the kernel ask for pages
-//! through one; and only who shares a file that is mapped pays, by one claim for each turn.
+//! through one; and only clients that share a file that is mapped pay, by one claim for each turn.
 
 use super::read_write::young;
 use crate::Ticket;
@@ -198,7 +198,7 @@ impl Client {
     }
 
     /// A write into pages that the kernel may have, and that programs may have stored into since it
-    /// dropped them for this write: what was stored comes first. It comes with the whole page, and
+    /// dropped them for this write: the stored bytes come first. They come with the whole page, and
     /// would else bring back what that had before the write. True if that is waited for.
     pub(crate) fn stores_come_first(
         &mut self,
@@ -243,8 +243,8 @@ impl Client {
         *how == How::Paged && self.options.announced && held
     }
 
-    /// What was stored goes to the cache, never past it: the disk might refuse it, and nobody would
-    /// be told. So it waits while the cache is not used, for an own change at the server or for the
+    /// Stored bytes go to the cache, never past it: the disk might refuse them, and nobody would be
+    /// told. So they wait while the cache is not used, for an own change at the server or for the
     /// attributes behind one. Both wait for nobody else, as the file is this client's.
     pub(crate) fn stores_wait(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) -> bool {
         let announced = self.options.announced;
@@ -263,8 +263,8 @@ impl Client {
         true
     }
 
-    /// What was stored into a page leaves the kernel when the file is not this client's any more:
-    /// its session was lost, and others may have written since. It is lost, too.
+    /// Bytes stored into a page leave the kernel when the file is not this client's any more: its
+    /// session was lost, and others may have written since. They are lost, too.
     pub(crate) fn is_stored_too_late(
         &mut self,
         step: &mut Step<'_>,

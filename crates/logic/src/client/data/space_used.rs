@@ -1,10 +1,11 @@
 //! How many bytes a file occupies (`st_blocks`), as long as the server does not know all of it.
 //!
-//! Guarantees: what is said counts what the server has and what is dirty here, at once. It is what
-//! the server will say when all is written back; only of blocks that are changed in a file with
-//! holes which others have written it is not known whether they fill one. These count as new until
-//! they are written back, and the kernel does not keep such an answer. It is never more than the
-//! size, and never 0 for a file with dirty bytes: programs that copy sparsely believe it.
+//! Guarantees: the answer counts the blocks that the server has and those that are dirty here, at
+//! once. It is what the server will say when all is written back; only of blocks that are changed
+//! in a file with holes which others have written it is not known whether they fill one. These
+//! count as new until they are written back, and the kernel does not keep such an answer. It is
+//! never more than the size, and never 0 for a file with dirty bytes: programs that copy sparsely
+//! believe it.
 
 use super::cache::{BlockState, There};
 use crate::client::Client;
@@ -31,7 +32,8 @@ impl Client {
         self.cache.set_there(slot, there);
     }
 
-    /// Its dirty blocks or what the server has have changed: what it occupies is counted anew.
+    /// Its dirty blocks or the server's blocks have changed: the bytes that it occupies are counted
+    /// anew.
     pub(crate) fn count_used(&mut self, fid: Fid) {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
@@ -72,7 +74,7 @@ impl Client {
         let node = self.node(fid);
         let (_, before) = core::mem::replace(&mut node.stored, (attr.used_bytes, attr.size));
         node.version = attr.version;
-        // What is added to its last block lies in a hole.
+        // Bytes that are added to its last block lie in a hole.
         if attr.size > before
             && before % BLOCK > 0
             && let Some((slot, _)) = self.cache.find(fid, before / BLOCK)

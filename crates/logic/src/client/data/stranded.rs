@@ -4,8 +4,8 @@
 //! about it: if its content is of the version that these bytes were made on, nobody has touched it,
 //! and everything goes on as if nothing had happened. Else they are *set aside*: a file is made
 //! beside the other one, under a name that says host and time, with the content that the file has
-//! here; what this machine never had of it is as it is at the server now. Calls about the file wait
-//! meanwhile.
+//! here; the bytes that this machine never had are as they are at the server now. Calls about the
+//! file wait meanwhile.
 //!
 //! Guarantees: a stranded byte is written back to the file, or is in the file beside it, or is told
 //! as lost, since nothing can be made anywhere; time alone loses none.
@@ -28,7 +28,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// So many names are tried for what is set aside, for each moment.
 const NUMBERS: u32 = 1000;
 
-/// What is stranded of a file.
+/// A file with stranded bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Stranded {
     /// The file as it is here; who may use it, as the server says it.
@@ -47,7 +47,7 @@ pub(crate) struct Stranded {
     pub(super) by_root: bool,
 }
 
-/// What the server was asked for.
+/// The request that the server was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
     /// Nothing yet.
@@ -93,7 +93,8 @@ impl Client {
         self.places.insert(fid, (parent.unwrap_or(root), name));
     }
 
-    /// The token is about to go: what is changed is kept beside the cache's own knowledge.
+    /// The token is about to go: notes the attributes, the version and the place of a file with
+    /// changed bytes.
     pub(crate) fn strand(&mut self, fid: Fid) {
         self.note_place(fid);
         let place = self.places.remove(&fid);
@@ -133,7 +134,7 @@ impl Client {
         }
     }
 
-    /// What was under way when the token was taken has been written.
+    /// A write-back that was under way when the token was taken has been done.
     pub(crate) fn rebase(&mut self, fid: Fid, version: u64) {
         if let Some(stranded) = self.stranded.get_mut(&fid) {
             stranded.base = version;
@@ -248,7 +249,7 @@ impl Client {
             }
             (Phase::Makes(dir, ..), Outcome::Entry(entry)) => {
                 let node = self.node(entry.fid);
-                // What is open holds it in the table; this is as good.
+                // An open keeps a node in the table; this is as good.
                 (node.asking, node.parent) = (node.asking + 1, Some(dir));
                 self.made_beside(step, fid, (&entry, &reply.grants));
             }
@@ -432,7 +433,7 @@ impl Client {
         self.cache.blocks(fid, 0).collect()
     }
 
-    /// What is here of the file becomes content of the one beside it.
+    /// The bytes of the file that are here become content of the one beside it.
     fn move_aside(&mut self, step: &mut Step<'_>, fid: Fid, made: Fid) {
         let Some(stranded) = self.stranded.remove(&fid) else {
             return;
@@ -472,7 +473,7 @@ impl Client {
         self.end_stranded(step, fid);
     }
 
-    /// What was stranded is not in the file: whoever syncs it is told.
+    /// The stranded bytes are not in the file: programs that sync it are told.
     fn end_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
         let node = self.node(fid);
         node.error = Some(Refusal::SessionLost);

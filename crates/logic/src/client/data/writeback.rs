@@ -2,9 +2,9 @@
 //! the token is asked back, when a program syncs, when the cache is full.
 //!
 //! Never two batches of one file are on their way, and never more than [`CLEANERS_MAX`] in all;
-//! over a slow network fewer, so that what is asked back does not stand behind much. A block that
-//! is changed while it is on its way stays dirty. What was refused is tried again: by the next
-//! sync, recall or scan, and after a pause that grows for calls that wait for a slot.
+//! over a slow network fewer, so that the blocks of a recalled file do not stand behind much. A
+//! block that is changed while it is on its way stays dirty. A refused batch is tried again: by the
+//! next sync, recall or scan, and after a pause that grows for calls that wait for a slot.
 
 use super::cache::{BlockState, There};
 use crate::Ticket;
@@ -49,8 +49,8 @@ impl Window {
 const PAUSE_LEAST_NS: u64 = 100_000_000;
 const PAUSE_MOST_NS: u64 = 5_000_000_000;
 
-/// What was refused by a full or failing disk, and is tried again: not at once, since the answer
-/// would be the same, and that as often as messages travel.
+/// Batches that were refused by a full or failing disk, and are tried again: not at once, since the
+/// answer would be the same, and that as often as messages travel.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refused {
     pause_ns: u64,
@@ -104,8 +104,8 @@ impl Client {
             return self.cleaned(step, fid);
         };
         let Some(size) = size else {
-            // Who changes blocks knows the size. Were it otherwise, they could not leave, and what
-            // waits for them would ask for that again and again.
+            // A client that changes blocks knows the size. Were it otherwise, they could not leave,
+            // and calls that wait for them would ask for that again and again.
             self.node(fid).flush = false;
             return;
         };
@@ -181,7 +181,8 @@ impl Client {
             return self.on_batch_stranded(step, (fid, first, count));
         }
         let refused = result.as_ref().err().copied();
-        // What can never be written is dropped; what may succeed later is tried again.
+        // Blocks that can never be written are dropped; those that may be written later are tried
+        // again.
         let lost = refused.filter(|why| !matches!(why, Refusal::NoSpace | Refusal::Disk));
         for block in first..first + u64::from(count) {
             let Some((slot, BlockState::Sending(again))) = self.cache.find(fid, block) else {
@@ -371,7 +372,7 @@ impl Client {
         }
     }
 
-    /// What the server has of a file is stable. Something of it may have been lost meanwhile.
+    /// The server's content of a file is stable. Something of it may have been lost meanwhile.
     pub(crate) fn on_synced(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
         let node = self.nodes.get_mut(&fid);
         let error = node.and_then(|node| node.error.take());

@@ -6,9 +6,9 @@
 //! them, or when somebody else looks: before the token goes back, all that concerns it has been
 //! applied. An fsync of anything sends all of them first.
 //!
-//! What is kept when the machine dies, or is fenced, is lost: always the latest changes, since they
-//! are sent and applied in their order. A file that was made and removed again before the server
-//! has heard of it leaves no trace.
+//! Changes that are kept when the machine dies, or is fenced, are lost: always the latest ones,
+//! since they are sent and applied in their order. A file that was made and removed again before
+//! the server has heard of it leaves no trace.
 
 use super::local_apply::Prediction;
 use crate::Ticket;
@@ -169,23 +169,15 @@ impl Client {
             stamp,
         };
         let request = Request {
-            id,
-            acked: 0,
-            op: op.clone(),
             caller,
             hold,
-            keeps: false,
-            ahead: 0,
-            clock: 0,
             delegated: Some(Delegated {
                 at: prediction.at,
                 chosen,
                 unseen: true,
                 named: self.taken_away(&prediction.outcome),
             }),
-            after: 0,
-            again: None,
-            lenders: wire::Lenders::None,
+            ..Request::new(id, op.clone())
         };
         let mut fids: Vec<Fid> = prediction.after.iter().map(|(fid, _)| *fid).collect();
         fids.dedup();
@@ -260,8 +252,8 @@ impl Client {
     }
 
     /// A file has gone, with its last name and its last descriptor, or a directory with all that
-    /// was in it, of which the server has not heard: what is kept about it is struck out, and only
-    /// the times of directories have changed.
+    /// was in it, of which the server has not heard: the changes kept about it are struck out, and
+    /// only the times of directories have changed.
     pub(crate) fn strikes_out(&mut self, step: &mut Step<'_>, fid: Fid) -> bool {
         let Some(node) = self.nodes.get(&fid) else {
             return false;
@@ -293,8 +285,8 @@ impl Client {
         true
     }
 
-    /// What has gone before the server has heard of it is never written back. Its bytes go when
-    /// the kernel has let go of it: a descriptor that is no open file can be opened once more.
+    /// A file that has gone before the server has heard of it is never written back. Its bytes go
+    /// when the kernel has let go of it: a descriptor that is no open file can be opened once more.
     pub(crate) fn bury_stillborn(&mut self, step: &mut Step<'_>, fid: Fid) {
         let node = self.nodes.get(&fid);
         let used = node.is_none_or(|node| node.kernel.is_known() || node.hold(0).open);
@@ -330,7 +322,7 @@ impl Client {
             if all.all(|of| *of == fid || dirs.contains(of)) {
                 return Some((*id, Some(dirs)));
             }
-            // Whose name is taken is the last of them.
+            // The last of them is the object whose name is taken.
             (about.fids.last() == Some(&fid)).then_some((*id, None))
         };
         node.own.iter().map(part).collect()
@@ -449,7 +441,7 @@ impl Client {
         }
     }
 
-    /// The session is over: what the server was not told is lost.
+    /// The session is over: changes that the server was not told are lost.
     pub(crate) fn lose_delegated(&mut self, step: &mut Step<'_>) {
         let lost = core::mem::take(&mut self.delegation);
         let count = lost.unanswered as u64 + lost.touched.len() as u64;
@@ -475,7 +467,7 @@ impl Client {
 }
 
 impl Delegation {
-    /// The last one sent, if the server may not have applied it: what is asked for now comes after.
+    /// The last one sent, if the server may not have applied it: a request made now comes after it.
     pub(crate) fn last_unanswered(&self, requests: &BTreeMap<RequestId, Sent>) -> RequestId {
         if requests.contains_key(&self.last) {
             self.last

@@ -2,8 +2,9 @@
 //!
 //! Two machines might each move a directory into the other one's, and nobody would find either
 //! again: the server refuses the second, but here the caller is answered before the server hears of
-//! it. So the way from both places up to a directory above both must be this client's own: who
-//! wants to move any of it then asks for it, and is answered when the server has taken this change.
+//! it. So the way from both places up to a directory above both must be this client's own: a client
+//! that wants to move any of it then asks for it, and is answered when the server has taken this
+//! change.
 
 use crate::client::Client;
 use crate::client::node::Node;

@@ -1,4 +1,5 @@
-//! What a change makes of directories that are delegated to this client, and of what is in them.
+//! The effects of a change on directories that are delegated to this client, and on the objects in
+//! them.
 //!
 //! The server will come to the same when it hears of the change: the rules are those of the store
 //! (`store/src/apply`), for the cases that a client can be sure of. For any other case there is no
@@ -20,28 +21,28 @@ const GROUP_EXECUTE: u16 = 0o010;
 /// Less than a directory may have: the server has the last word near the end.
 const LINKS_MAX: u32 = 60_000;
 
-/// What becomes of a change.
+/// The predicted result of a change.
 #[derive(Debug)]
 pub(crate) struct Prediction {
     pub(crate) outcome: Outcome,
-    /// What is so afterwards.
+    /// The attributes afterwards.
     pub(crate) after: Vec<(Fid, Attr)>,
     /// The numbers that it gets.
     pub(crate) chosen: Chosen,
     /// When.
     pub(crate) at: Time,
-    /// What else must be so when the server hears of it: these directories, where they are.
+    /// Directories that must be where they are when the server hears of it.
     pub(crate) relies_on: Vec<Fid>,
 }
 
-/// Who removes a name.
+/// The caller that removes a name, and the directory of the name.
 struct Remover<'a> {
     dir: &'a Attr,
     caller: &'a Caller,
 }
 
-/// What a rename is about: the directories that a name goes from and comes to, what it names, and
-/// what loses that name.
+/// The objects of a rename: the directories that a name goes from and comes to, the object that it
+/// names, and the one that loses that name.
 struct Moved {
     dirs: [Attr; 2],
     attr: Attr,
@@ -79,7 +80,7 @@ impl Moved {
 }
 
 impl Client {
-    /// What becomes of this change, if everything that it is about is this client's alone.
+    /// The result of this change, if everything that it is about is this client's alone.
     pub(crate) fn predict(&mut self, now: Time, op: &Op, caller: &Caller) -> Option<Prediction> {
         match op {
             Op::Make { dir, name, .. } => self.predict_make(now, (*dir, name), op, caller),
@@ -111,7 +112,7 @@ impl Client {
         (usable && node.quiet() && may_change(attr, caller)).then_some(node)
     }
 
-    /// What a name in it names: `None` if that is not known.
+    /// The object that a name in it names: `None` if that is not known.
     fn named(node: &Node, name: &Name) -> Option<Option<Named>> {
         match node.names.get(name) {
             Some(named) => Some(*named),
@@ -290,7 +291,7 @@ impl Client {
             true => self.way(fid, (from, to))?,
             false => Vec::new(),
         };
-        // What loses its name there may be full.
+        // A directory that loses its name there may have names in it.
         let [remover, other] = [0, 1].map(|at| Remover {
             dir: &dirs[at],
             caller,
@@ -351,7 +352,7 @@ impl Client {
         let root = caller.uid == 0;
         let given = set.uid.is_some() || set.gid.is_some();
         let foreign = !root && (given || set.mode.is_some_and(|mode| mode & SET_GID != 0));
-        // Whoever writes to a file takes these bits from it.
+        // Any writer to a file takes these bits from it.
         let kills = *set
             == Set {
                 kill_set_id: true,
@@ -420,8 +421,8 @@ fn drop_link(attr: &mut Attr, at: Time) {
     attr.ctime = at;
 }
 
-/// May the caller change the names of this directory, whoever looks at that? Whose groups are not
-/// known only if it does not depend on them.
+/// May the caller change the names of this directory, whoever looks at that? A caller with unknown
+/// groups may only if it does not depend on them.
 fn may_change(dir: &Attr, caller: &Caller) -> bool {
     let allows = |shift: u16| (dir.mode >> shift) & 0o3 == 0o3;
     match caller.uid {
@@ -431,7 +432,7 @@ fn may_change(dir: &Attr, caller: &Caller) -> bool {
     }
 }
 
-/// What is made in a directory without lists that are inherited.
+/// The attributes of an object that is made in a directory without lists that are inherited.
 fn new_attr(parent: &Attr, kind: Kind, mode: u32, caller: &Caller) -> Option<Attr> {
     let umask = (mode >> wire::UMASK_SHIFT) as u16 & 0o777;
     let mut bits = (mode & 0o7777) as u16 & !umask;

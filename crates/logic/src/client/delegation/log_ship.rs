@@ -33,9 +33,9 @@ impl Client {
         }
     }
 
-    /// A file was cut. What was stored into its pages before its client knew, since the caller had
-    /// been killed, has changed its times, and may have gone with what was cut off: then no
-    /// write-back brings them.
+    /// A file was cut. A store into its pages before the client knew of the cut, since the caller
+    /// had been killed, has changed its times, and may have gone with the bytes that were cut off:
+    /// then no write-back brings the times.
     pub(crate) fn tell_times(&mut self, step: &mut Step<'_>, fid: Fid, stored: Time) {
         let ahead = |attr: &Attr| attr.ctime > stored;
         let node = self.nodes.get(&fid);

@@ -1,10 +1,10 @@
 //! Replies to changes that build on a delegated change: they are taken in behind its own.
 //!
-//! A delegated change is answered to its caller before the server hears of it. What is lost when
-//! the server's machine loses its power is asked for again if the server has answered it, at its
-//! place in the lost log; what the server has not answered comes behind all of that. So a change
-//! must not count as answered while one before it does not: it would be made again without what it
-//! builds on, be refused, and its caller had been told that it is done.
+//! A delegated change is answered to its caller before the server hears of it. A change that is
+//! lost when the server's machine loses its power is asked for again at its place in the lost log,
+//! if the server has answered it; a change that the server has not answered comes behind all of
+//! these. So a change must not count as answered while one before it does not: it would be made
+//! again without what it builds on, be refused, and its caller had been told that it is done.
 //!
 //! Guarantees: of the delegated changes, and of the changes that were asked for behind them
 //! (`after`), those whose replies are taken in are the first ones, as in the log. A reply that has
@@ -54,7 +54,7 @@ impl Client {
     }
 
     /// The reply, if it may be taken in now; else it is kept. A reply without a place in the log
-    /// never waits: a refusal changes nothing, and what an earlier run has left is stable.
+    /// never waits: a refusal changes nothing, and changes that an earlier run has left are stable.
     fn in_turn(&mut self, id: RequestId, reply: Reply) -> Option<Reply> {
         if reply.logged.is_none() || !self.comes_before_its_turn(id) {
             return Some(reply);

@@ -8,7 +8,7 @@ use crate::client::{Client, Step};
 use wire::{Fid, Outcome, Reply, Request, Right};
 
 impl Client {
-    /// What the names name that a change takes away, and of which versions.
+    /// The objects whose names a change takes away, with their versions.
     pub(super) fn taken_away(&self, outcome: &Outcome) -> [Option<(Fid, u64)>; 2] {
         let known = |fid: Fid| (fid, self.nodes.get(&fid).map_or(0, |node| node.version));
         match outcome {

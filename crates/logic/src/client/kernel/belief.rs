@@ -1,4 +1,4 @@
-//! What the kernel may believe of one object: the kernel's share of a node.
+//! Beliefs of the kernel about one object: the kernel's share of a node.
 
 use super::dentries::Dentries;
 use super::page_sizes::{Reading, Sizes};
@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{Fid, Time};
 
-/// What the kernel may believe of one object.
+/// The beliefs that the kernel may have about one object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Belief {
     /// References that it has.

@@ -1,14 +1,14 @@
 //! Which names the kernel was handed, so that a recall of others need not wait for it.
 //!
 //! To drop a name the kernel must get the directory's lock, which may be held by a change that
-//! itself waits for another machine (see [`super::name_revoke`]). But most of what is made
-//! elsewhere in a directory that several machines use nobody here has ever asked for: scratch
-//! files, objects of a build. So it is noted which names answers have told of; what none has told
-//! of, and no look-up is asking for, the kernel can neither keep nor have in hand.
+//! itself waits for another machine (see [`super::name_revoke`]). But nobody here has ever asked
+//! for most of the names that are made elsewhere in a directory that several machines use: scratch
+//! files, objects of a build. So the names that answers have told of are noted; a name that none
+//! has told of, and that no look-up is asking for, the kernel can neither keep nor have in hand.
 //!
 //! A name is noted until the kernel has dropped it, or has itself taken it away: others are told of
 //! that change only when the answer has been taken in ([`super::reply_ack`]). That a name is absent
-//! is noted only if the kernel may believe it for longer than for this once: what is absent cannot
+//! is noted only if the kernel may believe it for longer than for this once: an absent name cannot
 //! be in the way of a rename.
 //!
 //! Where machines fight for the same names that is no help: one of the changes is put back
@@ -36,13 +36,13 @@ const ONE_USE_NAMES_NS: Time = 10_000_000_000;
 struct Dentry {
     /// The stamp of the last time.
     stamp: u64,
-    /// What it names; `None`: nothing, or that is not noted.
+    /// The object that it names; `None`: none, or that is not noted.
     fid: Option<Fid>,
     /// It may believe it until it is told otherwise.
     lasting: bool,
 }
 
-/// What the kernel was handed of one directory.
+/// The names of one directory that the kernel was handed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dentries {
     names: BTreeMap<Name, Dentry>,
@@ -72,7 +72,7 @@ impl Dentries {
         self.names.insert(name.clone(), known).is_none()
     }
 
-    /// It has been dropped, and what was handed before this stamp is gone.
+    /// The name has been dropped, and an entry handed before this stamp is gone.
     pub(crate) fn dropped(&mut self, name: &Name, stamp: u64) {
         if self.names.get(name).is_some_and(|last| last.stamp < stamp) {
             self.names.remove(name);
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    /// What the kernel was told last that this name means.
+    /// The object that this name means, as the kernel was told last.
     pub(crate) fn handed(&self, dir: Fid, name: &Name) -> Option<Fid> {
         self.nodes.get(&dir)?.kernel.dentries.names.get(name)?.fid
     }

@@ -1,12 +1,14 @@
-//! What Linux holds while a call is at the client, and what a notification waits for: one table.
+//! Locks: those that Linux holds while a call is at the client, and those that a notification waits
+//! for, in one table.
 //!
 //! Three rules stand on it.
 //! - A notification that needs something never stands before the answer to a call that holds it:
 //!   either the answer goes first, or the call does not wait for what the notification is a part
 //!   of. Else both would wait for ever, and nobody could end the program.
-//! - Who asks for something with an inode locked shows that nobody else has it locked alone: so who
-//!   has had it locked before has digested its reply, and has nothing in hand.
-//! - What a look-up found somebody has in hand as long as the directory is locked in which it was.
+//! - A thread that asks for something with an inode locked shows that nobody else has it locked
+//!   alone: so a thread that has had it locked before has digested its reply, and has nothing in
+//!   hand.
+//! - A thread has in hand the result of its look-up while it has the directory of that locked.
 //!
 //! The functions named in brackets are those of Linux 6.18.
 
@@ -35,7 +37,7 @@ pub(crate) enum Mode {
 /// The inodes of a call: two that it names, and two that its names named.
 type Inodes = [Option<(Fid, Mode)>; 4];
 
-/// What the kernel holds until a call is answered.
+/// The locks that the kernel holds until a call is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     inodes: Inodes,
@@ -43,8 +45,8 @@ pub(crate) struct Held {
     unknown: bool,
     /// Pages of this file: locked, or under write-back.
     pages: Option<Fid>,
-    /// Write-back of this file (`fuse_set_nowrite`): dirty pages do not leave, and whoever waits
-    /// for one to be written waits too.
+    /// Write-back of this file (`fuse_set_nowrite`): dirty pages do not leave, and a thread that
+    /// waits for one to be written waits too.
     write_back: Option<Fid>,
 }
 
@@ -54,7 +56,7 @@ impl Held {
         self.inodes.contains(&Some((fid, Mode::Change)))
     }
 
-    /// The same of one that the call itself names: what a name named may have been another.
+    /// The same of one that the call itself names: a name may have named another object.
     fn changes_named(&self, fid: Fid) -> bool {
         self.inodes[..2].contains(&Some((fid, Mode::Change)))
     }
@@ -97,7 +99,8 @@ impl Held {
     }
 }
 
-/// What names of a call named, as far as the kernel was told and has it locked too.
+/// The objects that the names of a call named, as far as the kernel was told and has them locked
+/// too.
 #[derive(Clone, Copy, Debug, Default)]
 struct Named {
     inodes: [Option<Fid>; 2],
@@ -258,7 +261,7 @@ impl LockHolders {
 }
 
 impl Client {
-    /// What the kernel holds during a call that has just come.
+    /// The locks that the kernel holds during a call that has just come.
     pub(crate) fn held(&self, call: &Call) -> Option<Held> {
         match (self.options.mutant, call) {
             (Some(Mutant::ForgetsALock), Call::Op(Op::Lookup { .. })) => None,

@@ -1,17 +1,17 @@
-//! What the kernel may have in hand when a session ends or was away, or when a name is let go
+//! Names that the kernel may have in hand when a session ends or was away, or when a name is let go
 //! without its lock.
 //!
 //! A rename(2) under way may have looked up its old name in the session that is over; the server
 //! has let others change that name since. If the rename found the object under its new name in the
 //! next session, where another machine has moved it, it would succeed without asking anybody (see
 //! [`super::name_revoke`]). The same threatens when a recall of names was answered because the lock
-//! did not come in time. What it has in hand it has under the directory's lock, and it has the lock
-//! of the directory too in which it looks up its other name, whichever that is. So every directory
-//! is *barred* then, until the kernel has had its lock for us once: who looks a name up in it
-//! meanwhile waits a while, and is refused then, unless a change that waits for us holds the lock,
-//! so that he has nothing in hand; and what was asked before is refused when the answer comes. The
-//! kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once. Where
-//! nobody holds the lock that is over at once.
+//! did not come in time. It has a name in hand only under the directory's lock, and it has the lock
+//! of the directory too in which it looks up the other name, whichever that is. So every directory
+//! is *barred* then, until the kernel has had its lock for us once: a look-up in it meanwhile waits
+//! a while, and is refused then, unless a change that waits for us holds the lock, so that the
+//! look-up's thread has nothing in hand; and an earlier look-up is refused when its answer comes.
+//! The kernel lets go of the lock, and begins the refused call again by itself (ESTALE), once.
+//! Where nobody holds the lock that is over at once.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done};
@@ -22,8 +22,8 @@ use alloc::vec::Vec;
 use wire::{Fid, Name, Op, Refusal, Time};
 
 /// How long a look-up in a barred directory waits, each of them: on a machine that is kept from
-/// running the kernel may take that long to get at the lock, and who is refused twice tells his
-/// program.
+/// running the kernel may take that long to get at the lock, and a call that is refused twice fails
+/// in its program.
 const BARRIER_WAIT_NS: Time = 100_000_000;
 
 /// The directories that are barred.

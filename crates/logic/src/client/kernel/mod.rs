@@ -1,15 +1,14 @@
 //! One model of what the kernel of this machine may still believe, and how that is taken back.
 //!
-//! What comes in: a thread has asked for something (`kernel_asks`, and `kernel_asked` once the call
-//! has been begun), a reply is written (`kernel_is_told`), a notification is done
-//! (`on_invalidated`), time passes (`tick_kernel`), the kernel forgets an object
-//! ([`belief::Belief::forgets`]). What goes out are notifications (`invalidate`), each with what
-//! follows it.
+//! Inputs: a thread has asked for something (`kernel_asks`, and `kernel_asked` once the call has
+//! been begun), a reply is written (`kernel_is_told`), a notification is done (`on_invalidated`),
+//! time passes (`tick_kernel`), the kernel forgets an object ([`belief::Belief::forgets`]).
+//! Outputs: notifications (`invalidate`), each with the action that follows it.
 //!
-//! What the rest of the client asks: may the kernel know this name (`may_be_known`, `lasts`)? Drop
-//! these names and answer when that is certain (`drop_names`). Is it not certain yet that the reply
-//! to this change has been digested (`is_unseen`)? May it have attributes of this object in flight
-//! that no token covers (`has_uncovered`)?
+//! Questions and orders of the rest of the client: may the kernel know this name (`may_be_known`,
+//! `lasts`)? Drop these names and answer when that is certain (`drop_names`). Is it not certain yet
+//! that the reply to this change has been digested (`is_unseen`)? May it have attributes of this
+//! object in flight that no token covers (`has_uncovered`)?
 //!
 //! Guarantees: nothing outside of this folder changes what is kept here. One ledger ([`replies`])
 //! says which replies are in flight to which threads, and one table ([`inode_locks`]) what the
@@ -36,7 +35,7 @@ use inode_locks::LockHolders;
 use replies::{Awaits, Replies};
 use wire::{Fid, Name, RequestId, Time, Unseen};
 
-/// The model. What it knows of single objects is in their nodes.
+/// The model. Its knowledge of single objects is in their nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kernel {
     replies: Replies,
@@ -47,7 +46,7 @@ pub(crate) struct Kernel {
     barriers: lookup_barrier::LookupBarriers,
     /// It keeps no names, and drops them without a lock.
     drops_at_once: bool,
-    /// What the rename that is being answered has moved.
+    /// The objects that the rename which is being answered has moved.
     moved: [Option<Fid>; 2],
     /// Names that it moves to where nothing covers them.
     uncovered: alloc::vec::Vec<(Fid, Name)>,
@@ -74,7 +73,7 @@ impl Kernel {
         self.holders.may_lock(fid)
     }
 
-    /// What the rename that is being answered has moved.
+    /// Notes the objects that the rename which is being answered has moved.
     pub(crate) fn moves(&mut self, moved: [Option<Fid>; 2]) {
         self.moved = moved;
     }
@@ -85,7 +84,7 @@ impl Kernel {
         self.uncovered = names;
     }
 
-    /// The session is over: what its changes have made wrong is dropped with all else.
+    /// The session is over: all that its changes have made wrong is dropped with the rest.
     pub(crate) fn lose_changes(&mut self) {
         self.replies.forget_changes();
         self.acks.clear();
@@ -101,7 +100,7 @@ impl Kernel {
         self.acks.first()
     }
 
-    /// What all of them touch.
+    /// The names and objects that all of them touch.
     pub(crate) fn unseen_changes(&self) -> impl Iterator<Item = Unseen> + '_ {
         self.acks.unseen()
     }
@@ -143,7 +142,8 @@ impl Client {
         self.kernel.repeats(step.now, thread, call)
     }
 
-    /// The call has been begun: what waits for a lock that it has need not wait any more.
+    /// The call has been begun: a recall of names that waits for a lock of this call need not wait
+    /// any more.
     pub(crate) fn kernel_asked(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         self.on_locked(step, ticket);
         self.on_doubtful_call(step);

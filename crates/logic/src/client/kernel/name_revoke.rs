@@ -5,14 +5,14 @@
 //! It is not enough that the kernel finds the name no more. A rename(2) under way may have looked
 //! it up before and hold the object in its hand; if it finds the same object under its new name
 //! afterwards, it believes that it was asked to rename a file to itself, and succeeds without
-//! asking anybody. What it has in hand it has under the directory's lock. So a name counts as
+//! asking anybody. It has an object in hand only under the directory's lock. So a name counts as
 //! dropped when either
 //! - its notification is done, which takes that lock, so that nobody has the name in hand; or
 //! - the epoch of all names was raised, which takes no lock, or the kernel keeps none of them for
 //!   longer than for once, while one and the same change in that directory was waiting for us all
-//!   the time. The kernel does those under the lock, alone, and
-//!   has made its look-ups before it sends one: so nobody else has the name in hand, and what the
-//!   change has in hand is the server's business.
+//!   the time. The kernel does those under the lock, alone, and has made its look-ups before it
+//!   sends one: so nobody else has the name in hand, and the object that the change has in hand is
+//!   the server's business.
 //!
 //! Without the second way two machines that change one directory would wait for each other. As it
 //! takes more than is asked for, the server is asked first to put that change back
@@ -38,19 +38,19 @@ use wire::{Epoch, Fid, Name, Right, Time};
 const UNKNOWN_HOLDER_WAIT_NS: Time = 400_000_000;
 /// How long a call that holds it is waited for which the server was asked to put back.
 const RETRY_WAIT_NS: Time = 200_000_000;
-/// How long it is waited for, when that is done, to be told that the name is dropped. Whoever else
-/// waits for this machine is not to lose its patience meanwhile.
+/// How long it is waited for, when that is done, to be told that the name is dropped. Nobody else
+/// who waits for this machine is to lose patience meanwhile.
 const NOTIFY_DONE_WAIT_NS: Time = 100_000_000;
 /// How long at most, whatever is looked up meanwhile, and no longer than a quarter of a lease: a
-/// look-up may itself wait for a machine that does not answer, and whoever waits for it would be
-/// fenced too.
+/// look-up may itself wait for a machine that does not answer, and a machine that waits for it
+/// would be fenced too.
 const NAME_REVOKE_MAX_NS: Time = 30_000_000_000;
 
 /// A recall of names that is being answered.
 #[derive(Clone, Debug)]
 struct NameRevoke {
-    /// From before the kernel was told. What a program has looked up since may have been looked up
-    /// after the kernel dropped it, although the look-up came here before the kernel's report.
+    /// From before the kernel was told. A look-up since then may be from after the kernel dropped
+    /// the name, although it came here before the kernel's report.
     stamp: u64,
     /// Notifications that are not done, and of which names.
     left: BTreeMap<u64, Option<Name>>,
@@ -142,7 +142,7 @@ impl Client {
             return;
         };
         let witness = self.kernel.holders.changer(at.0);
-        // Nobody is told a name of a barred directory: what is in hand there is so in vain.
+        // Nobody is told a name of a barred directory: a name is in hand there in vain.
         let due = self.suspended
             || self.kernel.barriers.holds(at.0)
             || step.now >= self.patience_ends(dropping.since);
@@ -168,9 +168,9 @@ impl Client {
     }
 
     /// Will the call that holds the lock let go of it soon? Not if the server leaves it as it is
-    /// and it waits for somebody else, nor if what was said is lost. Or has the name been dropped
-    /// already, which is only not said yet? It may have been if another call was put back before
-    /// this one: who drops names was waiting for its lock.
+    /// and it waits for somebody else, nor if the message to the server is lost. Or has the name
+    /// been dropped already, which is only not said yet? It may have been if another call was put
+    /// back before this one: the thread that drops names was waiting for its lock.
     fn is_put_back(&mut self, step: &mut Step<'_>, at: (Fid, Epoch), ticket: Ticket) -> bool {
         let asked = (self.kernel.revokes.left.get(&at)).and_then(|dropping| dropping.put_back);
         if let Some((_, until)) = asked.filter(|(asked, _)| *asked == ticket) {

@@ -1,4 +1,4 @@
-//! What the kernel is told to drop, and what follows when it has.
+//! Notifications: what the kernel is told to drop, and what follows when it has done so.
 
 use crate::Ticket;
 use crate::client::api::{Done, Output};
@@ -7,7 +7,7 @@ use crate::client::{Client, Step};
 use alloc::collections::BTreeMap;
 use wire::{Epoch, Fid, RequestId};
 
-/// What to do once the kernel has dropped something.
+/// The action that follows once the kernel has dropped something.
 #[derive(Clone, Debug)]
 pub(crate) enum After {
     /// A part of the answer to a recall of names.
@@ -16,7 +16,8 @@ pub(crate) enum After {
     Bar(Fid),
     /// The drain of this object goes on.
     Drain(Fid),
-    /// Who asked for attributes has taken the answers in: the drain of this object goes on.
+    /// The threads that asked for attributes have taken the answers in: the drain of this object
+    /// goes on.
     Settled(Fid),
     /// The answer to this change has been taken in.
     Turn(RequestId),
@@ -49,7 +50,8 @@ pub(crate) enum After {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notices {
     last_id: u64,
-    /// What follows; of which object pages or attributes go, and whether it waits for nobody.
+    /// Of each the action that follows; and the object whose pages or attributes go, and whether it
+    /// waits for nobody.
     left: BTreeMap<u64, (After, Option<(Fid, bool)>)>,
 }
 

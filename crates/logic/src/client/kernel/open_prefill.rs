@@ -6,8 +6,9 @@
 //! by the token as those of a read are, and dropped with them.
 //!
 //! The kernel locks the pages that it is given, and a page that it is reading stays locked until
-//! that read is answered, perhaps by whoever gives: so only who opens a file that nobody else here
-//! has open is given anything. For the same reason no write of this machine is under way.
+//! that read is answered, perhaps by the thread that gives: so pages are given only at the open of
+//! a file that nobody else here has open. For the same reason no write of this machine is under
+//! way.
 
 use crate::Ticket;
 use crate::client::api::{Done, Piece};
@@ -26,7 +27,7 @@ impl Client {
         let bytes = match cached {
             true => self.give_at_open(step, fid, caller),
             false => {
-                // What bypasses its pages makes the kernel drop them.
+                // A descriptor that bypasses the pages makes the kernel drop them.
                 self.node(fid).kernel.given = false;
                 Vec::new()
             }
@@ -34,8 +35,8 @@ impl Client {
         self.finish(step, ticket, Done::Opened { cached, bytes });
     }
 
-    /// A program has just opened a file through the page cache: what the kernel is given of it,
-    /// from its first byte to its end, or nothing.
+    /// A program has just opened a file through the page cache: the bytes that the kernel is given,
+    /// from the first one to the file's end, or none.
     fn give_at_open(&mut self, step: &mut Step<'_>, fid: Fid, caller: &Caller) -> Vec<Piece> {
         let most = u64::from(self.options.open_bytes);
         let Some(node) = self.nodes.get(&fid) else {

@@ -1,13 +1,13 @@
-//! What the kernel makes of sizes, and how that is kept from leaving zeros among its pages.
+//! The kernel's use of sizes, and how that is kept from leaving zeros among its pages.
 //!
 //! Linux cuts its pages off at each size that it is told. If it is reading such a page it waits for
 //! it first, so that bytes which are newer than the size are cut off as well. And the end that a
 //! short answer to a read shows is ignored if the kernel was told something of the file since it
 //! asked: it goes on believing in a longer file, and takes the zeros behind the answer for bytes.
-//! Questions and answers cross, so neither can be prevented. What may have been hit is dropped
-//! again right behind the answer; the next read finds out. The same for a range that it makes
-//! zeros: it does so behind the answer, also with pages that have come since the file was changed,
-//! and have newer bytes.
+//! Questions and answers cross, so neither can be prevented. Pages that may have been hit are
+//! dropped again right behind the answer; the next read finds out. The same for a range that it
+//! makes zeros: it does so behind the answer, also with pages that have come since the file was
+//! changed, and have newer bytes.
 //!
 //! An answer about attributes that is older than bytes which the kernel got in the meantime would
 //! cut these off too: such a question is asked again.
@@ -38,7 +38,7 @@ pub(crate) struct Reading {
     zeroed: bool,
 }
 
-/// What the kernel may believe of a file's size.
+/// The sizes that the kernel may believe a file to have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sizes {
     /// It takes the file to be no longer than this.
@@ -50,7 +50,8 @@ pub(crate) struct Sizes {
     moved: Time,
     /// Notifications that it has not been seen to take in.
     notices: u32,
-    /// Those of them that drop pages; one that takes sizes back may wait for who asks for the size.
+    /// Those of them that drop pages; one that takes sizes back may wait for a call that asks for
+    /// the size.
     drops: u32,
     /// Where the bytes end that it got for its pages; the last request sent before that.
     pages: u64,
@@ -147,7 +148,7 @@ impl Node {
         self.kernel.reading.values().any(spoils)
     }
 
-    /// The kernel is given bytes for its pages, up to `end`: what of them must be dropped again.
+    /// The kernel is given bytes for its pages, up to `end`: the range that must be dropped again.
     pub(crate) fn gave_pages(
         &mut self,
         now: Time,

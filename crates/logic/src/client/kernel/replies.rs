@@ -2,14 +2,15 @@
 //! threads which asked may not have digested.
 //!
 //! The kernel takes a reply in when the thread that asked runs again. Until then it goes by what it
-//! believed before, and afterwards it keeps what the reply says. Whatever depends on which of the
-//! two is so asks this ledger, and one rule answers. A reply is *digested* when
+//! believed before, and afterwards it keeps what the reply says. Every decision that depends on
+//! which of the two is so asks this ledger, and one rule answers. A reply is *digested* when
 //! - its thread asks for something else, or
 //! - a second has passed: a thread that is to run has not been kept from it for so long.
 //!
-//! What the kernel asks for in the background proves nothing: a thread may have caused it before it
-//! asked for what this reply answers. Nor does a call of a thread that is not known (0). The next
-//! part of a large write does not end that write: the kernel takes the size in behind the last one.
+//! A call that the kernel makes in the background proves nothing: a thread may have caused it
+//! before it asked for what this reply answers. Nor does a call of a thread that is not known (0).
+//! The next part of a large write does not end that write: the kernel takes the size in behind the
+//! last one.
 //!
 //! A thread that was told to begin again is in the ledger too, until it has.
 
@@ -30,7 +31,7 @@ const RETRYING_THREADS_MAX: usize = 1024;
 /// questions there is only the kernel's walk.
 const RETRY_WITHIN_NS: Time = 60_000_000_000;
 
-/// What a reply about an object's attributes may still do when its thread digests it.
+/// The effects that a reply about an object's attributes may still have when its thread digests it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tells(u8);
 
@@ -128,7 +129,7 @@ impl AttrReplies {
         self.others.1 = self.others.1.without(tells);
     }
 
-    /// Whoever went by the size has done so.
+    /// Every thread that goes by the size has done so.
     pub(crate) fn sought(&mut self) {
         let both = Tells::SEEKS.and(Tells::UNCOVERED);
         for reply in &mut self.known {
@@ -156,7 +157,7 @@ impl AttrReplies {
     }
 }
 
-/// What waits until a reply has been digested.
+/// An action that waits until a reply has been digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaits {
     /// This change counts as seen then.

@@ -36,14 +36,14 @@ use wire::{Fid, Name, Op, RequestId, Right, Time, Unseen};
 /// How long the server is kept waiting for the turn at the lock while a look-up may have it that
 /// waits for the server...
 const LOOKUP_HOLDS_LOCK_WAIT_NS: Time = 1_000_000;
-/// ...and else, so that it is only waited for who needs to run. On a machine where all processors
+/// ...and else, where the thread that has the lock need only run. On a machine where all processors
 /// are wanted, or whose share of them is used up, that takes tens of milliseconds.
 const ACK_WAIT_NS: Time = 200_000_000;
 
 /// An own change that is answered.
 #[derive(Clone, Debug)]
 struct UnackedChange {
-    /// What it touched.
+    /// The names and objects that it touched.
     unseen: Unseen,
     /// Waits in the ledger until the reply has been digested.
     waiter: u64,
@@ -79,7 +79,7 @@ impl ReplyAcks {
         self.changes.keys().next().copied()
     }
 
-    /// What all of them touch.
+    /// The names and objects that all of them touch.
     pub(crate) fn unseen(&self) -> impl Iterator<Item = Unseen> + '_ {
         self.changes.values().map(|untaken| untaken.unseen.clone())
     }
@@ -184,7 +184,7 @@ impl Client {
         for (dir, name) in names.into_iter().filter(|_| !doubted) {
             self.drop_moved(step, id, dir, name);
         }
-        // What the kernel does itself behind the answer to these, it does not do now.
+        // The kernel does not do now what it does by itself behind the answer to these.
         let bytes = matches!(
             running.call,
             Call::Op(Op::Allocate { .. } | Op::Copy { .. })
@@ -300,7 +300,7 @@ impl Client {
     pub(crate) fn on_digested(&mut self, step: &mut Step<'_>, id: RequestId) {
         let untaken = self.kernel.acks.changes.get(&id);
         if let Some(untaken) = untaken.filter(|untaken| !untaken.moved.is_empty()) {
-            // Who has the lock now may wait for the server, and the server for this.
+            // The call that has the lock now may wait for the server, and the server for this.
             let holders = &self.kernel.holders;
             let stuck = (untaken.moved.iter()).any(|dir| holders.keep_from_changing(*dir));
             if stuck && untaken.asked.is_some() {
@@ -313,7 +313,8 @@ impl Client {
         }
     }
 
-    /// A call has come that has inodes locked: who has changed these has digested the reply.
+    /// A call has come that has inodes locked: the thread that has changed these has digested its
+    /// reply.
     pub(crate) fn on_locks_seen(&mut self, step: &mut Step<'_>, held: &Held) {
         let acks = &self.kernel.acks;
         if acks.asked.is_empty() {

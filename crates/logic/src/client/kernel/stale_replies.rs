@@ -2,18 +2,18 @@
 //!
 //! The kernel takes an answer in when the thread that asked runs again. By then another thread of
 //! the same machine may have changed a name in that directory, or moved the object. Such a change
-//! marks what the kernel knows as outdated, but not what is on its way to it: that it would keep
-//! for ever. (With sizes and modes it knows better.) So before such a change is answered the kernel
-//! is told to throw away what it was told of it, whenever that comes.
+//! marks what the kernel knows as outdated, but not the answers on their way to it: those it would
+//! keep for ever. (With sizes and modes it knows better.) So before such a change is answered the
+//! kernel is told to throw away what it was told of it, whenever that comes.
 //!
 //! Guarantees: once such a change is answered, no attributes from before it are kept. There is
 //! nothing to do, and mostly there is not, if the thread that makes the change is the one that was
 //! told last, or if that one has asked for something else since, so that it has taken its answer
 //! in.
 //!
-//! Who goes by what the kernel knows, and not by what he is told himself (for whether he may, or
-//! for where a file ends), would go by what was before if his answer was thrown away. If there is
-//! news for him in it, nothing is thrown away before he must have taken it in, since he asks for
+//! A thread that goes by what the kernel knows, and not by its own answer (for access, or for the
+//! end of a file), would go by the old attributes if its answer was thrown away. If the answer has
+//! news for it, nothing is thrown away before the thread must have taken it in, since it asks for
 //! something else, or since it was long ago; until then programs may see old times.
 
 use super::notify_done::After;
@@ -32,7 +32,7 @@ type Basis = (u16, u32, u32, u64);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToldAttr {
     pub(crate) replies: AttrReplies,
-    /// What the kernel goes by was another before one that may be in flight.
+    /// One of these differed before an answer that may be in flight.
     news: bool,
     /// It was told this last.
     basis: Option<Basis>,
@@ -120,9 +120,10 @@ impl Client {
         }
     }
 
-    /// Who was told news has digested them. Nobody who is about to be answered need have the object
-    /// in use any more, so this is told like all else: the kernel may be writing it out and waiting
-    /// for us, and who told it at once would wait for the kernel.
+    /// The threads that were told news have digested them. No thread that is about to be answered
+    /// need have the object in use any more, so this is told like all else: the kernel may be
+    /// writing it out and waiting for us, and a thread that told it at once would wait for the
+    /// kernel.
     pub(crate) fn tick_stale(&mut self, step: &mut Step<'_>) {
         let stale = |awaits| matches!(awaits, Awaits::Attributes(_));
         while let Some(Awaits::Attributes(fid)) = self.kernel.replies.expired(step.now, stale) {
@@ -148,7 +149,7 @@ fn basis(attr: &Attr) -> Basis {
     (attr.mode, attr.uid, attr.gid, size)
 }
 
-/// Whose attributes this changes without the kernel's throwing away answers about them.
+/// The objects whose attributes this changes without the kernel's throwing away answers about them.
 fn outdated(op: &Op) -> [Option<Fid>; 2] {
     let footprint = Footprint::new(op);
     match op {

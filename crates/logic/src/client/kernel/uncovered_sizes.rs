@@ -6,11 +6,12 @@
 //! to do: the thread has asked for something else since, so it has taken its answer in. If it has
 //! not, a notification makes the kernel throw away what is still on its way to it.
 //!
-//! That throws away also what somebody is being told who goes by the size that the kernel then
-//! knows: who seeks to the end. He holds the file's lock from before he asks until he has done so,
-//! and his question may not have come yet. So the kernel is told at its turn at that lock; and once
-//! more the lock is waited for, behind who got it in between. Who holds it in a call that is here
-//! already may wait for the very machine that waits for this: then nobody waits for the lock.
+//! That throws away also the answer to a thread that goes by the size which the kernel then knows:
+//! one that seeks to the end. It holds the file's lock from before it asks until it has done so,
+//! and its question may not have come yet. So the kernel is told at its turn at that lock; and once
+//! more the lock is waited for, behind the thread that got it in between. A thread that holds it in
+//! a call that is here already may wait for the very machine that waits for this: then nobody waits
+//! for the lock.
 
 use super::replies::Tells;
 use crate::Ticket;
@@ -21,7 +22,7 @@ use crate::client::{After, Client, Step};
 use alloc::vec::Vec;
 use wire::{Fid, Time};
 
-/// How long the lock is waited for: who has it need only run.
+/// How long the lock is waited for: the thread that has it need only run.
 pub(crate) const UNCOVERED_LOCK_WAIT_NS: Time = 100_000_000;
 
 impl Client {

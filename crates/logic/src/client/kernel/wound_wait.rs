@@ -5,7 +5,8 @@
 //! of the two must go first. The server is told which change is in the way, and refuses it if it is
 //! the later one: nothing of it is done, its caller lets go of the lock, walks to the place once
 //! more and begins again (Linux does so once for `ESTALE`, `retry_estale` in `namei.c`), while the
-//! name is dropped. Who has begun again is not put back once more, as the program would be told.
+//! name is dropped. A call that has begun again is not put back once more, as the program would be
+//! told.
 
 use super::Kernel;
 use crate::Ticket;
@@ -91,8 +92,8 @@ fn change_of_names(call: &Call) -> Option<&Op> {
     }
 }
 
-/// Who walks to a place once more may come to another directory; where a file is made, also by
-/// another symbolic link to another name.
+/// A second walk to a place may come to another directory; where a file is made, also by another
+/// symbolic link to another name.
 fn may_be_one(began: &Op, op: &Op) -> bool {
     let kind = core::mem::discriminant::<Op>;
     match (began, op) {

@@ -199,7 +199,7 @@ impl Client {
         }
     }
 
-    /// The session is lost: what is borrowed is asked for anew, by whoever wants it.
+    /// The session is lost: borrowed blocks are asked for anew, by the calls that want them.
     pub(in crate::client) fn forget_borrowing(&mut self) {
         for (_, borrowing) in core::mem::take(&mut self.lending.borrowing) {
             self.cache.drop_filling(borrowing.fid);

@@ -1,13 +1,13 @@
-//! Advisory locks: what the programs of this machine have locked, as far as is known.
+//! Advisory locks: those of the programs of this machine, as far as they are known.
 //!
-//! The server decides, or this client, where nobody else uses a file's locks
-//! (`lock_delegation`). What is locked is remembered here: a restarted server is told of it, as is
-//! one to which the deciding is given back; a close gives up what its owner or its open file still
-//! has; and a program that has locked nothing closes without asking anybody.
+//! The server decides, or this client, where nobody else uses a file's locks (`lock_delegation`).
+//! The locks are remembered here: a restarted server is told of them, as is one to which the
+//! deciding is given back; a close gives up what its owner or its open file still has; and a
+//! program that has locked nothing closes without asking anybody.
 //!
 //! Answers may overtake each other, so each carries the epoch in which it was given, and of each
-//! byte the latest counts. What a request that is not answered may have given up is not claimed of
-//! a restarted server: the last run may have given it to somebody else.
+//! byte the latest counts. A lock that an unanswered request may have given up is not claimed of a
+//! restarted server: the last run may have given it to somebody else.
 
 use super::delegation::Decides;
 use super::owners::Own;
@@ -94,7 +94,7 @@ impl Client {
         (fid, owner): (Fid, LockOwner),
         (first, last): Span,
     ) {
-        // What it waits for may be a lock that it must give up, too.
+        // The lock that its owner waits for may be one that it must give up, too.
         if let Some(behind) = self.locks.behind.get_mut(&(fid, owner)) {
             return behind.push(ticket);
         }
@@ -132,7 +132,7 @@ impl Client {
         self.ask_to_unlock(step, (fid, owner), (first, last), Why::Call(ticket));
     }
 
-    /// The last copy of a descriptor is closed: what was locked through it alone is given up.
+    /// The last copy of a descriptor is closed: locks that were got through it alone are given up.
     /// (Bytes that a process had locked are given up at its own close, as the kernel tells.)
     pub(crate) fn unlock_closed(&mut self, step: &mut Step<'_>, fid: Fid, handle: u64) {
         let all = (fid, LockOwner::Whole(0))..=(fid, LockOwner::Bytes(u64::MAX));
@@ -259,7 +259,7 @@ impl Client {
         self.finish_lock(step, ticket, Done::Nothing);
     }
 
-    /// The lease goes on: what came near its end is true.
+    /// The lease goes on: locks that came near its end are held.
     pub(crate) fn give_late_locks(&mut self, step: &mut Step<'_>) {
         for ticket in core::mem::take(&mut self.locks.late) {
             self.finish_lock(step, ticket, Done::Nothing);
@@ -283,7 +283,7 @@ impl Client {
             };
             return Some(Done::Refused(refusal));
         };
-        // What was a lock of the whole file before is given up, whatever became of the other.
+        // A lock of the whole file from before is given up, whatever became of the new one.
         let whole = lock.owner.is_whole();
         match locked {
             Locked::Done => {
@@ -360,7 +360,7 @@ impl Client {
     /// it; if it has not been asked for the lock, he does not get it.
     pub(crate) fn on_interrupt(&mut self, step: &mut Step<'_>, ticket: Ticket) {
         let call = self.calls.get(&ticket).map(|running| &running.call);
-        // Who has been given it, and not been told, has it, or asks for it again.
+        // A call whose lock was given, and that has not been told, has it, or asks for it again.
         let given = self.locks.late.contains(&ticket);
         let waits = matches!(call, Some(Call::Lock { .. })) && !given;
         if !waits || !self.locks.interrupted.insert(ticket) {
@@ -411,8 +411,8 @@ impl Client {
         }
     }
 
-    /// Others have got what was locked here of a file, or may have. What nobody has been told to
-    /// have is asked for again.
+    /// Others have got locks that were held here on a file, or may have. A lock that nobody has
+    /// been told to have is asked for again.
     pub(crate) fn lose_locks_of(&mut self, fid: Fid) {
         let mut waited = self.lose_lock_delegation(fid);
         self.parked.append(&mut waited);

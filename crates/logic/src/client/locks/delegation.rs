@@ -1,10 +1,11 @@
 //! Files about whose locks this client decides by itself, since nobody else uses them.
 //!
 //! Guarantees: it decides about a file's locks only from an answer on that delegates them until it
-//! gives that back, and only while the server has done with all its requests about them. So what
-//! is remembered of the owners of a file is all that is locked of it when it begins to decide; it
-//! tells that when it ends, and nothing about these locks is asked of the server before that has
-//! been heard. Calls that wait for a lock wait here, and go on waiting at the server afterwards.
+//! gives that back, and only while the server has done with all its requests about them. So the
+//! owners' locks that are remembered of a file are all that is locked of it when it begins to
+//! decide; it tells that when it ends, and nothing about these locks is asked of the server before
+//! that has been heard. Calls that wait for a lock wait here, and go on waiting at the server
+//! afterwards.
 
 use crate::Ticket;
 use crate::client::mutant::Mutant;
@@ -193,8 +194,8 @@ impl Client {
         }
     }
 
-    /// Somebody else asks for a lock of the file. What comes while it is being given back has been
-    /// asked for by then; the server hears of that.
+    /// Somebody else asks for a lock of the file. An answer that delegates the locks and is on its
+    /// way is void when it comes; the server is told so.
     pub(crate) fn on_locks_recalled(&mut self, step: &mut Step<'_>, fid: Fid, epoch: Epoch) {
         let decides = self.lock_delegation.decides(fid);
         if let Some(file) = self.lock_delegation.files.get_mut(&fid) {
@@ -204,7 +205,7 @@ impl Client {
         match decides {
             Decides::Client => self.give_up_to(step, fid, epoch),
             Decides::Nobody => {}
-            // An answer that delegates them may be on its way: it is void when it comes.
+            // An answer may be on its way.
             Decides::Server => {
                 self.say_gives(step, fid, (epoch, 0), None);
                 self.lock_delegation.tidy(fid);
@@ -290,8 +291,8 @@ impl Client {
         self.lock_delegation.tidy(fid);
     }
 
-    /// Gives back what has not been used for a while: who needs it then need not wait for a machine
-    /// that may be away.
+    /// Gives back the locks of files that have not been used for a while: a client that needs them
+    /// then need not wait for a machine that may be away.
     pub(crate) fn tick_locks(&mut self, step: &mut Step<'_>) {
         if self.lock_delegation.due().is_none_or(|due| step.now < due) {
             return;
@@ -341,8 +342,8 @@ impl Client {
         core::mem::take(&mut self.lock_delegation.again)
     }
 
-    /// The server decides about the locks of this file again, and what was decided here is void:
-    /// the calls that waited.
+    /// The server decides about the locks of this file again, and decisions made here are void:
+    /// returns the calls that waited.
     pub(crate) fn lose_lock_delegation(&mut self, fid: Fid) -> Vec<Ticket> {
         let term = self.term;
         let own = self
@@ -375,7 +376,7 @@ impl Client {
         waited
     }
 
-    /// What an answer says beside what it answers: who decides.
+    /// An answer says also who decides about the file's locks.
     pub(crate) fn note_who_decides(
         &mut self,
         step: &mut Step<'_>,

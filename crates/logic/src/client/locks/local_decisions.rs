@@ -1,8 +1,8 @@
 //! Calls about locks that are answered here, as the server would answer them.
 //!
-//! Guarantees: what is given excludes nothing that anybody holds; what waits is given in the order
-//! of asking; nothing is given near the end of the lease. What an owner has is remembered beside
-//! (`lock_owners`), so that it can be told whenever the server is to decide.
+//! Guarantees: a given lock excludes nothing that anybody holds; locks that wait are given in the
+//! order of asking; nothing is given near the end of the lease. An owner's locks are remembered
+//! beside (`lock_owners`), so that they can be told whenever the server is to decide.
 //!
 //! A circle of processes that wait for each other is found where all its waits are known. So the
 //! waits that are refused when they close one are all here, or all at the server: before one begins

@@ -1,9 +1,8 @@
-//! What the owners of locks on this machine have locked, as far as is known, and who waits.
+//! The locks of each owner on this machine, as far as they are known, and the calls that wait.
 //!
-//! Guarantees: what is remembered of an owner is what the latest answer said of each byte; nothing
-//! is remembered of one that has nothing, waits for nothing, and has lost nothing. What a restarted
-//! server is told is certainly still held: what a request that is not answered may have given up is
-//! not in it.
+//! Guarantees: of each byte of an owner the latest answer is remembered; nothing is remembered of
+//! one that has nothing, waits for nothing, and has lost nothing. A lock that a restarted server is
+//! told is certainly still held: one that an unanswered request may have given up is not told.
 
 use crate::Ticket;
 use crate::client::{Call, Client};
@@ -12,7 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, HeldLock, Lock, LockMode, LockOwner, Locked, Op, Outcome, RequestId};
 
-/// What one owner has locked of one file.
+/// The locks of one owner on one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Own {
     /// Of each byte that an answer was about: how it is locked, if it is, and since which epoch.
@@ -44,7 +43,7 @@ pub(crate) struct Locks {
     pub(crate) behind: BTreeMap<(Fid, LockOwner), Vec<Ticket>>,
     /// Calls whose lock came when the lease was near its end: others may have it by now.
     pub(crate) late: Vec<Ticket>,
-    /// Files whose locks were taken while something was asked for: what was given before this epoch
+    /// Files whose locks were taken while something was asked for: a lock given before this epoch
     /// is not held, however late the answer comes.
     pub(crate) void: BTreeMap<Fid, Epoch>,
 }
@@ -57,8 +56,8 @@ impl Own {
         });
     }
 
-    /// Where nothing is under way, what is not locked need not be known, nor since when the
-    /// rest is.
+    /// Where nothing is under way, bytes that are not locked need not be known, nor since when the
+    /// others are.
     pub(crate) fn settle(&mut self) {
         if self.asked == 0 {
             let last = self.known.iter().map(|(_, (_, at))| at).max();
@@ -148,9 +147,9 @@ impl Locks {
 }
 
 impl Client {
-    /// What a restarted server is told. What has been asked for may have been given, and others may
-    /// have what that left, whether the request is not answered or waits: the end of its wait may
-    /// be lost.
+    /// The locks that a restarted server is told. One that has been asked for may have been given,
+    /// and others may have those that it left, whether the request is not answered or waits: the
+    /// end of its wait may be lost.
     pub(crate) fn lock_claims(&self) -> Vec<HeldLock> {
         let mut all: BTreeMap<(Fid, LockOwner), Ranges<LockMode>> = BTreeMap::new();
         for (key, own) in &self.locks.owners {
@@ -225,7 +224,7 @@ fn locks(owner: LockOwner, pid: u32, parts: &Ranges<LockMode>) -> Vec<Lock> {
     parts.iter().map(lock).collect()
 }
 
-/// What is certainly still held if this has been asked for.
+/// The lock that is certainly still held if this one has been asked for.
 fn left_by(lock: &Lock, held: Option<LockMode>) -> Option<LockMode> {
     if lock.owner.is_whole() {
         return held.filter(|mode| *mode == lock.mode);

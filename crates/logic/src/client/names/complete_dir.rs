@@ -1,17 +1,18 @@
 //! Whole directories: which names there are not.
 //!
-//! Under a token of a directory what is known of a name stays true, but of a name that nobody has
-//! asked for nothing is known. Who asks for such names one after the other (a compiler that looks
-//! for headers in many places, a program that makes files) would wait for the server each time. So
-//! after some that did not exist the client asks for all names of the directory, without attributes
-//! and tokens. A listing of an own directory that could not be answered here counts as one of them:
-//! the next one then can. Once the last of them has come, a name that is not known does not exist
-//! ([`crate::client::node::Node::whole`]), until somebody else changes one.
+//! Under a token of a directory the client's knowledge of a name stays true, but of a name that
+//! nobody has asked for it knows nothing. A program that asks for such names one after the other (a
+//! compiler that looks for headers in many places, or one that makes files) would wait for the
+//! server each time. So after some that did not exist the client asks for all names of the
+//! directory, without attributes and tokens. A listing of an own directory that could not be
+//! answered here counts as one of them: the next one then can. Once the last of them has come, a
+//! name that is not known does not exist ([`crate::client::node::Node::whole`]), until somebody
+//! else changes one.
 //!
 //! Guarantees: it is whole only if no name of it was taken back, forgotten or doubted between the
-//! first question and the last answer; what an own change has said meanwhile of a name counts more
-//! than the listing. Long directories are not asked for, and one that is not left alone each time
-//! after twice as many questions in vain.
+//! first question and the last answer; an own change of a name meanwhile counts more than the
+//! listing. Long directories are not asked for; one in which others change names is asked for again
+//! only after twice as many questions in vain each time.
 
 use super::listing::ListingPart;
 use crate::client::session::requests::Why;

@@ -1,15 +1,15 @@
 //! Positions of names: the listing of a directory of which all is known is answered here.
 //!
 //! The server numbers the names of a directory in the order in which they come, and a listing goes
-//! on behind a position. Whose own a directory is numbers the names that it makes, in the same way,
-//! and says so when it tells of them ([`wire::Chosen`]). What is struck out before it is told of
-//! leaves a gap. So a listing that begins here goes on at the server, if the directory has been
-//! taken away meanwhile, and the other way round.
+//! on behind a position. The client to which a directory is delegated numbers the names that it
+//! makes in the same way, and sends the numbers when it tells of them ([`wire::Chosen`]). A name
+//! that is struck out before it is told of leaves a gap. So a listing that begins here goes on at
+//! the server, if the directory has been taken away meanwhile, and the other way round.
 //!
 //! Guarantees: a listing is answered here only under a lasting token, if no name can be missing
-//! ([`Node::whole`]), the position of each is the server's, and whoever asks may read the directory
-//! without doubt. What is asked for with attributes of which some are not known here is the
-//! server's to answer: it has them all at once.
+//! ([`Node::whole`]), the position of each is the server's, and the caller may read the directory
+//! without doubt. A listing with attributes of which some are not known here is the server's to
+//! answer: it has them all at once.
 
 use super::listing::{ListingPart, POSITION};
 use crate::Ticket;
@@ -23,7 +23,7 @@ use wire::{Attr, Caller, DirEntry, Fid, Kind, Name, Op, RequestId, limits};
 /// Longer listings are the server's to answer: to bring them in order takes a moment each time.
 const LISTING_MAX: usize = 16_384;
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) fid: Fid,
@@ -41,7 +41,7 @@ pub(crate) struct CookieOrder {
 }
 
 impl Node {
-    /// A name means this from now on, or nothing. What keeps its name keeps its position.
+    /// A name means this from now on, or nothing. An object that keeps its name keeps its position.
     pub(crate) fn set_name(&mut self, name: &Name, means: Option<(Fid, Kind)>) {
         let known = self.names.get(name).copied().flatten();
         let means = means.map(|(fid, kind)| Named {
@@ -142,7 +142,7 @@ impl Client {
         let Some(node) = self.nodes.get_mut(&dir) else {
             return;
         };
-        // What was changed here meanwhile may have got other positions.
+        // Names that were changed here meanwhile may have got other positions.
         if part.vouched && node.changed < id {
             node.last = Some(part.last);
             part.entries.iter().for_each(|entry| node.stands(entry));
@@ -246,14 +246,14 @@ mod tests {
     #[test]
     fn who_may_list_without_doubt() {
         for mode in [0o700, 0o711, 0o750, 0o755, 0] {
-            // Whoever owns it may have opened it before he took the right from himself.
+            // Its owner may have opened it before he took the right from himself.
             assert!(may(mode, false, 0) && may(mode, false, 7), "{mode:o}");
         }
         let others: Vec<bool> = [0o755, 0o775, 0o750, 0o705, 0o711, 0o700]
             .map(|mode| may(mode, true, 8))
             .to_vec();
         assert_eq!(others, [true, true, false, false, false, false]);
-        // What a list says is the server's to know.
+        // Only the server knows what an access list says.
         assert!(!may(0o755, false, 8));
     }
 }

@@ -1,17 +1,17 @@
-//! Walks through directories: what they come to next is asked for before they do.
+//! Walks through directories: the objects that they come to next are asked for before they do.
 //!
-//! Who looks up, or reads from the beginning, one object of a directory after the other, mostly
-//! goes on with the others. So when this client has had to ask the server for some of them in a
-//! moment, it asks for the first entries of the directory with attributes, tokens and the bytes of
-//! small files (`Prefetch`), and for those behind them while what came is being used. What comes is
-//! kept in the client's table until the kernel asks: as a name and attributes under their tokens,
-//! and as blocks. Nothing is told to the kernel unasked.
+//! A program that looks up, or reads from the beginning, one object of a directory after the other,
+//! mostly goes on with the others. So when this client has had to ask the server for some of them
+//! in a moment, it asks for the first entries of the directory with attributes, tokens and the
+//! bytes of small files (`Prefetch`), and for those behind them while the ones that came are being
+//! used. An entry that comes is kept in the client's table until the kernel asks: as a name and
+//! attributes under their tokens, and as blocks. Nothing is told to the kernel unasked.
 //!
-//! What comes in vain has bounds. Of a directory, as much may come as is used twice over, and a
-//! little more; of all, as much as credit allows, which is lost by each entry that comes, and
-//! earned by each that is used, or had to be asked for. What is not used within a while is given
-//! back, the oldest first where there is too much of it. A directory that others change is left
-//! alone for a while.
+//! Entries that come in vain are bounded. Of a directory, as many may come as are used twice over,
+//! and a few more; of all, as many as credit allows, which is lost by each entry that comes, and
+//! earned by each that is used, or had to be asked for. Entries that are not used within a while
+//! are given back, the oldest first where there are too many of them. A directory that others
+//! change is left alone for a while.
 
 use crate::client::data::inline_data::{self, Brought};
 use crate::client::session::requests::Why;
@@ -58,7 +58,7 @@ struct Walk {
 #[derive(Clone, Debug)]
 pub(crate) struct Walks {
     dirs: BTreeMap<Fid, Walk>,
-    /// What came, oldest first, and when.
+    /// The entries that came, oldest first, and when.
     kept: VecDeque<(Fid, Time)>,
     credit: u32,
     /// When something that had come was used last.
@@ -145,7 +145,8 @@ impl Client {
         let Some(dir) = node.parent else {
             return;
         };
-        // Every path leads through directories: what is in the next one is not wanted for that.
+        // Every path leads through directories: the entries of the next one are not wanted for
+        // that.
         let passed = node.directory;
         self.walks.earn(UNUSED_PER_USED);
         if !passed {
@@ -187,7 +188,7 @@ impl Client {
         self.request(step, by, Vec::new(), Why::Walk);
     }
 
-    /// What follows in a directory has come, or could not.
+    /// The next entries of a directory have come, or could not.
     pub(crate) fn on_prefetched(
         &mut self,
         step: &mut Step<'_>,
@@ -259,7 +260,7 @@ impl Client {
         }
         self.give_back_unused(step);
         if !news {
-            // All of it is here already: who walks is further on. It is not looked for for ever.
+            // All of it is here already: the walk is further on. It is not looked for for ever.
             self.walks.credit = self.walks.credit.saturating_sub(EMPTY_REPLY_COST);
             self.walks.dirs.entry(dir).or_default().came += EMPTY_REPLY_COST;
             self.prefetch(step, dir, caller);
@@ -335,7 +336,7 @@ impl Client {
         self.give_back_unused(step);
     }
 
-    /// What was not used for long, or is too much, is given back.
+    /// Entries that were not used for long, or are too many, are given back.
     pub(crate) fn give_back_unused(&mut self, step: &mut Step<'_>) {
         let most = PREFETCHED_MAX.min(self.options.objects / 4);
         while let Some(&(fid, since)) = self.walks.kept.front() {
@@ -352,7 +353,7 @@ impl Client {
         }
     }
 
-    /// It is not kept any more for who might use it.
+    /// It is not kept any more for a program that might use it.
     pub(crate) fn unforesee(&mut self, fid: Fid) {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;

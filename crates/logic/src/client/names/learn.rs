@@ -298,7 +298,7 @@ impl Client {
         self.node(*to).renew_listing();
         let victim_fid = victim.as_ref().map(|(fid, _)| *fid);
         // Both names may have been names of one object: then nothing was moved, and nobody says so.
-        // What was done here is known.
+        // A rename that was done here is known.
         let several = attr.kind != Kind::Directory && attr.nlink > 1;
         let unsure = victim_fid.is_none() && several && !self.requests.contains_key(&id);
         let left = victim

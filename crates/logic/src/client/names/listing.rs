@@ -8,7 +8,7 @@
 //! current one the kernel is made to drop its pieces before it is told the end.
 //!
 //! Names made while a listing goes on get positions behind all others. It ends at the position that
-//! was the last one when it began: else who renames what he lists would list for ever.
+//! was the last one when it began: else a program that renames what it lists would list for ever.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done, Listed};

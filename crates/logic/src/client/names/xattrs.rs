@@ -1,10 +1,10 @@
 //! Extended attributes that are known here.
 //!
-//! Either all that an object has are known or none. They are while the server says that there are
-//! none (`bare`) and whoever sets one is this client: then it is set here, and the server hears of
-//! it later, as of any change of what is delegated. What means more than its value (access lists,
-//! which are a mode too and are inherited; capabilities, which end when the content changes) is
-//! always set by the server, and from then on nothing is known.
+//! Either all that an object has are known or none. They are known while the server says that there
+//! are none (`bare`) and only this client sets any: then it sets them here, and the server hears of
+//! that later, as of any delegated change. An attribute that means more than its value (access
+//! lists, which are a mode too and are inherited; capabilities, which end when the content changes)
+//! is always set by the server, and from then on nothing is known.
 
 use crate::Ticket;
 use crate::client::api::Done;
@@ -25,7 +25,7 @@ const STICKY: u16 = 0o1000;
 /// Values by their names, in the order in which they are listed.
 pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a change makes of one: its value, or it goes.
+/// A change of one attribute: its new value, or its removal.
 struct Edit<'a> {
     fid: Fid,
     name: &'a [u8],
@@ -75,7 +75,8 @@ impl Node {
         self.privileges.may_be_set();
     }
 
-    /// One is set or removed by the server: what is known of them is over, but that there are none.
+    /// One is set or removed by the server: all that is known of them is over, but that there are
+    /// none.
     pub(crate) fn xattrs_change(&mut self, op: &Op) {
         let removes = matches!(op, Op::RemoveXattr { .. });
         if !removes || self.xattrs.is_some() {
@@ -100,7 +101,7 @@ impl Node {
 }
 
 impl Client {
-    /// What becomes of a change of an extended attribute.
+    /// Predicts a change of an extended attribute.
     pub(crate) fn predict_xattr(
         &mut self,
         now: Time,
@@ -158,7 +159,7 @@ impl Client {
         self.finish(step, ticket, Done::Nothing);
     }
 
-    /// What is known of the extended attributes of an object.
+    /// The answer about the extended attributes of an object, as far as they are known.
     pub(crate) fn known_xattr(&self, op: &Op, caller: &Caller) -> Option<Done> {
         let (Op::GetXattr { fid, .. } | Op::ListXattr { fid }) = op else {
             return None;

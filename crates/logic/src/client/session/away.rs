@@ -1,10 +1,11 @@
-//! Coming back after a silence: what of all that this client holds others have wanted meanwhile.
+//! Coming back after a silence: which of this client's tokens and locks others have wanted
+//! meanwhile.
 //!
 //! Guarantees: in a new term nothing that is held is used before the server has said of each part
-//! of it what has been taken. What was taken is given up at once, and what was changed under it is
+//! of it what has been taken. A taken token is given up at once, and changes made under it are
 //! kept: names are told as ever (the server does what can be done of them), bytes are *stranded*
-//! until the file is had again; see `data::stranded`. Who had a lock that was taken
-//! reads and writes nothing of that file, and gets no other lock of it, before he has given it up.
+//! until the file is had again; see `data::stranded`. An owner whose lock was taken reads and
+//! writes nothing of that file, and gets no other lock of it, before he has given it up.
 
 use crate::client::mutant::Mutant;
 use crate::client::{Call, Client, Step};
@@ -12,7 +13,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Op, Right, ToServer};
 
-/// What was taken, as far as the server has said it.
+/// The tokens and locks that were taken, as far as the server has said it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taken {
     tokens: BTreeSet<Fid>,
@@ -47,7 +48,7 @@ impl Client {
             self.give_up_taken(step, &taken);
         }
         self.renew(step, self.reassertion.since);
-        // What was stated before that the server has not heard.
+        // Earlier statements that the server has not heard.
         self.state_again(step);
         self.resolve_all(step);
     }
@@ -73,7 +74,7 @@ impl Client {
         }
     }
 
-    /// Others have had this since. What is changed of it stays here.
+    /// Others have had this since. Its changes stay here.
     pub(crate) fn lose_token(&mut self, step: &mut Step<'_>, fid: Fid) {
         let term = self.term;
         let Some(node) = self.nodes.get_mut(&fid) else {

@@ -1,16 +1,16 @@
-//! The volume's clock, as far as it is known here: what is written to the cache is stamped with it,
-//! so that files have the times of one clock on whichever machine they were changed, and however
-//! wrong the clock of a machine is.
+//! The volume's clock, as far as it is known here: writes to the cache are stamped with it, so that
+//! files have the times of one clock on whichever machine they were changed, and however wrong the
+//! clock of a machine is.
 //!
-//! Guarantees: it never runs backwards; it is never behind what the server has said, so that what a
-//! program changes after it has seen somebody else's change is not stamped with an earlier time; of
-//! the server's clock it is behind by no more than a message takes, and ahead by no more than that,
-//! each with what two clocks can part between two answers to `KeepAlive`. A client that is ahead
-//! comes back, even if answers with its own times in them never cease.
+//! Guarantees: it never runs backwards; it is never behind what the server has said, so that a
+//! change that a program makes after it has seen somebody else's is not stamped with an earlier
+//! time; of the server's clock it is behind by no more than a message takes, and ahead by no more
+//! than that, each with what two clocks can part between two answers to `KeepAlive`. A client that
+//! is ahead comes back, even if answers with its own times in them never cease.
 
 use wire::Time;
 
-/// What is known of the volume's clock.
+/// The client's knowledge of the volume's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VolumeClock {
     /// It showed this...
@@ -24,7 +24,7 @@ pub(crate) struct VolumeClock {
 }
 
 impl VolumeClock {
-    /// What it shows: each time something later.
+    /// The time that it shows: each time a later one.
     pub(crate) fn shows(&mut self, now: Time) -> Time {
         let newest = self.shown.max(self.least);
         self.shown = self.reckon(now).max(newest.saturating_add(1));
@@ -38,7 +38,7 @@ impl VolumeClock {
         self.shows(now)
     }
 
-    /// What it showed last, if anybody has looked at it.
+    /// The time that it showed last, if anybody has looked at it.
     pub(crate) fn last_shown(&self) -> Time {
         self.shown
     }
@@ -58,8 +58,8 @@ impl VolumeClock {
         self.least = self.least.max(said);
     }
 
-    /// The server may have begun anew: what it has said before, and did not have on its disk, is no
-    /// more.
+    /// The server may have begun anew: a time that it has said before, and did not have on its
+    /// disk, is no more.
     pub(crate) fn begin_anew(&mut self) {
         self.least = 0;
     }
@@ -71,8 +71,8 @@ impl VolumeClock {
         }
     }
 
-    /// The same in answer to what was sent then: it cannot show more than that and what has passed
-    /// since.
+    /// The same in answer to a message sent then: the clock cannot show more than `said` and the
+    /// time that has passed since.
     pub(crate) fn hear_within(&mut self, now: Time, said: Time, sent: Time) {
         self.hear(now, said);
         let most = said.saturating_add(now.saturating_sub(sent));

@@ -142,7 +142,7 @@ impl Client {
         self.state = LinkState::Down;
     }
 
-    /// What was to be made could not be.
+    /// An object that was to be made could not be.
     pub(crate) fn forget_unmade(&mut self, step: &mut Step<'_>, fid: Fid) {
         self.forget_session(step, fid);
         let parked = core::mem::take(&mut self.parked);
@@ -181,7 +181,7 @@ impl Client {
             node.error = Some(wire::Refusal::SessionLost);
         }
         (node.right, node.attr) = (Right::None, None);
-        // A link whose answer is lost may have given it a name: what is written to it now counts.
+        // A link whose answer is lost may have given it a name: bytes written to it count now.
         (node.private, node.unlinked) = (false, false);
         node.names.clear();
         node.not_whole();
@@ -207,8 +207,8 @@ impl Client {
         }
     }
 
-    /// Requests of the lost session: changes may or may not have been applied, so they fail; what
-    /// only asks is asked again in the next session.
+    /// Requests of the lost session: changes may or may not have been applied, so they fail; a
+    /// request that only asks is sent again in the next session.
     fn fail_requests(&mut self, step: &mut Step<'_>) {
         self.suspended = true;
         self.cleaners = 0;

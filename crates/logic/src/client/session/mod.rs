@@ -15,7 +15,7 @@ pub(crate) enum LinkState {
     Down,
     Greeting,
     Up,
-    /// It has said goodbye: what was on its way then is about a session that is over.
+    /// It has said goodbye: messages that were on their way then are about a session that is over.
     Left,
 }
 

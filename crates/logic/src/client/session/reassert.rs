@@ -1,5 +1,5 @@
-//! What a restarted server, or one that has taken something, is told: what this client holds and
-//! has open, and which changes its callers have not seen answered.
+//! Reassertion to a restarted server, or to one that has taken something: what this client holds
+//! and has open, and which changes its callers have not seen answered.
 //!
 //! The last run of the server may have applied such a change. The callers' kernel shows the old
 //! state until they are answered, so the server must show it too: it may not learn of the change
@@ -14,7 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Holding, Name, Op, RequestId, Right, Time, ToServer, Unseen};
 
-/// What a restarted server is being told.
+/// The reassertion that is being sent to a restarted server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reassertion {
     /// Parts of `Reassert`, until the server has noted all.
@@ -45,8 +45,8 @@ impl Client {
             hold: node.hold(stamp),
         };
         let holds = |holding: &Holding| holding.right > Right::None || holding.hold.open;
-        // What is to be made is none of the server's business before it has been told; what it may
-        // have made by now is.
+        // An object that is to be made is none of the server's business before the server has been
+        // told of it; one that the server may have made by now is.
         let kept = |node: &crate::client::Node| {
             let made = self.requests.get(&node.unborn);
             node.unborn != 0 && made.is_none_or(|sent| sent.kept)
@@ -113,8 +113,8 @@ impl Client {
             .collect()
     }
 
-    /// What others must not be shown yet if this call's change has been applied. The objects that
-    /// names named are known to the server only.
+    /// The names and objects that others must not be shown yet if this call's change has been
+    /// applied. The objects that names named are known to the server only.
     pub(crate) fn touches(&self, request: RequestId, call: &Call) -> Option<Unseen> {
         let caches = |fid: &Fid| {
             let node = self.nodes.get(fid);

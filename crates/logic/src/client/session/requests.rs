@@ -54,7 +54,7 @@ pub(crate) struct Sent {
     pub(crate) request: Request,
     pub(crate) bulk: Vec<Piece>,
     pub(crate) why: Why,
-    /// When it left for the first time: who answers it has heard this client since.
+    /// When it left for the first time: a server that answers it has heard this client since.
     pub(crate) left: Option<Time>,
     /// Not to be sent before its turn.
     pub(crate) kept: bool,
@@ -76,7 +76,7 @@ impl Sent {
     }
 }
 
-/// What was said about an object's opens or token.
+/// A report about an object's opens or token.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
     stamp: u64,
@@ -139,18 +139,13 @@ impl Client {
         };
         let lenders = self.lending.lenders(&why);
         let request = Request {
-            id,
-            acked: 0,
-            op,
             caller,
             hold,
             keeps,
             ahead,
-            clock: 0,
-            delegated: None,
             after,
-            again: None,
             lenders,
+            ..Request::new(id, op)
         };
         self.requests.insert(
             id,
@@ -192,8 +187,8 @@ impl Client {
         id: RequestId,
         acked: RequestId,
     ) -> Option<(Request, Vec<Piece>)> {
-        // What it comes after may have been answered to a run of the server that has ended; if it
-        // was refused, no other one knows of it.
+        // The request that it comes after may have been answered by a run of the server that has
+        // ended; if it was refused, no other one knows of it.
         let after = self.requests.get(&id)?.request.after;
         let waits = self.requests.contains_key(&after);
         let sent = self.requests.get_mut(&id)?;
@@ -319,7 +314,7 @@ impl Client {
         // Known to the server from before its restart, even if its first answer never came here: it
         // waits for us to say what we hold.
         if !welcome.resumed {
-            // What was to be said to an earlier run, which ended first, nobody waits for.
+            // Nobody waits for the parts that were for an earlier run, which ended first.
             self.reassertion.parts.clear();
         } else if welcome.boot != self.boot {
             self.look_what_is_left(step, welcome);

@@ -3,9 +3,9 @@
 //!
 //! Guarantees: a change is kept from its answer until its record is stable, and the bytes of a
 //! write from the moment at which it leaves, as they were then. After a failure all that is lost is
-//! asked for again with the same numbers, in its order, before anything else is: what was answered
-//! is so. Memory is bounded by a part of the cache: of more the server is asked to make it stable,
-//! and no more is written back before it has.
+//! asked for again with the same numbers, in its order, before anything else is: an answered change
+//! stays made. Memory is bounded by a part of the cache: of more the server is asked to make it
+//! stable, and no more is written back before it has.
 
 use super::LinkState;
 use super::requests::Why;
@@ -36,7 +36,7 @@ struct UnstableChange {
     /// When it was made, and which numbers what it made has.
     at: Time,
     chosen: Chosen,
-    /// What the names that it took away named.
+    /// The objects that the names named which it took away.
     named: [Option<Fid>; 2],
     /// Where it is now in the server's log.
     now: Place,
@@ -254,7 +254,8 @@ impl Client {
         }
         self.unstable.stable = stable;
         let mut any = false;
-        // What was made again is in the log in the same order, behind all that was not lost.
+        // Changes that were made again are in the log in the same order, behind all that was not
+        // lost.
         while let Some(first) = self.unstable.changes.first_entry() {
             let now = first.get().now;
             if now.boot != boot || now.record > record {
@@ -270,8 +271,8 @@ impl Client {
         }
     }
 
-    /// May the session end? What the server might lose it must make stable first: nobody will ask
-    /// for it again.
+    /// May the session end? The server must make stable first all changes that it might lose:
+    /// nobody will ask for them again.
     pub(crate) fn is_settled(&mut self, step: &mut Step<'_>) -> bool {
         let settled = self.unstable.changes.is_empty() || self.unstable.refused;
         if !settled {
@@ -280,7 +281,8 @@ impl Client {
         settled
     }
 
-    /// Another run of the server begins: what is left is stable, the rest is asked for again.
+    /// Another run of the server begins: the changes that are left are stable, the others are asked
+    /// for again.
     pub(crate) fn look_what_is_left(&mut self, step: &mut Step<'_>, welcome: &Welcome) {
         let unstable = &mut self.unstable;
         let (left, lost): (
@@ -396,8 +398,8 @@ impl Client {
         true
     }
 
-    /// The session is over. What the server has made stable is none of its client's business any
-    /// more; what it has lost meanwhile nobody can ask for again.
+    /// The session is over. Changes that the server has made stable are none of the client's
+    /// business any more; nobody can ask again for those that it has lost meanwhile.
     pub(crate) fn lose_unstable(&mut self, step: &mut Step<'_>, welcome: Option<&Welcome>) {
         let all = core::mem::take(&mut self.unstable);
         let lost =

@@ -1,4 +1,4 @@
-//! Recalls: what the server asks back.
+//! Recalls: tokens and names that the server asks back.
 //!
 //! A file's token is given back in steps. From the recall on, calls that could change what is open
 //! or cached wait (they hold no lock of the kernel that the dropping of pages needs); reads for the
@@ -76,7 +76,7 @@ impl Client {
         self.say(step, ToServer::Returned(returned));
     }
 
-    /// No file is being made and opened any more: what was guessed about its like is put right.
+    /// No file is being made and opened any more: guesses about such files are put right.
     pub(crate) fn settle_guesses(&mut self, step: &mut Step<'_>) {
         let making = |sent: &crate::client::Sent| sent.request.op.makes_open().is_some();
         if self.guessed.is_empty() || self.requests.values().any(making) {
@@ -107,11 +107,12 @@ impl Client {
         stamp: u64,
         (right, attr): (Right, Option<Attr>),
     ) {
+        let notes_loss = self.options.mutant != Some(Mutant::KeepsOvertakenBlocks);
         let node = self.node(fid);
         let (upto, hold) = (node.seen.max(epoch), node.hold(stamp));
         // A grant up to there that is still on its way must not be used after this has been said.
         node.void = node.void.max(upto + 1);
-        if right < Right::Shared {
+        if right < Right::Shared && notes_loss {
             node.unshared = node.void;
         }
         let returned = Returned {
@@ -169,8 +170,8 @@ impl Client {
         }
     }
 
-    /// All is written back of a file that somebody lists: Shared is enough for who does not write,
-    /// and lets others have it too.
+    /// All is written back of a file that somebody lists: Shared is enough for a client that does
+    /// not write, and lets others have it too.
     pub(crate) fn step_down_listed(&mut self, step: &mut Step<'_>, fid: Fid) {
         let Some(node) = self.nodes.get_mut(&fid) else {
             return;
@@ -203,8 +204,8 @@ impl Client {
             }
             return;
         }
-        // What the kernel was told without a right is taken back too, as long as it may be on its
-        // way there.
+        // Answers that the kernel was given without a right are taken back too, as long as they may
+        // be on their way there.
         let loose = keep == Right::None && loose;
         if node.right <= keep && !loose {
             if keep == Right::None {
@@ -299,7 +300,7 @@ impl Client {
         }
     }
 
-    /// What freed reads were given when the kernel had dropped pages already.
+    /// The ranges that freed reads were given when the kernel had dropped pages already.
     fn given_since(&mut self, fid: Fid) -> Option<Vec<Range>> {
         let drain = self.node(fid).drain.as_mut()?;
         let ranges = core::mem::take(&mut drain.again);
@@ -335,8 +336,8 @@ impl Client {
         if let (Invalidate::Inode { ranges: told, .. }, Some(drain)) = (&mut what, &node.drain) {
             *told = node.without_reads(&ranges, &drain.freed);
             if withheld && !node.kernel.has_pages() {
-                // It has none, and those that it is asking for are claimed first: perhaps by whom
-                // another machine's claim waits for.
+                // It has none, and those that it is asking for are claimed first: perhaps by a
+                // client that another machine's claim waits for.
                 told.clear();
             }
         }

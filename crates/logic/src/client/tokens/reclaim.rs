@@ -1,10 +1,10 @@
-//! What the client remembers has a bound, however many names a tree has.
+//! A bound on the nodes that the client keeps, however many names a tree has.
 //!
 //! A kernel keeps what it knows of objects while it has memory, and says when it lets go of one;
 //! for so long this client keeps a node and a token of it, and the server a holder. So when there
 //! are more nodes than [`crate::client::Options::objects`], the kernel is asked to let go of some
 //! that nobody uses: those that come next in a round through all of them. It has not said which
-//! ones are used most; but what it was told a moment ago it is about to use.
+//! ones are used most; but it is about to use an object that it was told of a moment ago.
 //!
 //! Names that are known to be absent, or to name what is not known any more, hold nothing: they are
 //! forgotten when there are more than twice as many names as objects may be. So it is with the
@@ -21,7 +21,7 @@ use wire::{Fid, Time};
 /// How many nodes are looked at before the kernel is asked, and how many it is asked for.
 const SCANNED_MAX: usize = 2048;
 const FORGET_MAX: usize = 512;
-/// What it was told of less than this ago is left alone.
+/// An object that it was told of less than this ago is left alone.
 const RECENT_REPLY_NS: Time = 100_000_000;
 /// It is not asked for so long when there was nothing to ask for; when it was asked in vain twice
 /// as long each time, up to the longest: some kernels do not know the question.

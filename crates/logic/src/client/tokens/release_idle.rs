@@ -1,9 +1,9 @@
 //! Directories that somebody else changes alone, and that nobody uses here: they are given up.
 //!
-//! Who looked at a directory once keeps its token, and its kernel what it was told, until a change
-//! takes back the one name. So to whoever changes it again and again it could never be delegated.
-//! The server asks such holders ([`wire::What::Unused`]), waits for none of them, and they give all
-//! of it up by a `Release`, if nobody uses the directory meanwhile.
+//! A client that looked at a directory once keeps its token, and its kernel what it was told, until
+//! a change takes back the one name. So the directory could never be delegated to a client that
+//! changes it again and again. The server asks such holders ([`wire::What::Unused`]), waits for
+//! none of them, and they give all of it up by a `Release`, if nobody uses the directory meanwhile.
 //!
 //! Guarantees: of what is given up the kernel believes nothing. First it gets the directory's lock,
 //! and nothing of the directory was told for a second, so that all has been taken in; then each
@@ -27,7 +27,7 @@ use wire::{Epoch, Fid, Right, Time};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleRelease {
     since: Time,
-    /// What the kernel is doing.
+    /// The notification that the kernel is handling.
     id: u64,
     stage: Stage,
 }
@@ -66,8 +66,8 @@ impl Client {
             .insert(dir, IdleRelease { since, id, stage });
     }
 
-    /// Is nothing of this directory under way here? What was told of it a moment ago the kernel may
-    /// not have taken in yet.
+    /// Is nothing of this directory under way here? The kernel may not have taken in yet the names
+    /// and attributes that it was sent a moment ago.
     fn is_unused(&self, now: Time, dir: Fid) -> bool {
         let Some(node) = self.nodes.get(&dir) else {
             return false;
@@ -79,7 +79,7 @@ impl Client {
         node.directory && node.right < Right::Exclusive && still && listed && !young && !calls()
     }
 
-    /// A call has come: what it uses is used.
+    /// A call has come: directories that it uses are in use.
     pub(crate) fn note_use(&mut self, call: &Call) {
         self.idle_releases.retain(|dir, _| !uses(call, *dir));
     }
@@ -117,7 +117,8 @@ impl Client {
 
     fn give_up(&mut self, step: &mut Step<'_>, dir: Fid) {
         self.void(dir);
-        // Who has none, and a kernel that knows the directory, may still be held for a holder.
+        // The server may count this client as a holder although it has no token, when its kernel
+        // knows the directory.
         let node = self.node(dir);
         node.right = node.right.max(Right::Transient);
         self.release(step, dir, Right::None);

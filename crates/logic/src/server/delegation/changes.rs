@@ -1,9 +1,10 @@
 //! Delegated changes: applied as they come.
 //!
-//! To whom a directory is delegated (it holds its token Exclusive) has answered the caller already,
-//! and nobody else can have looked since. So nothing is in the way of such a change, and it cannot
-//! be refused; if it is all the same (the disk fails, the client has lied or has been fenced), so
-//! are all that the client sends behind it: what others are shown is a prefix of what it did.
+//! The client to which a directory is delegated (it holds its token Exclusive) has answered the
+//! caller already, and nobody else can have looked since. So nothing is in the way of such a
+//! change, and it cannot be refused; if it is all the same (the disk fails, the client has lied or
+//! has been fenced), so are all that the client sends behind it: others are shown a prefix of what
+//! it did.
 
 use crate::server::Server;
 use crate::server::Step;
@@ -46,7 +47,7 @@ impl Server {
     }
 
     /// A delegated change that the disk has no room for, or cannot make: its caller believes that
-    /// it is done. Its client asks for it later, and what builds on it waits.
+    /// it is done. Its client asks for it later, and changes that build on it wait.
     pub(crate) fn comes_later(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -111,7 +112,7 @@ impl Server {
         }
     }
 
-    /// A delegated change is done: what has overtaken it has its turn.
+    /// A delegated change is done: requests that have overtaken it have their turn.
     pub(crate) fn go_on_behind(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -185,8 +186,8 @@ impl Server {
         alone
     }
 
-    /// What would be delegated, if nobody else held anything of it: others are asked whether they
-    /// use it, and nobody waits for them.
+    /// Asks others whether they use directories that would be delegated if nobody else held
+    /// anything of them; nobody waits for the answers.
     pub(crate) fn ask_for_unused(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -220,8 +221,9 @@ impl Server {
         }
     }
 
-    /// What a delegated change has made is its maker's alone: nobody else knows of it. Is anything
-    /// known of it all the same, its maker has lied: it holds what it cannot be granted.
+    /// An object made by a delegated change is its maker's alone: nobody else knows of it. If the
+    /// server knows anything of it all the same, the maker has lied: it holds what it cannot be
+    /// granted.
     pub(crate) fn grant_made(
         &mut self,
         session: SessionId,

@@ -1,12 +1,13 @@
 //! Directories that one client alone changes: they are delegated to it, as new ones are. The same
 //! of the locks of files: a lock is a change then, and the file takes the directory's place.
 //!
-//! Guarantees: a directory that was there before is delegated only to who has changed it several
-//! times in a row, with nobody else looking at it or changing it in between; and where that does
-//! not pay, because somebody else looks before the holder has made as many changes by itself, it
-//! takes twice as many in a row the next time, up to [`RUN_MOST`]. So clients that use a directory
-//! in turn come to plain operation after a few exchanges, and to delegation again once one is
-//! alone. What is remembered is a hint, and bounded: of too many directories all is forgotten.
+//! Guarantees: a directory that was there before is delegated only to a client that has changed it
+//! several times in a row, with nobody else looking at it or changing it in between; and where that
+//! does not pay, because somebody else looks before the holder has made as many changes by itself,
+//! it takes twice as many in a row the next time, up to [`RUN_MOST`]. So clients that use a
+//! directory in turn come to plain operation after a few exchanges, and to delegation again once
+//! one is alone. The memory of uses is a hint, and bounded: of too many directories all is
+//! forgotten.
 
 use alloc::collections::BTreeMap;
 use wire::{Fid, SessionId};
@@ -17,7 +18,7 @@ const RUN_MOST: u32 = 256;
 /// Of most so many directories it is remembered who has changed them.
 const REMEMBERED: usize = 4096;
 
-/// Who has used a directory last.
+/// The client that has used a directory last.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     session: SessionId,
@@ -27,11 +28,11 @@ struct Run {
     /// It was delegated; so many changes have been made under that.
     delegated: bool,
     own: u32,
-    /// From so many changes in a row on, who does not use it is asked to give it up.
+    /// From so many changes in a row on, clients that do not use it are asked to give it up.
     asks: u32,
 }
 
-/// Who uses which directories alone.
+/// The clients that use directories alone.
 #[derive(Clone, Debug)]
 pub(crate) struct DelegationPolicy {
     runs: BTreeMap<Fid, Run>,
@@ -87,8 +88,8 @@ impl DelegationPolicy {
         run.is_some_and(|run| run.session == session && run.changes >= run.needed)
     }
 
-    /// Others hold something of it, and so it cannot be delegated to who changes it alone. Are they
-    /// to be asked for it? After twice as many changes each time.
+    /// Others hold something of it, and so it cannot be delegated to the client that changes it
+    /// alone. Are they to be asked for it? After twice as many changes each time.
     pub(crate) fn asks(&mut self, dir: Fid) -> bool {
         let Some(run) = self.runs.get_mut(&dir) else {
             return false;
@@ -100,7 +101,7 @@ impl DelegationPolicy {
         due
     }
 
-    /// It has been delegated to who uses it alone.
+    /// It has been delegated to the client that uses it alone.
     pub(crate) fn delegated(&mut self, dir: Fid) {
         if let Some(run) = self.runs.get_mut(&dir) {
             run.delegated = true;

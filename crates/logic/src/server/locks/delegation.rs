@@ -69,7 +69,7 @@ impl LockDelegations {
         self.counts.get(&session).copied().unwrap_or(0)
     }
 
-    /// Who has been asked, since when, and when last.
+    /// The sessions that have been asked, since when, and when last.
     pub(crate) fn asks(&self) -> impl Iterator<Item = (SessionId, Time, Time)> + '_ {
         let files = self.files.values();
         files.filter_map(|file| {
@@ -78,7 +78,7 @@ impl LockDelegations {
         })
     }
 
-    /// The files about whose locks somebody else decides, and who that is.
+    /// The files about whose locks a client decides, and its session.
     pub(crate) fn files(&self) -> impl Iterator<Item = (Fid, SessionId)> + '_ {
         self.files.iter().map(|(fid, file)| (*fid, file.session))
     }
@@ -186,7 +186,7 @@ impl Server {
     pub(crate) fn delegates_locks(&mut self, fid: Fid, session: SessionId, at: Epoch) -> bool {
         let delegations = &self.lock_delegations;
         let known = delegations.files.get(&fid);
-        // Nor while it is asked for it: what it answers is about what came before.
+        // Nor while it is asked for it: its answer is about what came before.
         let free = known.is_none_or(|file| file.session == session && file.asked.is_none());
         let careless = self.options.mutant == Some(Mutant::DelegatesLocked);
         let alone = careless || self.locks.is_alone(fid, session);
@@ -227,7 +227,8 @@ impl Server {
         self.end_delegation(step, fid);
     }
 
-    /// Nobody decides about the locks of this file but the server: what waited for that goes on.
+    /// Nobody decides about the locks of this file but the server: requests that waited for that go
+    /// on.
     pub(crate) fn end_delegation(&mut self, step: &mut Step<'_, impl Disk>, fid: Fid) {
         let Some(file) = self.lock_delegations.remove(fid) else {
             return;

@@ -1,4 +1,4 @@
-//! Advisory locks: who has locked what, and files whose locks a client decides.
+//! Advisory locks: their table, and files whose locks a client decides.
 
 pub(super) mod delegation;
 pub(super) mod requests;

@@ -1,4 +1,4 @@
-//! Requests for locks: what is answered at once, what waits, and what ends the waiting. Of a file
+//! Requests for locks: which are answered at once, which wait, and what ends the waiting. Of a file
 //! about whose locks a client decides, see `lock_delegation`.
 //!
 //! A request for a lock is answered as any other. If it has to wait, the answer says so, and
@@ -78,7 +78,8 @@ impl Server {
         }
     }
 
-    /// What became of a lock; `of`: of which file and for whom, where it may be delegated.
+    /// The outcome of a request for a lock; `of`: the file and the client, where the file's locks
+    /// may be delegated.
     fn locked(&mut self, locked: Locked, of: Option<(Fid, SessionId)>) -> Outcome {
         let at = self.next_epoch();
         let delegated = of.is_some_and(|(fid, session)| self.delegates_locks(fid, session, at));
@@ -143,7 +144,8 @@ impl Server {
         self.options.mutant != Some(Mutant::IgnoresDeadlocks)
     }
 
-    /// Who holds what is in the way, and has been silent for longer than its lease, loses it.
+    /// Takes the locks that are in the way from clients that have been silent for longer than the
+    /// lease.
     fn take_from_silent(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -158,14 +160,15 @@ impl Server {
         }
     }
 
-    /// This owner's locks of a file have changed: whoever waits may go on, in the order of arrival.
+    /// This owner's locks of a file have changed: waiting requests may go on, in the order of
+    /// arrival.
     pub(crate) fn go_on_locking(
         &mut self,
         step: &mut Step<'_, impl Disk>,
         fid: Fid,
         changed: Owner,
     ) {
-        // What was given to one who waits elsewhere may close a circle.
+        // A lock given to an owner that waits elsewhere may close a circle.
         let mut circle = self.locks.is_waiting(changed);
         while let Some(seq) = self.locks.next_free(fid) {
             let Some(place) = self.locks.leave(seq) else {

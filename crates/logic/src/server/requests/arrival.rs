@@ -67,9 +67,9 @@ impl Server {
         self.on_new_request(step, id, request, bulk);
     }
 
-    /// An answer that is given again. What it granted may have been taken back since, so it grants
-    /// nothing; but it says up to where the client was granted something, who could else never give
-    /// that back if the first answer was lost.
+    /// An answer that is given again. Its grants may have been taken back since, so it grants
+    /// nothing; but it says up to which epoch the client was granted something: else the client
+    /// could never give that back if the first answer was lost.
     fn again(&self, id: SessionId, mut reply: Reply) -> Reply {
         reply.grants.retain_mut(|grant| {
             let held = self
@@ -163,7 +163,7 @@ impl Server {
         if let Some(refusal) = forbidden
             && !self.may_be_outdated(session, &waiting.request.op)
         {
-            // Of a delegated change: what builds on it is refused as well.
+            // Of a delegated change: changes that build on it are refused as well.
             self.comes_later(step, &waiting, refusal);
             return self.refuse(step, &waiting, refusal);
         }
@@ -185,7 +185,7 @@ impl Server {
         let Some(plan) = self.salvaged(step, &mut waiting, plan) else {
             return;
         };
-        // What is delegated nobody else can be in the way of.
+        // Nobody else can be in the way of a delegated change.
         let delegated = waiting.request.delegated.is_some() && waiting.salvage.is_none();
         if delegated || self.applied_before(step.disk, &waiting) {
             return self.execute(step, waiting, &plan);
@@ -316,6 +316,7 @@ impl Server {
             return;
         };
         let (session, arrived) = (waiting.session, waiting.arrived);
+        let freezes = waiting.plan.freezes.is_some();
         let mut asked = BTreeMap::new();
         for Need { session, fid, .. } in &needs {
             let key = (*session, *fid);
@@ -329,7 +330,10 @@ impl Server {
             owed.insert(Awaited::Answer(question));
         }
         for confirm in confirms {
-            debug_assert!(session != confirm.session, "nobody waits for himself");
+            debug_assert!(
+                session != confirm.session || freezes,
+                "nobody waits for himself"
+            );
             owed.insert(Awaited::Confirmed(confirm.session, confirm.request));
             self.ask_confirm(step, confirm, seq);
         }
@@ -347,6 +351,7 @@ impl Server {
         if let Some(until) = waiting.patient_until {
             self.patient.remove(&(until, seq));
         }
+        self.volumes.forget(seq);
         waiting
     }
 
@@ -361,8 +366,8 @@ impl Server {
         waiting.fids
     }
 
-    /// Something has changed here that this client may have done: what is put off here, by
-    /// everybody or by one client, is judged again, in the order of arrival.
+    /// This client may have changed something here: requests that are put off here, of all clients
+    /// or of one, are judged again, in the order of arrival.
     pub(crate) fn recheck(
         &mut self,
         step: &mut Step<'_, impl Disk>,

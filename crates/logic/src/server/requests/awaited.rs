@@ -1,10 +1,10 @@
-//! What each waiting request is still owed: answers to recalls, and confirmations.
+//! The debts to each waiting request: answers to recalls, and confirmations.
 //!
 //! Guarantees: an answer touches only the requests that wait for it, and looks at the one holder
 //! that gave it; a request is compared with all holders again only when nothing is owed to it any
 //! more. So a request that waits for many holders costs a step for each of them, whatever else
 //! waits there. Each request that waits is owed something, or is put off until a time that is
-//! noted: what is never answered ends with its session.
+//! noted: a debt that is never paid ends with its session.
 
 use super::conflicts::Plan;
 use crate::server::api::Disk;
@@ -24,24 +24,25 @@ pub(crate) enum Awaited {
     Confirmed(SessionId, RequestId),
 }
 
-/// What the end of a request may mean for others that wait where it was about something.
+/// Effects of a finished request on others that wait for the same objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recheck {
     /// Clients that have come to hold more of an object than before, or were told a name of it.
     grown: Vec<(SessionId, Fid)>,
-    /// Requests to which somebody has said what is true no more.
+    /// Requests to which a holder has said what is true no more.
     outdated: BTreeSet<Seq>,
 }
 
 impl Server {
-    /// A client has come to hold more of this than before: who waits here may have to ask it.
+    /// A client has come to hold more of this than before: a request that waits here may have to
+    /// ask it.
     pub(crate) fn note_grown(&mut self, session: SessionId, fid: Fid) {
         if self.files.get(&fid).is_some_and(File::waits) {
             self.recheck.grown.push((session, fid));
         }
     }
 
-    /// What was said to this request is true no more.
+    /// A holder's report to this request is true no more.
     pub(crate) fn note_outdated(&mut self, seq: Seq) {
         self.recheck.outdated.insert(seq);
     }
@@ -148,7 +149,8 @@ impl Server {
     }
 
     /// A client has said something of an object: these requests, which wait for it, ask it again if
-    /// that was not enough. Who is owed nothing more is judged. True if somebody asked again.
+    /// that was not enough. A request that is owed nothing more is judged. True if somebody asked
+    /// again.
     pub(crate) fn look_again(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -227,7 +229,7 @@ impl Server {
         file.flat_map(File::waiting).collect()
     }
 
-    /// What was said to some requests is true no more: they ask again.
+    /// Holders' reports to some requests are true no more: these ask again.
     pub(crate) fn judge_outdated(&mut self, step: &mut Step<'_, impl Disk>) {
         for seq in core::mem::take(&mut self.recheck.outdated) {
             self.judge(step, seq);
@@ -253,8 +255,8 @@ impl Server {
         }
     }
 
-    /// A request has been done: whoever waits where it was about something is looked at, as far as
-    /// it may be concerned.
+    /// A request has been done: requests that wait for its objects are looked at, as far as they
+    /// may be concerned.
     pub(crate) fn spread(
         &mut self,
         step: &mut Step<'_, impl Disk>,

@@ -1,11 +1,11 @@
-//! What stands in a request's way: which clients must give something up, say something, or confirm.
+//! Conflicts: the clients that must give up, report or confirm something before a request is done.
 //!
 //! A request's [`Plan`] says what it looks at and what it changes; it is made from the store as it
 //! is now, each time, since names may have changed while the request waited.
 
 use crate::server::Server;
 use crate::server::api::{Disk, Mutant};
-use crate::server::table::{File, Holder, Waiting};
+use crate::server::table::{File, Holder, Unconfirmed, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,17 +22,17 @@ pub(crate) struct Need {
 pub(crate) struct Confirm {
     pub(crate) session: SessionId,
     pub(crate) request: RequestId,
-    /// For who looks at all of the object, not at one name in it.
+    /// For a request that looks at all of the object, not at one name in it.
     pub(crate) whole: bool,
 }
 
 /// Of all holders, one of one object, if not all are looked at.
 pub(crate) type Only = Option<(SessionId, Fid)>;
 
-/// What must be given up or said, and the changes that must be confirmed.
+/// Recalls and questions that must be answered, and changes that must be confirmed.
 pub(crate) type Needs = (Vec<Need>, Vec<Confirm>);
 
-/// What a request looks at, of one object.
+/// The part of an object that a request looks at.
 #[derive(Clone, Debug)]
 pub(crate) enum View {
     /// One name in it.
@@ -51,10 +51,10 @@ impl View {
     }
 }
 
-/// What a request looks at and what it changes.
+/// The objects and names that a request looks at, and those that it changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    /// Shown by the request: what others changed here must have been confirmed.
+    /// Shown by the request: changes of others here must have been confirmed.
     pub(crate) views: Vec<(Fid, View)>,
     /// Names that it changes: others drop them first.
     pub(crate) names: Vec<(Fid, Vec<Name>)>,
@@ -67,12 +67,14 @@ pub(crate) struct Plan {
     pub(crate) uses: Option<(Fid, Right)>,
     /// A file whose bytes it only looks at besides: others may keep Shared.
     pub(crate) reads: Option<Fid>,
-    /// Directories that it looks at: to whom one is delegated gives that up, and says before what
-    /// it has changed there.
+    /// Directories that it looks at: a client to which one is delegated gives that up, and before
+    /// that tells its changes there.
     pub(crate) looks: Vec<Fid>,
     /// Of all that a volume has: what others, and the caller, may keep of these objects.
     pub(crate) gathers: BTreeMap<Fid, Right>,
-    /// A file whose size it sets: who was told it drops that.
+    /// The volume whose state it keeps: the caller's own changes must be confirmed as well.
+    pub(crate) freezes: Option<u32>,
+    /// A file whose size it sets: clients that were told the old one drop it.
     pub(crate) resizes: Option<Fid>,
     /// The caller's own machine must drop its kernel's pages too.
     pub(crate) own_pages: bool,
@@ -124,8 +126,8 @@ impl Plan {
 }
 
 impl Server {
-    /// What a request looks at and changes, as things are now; refused if the disk cannot say.
-    /// What is not known must not be taken for what is not there: somebody may cache it.
+    /// The plan of a request, as things are now; refused if the disk cannot say. An unknown object
+    /// must not be taken for an absent one: somebody may cache it.
     pub(crate) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
         let mut plan = Plan::default();
         match &waiting.request.op {
@@ -149,7 +151,7 @@ impl Server {
                 plan.change(disk, *fid)?;
             }
             Op::ReadLink { fid } => plan.views.push((*fid, View::Whole)),
-            // Whom it is delegated to may have set some, and tells of that with its attributes.
+            // Its Exclusive holder may have set some, and tells of that with its attributes.
             Op::GetXattr { fid, .. } | Op::ListXattr { fid } => {
                 plan.views.push((*fid, View::Whole));
                 plan.shows.push(*fid);
@@ -229,8 +231,8 @@ impl Server {
         Ok(())
     }
 
-    /// What others may keep while this is written. Of a directory, which is refused, its names:
-    /// they would say that their kernels have nothing in hand any more (see `told`).
+    /// The right that others keep while this is written. Of a directory, which is refused, the
+    /// names: else they would say that their kernels have nothing in hand any more (see `told`).
     fn left_by_writer(
         &self,
         disk: &impl Disk,
@@ -270,7 +272,7 @@ impl Server {
         Ok(())
     }
 
-    /// Who must be asked for what, and whose changes must be confirmed, before the request is done.
+    /// The questions to clients, and the changes to confirm, before the request is done.
     pub(crate) fn needs(&self, waiting: &Waiting, plan: &Plan) -> Needs {
         self.cost.judge();
         let mut needs = Vec::new();
@@ -278,7 +280,7 @@ impl Server {
         (needs, self.unconfirmed(waiting.session, plan))
     }
 
-    /// What one client must be asked for of one object.
+    /// The questions to one client about one object.
     pub(crate) fn needs_of(
         &self,
         waiting: &Waiting,
@@ -350,8 +352,8 @@ impl Server {
                 && holder.right == Right::Shared
                 && !waiting.stripped.contains(&at);
             // Transient too: names told without a token may be in the kernel's hand (see `told`).
-            // To whom the directory is delegated is asked when he has given that up: till then he
-            // may make the names again.
+            // The client to which the directory is delegated is asked when it has given that up:
+            // till then it may make the names again.
             let holds = session != waiting.session
                 && holder.right > Right::None
                 && holder.right < Right::Exclusive;
@@ -431,11 +433,8 @@ impl Server {
             let Some(file) = self.files.get(fid) else {
                 continue;
             };
-            for change in file
-                .unconfirmed
-                .iter()
-                .filter(|change| change.session != session)
-            {
+            let waits = |change: &&Unconfirmed| change.session != session || plan.freezes.is_some();
+            for change in file.unconfirmed.iter().filter(waits) {
                 if view.shows(change.name.as_ref()) {
                     confirms.push(Confirm {
                         session: change.session,
@@ -487,7 +486,7 @@ impl Plan {
     }
 }
 
-/// What others may keep of an object that is changed: of a directory, all but its attributes.
+/// The right that others keep of an object that is changed: of a directory, all but its attributes.
 fn kept_of(disk: &impl Disk, fid: Fid) -> Result<Right, Refusal> {
     let attr = disk.attr(fid)?;
     let directory = attr.is_some_and(|attr| attr.kind == Kind::Directory);

@@ -139,8 +139,8 @@ impl Server {
         done && !repeated && op.changes()
     }
 
-    /// Was it applied by an earlier run of the server? Then nothing stands in its way, and what its
-    /// caller has not seen was entered when the client came back.
+    /// Was it applied by an earlier run of the server? Then nothing stands in its way, and its
+    /// effects that the caller has not seen were entered when the client came back.
     pub(crate) fn applied_before(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
         let twice = self.options.mutant == Some(Mutant::AppliesTwice);
         let changes = waiting.request.op.changes() && !twice;
@@ -188,7 +188,7 @@ impl Server {
             return (Outcome::Refused(Refusal::SessionLost), false, None);
         }
         let now = self.stamp(step);
-        // What its machine has shown is no later than this: see `hear_time`.
+        // Its machine has shown no later time than this: see `hear_time`.
         let now = delegated.map_or(now, |delegated| delegated.at.min(now));
         let by = By {
             caller: &request.caller,
@@ -208,8 +208,8 @@ impl Server {
         (outcome, false, done.then_some(Logged { record, at: now }))
     }
 
-    /// What Exclusive holders have said of an object to requests that wait is true no more: they
-    /// ask again. (What such a holder writes itself was not there yet when it said so.)
+    /// Reports of Exclusive holders about an object to waiting requests are true no more: these ask
+    /// again. (A holder's own write was not there yet when it reported.)
     fn outdate_said(&mut self, waiting: &Waiting, plan: &Plan) {
         if !waiting.request.op.changes() {
             return;
@@ -264,7 +264,7 @@ impl Server {
         self.lingering.insert((until, fid));
     }
 
-    /// What had no name has one now.
+    /// An object that had no name has one now.
     fn keep_named(&mut self, fid: Fid) {
         let file = self.files.get_mut(&fid);
         if let Some(until) = file.and_then(|file| file.orphan.take()) {
@@ -327,7 +327,7 @@ impl Server {
         };
         let file = self.files.entry(fid).or_default();
         file.unconfirmed.push(change);
-        // What the disk is to know of it is entered there.
+        // This entry notes how much of it the disk knows.
         file.holders.of(session);
         state.fids.insert(fid);
         self.held.push((session, fid));
@@ -343,8 +343,8 @@ impl Server {
     ) {
         let session = waiting.session;
         let disk = &*step.disk;
-        // Who holds a file Exclusive knows more of it than the store: what the store says must not
-        // count as news when the answer arrives after the token was given back.
+        // The Exclusive holder of a file knows more of it than the store: the store's attributes
+        // must not count as news when the answer arrives after the token was given back.
         let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
         let own = delegable(disk, waiting, outcome);
@@ -455,7 +455,7 @@ fn is_back(mode: &WriteMode) -> bool {
     matches!(mode, WriteMode::Back { .. })
 }
 
-/// What a client has made, and tells now.
+/// The object that a client has made by itself, and tells the server now.
 fn made_by(request: &Request, outcome: &Outcome) -> Option<Fid> {
     match outcome {
         Outcome::Entry(entry) if request.delegated.is_some() => Some(entry.fid),

@@ -1,8 +1,8 @@
-//! Whose turn it is: requests that nothing stands in the way of, and that wait all the same, so
-//! that others come to their turn who would wait for ever behind those that come again and again.
+//! Fairness: requests that nothing stands in the way of wait all the same, so that others come to
+//! their turn that would wait for ever behind those that come again and again.
 //!
-//! Who is put off may hold a lock in its kernel that somebody must have whom the others wait for.
-//! So nobody is put off for longer than a part of the lease, once in its life.
+//! A request that is put off may hold a lock in its kernel that another call needs, for which the
+//! others wait. So no request is put off for longer than a part of the lease, once in its life.
 
 use super::conflicts::{Need, Plan};
 use crate::server::api::Disk;
@@ -24,7 +24,8 @@ impl Server {
         waiting.patient_until.is_none_or(|until| step.now < until)
             && (self.outruns(waiting, plan)
                 || self.waits_for_change(step.disk, waiting, plan)
-                || self.waits_for_rename(step.disk, waiting))
+                || self.waits_for_rename(step.disk, waiting)
+                || self.waits_for_snapshot(waiting, plan))
     }
 
     /// Notes until when.
@@ -70,9 +71,9 @@ impl Server {
 
     /// Does it show something of a file that an earlier request is about to change, for which this
     /// machine has given up what it had of the file? It would have to be asked for that once more,
-    /// and with programs that look again and again on some machines the change would never come.
-    /// Who is asked for something is served first: also if it is to confirm a change, since the
-    /// call that made it may have to look at what it has done before it can return.
+    /// and with programs that look again and again on some machines the change would never come. A
+    /// client that is asked for something is served first: also if it is to confirm a change, since
+    /// the call that made it may have to look at what it has done before it can return.
     fn waits_for_change(&self, disk: &impl Disk, waiting: &Waiting, plan: &Plan) -> bool {
         let state = self.sessions.get(&waiting.session);
         let asked = state.is_some_and(|state| !state.confirm_asked.is_empty());
@@ -113,11 +114,11 @@ impl Server {
     }
 
     /// Is it put off until a rename or a removal is done? Each look-up of a name that this takes
-    /// away makes it ask the one who looks once more: programs that do so again and again on some
-    /// machines would put it off for ever. So who has dropped the name is not told it again while
-    /// the rename waits only for others who have dropped it once before. Of all of these the one
-    /// that waits longest may do that: two might wait for each other, as a look-up holds the lock
-    /// that its machine must have to drop names.
+    /// away makes it ask the client that looks once more: programs that do so again and again on
+    /// some machines would put it off for ever. So a client that has dropped the name is not told
+    /// it again while the rename waits only for others that have dropped it once before. Of all of
+    /// these the one that waits longest may do that: two might wait for each other, as a look-up
+    /// holds the lock that its machine must have to drop names.
     fn waits_for_rename(&self, disk: &impl Disk, waiting: &Waiting) -> bool {
         let Op::Lookup { dir, name } = &waiting.request.op else {
             return false;

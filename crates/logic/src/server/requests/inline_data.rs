@@ -1,5 +1,6 @@
-//! Bytes of small files that go with an answer about names, for who may cache them and wants them:
-//! he will mostly read them next. Nothing comes without a grant of the file in the same answer.
+//! Bytes of small files that go with an answer about names, for a client that may cache them and
+//! wants them: it will mostly read them next. Nothing comes without a grant of the file in the same
+//! answer.
 
 use crate::server::api::{Bulk, Disk};
 use crate::server::rules::Want;

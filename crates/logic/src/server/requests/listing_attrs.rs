@@ -1,8 +1,9 @@
-//! Listings: which attributes go with one, and who is told that what he holds is listed.
+//! Listings: which attributes go with one, and which holders are told that their objects are
+//! listed.
 //!
 //! Guarantees: attributes that a listing brings are right, and vouched for by a grant of each
-//! object in the same answer; of what somebody else holds Exclusive it brings none, and asks nobody
-//! for them: who holds it is told, and nobody waits for him.
+//! object in the same answer; of an object that somebody else holds Exclusive it brings none, and
+//! asks nobody for them: the holder is told, and nobody waits for it.
 
 use super::conflicts::Need;
 use crate::server::api::Disk;
@@ -13,7 +14,8 @@ use wire::{Kind, Op, Outcome, Right, What};
 
 impl Server {
     /// Leaves attributes out of a listing that the server cannot vouch for without asking, or that
-    /// nobody wants: no tokens go with them. Of the first, who is to be asked.
+    /// nobody wants: no tokens go with them. Returns the holders of the first, which are to be
+    /// asked.
     pub(crate) fn withhold(&self, waiting: &Waiting, outcome: &mut Outcome) -> Vec<Need> {
         let mut held = Vec::new();
         let Outcome::Dir { entries, .. } = outcome else {
@@ -46,8 +48,8 @@ impl Server {
         held
     }
 
-    /// Tells who holds them that these are listed: who lists looks at what he has listed, and when
-    /// he does, they may have stepped down.
+    /// Tells their holders that these are listed: a program that lists a directory looks at what it
+    /// has listed, and when it does, the holders may have stepped down.
     pub(crate) fn say_listed(&mut self, step: &mut Step<'_, impl Disk>, held: Vec<Need>) {
         for need in held {
             let granted = self.holder(need.session, need.fid);

@@ -8,13 +8,13 @@
 //! so again. Nothing else is done until then, and where a change is there already (the last run
 //! lost its power too, while it made these again) its kept outcome is the answer.
 //!
-//! What belongs to no client's answers is not made again: changes that nobody was answered, which
-//! come as any request behind all of these, and the removals of nameless objects.
+//! Changes that belong to no client's answers are not made again: those that nobody was answered,
+//! which come as any request behind all of these, and the removals of nameless objects.
 //!
 //! Guarantees: a change is made again only when all others that may come before it are known: each
-//! client has said how many it asks for, and none of them is asked for out of its turn. A client of
-//! which the next one does not come is waited for as one that does not say what it holds. What is
-//! held meanwhile is bounded by what clients may have under way of this.
+//! client has said how many it asks for, and none of them is asked for out of its turn. A client
+//! whose next one does not come is waited for as one that does not say what it holds. The requests
+//! held meanwhile are bounded by those that clients may have under way.
 
 use super::conflicts::Need;
 use crate::server::api::{Bulk, By, Disk, Mutant};
@@ -30,7 +30,7 @@ use wire::{
 /// Most changes that are made again in one step.
 const REPLAYED_PER_STEP_MAX: usize = 256;
 
-/// What one client asks for again.
+/// The changes that one client asks for again.
 #[derive(Clone, Debug, Default)]
 struct ReplayedChange {
     /// How many changes, when it has said so.
@@ -43,7 +43,7 @@ struct ReplayedChange {
     moved: Time,
 }
 
-/// What all clients ask for again.
+/// The changes that all clients ask for again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redo {
     asked: BTreeMap<SessionId, ReplayedChange>,
@@ -78,7 +78,7 @@ impl Redo {
         all?.into_iter().min().map(|(_, id)| id)
     }
 
-    /// Whoever has something to ask for, in no order.
+    /// Any client whose next change has come, in no order.
     fn any(&self) -> Option<SessionId> {
         let came =
             |(_, asked): &(&SessionId, &ReplayedChange)| asked.came.contains_key(&asked.next);
@@ -86,8 +86,8 @@ impl Redo {
     }
 }
 
-/// Do the names that a change takes away name what they named? What had another name may be
-/// missing, since its maker was lost with the power, and somebody else's object stands there.
+/// Do the names that a change takes away name what they named? An object may be missing, since its
+/// maker was lost with the power, and somebody else's object have its name.
 fn finds_the_same(disk: &impl Disk, op: &Op, named: [Option<Fid>; 2]) -> bool {
     let finds = |dir, name| disk.lookup(dir, name).unwrap_or_default();
     match op {
@@ -241,8 +241,8 @@ impl Server {
         self.go_on_behind(step, session, request.id);
     }
 
-    /// What becomes of a change that is made again, and where it is in the log; nowhere if an
-    /// earlier run has made it, of which all is left and stable.
+    /// Makes a change again: the outcome, and the change's place in the log; none if an earlier run
+    /// has made it, of which all is left and stable.
     fn make(
         &mut self,
         step: &mut Step<'_, impl Disk>,

@@ -1,4 +1,5 @@
-//! Changes that are put back: who holds a lock that an earlier request needs begins again.
+//! Changes that are put back: the caller that holds a lock which an earlier request needs begins
+//! again.
 //!
 //! Two machines may change names of one directory at the same moment. Each change waits until the
 //! other machine has dropped a name, and that kernel cannot while it holds the directory's lock for
@@ -11,8 +12,8 @@ use crate::server::{Server, Step};
 use wire::{Refusal, RequestId, SessionId};
 
 impl Server {
-    /// A client cannot answer a recall while this request of its own is not answered. What is done
-    /// or not here yet is left as it is.
+    /// A client cannot answer a recall while this request of its own is not answered. A request
+    /// that is done, or not here yet, is left as it is.
     pub(crate) fn on_put_back(
         &mut self,
         step: &mut Step<'_, impl Disk>,

@@ -1,12 +1,12 @@
-//! Whose lease goes on, and what becomes of silent clients.
+//! Leases: which of them go on, and what becomes of silent clients.
 //!
-//! When somebody waits for a client and its lease is over, what is wanted is taken from it (see
-//! `taking`); never before, since its machine uses what it holds as long as the lease runs. Who is
-//! there but leaves a question unanswered for longer than `recall_ns` is *stalled*: nothing that it
-//! says renews its lease until it has answered. An answer after which the same request must ask
-//! again is none: who gives nothing back, says less than it was asked for or speaks of other epochs
-//! is as silent as one that says nothing. So everybody who waits goes on after `recall_ns` and a
-//! lease at most, and whoever is fenced has stopped by itself.
+//! When somebody waits for a client and its lease is over, the server takes from it what is wanted
+//! (see `taking`); never before, since its machine uses what it holds as long as the lease runs. A
+//! session that is there but leaves a question unanswered for longer than `recall_ns` is *stalled*:
+//! nothing that it says renews its lease until it has answered. An answer after which the same
+//! request must ask again is none: a client that gives nothing back, says less than it was asked
+//! for or speaks of other epochs is as silent as one that says nothing. So every waiting request
+//! goes on after `recall_ns` and a lease at most, and a fenced client has stopped by itself.
 
 use crate::server::Server;
 use crate::server::api::{Disk, Mutant};
@@ -36,7 +36,7 @@ impl Server {
     }
 
     /// Since when this session has been asked for something of this object that somebody may wait
-    /// for: nobody ever waits for who is asked in passing.
+    /// for: nobody ever waits for the answer to a question in passing.
     fn recalled(&self, (id, fid): (SessionId, Fid)) -> Option<Time> {
         let holder = self.files.get(&fid)?.holders.get(&id)?;
         let asks = holder.asks.iter();
@@ -173,8 +173,8 @@ impl Server {
             });
         }
         self.end_session(step, id);
-        // What it held is given to others now: it may not come back after a power failure, and
-        // what it was answered is not lost with one.
+        // Others are given now what it held: the session may not come back after a power failure,
+        // and its answered changes are not lost with one.
         step.disk.make_firm();
     }
 }

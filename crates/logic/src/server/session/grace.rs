@@ -5,9 +5,10 @@
 //! then only requests about such objects wait, and all others are served at once. If the disk does
 //! not know, every request waits for every client. The time ends when all have come, or after
 //! `grace_ns`: then those that have not come are away (see `taking`), but not one whose parts still
-//! arrive. Who comes may also have to ask again for changes that a power failure has undone:
-//! nothing else is done before these are, see `redo`. What waits is bounded: what finds no room is
-//! forgotten, and its client, whose connection is ended later, says it again.
+//! arrive. A client that comes may also have to ask again for changes that a power failure has
+//! undone: nothing else is done before these are, see `redo`. The requests that wait are bounded:
+//! one that finds no room is forgotten, and its client, whose connection is ended later, sends it
+//! again.
 
 use crate::server::api::{Bulk, Disk, Event, Mutant, Output};
 use crate::server::requests::conflicts::Plan;
@@ -29,7 +30,7 @@ const ARRIVING_WAIT_FACTOR: Time = 30;
 /// A request that waits.
 type HeldRequest = (SessionId, Request, Bulk);
 
-/// What is waited for after a restart.
+/// The wait for clients after a restart.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grace {
     /// When it began, and until when clients may come; `None`: it is over.
@@ -37,9 +38,9 @@ pub(crate) struct Grace {
     until: Option<Time>,
     /// Those that have not said all that they hold.
     missing: BTreeSet<SessionId>,
-    /// What these may hold; `None`: anything.
+    /// The most that these may hold of each object; `None`: anything of all.
     doubts: Option<BTreeMap<Fid, Vec<(SessionId, Right)>>>,
-    /// Of which objects these are, by client.
+    /// The same objects, by client.
     doubtful: BTreeMap<SessionId, Vec<Fid>>,
     /// Requests, each by one client that it waits for.
     held: BTreeMap<SessionId, Vec<HeldRequest>>,
@@ -56,7 +57,7 @@ pub(crate) struct Grace {
     orphans: Vec<Fid>,
     /// Changes that their machines may not show yet, and that are to be made again first.
     unseen: BTreeMap<(SessionId, RequestId), Unseen>,
-    /// What somebody wants to watch as soon as all has been made again that was lost.
+    /// Watches that begin as soon as all lost changes have been made again.
     watches: Vec<(Key, (Fid, bool), u64)>,
     /// A client was fenced that may have had something to ask for again.
     lost: bool,
@@ -153,7 +154,7 @@ impl Server {
     }
 
     /// A client for which a request must wait: it has not come back, and may hold what is in the
-    /// way. Who has not said himself what he holds waits until he has.
+    /// way. A client that has not said itself what it holds waits until it has.
     pub(crate) fn in_doubt(&self, session: SessionId, plan: &Plan) -> Option<SessionId> {
         let grace = &self.grace;
         if grace.missing.contains(&session) {
@@ -242,7 +243,8 @@ impl Server {
         self.grace_if_complete(step);
     }
 
-    /// A client that was away knows what has been taken: what it has asked for meanwhile is done.
+    /// A client that was away knows what has been taken: the requests that it has sent meanwhile
+    /// are done.
     pub(super) fn go_on_back(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         if self.is_away(id) {
             return;
@@ -254,7 +256,7 @@ impl Server {
         self.begin_ready(step);
     }
 
-    /// What waited for this client need not any more.
+    /// Requests that waited for this client need not wait for it any more.
     pub(crate) fn release_held(&mut self, id: SessionId) {
         let held = self.grace.held.remove(&id).unwrap_or_default();
         self.grace.count -= held.len();
@@ -362,7 +364,8 @@ impl Server {
         }
     }
 
-    /// Its time is over: who has not come is away, unless it is still saying what it holds.
+    /// The time of grace is over: a client that has not come is away, unless it is still saying
+    /// what it holds.
     pub(crate) fn on_grace_due(&mut self, step: &mut Step<'_, impl Disk>) {
         let last = self.grace.began + ARRIVING_WAIT_FACTOR * self.options.grace_ns;
         let lease_ns = self.options.lease_ns;
@@ -419,8 +422,9 @@ impl Server {
         if self.grace.lost {
             self.take_all_back(step);
         }
-        // Among these may be who has made such an object, and has not been told of it yet. What one
-        // of them was in the way of may be about one that has not begun yet: it finds it here.
+        // One of the requests that begin here may be of the client that made such a nameless
+        // object, and has not been answered yet. A request that was held behind one of these may be
+        // about one that has not begun yet: it finds that in `ready`.
         self.begin_ready(step);
     }
 

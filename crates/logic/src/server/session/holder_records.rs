@@ -1,8 +1,8 @@
-//! What the disk is told of what each client may hold, for the time after a restart.
+//! The disk's records of what each client may hold, for the time after a restart.
 //!
-//! Guarantees: what a client is granted, or has changed without having confirmed it, is noted
-//! before it can know of it, with the step that does so; what it no longer holds is noted too. So
-//! the disk never knows of less than clients hold, as long as it keeps what it was told.
+//! Guarantees: each grant to a client, and each change that it has not confirmed, is noted before
+//! it can know of it, with the step that makes it; each token that it no longer holds is noted too.
+//! So the disk never knows of less than clients hold, as long as it keeps what it was told.
 
 use crate::server::api::Disk;
 use crate::server::{Server, Step};
@@ -31,8 +31,8 @@ impl Server {
         self.held = changed;
     }
 
-    /// The most that a client may hold: who has changed what others may not see yet counts as who
-    /// holds it alone; who has something in his kernel's hand as who shares it.
+    /// The most that a client may hold: a client with a change that others may not see yet counts
+    /// as holding the object alone; one with something in its kernel's hand as sharing it.
     fn may_hold(&self, session: SessionId, fid: Fid) -> Right {
         let Some(file) = self.files.get(&fid) else {
             return Right::None;

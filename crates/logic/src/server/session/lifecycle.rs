@@ -6,7 +6,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use wire::{Fid, Op, Rights, SessionId, Time, ToClient, VERSION, Violation, Welcome};
 
-/// Looks at who is silent and what was lost in the time of one, at most.
+/// Looks for silent clients and lost messages in the time of one, at most.
 const TICKS_PER_LEASE: Time = 8;
 
 impl Server {
@@ -49,7 +49,8 @@ impl Server {
         session.root = Some(root);
         session.unwelcome = session.stalled;
         let welcome = !session.stalled;
-        // Who comes for the first time has nothing to say after a restart, and is not waited for.
+        // A client that comes for the first time has nothing to say after a restart, and is not
+        // waited for.
         session.reasserted |= !known;
         let resumed = session.used;
         if let Some(old) = session.conn.replace(from).filter(|&old| old != from) {
@@ -148,6 +149,7 @@ impl Server {
         self.tick_silent(step);
         self.tick_gathered(step);
         self.tick_put_off(step);
+        self.tick_thawed(step);
         self.tick_looks(step);
         if self.next_tick.is_none_or(|due| step.now < due) {
             return;
@@ -171,7 +173,7 @@ impl Server {
         self.next_tick = self.waits().then_some(next);
     }
 
-    /// Keeps in `asked` only who has something to answer.
+    /// Keeps in `asked` only sessions that have something to answer.
     fn forget_answered(&mut self) {
         let files = &self.files;
         self.asked.retain(|(id, fid)| {
@@ -180,7 +182,7 @@ impl Server {
         });
     }
 
-    /// Takes everything from a session and lets those go on who waited for it.
+    /// Takes everything from a session and lets the requests go on that waited for it.
     pub(crate) fn end_session(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else {
             return;

@@ -1,9 +1,9 @@
 //! Which machine is at the other end of a connection, and what it may do.
 //!
 //! A session belongs to the machine that began it: no other may go on with it, end it, or say what
-//! it holds. What a machine says of its users is believed within its rights alone, whatever its
-//! client makes of them. A machine that may not change the tree is never granted Exclusive, so that
-//! every change of its programs is asked for, and refused.
+//! it holds. A machine is believed about its users within its rights alone, whatever its client
+//! makes of them. A machine that may not change the tree is never granted Exclusive, so that every
+//! change of its programs is asked for, and refused.
 
 use crate::server::api::{Conn, Disk};
 use crate::server::requests::conflicts::Need;
@@ -93,7 +93,7 @@ impl Server {
         self.peers.0.get(&conn).map_or(0, |peer| peer.machine)
     }
 
-    /// What may be done on a connection.
+    /// The rights of a connection.
     pub(crate) fn rights_at(&self, conn: Conn) -> Rights {
         let peer = self.peers.0.get(&conn);
         peer.map_or(Rights::all(), |peer| peer.rights.clone())
@@ -109,8 +109,8 @@ impl Server {
         }
     }
 
-    /// The session has just begun on this connection, or goes on there. What its users may have no
-    /// more it has to give back.
+    /// The session has just begun on this connection, or goes on there. It has to give back what
+    /// its users may not have any more.
     pub(crate) fn bind(&mut self, step: &mut Step<'_, impl Disk>, conn: Conn, id: SessionId) {
         let machine = self.machine_at(conn);
         if let Some(peer) = self.peers.0.get_mut(&conn) {
@@ -126,8 +126,8 @@ impl Server {
         }
     }
 
-    /// Asks a session for what it caches and its users may not have any more. What it has changed
-    /// under these tokens it writes back first.
+    /// Asks a session for what it caches and its users may not have any more. It first writes back
+    /// its changes under these tokens.
     fn withdraw(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
         let fids = self.sessions.get(&id).map(|session| session.fids.clone());
         for fid in fids.into_iter().flatten() {
@@ -145,7 +145,8 @@ impl Server {
         }
     }
 
-    /// What a client made before rights ended, and has told only now, is asked back like the rest.
+    /// The object of a change that a client made before its rights ended, and told the server only
+    /// now, is recalled like the rest.
     pub(crate) fn withdraw_made(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -184,7 +185,7 @@ impl Server {
         })
     }
 
-    /// What a write brings with it is taken in root's name also from a machine whose root is
+    /// Changes that a write brings with it are made in root's name also for a machine whose root is
     /// nobody, if it could write to the object.
     pub(crate) fn raise(
         &self,
@@ -192,7 +193,8 @@ impl Server {
         (id, salvaged): (SessionId, bool),
         request: &mut Request,
     ) {
-        // What is told holds its object Exclusive, or is not taken at all, or is salvaged.
+        // The maker of a delegated change holds the object Exclusive, or the change is not taken at
+        // all, or is salvaged.
         let told = request.delegated.is_some() && !salvaged;
         let Some(rights) = self.bounds(id).filter(|rights| rights.write || told) else {
             return;

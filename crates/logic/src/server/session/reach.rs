@@ -1,9 +1,9 @@
-//! What the users of a session can get at: the machine's, as far as it is believed about them, or
-//! those who have proved themselves there, each within the limits of his proof.
+//! The reach of a session's users: of all users of the machine, as far as it is believed about
+//! them, or of those who have logged in there, each within the limits of his proof.
 //!
-//! A machine that is believed says who its users are, so what any of them might do its session may
-//! do. Of one that is not, the users are known, with the groups that the cell gives them: what one
-//! of them may do by modes and lists, the session may do. A user who has not proved himself is
+//! A machine that is believed says who its users are, so its session may do what any of them might
+//! do. Of one that is not, the users are known, with the groups that the cell gives them: the
+//! session may do what one of them may do by modes and lists. A user who has not logged in is
 //! nobody, and may read what everybody may.
 
 use super::machines::{changes, raised};
@@ -20,7 +20,7 @@ const READ: u16 = 4;
 const WRITE: u16 = 2;
 const SEARCH: u16 = 1;
 
-/// What a proof is limited to, and the way there.
+/// The object that a proof is limited to, and the way there.
 struct Limit<'a> {
     /// The objects from the root on, as far as they are known now.
     way: Vec<Fid>,
@@ -29,7 +29,7 @@ struct Limit<'a> {
 }
 
 impl Limit<'_> {
-    /// What the proof is limited to, if it is there.
+    /// The object that the proof is limited to, if it is there.
     fn top(&self) -> Option<Fid> {
         let whole = self.way.len() == self.names.len() + 1;
         self.way.last().copied().filter(|_| whole)
@@ -51,7 +51,7 @@ enum Party<'a> {
     Machine(&'a Rights),
     /// A user who has proved himself, and what his proof is limited to.
     User(&'a Proven, Option<Limit<'a>>),
-    /// Whoever has not.
+    /// A user who has not.
     Nobody,
 }
 
@@ -74,7 +74,7 @@ impl Party<'_> {
         Ok(false)
     }
 
-    /// What he is limited to.
+    /// The limit of his proof.
     fn limit(&self) -> Option<&Limit<'_>> {
         match self {
             Self::User(_, limit) => limit.as_ref(),
@@ -128,7 +128,7 @@ impl Server {
                     .then_some(Refusal::Denied)
             });
         }
-        // Who is away for too long learns why.
+        // A user whose login has expired learns why.
         let lapsed = rights.users.iter().any(|user| user.expired);
         found.err().map(|refusal| match refusal {
             Refusal::Denied if lapsed => Refusal::Expired,
@@ -146,8 +146,8 @@ impl Server {
         if !rule(&request.op).caller {
             return None;
         }
-        // What an earlier run of the server had answered, and lost with its power, was allowed
-        // then.
+        // A change that an earlier run of the server had answered, and lost with its power, was
+        // allowed then.
         if user.expired && request.again.is_none() {
             return Some(Refusal::Expired);
         }
@@ -157,7 +157,8 @@ impl Server {
         self.leaves_limit(disk, (id, user), &request.op).err()
     }
 
-    /// Why what a client has answered may not be done, whatever has become of the rights since.
+    /// Why a change that the client has answered itself may not be done, whatever has become of the
+    /// rights since.
     fn answered_forbids(
         &self,
         disk: &impl Disk,
@@ -198,8 +199,8 @@ impl Server {
         Ok(())
     }
 
-    /// What a user's proof is limited to, if it is. Names change, and some are told late: so it is
-    /// looked for each time. A path is one of the first volume, and leads nowhere in others.
+    /// The limit of a user's proof, if it has one. Names change, and some changes come late: so it
+    /// is looked for each time. A path is one of the first volume, and leads nowhere in others.
     fn limit_of<'a>(
         &self,
         disk: &impl Disk,
@@ -274,7 +275,8 @@ impl Server {
         holds(&Party::Nobody)
     }
 
-    /// Can this one get at an object? `held`: what the session caches or has open it has come to.
+    /// Can this one get at an object? `held`: the session caches the object or has it open, so it
+    /// has come to it.
     fn gets_at(
         &self,
         disk: &impl Disk,

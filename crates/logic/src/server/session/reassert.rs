@@ -1,5 +1,5 @@
-//! What a client says in a new term that it holds: after a restart whether it can be so, and how it
-//! is entered; and what of it has been taken.
+//! A client's claims in a new term: after a restart whether they can be true, and how they are
+//! entered; and which of them have been taken.
 
 use crate::server::api::Disk;
 use crate::server::table::Session;
@@ -98,8 +98,9 @@ impl Server {
         }
     }
 
-    /// What a client says after a restart to hold, it holds. False: something of it excludes what
-    /// another one has said before; both were never granted, so nothing that it says counts.
+    /// After a restart a client holds what it claims to hold. False: it claims something that
+    /// excludes an earlier claim of another client; both were never granted, so nothing that it
+    /// says counts.
     fn believe(
         &mut self,
         step: &Step<'_, impl Disk>,
@@ -122,18 +123,18 @@ impl Server {
         true
     }
 
-    /// Is this session still to say what it held when it came back? What it says has changed since
-    /// then is not heard before, and so said again.
+    /// Is this session still to say what it held when it came back? Its reports of later changes
+    /// are not heard before that, and so are sent again.
     pub(crate) fn awaits(&self, id: SessionId) -> bool {
         let session = self.sessions.get(&id);
         let says = |session: &Session| self.grace.lasts() || session.away.is_some();
         session.is_some_and(|session| says(session) && !session.reasserted)
     }
 
-    /// Does it exclude what another session has said to hold? Both were never granted: who came
-    /// first is believed, the other one is as lost as if it had not come. (Of a directory a client
-    /// does not know what its kernel has in hand, and says that it has something: who holds it
-    /// Exclusive was granted that when others had nothing.)
+    /// Does it exclude what another session has said to hold? Both were never granted: the one that
+    /// came first is believed, the other one is as lost as if it had not come. (Of a directory a
+    /// client does not know what its kernel has in hand, and says that it has something: an
+    /// Exclusive holder was granted that when others had nothing.)
     pub(crate) fn contradicts(&self, disk: &impl Disk, id: SessionId, holding: &Holding) -> bool {
         if self.claims_too_much(disk, id, holding) {
             return true;
@@ -157,7 +158,7 @@ impl Server {
 
     pub(crate) fn reassert(&mut self, id: SessionId, holding: &Holding) {
         let file = self.files.entry(holding.fid).or_default();
-        // What this client was asked for since an earlier part stays asked: others wait for it.
+        // Recalls sent to this client since an earlier part stay open: others wait for the answers.
         let holder = file.holders.of(id);
         holder.right = holding.right;
         (holder.epoch, holder.exclusive) = (self.boot, self.boot);

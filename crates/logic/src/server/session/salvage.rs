@@ -1,12 +1,13 @@
 //! Delegated changes of a client that does not hold any more what it made them under: it was
 //! silent, and others wanted the directory.
 //!
-//! Its callers have been answered. So what can be done is done, by the rules of any other request;
-//! nothing that others have done meanwhile is undone for it; and what it made is never dropped:
-//! where a name has been taken it gets another one beside that, which says host and time, and where
-//! the directory is gone it gets one in the root. A name is taken away only from what it named, and
-//! only if nobody else has changed that; attributes are set only if nobody else has changed the
-//! object since. What builds on such a change names objects, not paths, and so is done as well.
+//! Its callers have been answered. So all that can be done is done, by the rules of any other
+//! request; nothing that others have done meanwhile is undone for it; and an object that it made is
+//! never dropped: where its name has been taken it gets another one beside that, which says host
+//! and time, and where the directory is gone it gets one in the root. A name is taken away only
+//! from the object that it named, and only if nobody else has changed that; attributes are set only
+//! if nobody else has changed the object since. Changes that build on such a one name objects, not
+//! paths, and so are done as well.
 
 use crate::aside;
 use crate::server::api::{Disk, Event, Output};
@@ -20,7 +21,7 @@ use wire::{Delegated, Fid, Kind, Name, Op, Outcome, Refusal, Reply, Request, Rig
 /// Names for what came aside in one moment, at most.
 const NUMBERS: u32 = 1000;
 
-/// What is known of such a change.
+/// A change that is salvaged.
 #[derive(Clone, Debug)]
 pub(crate) struct Salvage {
     /// As its client says it.
@@ -184,7 +185,7 @@ impl Server {
                 Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. },
                 _,
             ) => {
-                // What its client knew of the object was changed before that.
+                // The object was changed after the state that its client knew.
                 let attr = disk.attr(*fid)?.filter(|attr| attr.ctime > delegated.at);
                 match (attr.map(|attr| attr.kind), op) {
                     // Names have come and gone there; others have changed some since.

@@ -1,18 +1,18 @@
-//! What is taken from a silent client: the tokens that somebody wants, and nothing else.
+//! Taking from a silent client: the tokens that somebody wants, and nothing else.
 //!
-//! When a client's lease is over, its machine uses nothing of what it holds. Whoever waits for
-//! something of it gets that: a token, a lock, a change that is not confirmed. The session lives
-//! on with all the rest, with its answers, so that each of its requests is still done once, and
-//! with what it may have open, so that no nameless object goes.
+//! When a client's lease is over, its machine uses nothing of what it holds. A request that waits
+//! for something of it gets that: a token, a lock, a change that is not confirmed. The session
+//! lives on with all the rest, with its answers, so that each of its requests is still done once,
+//! and with what it may have open, so that no nameless object goes.
 //!
 //! From then on the session is *away*, in a *term* of its own: nothing that the client says renews
 //! its lease before it has said in that term what it holds, part by part, and has heard what of
 //! that it does not hold any more. If more is taken meanwhile, another term begins. So a client
-//! never uses what was taken from it, however late which message comes. What it has changed under
-//! a token that was taken it says by other means: see `salvage`, and the client's `stranded`.
+//! never uses what was taken from it, however late which message comes. It tells the server its
+//! changes under such a token by other means: see `salvage`, and the client's `stranded`.
 //!
-//! The disk remembers that a session is away, in the order of its log: what it says in a later run
-//! of the server, which does not know what was taken, counts for nothing.
+//! The disk remembers that a session is away, in the order of its log: its claims in a later run of
+//! the server, which does not know what was taken, count for nothing.
 
 use crate::server::api::{Disk, Event, Output};
 use crate::server::table::Session;
@@ -24,7 +24,7 @@ use wire::{Fid, HeldLock, Holding, LockOwner, RequestId, Right, SessionId, Time}
 /// Most tokens that are taken in one step though nobody wants them.
 const TAKEN_PER_STEP_MAX: usize = 4096;
 
-/// What a session away may have open.
+/// A session that is away: its files that may be open, and the locks that it has lost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Away {
     /// `None`: anything, since an earlier run of the server took it; until it has come, or the time
@@ -38,7 +38,7 @@ pub(crate) struct Away {
 
 impl Server {
     /// These sessions were away when the last run of the server ended: nobody waits for them, and
-    /// what they say to hold counts for nothing.
+    /// their claims of what they hold count for nothing.
     #[must_use]
     pub fn without(mut self, away: &[SessionId]) -> Self {
         for id in away {
@@ -88,8 +88,8 @@ impl Server {
         }
     }
 
-    /// Takes tokens of those that have been silent longest, if more is kept for silent clients than
-    /// may be. (They lose no change by that, and no lock.) True: there is more of it.
+    /// Takes tokens of the clients that have been silent longest, if more is kept for silent ones
+    /// than may be. (They lose no change by that, and no lock.) True: there is more of it.
     pub(crate) fn bound_silent(&mut self, step: &mut Step<'_, impl Disk>) -> bool {
         let (now, lease_ns) = (step.now, self.options.lease_ns);
         let silent = |s: &&Session| s.conn.is_none() && now > s.heard + lease_ns;
@@ -173,8 +173,9 @@ impl Server {
         if first {
             step.out
                 .push(Output::Event(Event::Away { session: id, all }));
-            // What it held is given to others now. So the next run must know, and what the client
-            // was answered may not be lost with the power, since nobody would ask for it in time.
+            // Others are given now what it held. So the next run must know that it is away, and the
+            // client's answered changes may not be lost with the power, since nobody would ask for
+            // them in time.
             step.disk.note_away(id, true);
             step.disk.make_firm();
         }
@@ -228,8 +229,8 @@ impl Server {
         self.recheck(step, fid, (id, None));
     }
 
-    /// Has something been taken from it that it has not heard of? It locks nothing until then: what
-    /// it is told to have lost would be mixed up with what it is given.
+    /// Has something been taken from it that it has not heard of? It locks nothing until then:
+    /// locks that it is told to have lost would be mixed up with those that it is given.
     pub(crate) fn is_away(&self, id: SessionId) -> bool {
         let session = self.sessions.get(&id);
         session.is_some_and(|session| session.away.is_some())
@@ -245,8 +246,9 @@ impl Server {
         open.any(|open| open.as_ref().is_none_or(|open| open.contains(&fid)))
     }
 
-    /// The time after a restart is over: what of those that have not come may be open keeps nothing
-    /// any more, or one machine that stays away would keep all that anybody removes.
+    /// The time after a restart is over: a session that has not come keeps no removed file any
+    /// more by what it may have open, or one machine that stays away would keep all that anybody
+    /// removes.
     pub(crate) fn forget_open_before(&mut self) {
         for session in self.sessions.values_mut() {
             if let Some(away) = &mut session.away {
@@ -255,7 +257,7 @@ impl Server {
         }
     }
 
-    /// What of this part of what it says to hold a client does not hold.
+    /// The objects that a client claims to hold, in this part of its list, and does not hold.
     pub(crate) fn not_held(
         &mut self,
         step: &Step<'_, impl Disk>,
@@ -268,7 +270,7 @@ impl Server {
         let away = term != self.boot;
         for holding in holdings {
             let holder = self.holder(id, holding.fid);
-            // What it has been granted in this term is something else than what it means.
+            // A grant of this term is another one than the client means.
             let holder = holder.filter(|holder| !away || holder.epoch <= term);
             let held = holder.map_or(Right::None, |holder| holder.right);
             if held < holding.right {
@@ -323,7 +325,7 @@ impl Server {
         self.reap_due(step);
     }
 
-    /// A client is asked for something: what is to be taken from one that is away is taken soon.
+    /// A client is asked for something: if it is away, the server takes that soon.
     pub(crate) fn hurry(&mut self, now: Time, id: SessionId) {
         let lease_ns = self.options.lease_ns;
         let session = self.sessions.get(&id);

@@ -2,9 +2,9 @@
 //!
 //! A grant is given only where nothing is in its way at that moment: no other client's right or
 //! open that conflicts, no waiting request that is about to change the object, no recall under way
-//! to the same client. What the client has already is granted again with a new epoch, which vouches
-//! for what the reply says; but no more than the request is for: who gives Exclusive back while
-//! such a grant is on its way has given it back.
+//! to the same client. A right that the client has already is granted again with a new epoch, which
+//! vouches for the reply; but no more than the request is for: a client that gives Exclusive back
+//! while such a grant is on its way has given it back.
 
 use crate::server::Server;
 use crate::server::api::Disk;
@@ -38,14 +38,14 @@ impl Server {
         self.enter((session, fid), right, right.max(held), grants);
     }
 
-    /// What a client has made in a directory that is delegated to it, and holds already.
+    /// Grants an object that a client has made in a directory delegated to it, and holds already.
     pub(crate) fn grant_own(&mut self, session: SessionId, fid: Fid, grants: &mut Vec<Grant>) {
         self.look_at(fid);
         self.enter((session, fid), Right::Exclusive, Right::Exclusive, grants);
     }
 
-    /// All of a file that is claimed, whoever has it open: what others had of it they have given
-    /// up.
+    /// Grants all of a claimed file, whoever has it open: others have given up all that they had of
+    /// it.
     pub(crate) fn grant_claimed(
         &mut self,
         session: SessionId,
@@ -78,7 +78,7 @@ impl Server {
         self.enter((session, fid), right, right, grants);
     }
 
-    /// Grants a right to who holds this one from then on.
+    /// Grants a right to a client that holds this one from then on.
     fn enter(
         &mut self,
         (session, fid): (SessionId, Fid),
@@ -167,8 +167,9 @@ pub(crate) fn asked(file: &File, session: SessionId) -> bool {
 }
 
 /// Says of the objects that a request is about whether they have extended attributes: kernels ask
-/// for that again and again. Entries of a listing say it themselves; directories are not asked,
-/// but to whom one is delegated must know whether what he makes there inherits anything.
+/// for that again and again. Entries of a listing say it themselves; directories are not asked, but
+/// a client to which one is delegated must know whether objects that it makes there inherit
+/// anything.
 pub(crate) fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
     let dirs = match op {
         Op::ReadDir { .. } | Op::Prefetch { .. } => return,
@@ -189,7 +190,7 @@ pub(crate) fn delegable(disk: &impl Disk, waiting: &Waiting, outcome: &Outcome) 
     let Outcome::Entry(entry) = outcome else {
         return None;
     };
-    // What is made in it must inherit nothing that a client does not know of.
+    // Objects made in it must inherit nothing that a client does not know of.
     let directory = entry.attr.kind == Kind::Directory && disk.bare(entry.fid);
     let own = waiting.request.keeps && directory;
     own.then_some(Right::Exclusive)

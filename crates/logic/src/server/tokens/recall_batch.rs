@@ -1,7 +1,7 @@
 //! Recalls of names that wait for the answer to an earlier one, and then leave as one.
 //!
-//! Guarantees: while a client has left a few recalls of names of a directory unanswered, what else
-//! is to be dropped there is gathered, and leaves in one recall when it has answered one, or after
+//! Guarantees: while a client has left a few recalls of names of a directory unanswered, further
+//! names to drop there are gathered, and leave in one recall when it has answered one, or after
 //! [`GATHER_NS`]: so a hundred clients that each make a name in a directory that all cache are
 //! asked a few times each, and not a hundred times. No request waits for longer than that, since an
 //! answer may itself have to wait, for a lock of the client's kernel.
@@ -96,7 +96,7 @@ impl Server {
         Some(id)
     }
 
-    /// A client has answered: what was gathered for it leaves, if it is asked for little else.
+    /// A client has answered: the names gathered for it leave, if it is asked for little else.
     pub(crate) fn ask_gathered(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -158,5 +158,5 @@ impl Server {
     }
 }
 
-/// What is being gathered, and when it leaves at the latest.
+/// The recalls that are being gathered, and when each leaves at the latest.
 pub(crate) type RecallBatches = BTreeSet<(Time, SessionId, Fid)>;

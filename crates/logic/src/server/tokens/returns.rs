@@ -1,5 +1,5 @@
-//! What clients say about what they hold: answers to recalls, tokens given back, opens, and that an
-//! answer has been seen. Also the asking.
+//! The reports of clients about what they hold: answers to recalls, tokens given back, opens, and
+//! that an answer has been seen. Also the asking.
 
 use super::recall_batch::is_among;
 use crate::server::api::Disk;
@@ -69,7 +69,7 @@ impl Server {
         self.next_tick.get_or_insert(next);
     }
 
-    /// How often it looks for who is silent and what was lost.
+    /// How often it looks for silent clients and lost messages.
     pub(crate) fn every_ns(&self) -> Time {
         self.options.resend_ns.min(self.options.lease_ns / 4).max(1)
     }
@@ -145,7 +145,7 @@ impl Server {
             .into_iter()
             .partition(|ask| answers(ask, (epoch, right), dropped.as_deref()));
         holder.asks = left;
-        // What it says is true also if this is repeated, and nobody asked any more.
+        // The report is true also if it is repeated, and nobody waits for it any more.
         lower(holder, upto, right, hold);
         self.held.push((session, fid));
         self.looked(step, (session, fid), attr.as_ref());
@@ -161,8 +161,8 @@ impl Server {
         let again = self.look_again(step, (session, fid), paid);
         self.ask_gathered(step, session, fid);
         self.judge_outdated(step);
-        // Who is put off goes by what others are still owed; if that is only less than before, it
-        // concerns whose own client has answered.
+        // A request is put off because of what others are still owed; if these are only owed less
+        // than before, it concerns only requests of the client that has answered.
         let only = (!again).then_some(session);
         self.recheck(step, fid, (session, only));
     }
@@ -224,7 +224,7 @@ impl Server {
         self.send(step, session, ToClient::Noted { fid, stamp });
     }
 
-    /// A client has said unasked what it holds: who waits for it there may not have to.
+    /// A client has said unasked what it holds: requests that wait for it there may not have to.
     fn said(&mut self, step: &mut Step<'_, impl Disk>, session: SessionId, fid: Fid) {
         let waiters = self.waiters(session, fid);
         self.look_again(step, (session, fid), waiters);
@@ -389,10 +389,10 @@ fn lower(holder: &mut Holder, upto: Epoch, right: Right, hold: Hold) {
         };
         holder.right = holder.right.min(right.max(least));
         holder.declare(hold);
-        // Opens under a token are not told: what was said is true only of that moment.
+        // Opens under a token are not told: the report is true only of that moment.
         holder.known = holder.right < Right::Shared;
     } else if holder.exclusive <= upto {
-        // What it has been granted since was Shared at most.
+        // Its grants since then were Shared at most.
         holder.right = holder.right.min(right.max(Right::Shared));
     }
 }

@@ -1,13 +1,15 @@
-//! Who was told how long a file is, without a right to keep that.
+//! The clients that were told how long a file is, without a right to keep that.
 //!
 //! A client's kernel goes by the last size that it has taken in, and may take an answer in late:
 //! after the file was shortened, and while it has a program wait that asks for the new size; then
-//! it throws the answer to that away. So before a file's size is set, whoever was told the old one
-//! is asked, as if it held a right: its kernel is told to throw away what is still on its way.
+//! it throws the answer to that away. So before a file's size is set, each client that was told the
+//! old one is asked, as if it held a right: its kernel is told to throw away what is still on its
+//! way.
 //!
-//! What was told is a sign of that only, and no right: it keeps nobody from being granted anything.
-//! Nor is an answer waited for long: who sets the size may hold the file, and not be able to answer
-//! a recall himself before he knows how long it is. It must not be fenced because another is mute.
+//! A told size is a sign of that only, and no right: it keeps nobody from being granted anything.
+//! Nor is an answer waited for long: the client that sets the size may hold the file, and not be
+//! able to answer a recall itself before it knows how long the file is. It must not be fenced
+//! because another is mute.
 
 use crate::server::api::Disk;
 use crate::server::requests::conflicts::{Need, Only};
@@ -17,7 +19,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use wire::{Epoch, Fid, Grant, Kind, Op, Outcome, Right, SessionId, Time, What};
 
-/// What was told to one client of one file.
+/// The size of one file, as told to one client.
 #[derive(Clone, Copy, Debug)]
 struct SizeTold {
     /// Of the request.
@@ -58,7 +60,7 @@ impl SizesTold {
         self.order.retain(|told| told.2 != session);
     }
 
-    /// What was told before this time counts no more.
+    /// Sizes told before this time count no more.
     fn forget_before(&mut self, time: Time) {
         while let Some(&oldest) = self.order.first()
             && oldest.0 <= time
@@ -172,7 +174,7 @@ impl Server {
         }
     }
 
-    /// Who does not answer, though it was asked long ago, is waited for no more. If it is silent
+    /// A client that was asked long ago and does not answer is waited for no more. If it is silent
     /// altogether, its programs cannot be told the new size either.
     pub(crate) fn tick_shown(&mut self, step: &mut Step<'_, impl Disk>) {
         let patience = self.options.lease_ns / 4;
@@ -194,7 +196,7 @@ impl Server {
     }
 
     /// Its questions about the file that wait here count as asked now, since an answer will say so:
-    /// what a holder said before may be from before a change that this was waited for.
+    /// an earlier report of a holder may be from before a change for which this was waited for.
     pub(crate) fn look_anew(&mut self, session: SessionId, fid: Fid) {
         let waits = self.files.get(&fid).into_iter();
         let mut outdated = Vec::new();

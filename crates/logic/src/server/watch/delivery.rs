@@ -1,9 +1,8 @@
-//! What is told to those who watch: requests to watch, and the paths of each change.
+//! The delivery of changes to watches: requests to watch, and the paths of each change.
 //!
 //! A change of a name is known by its directory, a change of an object by the name that the store
-//! knows of it. From there it goes up to the root, and whoever watches something on the way is
-//! told, so a watch of a whole tree costs nothing when it begins and nothing for what does not
-//! change.
+//! knows of it. From there it goes up to the root, and each watch on the way is told, so a watch of
+//! a whole tree costs nothing when it begins and nothing for what does not change.
 
 use super::queues::Key;
 use crate::server::api::Disk;
@@ -19,7 +18,7 @@ use wire::{
 /// An object and its kind, if there is one.
 type Object = Option<(Fid, Kind)>;
 
-/// Who watches an object on the way up, and the path from there.
+/// The watches met on the way up from an object, and the path of the object from each of them.
 type Above = Vec<(Key, Path)>;
 
 fn change(deed: &Deed, (fid, kind): (Fid, Kind), path: Path) -> Change {
@@ -38,7 +37,7 @@ fn itself() -> Path {
 }
 
 impl Server {
-    /// What somebody wants to watch may have to be made again first.
+    /// Begins a watch, or keeps it for later: its object may have to be made again first.
     pub(crate) fn watch_when_whole(
         &mut self,
         step: &mut Step<'_, impl Disk>,
@@ -111,7 +110,8 @@ impl Server {
         }
     }
 
-    /// Sends again what may be lost; to who was silent for longer than his lease, when he is heard.
+    /// Sends again what may be lost; to a client that was silent for longer than its lease, when it
+    /// is heard.
     pub(crate) fn repeat_watched(&mut self, step: &mut Step<'_, impl Disk>) {
         let until = step.now.saturating_sub(self.options.resend_ns);
         for key in self.watches.untaken(until) {
@@ -152,7 +152,7 @@ impl Server {
         }
     }
 
-    /// The end of a step: what has come is sent.
+    /// The end of a step: sends the changes that have come.
     pub(crate) fn tell_fresh(&mut self, step: &mut Step<'_, impl Disk>) {
         while let Some(key) = self.watches.pop_fresh() {
             self.tell(step, key, false);
@@ -276,7 +276,7 @@ impl Server {
         if whiteout {
             self.tell_whiteout(step.disk, (*from, name))?;
         }
-        // What was brought here may be held by somebody who says nothing of his changes.
+        // A client may hold what was moved here, and say nothing of its changes.
         for (fid, kind) in [Some(moved), other].into_iter().flatten() {
             match kind {
                 Kind::Directory => self.look_at_all(step.now),
@@ -301,7 +301,8 @@ impl Server {
         Ok(())
     }
 
-    /// Under this name was something, and is something else now: whose other name nobody sees.
+    /// The name names another object now, or none; the watch does not see where the old object has
+    /// gone, nor where the new one was.
     fn tell_replaced(&mut self, key: Key, path: Path, (was, is): (Object, Object)) {
         if let Some(was) = was {
             self.tell_one(key, change(&Deed::Removed, was, path.clone()));
@@ -361,8 +362,8 @@ impl Server {
         Ok(())
     }
 
-    /// Who watches this directory, or something above it and all that is below; and the path of
-    /// this name from there.
+    /// The watches of this directory, and the recursive ones above it; and the path of this name
+    /// from each.
     pub(crate) fn above(&self, disk: &impl Disk, dir: Fid, name: &Name) -> Result<Above, Refusal> {
         let mut found = Above::new();
         let (mut names, mut at) = (Vec::from([name.clone()]), dir);
@@ -393,7 +394,7 @@ impl Server {
         self.watches.untold()
     }
 
-    /// When the oldest message to who watches was sent that he has not taken.
+    /// When the oldest message was sent that its client has not taken.
     pub(crate) fn oldest_watched(&self) -> Option<Time> {
         self.watches.oldest_sent()
     }

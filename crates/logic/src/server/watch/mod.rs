@@ -1,4 +1,4 @@
-//! Watches: what a client wants to be told of changes.
+//! Watches: the changes that a client wants to be told of.
 
 pub(super) mod delivery;
 pub(super) mod poll;

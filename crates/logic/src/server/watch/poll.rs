@@ -1,11 +1,11 @@
 //! Changes that nobody has told the server yet: of files that a client holds Exclusive.
 //!
-//! Who watches is a reader who looks again and again: while a file that is watched is held
-//! Exclusive, its holder is asked once in `look_ns` what size and times it has. If it is open for
-//! writing and has changed, that is told; if it is not, the holder is asked to step down to Shared:
-//! then what it has changed comes to the server, and nothing more changes unheard. So a change is
-//! told a little more than `look_ns` after it was made, and a file that nobody writes to costs
-//! nothing.
+//! A watch is like a reader that looks again and again: while a file that is watched is held
+//! Exclusive, the server asks its holder once in `look_ns` for the file's size and times. If the
+//! file is open for writing and has changed, the watch is told; if it is not open for writing, the
+//! holder is asked to step down to Shared: then its changes come to the server, and nothing more
+//! changes unheard. So a change is told a little more than `look_ns` after it was made, and a file
+//! that nobody writes to costs nothing.
 
 use crate::server::api::Disk;
 use crate::server::requests::conflicts::Need;
@@ -161,7 +161,8 @@ impl Server {
         what: What,
     ) {
         let need = Need { session, fid, what };
-        // What it was asked since it has the file, and has not answered, is not asked again.
+        // A question that the holder was sent since it has the file, and has not answered, is not
+        // sent again.
         let granted = self.holder(session, fid).map_or(0, |holder| holder.epoch);
         self.ask(step, need, (granted, step.now), None);
     }
@@ -201,7 +202,7 @@ impl Server {
         }
         if self.has_changed(step, fid, attr) != Ok(false) {
             let deed = (Deed::Written, attr.nlink);
-            // What the disk does not say now is told when the bytes come.
+            // If the disk fails to answer now, the change is told when its bytes come.
             let _ = self.tell_deed(step.disk, (fid, attr.kind), deed);
         }
         self.polls

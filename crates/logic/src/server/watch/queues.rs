@@ -1,12 +1,13 @@
-//! Who watches what, and what he has not been told yet.
+//! The watches of all clients, and the changes that each has not been told yet.
 //!
 //! Guarantees: each watch is told every change of what it watches once, in the order in which the
-//! changes were applied; or it is told, before the next one, that some were missed. What is kept
-//! for a watch is bounded: of who takes too long the changes are dropped, and he is told so.
+//! changes were applied; or it is told, before the next one, that some were missed. The changes
+//! kept for a watch are bounded: those of a client that takes too long are dropped, and it is told
+//! so.
 //!
-//! There is one message under way for each watch, sent again until it was taken; so who reads
-//! slowly slows down nobody else. After a restart of the server the clients ask again, and have
-//! missed what happened meanwhile.
+//! There is one message under way for each watch, sent again until it was taken; so a slow reader
+//! slows down nobody else. After a restart of the server the clients ask again, and have missed
+//! what happened meanwhile.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -26,7 +27,7 @@ pub(crate) struct Watch {
     pub(crate) recursive: bool,
     /// The number of the first of `changes`.
     first: u64,
-    /// What it has not taken.
+    /// Changes that the client has not taken.
     changes: VecDeque<Change>,
     /// About how many bytes that is.
     bytes: usize,
@@ -34,7 +35,7 @@ pub(crate) struct Watch {
     missed: bool,
     /// Why nothing more comes.
     end: Option<Refusal>,
-    /// What is under way: all changes below this number; and since when.
+    /// The changes under way: all below this number; and since when.
     sent: Option<(u64, Time)>,
 }
 
@@ -44,8 +45,8 @@ impl Watch {
         Self {
             fid,
             recursive,
-            // Who has been told anything before, by a run of the server or in a session that is
-            // over, has missed at least what nobody knows of.
+            // A client that has been told anything before, by an earlier run of the server or in a
+            // session that is over, has missed at least the changes that nobody knows of.
             first: next.saturating_add(1),
             changes: VecDeque::new(),
             bytes: 0,
@@ -101,7 +102,7 @@ impl Watch {
         !self.changes.is_empty() || self.missed || self.end.is_some()
     }
 
-    /// What is to be sent now.
+    /// The message to send now.
     fn message(&mut self, now: Time, watch: WatchId) -> ToClient {
         let mut bytes = 0;
         let mut changes = Vec::new();
@@ -130,7 +131,7 @@ impl Watch {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches {
     all: BTreeMap<Key, Watch>,
-    /// Who watches an object itself.
+    /// The watches of each object itself.
     of: BTreeMap<Fid, BTreeSet<Key>>,
     /// How many are recursive.
     recursive: usize,
@@ -169,7 +170,7 @@ impl Watches {
         self.all.get(&key)
     }
 
-    /// Who watches this object itself.
+    /// The watches of this object itself.
     pub(crate) fn of(&self, fid: Fid) -> impl Iterator<Item = (Key, &Watch)> {
         let keys = self.of.get(&fid).into_iter().flatten();
         keys.filter_map(|key| Some((*key, self.all.get(key)?)))
@@ -250,7 +251,7 @@ impl Watches {
         self.fresh.pop_first()
     }
 
-    /// What is to be sent to a watch; `answer`: it is waited for, if there is nothing too.
+    /// The message to send to a watch; `answer`: the client waits for it, if it is empty too.
     pub(crate) fn next(&mut self, now: Time, key: Key, answer: bool) -> Option<ToClient> {
         let watch = self.all.get_mut(&key)?;
         let wanted = answer || (watch.sent.is_none() && watch.has_something());
@@ -304,7 +305,7 @@ mod tests {
                 let sum: usize = watch.changes.iter().map(Change::bytes).sum();
                 assert_eq!(watch.bytes, sum);
                 if n == 2 {
-                    // Until then all is told, and what was taken makes room.
+                    // Until then all is told, and the changes that were taken make room.
                     assert!(!watch.missed);
                     watch.take(watch.first + 3);
                     taken = watch.first;

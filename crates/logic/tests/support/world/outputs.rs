@@ -1,4 +1,4 @@
-//! What the outputs of a client's machine do in the scenarios' world.
+//! Effects of the outputs of a client's machine in the scenarios' world.
 
 use super::super::show;
 use super::{Load, Packet, SERVER, World};

@@ -1,6 +1,5 @@
-//! What clients say to each other in the scenarios' world: blocks that they lend. `B lies`: the
-//! next blocks that B lends have another first byte; the room of the reader sees that by the
-//! digests.
+//! Messages between clients in the scenarios' world: blocks that they lend. `B lies`: the next
+//! blocks that B lends have another first byte; the room of the reader sees that by the digests.
 
 use super::super::disk::digest;
 use super::super::room::BLOCK;

@@ -19,7 +19,8 @@ impl Reference {
         false
     }
 
-    /// What two names name, if one may be moved to the other: no directory comes to be in itself.
+    /// The objects of two names, if one may be moved to the other: no directory comes to be in
+    /// itself.
     fn both(&mut self, a: Place<'_>, b: Place<'_>, exchange: bool) -> Result<(Fid, Option<Fid>)> {
         let fid = self.dir(a.0)?.entries.get(a.1).ok_or(Refusal::NotFound)?.0;
         let target = self.dir(b.0)?;

@@ -14,7 +14,7 @@ use wire::*;
 pub struct Point {
     pub engine: Engine,
     pub failure: Failure,
-    /// What the end of the machine leaves then.
+    /// The changes that the end of the machine leaves then.
     pub keep: Keep,
 }
 
@@ -81,7 +81,7 @@ fn goes_on(run: &mut Run<'_>) -> Result<(), Wrong> {
     run.live().checkpoint().map_err(|e| e.to_string())
 }
 
-/// The process or the machine ends, and what is left is opened.
+/// The process or the machine ends, and the disk as it is left is opened.
 fn ends(run: &Run<'_>, left: &MemoryDisk, keep: Keep) -> Result<(), Wrong> {
     let disk = left.copy();
     disk.crash(keep);
@@ -132,7 +132,7 @@ fn try_rot(truth: &Truth<'_>, mut at: u64, options: &Options) -> Result<bool, Wr
     let mut run = Run::new(truth, Engine::Map, options)?;
     run.go(None)?;
     run.sync().map_err(|e| e.to_string())?;
-    // What the last record is, nobody can tell from a torn end: let it be one that shows nothing.
+    // A damaged last record cannot be told from a torn end: let it be one that shows nothing.
     run.live().open_session(99, 7);
     run.sync().map_err(|e| e.to_string())?;
     run.store = None;

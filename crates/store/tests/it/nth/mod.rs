@@ -1,5 +1,5 @@
 //! The n-th failure: every call that a scenario makes to its disk goes wrong in turn, alone and
-//! with all that follow, and is the last one in turn. Whatever happens, every answer is right or
+//! with all that follow, and is the last one in turn. In every case each answer is right or
 //! names a failure, the store goes on (or, after a failed sync, refuses until it is opened again),
 //! what was promised is there, and a check finds nothing.
 

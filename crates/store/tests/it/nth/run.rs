@@ -35,7 +35,7 @@ impl Engine {
     }
 }
 
-/// What is wrong.
+/// The description of a failure.
 pub type Wrong = String;
 
 /// How much the store promised to keep: lengths of the list of accepted steps.
@@ -54,14 +54,14 @@ pub struct Run<'a> {
     pub options: Options,
     pub disk: MemoryDisk,
     pub store: Option<Store>,
-    /// What answers as the store must.
+    /// A healthy store, which gives the right answers.
     twin: Store,
     /// Numbers of the steps that were accepted.
     pub accepted: Vec<usize>,
     pub promised: Promised,
     pub sync_failed: bool,
     boot: u64,
-    /// What is made to fail, if anything is.
+    /// The planted fault, if there is one.
     fault: Option<Fault>,
     /// Ends at the first failure, as at the end of the machine.
     dies: bool,

@@ -27,9 +27,9 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub name: &'static str,
-    /// What was done before, without failures; `None`: the partition does not exist.
+    /// The steps before, without failures; `None`: the partition does not exist.
     pub before: Option<Vec<Step>>,
-    /// How what came before ended.
+    /// The end of these earlier steps.
     pub end: Keep,
     /// Opening, and these.
     pub steps: Vec<Step>,

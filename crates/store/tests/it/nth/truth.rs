@@ -1,4 +1,5 @@
-//! What a store must show: the same operations on a healthy store of its own, with nothing planted.
+//! The right answers of a store: the same operations on a healthy store of its own, with nothing
+//! planted.
 
 use super::scenario::{Scenario, Step};
 use crate::world::*;
