@@ -34,5 +34,6 @@ pub const fn errno(refusal: Refusal) -> Errno {
         Refusal::ReadOnly => Errno::ROFS,
         Refusal::Expired => Errno::KEYEXPIRED,
         Refusal::Quota => Errno::DQUOT,
+        Refusal::Busy => Errno::BUSY,
     }
 }

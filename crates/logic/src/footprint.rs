@@ -122,7 +122,9 @@ impl<'a> Footprint<'a> {
             | Op::Reserve { .. }
             | Op::Room { .. }
             | Op::Volume(_)
-            | Op::Volumes => Self::NONE,
+            | Op::Volumes
+            | Op::Dump { .. }
+            | Op::Restore { .. } => Self::NONE,
         }
     }
 

@@ -50,6 +50,11 @@ pub(crate) fn growth(op: &Op) -> Option<(u32, Room)> {
         Op::Write { fid, len, .. } => of(fid.volume, in_blocks(u64::from(*len)) + BLOCK, 0),
         Op::Copy { to, len, .. } => of(to.volume, in_blocks(u64::from(*len)) + BLOCK, 0),
         Op::MakeNameless { dir, .. } => of(dir.volume, 0, 1),
+        // It counts for the volume when all parts have come, and takes room in the log at once.
+        Op::Restore { volume, chunk, .. } => {
+            let bytes = in_blocks(chunk.bytes.0.len() as u64) + BLOCK;
+            of(*volume, bytes, chunk.pieces.len() as u64)
+        }
         Op::Rename { from, .. } if op.leaves_whiteout() => of(from.volume, 0, 1),
         _ => cost(op),
     }

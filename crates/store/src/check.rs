@@ -17,6 +17,7 @@ use crate::image::Image;
 use crate::index::Index;
 use crate::key::{self, Key, Parts};
 use crate::log::Place;
+use crate::provenance::made_here;
 use crate::report::{Damage, Report};
 use crate::segments::{Bytes, Segments};
 use crate::state::Core;
@@ -280,6 +281,7 @@ impl<'a> Walk<'a> {
                 None => None,
             },
             (_, key::ORPHAN) => self.orphan(parts),
+            (_, key::BORN) => key::told_born(parts.detail).map(|_| ()),
             _ => self.small(parts, &value),
         };
         if sound.is_none() && first {
@@ -447,7 +449,7 @@ impl<'a> Walk<'a> {
             return;
         }
         self.report.objects += 1;
-        self.report.top = self.report.top.max(seen.vnode);
+        self.report.top = self.report.top.max(made_here(seen.vnode));
         if object.attr.kind != Kind::Directory {
             self.report.bytes += object.attr.used_bytes;
         }

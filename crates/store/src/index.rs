@@ -31,6 +31,10 @@ pub(crate) struct Changes {
     pub(crate) made: u64,
     /// Bytes more in use of segments.
     pub(crate) live: BTreeMap<u32, i64>,
+    /// What was known of objects of volumes may be wrong.
+    pub(crate) forgets: bool,
+    /// Bytes only come to lie elsewhere.
+    pub(crate) moves: bool,
 }
 
 /// Decoded objects, so that a warm look-up decodes nothing. Two generations: an object that was not
@@ -278,8 +282,14 @@ impl Index {
         for (id, volume) in changes.volumes {
             self.volumes.put(id, volume);
         }
+        if changes.forgets {
+            *self.cache.get_mut() = Cache::default();
+        }
         let of = changes.objects.first().map(|(fid, _)| fid.volume);
         if let Some(of) = of {
+            if !changes.moves {
+                self.volumes.note_changed(of);
+            }
             self.volumes
                 .count(of, changes.objects_more, changes.bytes_more);
         }

@@ -51,6 +51,10 @@ pub(crate) const NEWEST: u8 = 21;
 /// A volume (the vnode is its number; under 0: the number of the next one).
 pub(crate) const VOLUME: u8 = 22;
 
+/// That a thing was born, under vnode 0 of its volume: the birth, and what a key says of the thing.
+/// So what was born after some birth is found without looking at anything else.
+pub(crate) const BORN: u8 = 23;
+
 /// Bytes before the detail.
 pub(crate) const HEAD_BYTES: usize = 13;
 /// Bytes after it.
@@ -204,6 +208,11 @@ pub(crate) fn thing(key: &[u8]) -> &[u8] {
     &behind[..behind.len().saturating_sub(BIRTH_BYTES)]
 }
 
+/// What follows a thing, with all its versions, where keys are compared without the volume.
+pub(crate) fn behind(thing: &[u8]) -> Vec<u8> {
+    [thing, &[u8::MAX; BIRTH_BYTES + 1]].concat()
+}
+
 /// The birth of a key.
 pub(crate) fn birth(key: &[u8]) -> u32 {
     let bytes = key.last_chunk::<BIRTH_BYTES>();
@@ -225,7 +234,34 @@ pub(crate) fn versions(volume: u32, thing: &[u8], birth: u32) -> (Key, Key) {
     (version(volume, thing, birth), version(volume, thing, 0))
 }
 
-/// The parts of a key.
+/// The key that says of a thing of a volume that it was born then. `None`: nobody asks for that,
+/// since the first birth is that of all, and names and what has none follow from other things.
+pub(crate) fn born(volume: u32, birth: u32, thing: &[u8]) -> Option<Key> {
+    const KIND_AT: usize = HEAD_BYTES - VOLUME_BYTES - 1;
+    let told = thing
+        .get(KIND_AT)
+        .is_some_and(|kind| !matches!(*kind, NAME | ORPHAN | BORN));
+    if birth <= BIRTH || volume == 0 || !told {
+        return None;
+    }
+    let detail = [&birth.to_be_bytes(), thing].concat();
+    Some(key(volume, 0, BORN, &detail))
+}
+
+/// The keys that say what was born then, of things from this one on.
+pub(crate) fn born_from(volume: u32, birth: u32, thing: &[u8]) -> (Key, Key) {
+    let detail = [&birth.to_be_bytes(), thing].concat();
+    let end = bound(volume, 0, BORN, &birth.saturating_add(1).to_be_bytes());
+    (bound(volume, 0, BORN, &detail), end)
+}
+
+/// The birth and the thing that such a key tells of.
+pub(crate) fn told_born(detail: &[u8]) -> Option<(u32, &[u8])> {
+    let (birth, thing) = detail.split_first_chunk::<4>()?;
+    Some((u32::from_be_bytes(*birth), thing))
+}
+
+/// What a key says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
     pub(crate) volume: u32,

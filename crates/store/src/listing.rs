@@ -10,7 +10,7 @@ impl Store {
     /// written out. Was there any?
     pub fn purge_deleted(&mut self, now: Time, grace_ns: u64) -> bool {
         let due = |info: &VolumeInfo| match info.state {
-            VolumeState::Present => false,
+            VolumeState::Present | VolumeState::Receiving => false,
             VolumeState::Deleted(at) => at.saturating_add(grace_ns) <= now,
         };
         let all = self.volumes();

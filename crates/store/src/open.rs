@@ -426,6 +426,7 @@ impl Store {
 
     /// Counts this opening, and puts all that was recovered on stable storage with it.
     fn count_boot(&mut self) -> Result<(), StoreError> {
+        self.core.index.volumes.partition = self.log.id(0).identity;
         let count = self.core.index.counters.boot + 1;
         self.note(&Entry::Boot { count });
         self.core.index.counters.boot = count;

@@ -20,6 +20,9 @@ pub struct Options {
     /// ...and if they lie behind this offset: more than the bytes of any file that lie in the
     /// index, with whatever options the partition was and will be opened.
     pub share_from: u32,
+    /// Most bytes of files in one part of a volume's stream. What else a part may have, and how
+    /// much is looked at for it, goes with it.
+    pub stream_bytes: u32,
     /// Memory for the pages of the index.
     pub index_cache_bytes: usize,
     /// For a new partition: a random number. It is part of the log's checksums, so that nobody can
@@ -122,6 +125,7 @@ impl Default for Options {
             inline_bytes: 1024,
             share_bytes: 16 << 10,
             share_from: 8 << 10,
+            stream_bytes: wire::limits::STREAM_BYTES as u32,
             index_cache_bytes: 256 << 20,
             identity: 0,
             volume: 1,

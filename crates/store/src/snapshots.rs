@@ -34,6 +34,7 @@ impl Volumes {
     fn branches(&self, id: u32) -> impl Iterator<Item = (u32, &Volume)> {
         self.iter()
             .filter(move |(_, volume)| volume.snapshot_of == Some(id))
+            .filter(|(_, volume)| volume.state != State::Receiving)
     }
 
     /// Those that are there.
@@ -49,7 +50,7 @@ impl Volumes {
         }
         let times = self.branches(id).map(|(_, of)| match of.state {
             State::Deleted(at) => at,
-            State::Present | State::Purged => of.made,
+            State::Present | State::Purged | State::Receiving => of.made,
         });
         let newest = times.fold(volume.made, u64::max);
         let mut dir = root_object((0, 0), MODE, newest);

@@ -61,6 +61,15 @@ impl Core {
         Ok((outcome, txn.changes))
     }
 
+    /// Does an operation.
+    fn apply(&mut self, context: Context<'_>, op: &Op) -> Result<Outcome, Refusal> {
+        self.index.volumes.enter(op);
+        let (outcome, changes) = self.plan(context, op)?;
+        self.index.commit(changes);
+        self.index.volumes.leave();
+        Ok(outcome)
+    }
+
     /// Works out how the cleaner's copy of a file's bytes takes the place of the old ones.
     pub(crate) fn plan_move(
         &self,
@@ -70,6 +79,7 @@ impl Core {
     ) -> Result<Changes, Refusal> {
         let mut txn = Txn::new(&self.index, context);
         apply::move_extents(&mut txn, fid, offset)?;
+        txn.changes.moves = true;
         Ok(txn.changes)
     }
 
@@ -169,8 +179,8 @@ impl Core {
                 context.caller = caller;
                 context.now = *now;
                 self.index.newest = self.index.newest.max(*now);
-                let (outcome, changes) = self.plan(context, op).map_err(refused)?;
-                self.index.commit(changes);
+                self.index.volumes.partition = record.stamp.segment.identity;
+                let outcome = self.apply(context, op).map_err(refused)?;
                 let forgets = self.index.mutant == Some(Mutant::ForgetsAnswers);
                 if let Some(origin) = origin.filter(|_| !forgets) {
                     self.answers.put(origin, outcome);

@@ -141,8 +141,11 @@ impl Store {
             match (known, apply.op) {
                 (Some(outcome), _) => Ok(outcome),
                 (None, Op::Copy { .. }) => self.copy(&apply, promised),
+                (None, Op::Restore { .. }) => self.restore(&apply, promised),
                 (None, _) => self.change(&apply, promised),
             }
+        } else if let Op::Dump { .. } = apply.op {
+            self.dump(apply.op, apply.caller)
         } else if *apply.op == Op::StatFs {
             self.filesystem()
         } else if let Op::StatVolume { volume } = *apply.op {
@@ -216,14 +219,14 @@ impl Store {
         shares.then_some((begin - at) as u32)
     }
 
-    fn change(
+    pub(crate) fn change(
         &mut self,
         apply: &Apply<'_>,
         promised: Option<RoomOfDisk>,
     ) -> Result<Outcome, Refusal> {
         let announced = match apply.op {
             Op::Write { len, .. } => *len as usize,
-            Op::Copy { .. } => apply.data.len(),
+            Op::Copy { .. } | Op::Restore { .. } => apply.data.len(),
             _ => 0,
         };
         if announced != apply.data.len() {
@@ -252,14 +255,19 @@ impl Store {
             self.room_beside(bytes as u64, promised.log_bytes)?;
         }
         let context = self.context(apply, &checks);
-        let (outcome, changes) = self.core.plan(context, apply.op)?;
+        self.core.index.volumes.enter(apply.op);
+        let planned = self.core.plan(context, apply.op);
+        self.core.index.volumes.leave();
+        let (outcome, changes) = planned?;
         if let Some(promised) = promised {
             self.within_limits(&changes, promised.volume)?;
         }
         self.changed_record = self.log.sequence();
         self.log.append(apply.data, &meta);
         self.core.index.newest = self.core.index.newest.max(apply.now);
+        self.core.index.volumes.enter(apply.op);
         self.core.index.commit(changes);
+        self.core.index.volumes.leave();
         if let Some(origin) = apply.origin {
             self.core.answers.put(origin, outcome.clone());
         }

@@ -131,6 +131,14 @@ impl Core {
 }
 
 impl Portion {
+    /// That a thing was born is told as long as somebody sees what was before, and what came then.
+    fn is_told(parts: key::Parts<'_>, readers: &BTreeSet<u32>) -> bool {
+        let birth = key::told_born(parts.detail).map(|(birth, _)| birth);
+        birth.is_some_and(|birth| {
+            readers.range(..birth).next().is_some() && readers.range(birth..).next().is_some()
+        })
+    }
+
     /// The versions of one thing, the newest first: which of them does nobody see?
     fn take(&mut self, mut versions: Vec<Born>, (bottom, readers): (bool, &BTreeSet<u32>)) {
         let mut newer = None;
@@ -142,6 +150,11 @@ impl Portion {
             };
             of.needed = seers.next().is_some();
             newer = Some(birth);
+        }
+        for of in &mut versions {
+            if let Some(parts) = key::parts(&of.key).filter(|parts| parts.kind == key::BORN) {
+                of.needed = Self::is_told(parts, readers);
+            }
         }
         // Absence under which nothing is hides nothing.
         if bottom {

@@ -270,12 +270,23 @@ impl<'a> Txn<'a> {
         end: u64,
         extent: &Extent,
     ) -> Result<(), Refusal> {
+        self.drop_extent_of(fid, object, (end, extent), false)
+    }
+
+    /// The same, of an extent that this operation has put there.
+    pub(crate) fn drop_extent_of(
+        &mut self,
+        fid: Fid,
+        object: &mut Object,
+        (end, extent): (u64, &Extent),
+        new: bool,
+    ) -> Result<(), Refusal> {
         let key = key::extent(fid, end);
         let len = u64::from(extent.len);
         object.extents = object.extents.saturating_sub(1);
         object.attr.used_bytes = object.attr.used_bytes.saturating_sub(len);
         self.changes.bytes_more -= len as i64;
-        if self.index.is_own(&key).map_err(trouble)? {
+        if new || self.index.is_own(&key).map_err(trouble)? {
             self.count_live(extent, -1);
         }
         self.remove(key);
@@ -283,7 +294,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Counts the bytes of a segment that an extent uses.
-    fn count_live(&mut self, extent: &Extent, times: i64) {
+    pub(crate) fn count_live(&mut self, extent: &Extent, times: i64) {
         if !extent.is_lost() {
             let live = self.changes.live.entry(extent.segment).or_default();
             *live += times * i64::from(extent.stored);

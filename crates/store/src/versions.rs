@@ -11,7 +11,7 @@ use crate::index::{Found, Index};
 use crate::key::{self, Key};
 use crate::options::Mutant;
 use crate::volumes::{FIRST_BIRTH, Lineage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One version of a thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,11 @@ impl Index {
     }
 
     /// The version of a thing that is seen.
-    fn newest(&self, lineage: &Lineage, thing: &[u8]) -> Result<Option<Version>, StoreError> {
+    pub(crate) fn newest(
+        &self,
+        lineage: &Lineage,
+        thing: &[u8],
+    ) -> Result<Option<Version>, StoreError> {
         for (volume, birth) in lineage {
             let (from, to) = key::versions(*volume, thing, *birth);
             let found = self.raw_scan(&from, &to, 1)?;
@@ -188,6 +192,9 @@ impl Index {
             return self.raw_put(key, value);
         };
         let thing = key::thing(&key);
+        if let Some(born) = key::born(own, birth, thing) {
+            self.raw_put(born, Some(Vec::new()));
+        }
         let key = key::version(own, thing, birth);
         let value = match value {
             None if !self.hides(volume, thing) => None,
@@ -196,8 +203,49 @@ impl Index {
         self.raw_put(key, value);
     }
 
-    /// Would an older version be seen, if the volume had none of its own birth? A value that cannot
-    /// be read might be one.
+    /// The first things of a volume, from one on, that were born at these births.
+    pub(crate) fn born(
+        &self,
+        volume: u32,
+        (first, last): (u32, u32),
+        from: &[u8],
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut born: BTreeSet<Vec<u8>> = BTreeSet::new();
+        // Things behind this one have not been read at all births.
+        let mut horizon: Option<Vec<u8>> = None;
+        let mut birth = first;
+        while birth <= last {
+            // There may be many births at which nothing was born.
+            let (from_here, _) = key::born_from(volume, birth, &[]);
+            let (_, end) = key::born_from(volume, last, &[]);
+            let Some((key, _)) = self.raw_scan(&from_here, &end, 1)?.into_iter().next() else {
+                break;
+            };
+            let told = key::parts(&key).and_then(|parts| key::told_born(parts.detail));
+            birth = told.ok_or_else(|| self.damaged(&key))?.0;
+            let (begin, end) = key::born_from(volume, birth, from);
+            let (part, more) = self.raw_part(&begin, &end, limit)?;
+            for (key, _) in &part {
+                let told = key::parts(key).and_then(|parts| key::told_born(parts.detail));
+                let (_, thing) = told.ok_or_else(|| self.damaged(key))?;
+                born.insert(thing.to_vec());
+                if more {
+                    let at = thing.to_vec();
+                    let is_last = part.last().is_some_and(|(last, _)| last == key);
+                    if is_last && horizon.as_ref().is_none_or(|known| at < *known) {
+                        horizon = Some(at);
+                    }
+                }
+            }
+            birth += 1;
+        }
+        let within = |thing: &Vec<u8>| horizon.as_ref().is_none_or(|last| thing <= last);
+        Ok(born.into_iter().filter(within).take(limit).collect())
+    }
+
+    /// Would an older version be seen, if the volume had none of its own birth? What cannot be read
+    /// might be one.
     fn hides(&self, volume: u32, thing: &[u8]) -> bool {
         let lineage = self.volumes.lineage(volume);
         let lineage = lineage.filter(|_| self.mutant != Some(Mutant::ForgetsAbsence));
@@ -219,8 +267,8 @@ impl Index {
             _ if self.mutant == Some(Mutant::FreesShared) => Ok(true),
             Sight::Plain | Sight::Nothing => Ok(true),
             Sight::Versions(lineage) => match lineage.first() {
-                Some((of, birth)) if *of == volume => {
-                    let own = key::version(volume, key::thing(key), *birth);
+                Some((of, birth)) if *of == volume || self.volumes.is_entered(volume) => {
+                    let own = key::version(*of, key::thing(key), *birth);
                     Ok(self.raw_get(&own)?.is_some())
                 }
                 _ => Ok(false),

@@ -12,6 +12,7 @@
 //! The first volume of a partition that was never cloned has only keys of birth 1: nothing is
 //! different then from what it would be without volumes.
 
+use crate::provenance::Copied;
 use crate::value;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,8 @@ pub(crate) enum State {
     Deleted(Time),
     /// Its keys are kept only as far as clones see them.
     Purged,
+    /// It is being received: nobody sees it.
+    Receiving,
 }
 
 /// The record of a volume.
@@ -59,6 +62,8 @@ pub(crate) struct Volume {
     pub(crate) schedule: Vec<ScheduleRule>,
     /// How much it may have.
     pub(crate) limits: Limits,
+    /// What it is a copy of, and what of it is new since when.
+    pub(crate) copied: Copied,
 }
 
 impl Volume {
@@ -76,6 +81,7 @@ impl Volume {
             sweep: false,
             schedule: Vec::new(),
             limits: Limits::default(),
+            copied: Copied::default(),
         }
     }
 
@@ -93,6 +99,7 @@ impl Volume {
             sweep: false,
             schedule: Vec::new(),
             limits: Limits::default(),
+            copied: Copied::default(),
         }
     }
 
@@ -100,26 +107,31 @@ impl Volume {
         self.state == State::Present
     }
 
-    /// As it lies on the disk: the bytes of a volume without limits end before them, and those of
-    /// one without a schedule too before that.
+    /// As it lies on the disk.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = value::encode(self);
-        if self.limits.is_none() {
-            bytes.truncate(bytes.len() - NO_LIMITS.len());
-            if self.schedule.is_empty() {
-                bytes.pop();
-            }
-        }
-        bytes
+        value::encode(self)
     }
 
-    /// The same back; `None`: not a volume.
+    /// The same back; `None`: not a volume. Older programs wrote nothing behind the schedule, and
+    /// no schedule where there was none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        const NO_RULES: &[u8] = &[0];
-        let whole = value::decode(bytes);
-        let unlimited = || value::decode(&[bytes, &NO_LIMITS].concat());
-        let plain = || value::decode(&[bytes, NO_RULES, &NO_LIMITS].concat());
-        whole.or_else(unlimited).or_else(plain)
+        const NO_RULES: u8 = 0;
+        if let Some(volume) = value::decode(bytes) {
+            return Some(volume);
+        }
+        let nothing = value::encode(&(Limits::default(), Copied::default()));
+        let behind = [&nothing[..], &[&[NO_RULES], &nothing[..]].concat()];
+        let mut older = behind.into_iter().filter_map(|behind| {
+            let whole: Option<Self> = value::decode(&[bytes, behind].concat());
+            whole
+        });
+        older.next().map(Self::of_older_program)
+    }
+
+    /// The changes of an older program are not listed by births.
+    fn of_older_program(mut self) -> Self {
+        self.copied.listed_from = self.birth + 1;
+        self
     }
 
     /// All that it has.
@@ -135,9 +147,6 @@ impl Volume {
         self.limits.left(self.used()).covers(more)
     }
 }
-
-/// How limits are kept of which there are none.
-const NO_LIMITS: [u8; 2] = [0, 0];
 
 /// The first volume, as it is when nothing is kept of it.
 pub(crate) fn first(made: Time, objects: u64, bytes: u64) -> Volume {
@@ -160,8 +169,12 @@ pub(crate) struct Volumes {
     lineages: BTreeMap<u32, Lineage>,
     /// A number that no volume has had.
     next: u32,
+    /// What tells the partition from others.
+    pub(crate) partition: u64,
     /// Those of which that changed which is kept on the disk.
     touched: BTreeSet<u32>,
+    /// The snapshot that is being received, while a part of it is applied.
+    pub(crate) entered: Option<(u32, Lineage)>,
 }
 
 impl Volumes {
@@ -205,15 +218,18 @@ impl Volumes {
 
     /// From where a volume that is there sees things.
     pub(crate) fn lineage(&self, id: u32) -> Option<&Lineage> {
-        self.lineages.get(&id)
+        match &self.entered {
+            Some((entered, lineage)) if *entered == id => Some(lineage),
+            _ => self.lineages.get(&id),
+        }
     }
 
     /// May nothing of it be changed?
     pub(crate) fn is_frozen(&self, id: u32) -> bool {
-        self.get(id).is_none_or(|of| of.snapshot_of.is_some())
+        !self.is_entered(id) && self.get(id).is_none_or(|of| of.snapshot_of.is_some())
     }
 
-    fn trace(&self, id: u32) -> Lineage {
+    pub(crate) fn trace(&self, id: u32) -> Lineage {
         let mut lineage = Lineage::new();
         let mut at = self.get(id);
         if let Some(own) = at.filter(|of| of.snapshot_of.is_none()) {
@@ -242,7 +258,13 @@ impl Volumes {
         self.trace_all();
     }
 
-    /// Takes in a volume's record from the disk.
+    /// Puts what changes nothing about who sees what.
+    pub(crate) fn amend(&mut self, id: u32, volume: Volume) {
+        self.all.insert(id, volume);
+        self.touched.insert(id);
+    }
+
+    /// What the disk has of a volume.
     pub(crate) fn load(&mut self, id: u32, volume: Volume) {
         self.all.insert(id, volume);
         self.next = self.next.max(id.saturating_add(1));
@@ -344,6 +366,7 @@ impl Volumes {
         let state = match volume.state {
             State::Present => VolumeState::Present,
             State::Deleted(at) => VolumeState::Deleted(at),
+            State::Receiving => VolumeState::Receiving,
             State::Purged => return None,
         };
         let cloned = volume.origin.filter(|_| volume.snapshot_of.is_none());
@@ -358,6 +381,7 @@ impl Volumes {
             bytes: volume.bytes,
             schedule: volume.schedule.clone(),
             limits: volume.limits,
+            provenance: self.provenance(id, volume),
         })
     }
 
@@ -373,7 +397,9 @@ impl Volumes {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::{MemoryDisk, Options, Store, fsck_memory, key};
+    use super::Volume;
+    use crate::provenance::Copied;
+    use crate::{MemoryDisk, Options, Store, fsck_memory, key, value};
     use wire::{Caller, Fid, Make, Name, Op, Outcome, VolumeOp};
 
     fn run(store: &mut Store, op: &Op) -> Outcome {
@@ -416,6 +442,29 @@ mod tests {
             disk.damage(&file, 0, &header[..40]);
         }
         disk
+    }
+
+    #[test]
+    fn volumes_of_older_programs_are_read_and_their_births_are_not_listed() {
+        let name = Name::new(b"old").unwrap();
+        let mut volume = Volume::new(name, 7);
+        volume.birth = 9;
+        let nothing = value::encode(&Copied::default()).len();
+        let rule = wire::ScheduleRule {
+            every_s: 60,
+            keep: 3,
+        };
+        for schedule in [Vec::new(), vec![rule]] {
+            volume.schedule = schedule;
+            let whole = volume.encode();
+            assert_eq!(Volume::decode(&whole), Some(volume.clone()));
+            let rules = usize::from(volume.schedule.is_empty());
+            let older = &whole[..whole.len() - nothing - rules];
+            let read = Volume::decode(older).unwrap();
+            assert_eq!((read.birth, &read.schedule), (9, &volume.schedule));
+            assert_eq!(read.copied.listed_from, 10);
+        }
+        assert_eq!(Volume::decode(b"none"), None);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use crate::message::{ToClient, ToServer};
 use crate::op::{Make, Op};
 use crate::outcome::Outcome;
 use crate::request::Request;
-use crate::volume::{SCHEDULE_RULES, ScheduleRule, VOLUMES_MAX, VolumeOp};
+use crate::stream::{Dump, Provenance, StreamChunk, StreamPiece};
+use crate::volume::{SCHEDULE_RULES, ScheduleRule, VOLUMES_MAX, VolumeInfo, VolumeOp};
 use crate::watch::{Change, Deed};
 use alloc::vec::Vec;
 use serde::Serialize;
@@ -119,6 +120,12 @@ impl Bounded for Op {
                 all.len() <= limits::DELEGATED_LOCKS && all.iter().all(Bounded::within_bounds)
             }
             Self::Volume(VolumeOp::Schedule { rules, .. }) => schedule(rules),
+            Self::Dump { after, .. } => after
+                .as_ref()
+                .is_none_or(|after| after.0.len() <= limits::STREAM_AFTER_BYTES),
+            Self::Restore { after, chunk, .. } => {
+                after.0.len() <= limits::STREAM_AFTER_BYTES && chunk.within_bounds()
+            }
             Self::Reserve { count } => (1..=limits::NUMBERS).contains(count),
             _ => true,
         }
@@ -221,10 +228,79 @@ impl Bounded for Outcome {
             Self::Target(target) => target.len() <= limits::TARGET_BYTES,
             Self::Value(value) => value.len() <= limits::XATTR_VALUE_BYTES,
             Self::Volumes(volumes) => {
-                volumes.len() <= VOLUMES_MAX && volumes.iter().all(|info| schedule(&info.schedule))
+                volumes.len() <= VOLUMES_MAX && volumes.iter().all(Bounded::within_bounds)
             }
-            Self::Volume(info) => schedule(&info.schedule),
+            Self::Volume(info) => info.within_bounds(),
+            Self::Dump(dump) => dump.within_bounds(),
             _ => true,
+        }
+    }
+}
+
+impl Bounded for VolumeInfo {
+    fn within_bounds(&self) -> bool {
+        schedule(&self.schedule) && self.provenance.within_bounds()
+    }
+}
+
+impl Bounded for Provenance {
+    fn within_bounds(&self) -> bool {
+        let after = self.receiving.as_ref().map(|receiving| &receiving.after);
+        after.is_none_or(|after| after.0.len() <= limits::STREAM_AFTER_BYTES)
+    }
+}
+
+impl Bounded for Dump {
+    fn within_bounds(&self) -> bool {
+        let next = self.next.as_ref().map_or(0, |next| next.0.len());
+        next <= limits::STREAM_AFTER_BYTES && self.chunk.within_bounds()
+    }
+}
+
+impl Bounded for StreamChunk {
+    fn within_bounds(&self) -> bool {
+        self.bytes.0.len() <= limits::STREAM_BYTES
+            && self.pieces.len() <= limits::STREAM_PIECES
+            && self.pieces.iter().all(Bounded::within_bounds)
+    }
+}
+
+impl Bounded for StreamPiece {
+    fn within_bounds(&self) -> bool {
+        const VNODES: u64 = limits::STREAM_VNODES;
+        match self {
+            Self::Object {
+                vnode,
+                attr,
+                parent,
+                ..
+            } => {
+                let fits = attr.mode < 1 << 12 && attr.size <= limits::FILE_BYTES;
+                *vnode < VNODES && *parent < VNODES && fits
+            }
+            Self::Gone { vnode } => *vnode < VNODES,
+            Self::Place {
+                dir,
+                position,
+                child,
+            } => {
+                let fits = child.as_ref().is_none_or(|child| child.vnode < VNODES);
+                *dir < VNODES && (1..1 << 40).contains(position) && fits
+            }
+            Self::Xattr { vnode, name, value } => {
+                let bytes = value.as_ref().map_or(0, |value| value.0.len());
+                let fits = name.len() <= limits::NAME_BYTES && bytes <= limits::XATTR_VALUE_BYTES;
+                *vnode < VNODES && fits
+            }
+            Self::Target { vnode, target } => {
+                *vnode < VNODES && target.0.len() <= limits::TARGET_BYTES
+            }
+            Self::Bytes {
+                vnode, offset, len, ..
+            } => *vnode < VNODES && span(*offset, *len, limits::BULK_BYTES),
+            Self::Hole { vnode, from, to } => {
+                *vnode < VNODES && from <= to && *to <= limits::FILE_BYTES
+            }
         }
     }
 }

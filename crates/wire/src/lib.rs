@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod attr;
+mod blob;
 mod codec;
 mod delegated;
 mod ids;
@@ -24,10 +25,12 @@ mod refusal;
 mod request;
 mod rights;
 mod seed;
+mod stream;
 mod volume;
 mod watch;
 
 pub use attr::{Attr, Kind, Set, SetTime};
+pub use blob::Blob;
 pub use codec::{Bounded, DecodeError, VERSION, decode, encode, encode_about};
 pub use delegated::{Chosen, Delegated};
 pub use ids::{Epoch, Fid, RequestId, SNAPSHOTS_VNODE, SessionId, Time, file_time};
@@ -44,6 +47,9 @@ pub use refusal::Refusal;
 pub use request::Request;
 pub use rights::{MachineId, NOBODY, Proven, Rights};
 pub use seed::{mix64, splitmix64};
+pub use stream::{
+    Child, Dump, Identity, Provenance, Receiving, StreamChunk, StreamHead, StreamPiece,
+};
 pub use volume::{
     FIRST_VOLUME, Limits, Room, RoomOfDisk, SCHEDULE_RULES, SNAPSHOT_MARK, SNAPSHOTS_NAME,
     ScheduleRule, VOLUME_NAME_BYTES, VOLUMES_MAX, VolumeInfo, VolumeOp, VolumeState,

@@ -44,6 +44,14 @@ pub const CHANGES: u64 = 1 << 62;
 pub const LENT_BLOCKS: u32 = BULK_BYTES / BLOCK_BYTES;
 /// Most bytes of an address where a client listens, as text.
 pub const ADDRESS_BYTES: usize = 64;
+/// Most bytes of files in one part of a volume's stream.
+pub const STREAM_BYTES: usize = 512 << 10;
+/// Most pieces in one part of a volume's stream.
+pub const STREAM_PIECES: usize = 16 << 10;
+/// Most bytes of what a sender needs to go on with a stream.
+pub const STREAM_AFTER_BYTES: usize = 1024;
+/// Numbers of objects in a volume's stream are below this.
+pub const STREAM_VNODES: u64 = 1 << 48;
 /// Largest size of a file.
 pub const FILE_BYTES: u64 = 1 << 50;
 

@@ -2,10 +2,12 @@
 //! each adds what is its own (a ticket, a token, a slot) and none translates.
 
 use crate::attr::{Kind, Set};
+use crate::blob::Blob;
 use crate::ids::{Epoch, Fid, RequestId, Time};
 use crate::lock::{Lock, LockOwner, LockWait};
 use crate::name::Name;
 use crate::rights::NOBODY;
+use crate::stream::StreamChunk;
 use crate::volume::{Room, VolumeOp};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -250,6 +252,23 @@ pub enum Op {
     /// Room in a volume for what the client answers before the server has heard of it: of what it
     /// was given it still has so much (`held`), and it wants more. Outcome: `Room`, what it gets.
     Room { volume: u32, held: Room, want: Room },
+    /// A part of what a snapshot has, or of what changed since another snapshot of its volume, from
+    /// a place on that an earlier answer has named. `plan`: without the bytes of files. A
+    /// superuser's. Outcome: `Dump`.
+    Dump {
+        of: Name,
+        since: Option<Name>,
+        after: Option<Blob>,
+        plan: bool,
+    },
+    /// The next part of a snapshot that is being received, and what its sender needs to go on
+    /// behind it. A superuser's. Outcome: `Done`.
+    Restore {
+        volume: u32,
+        number: u64,
+        after: Blob,
+        chunk: StreamChunk,
+    },
 }
 
 /// In the mode of what is to be made: bits below the umask.
@@ -295,6 +314,8 @@ impl Op {
             Self::Volumes => "Volumes",
             Self::StatVolume { .. } => "StatVolume",
             Self::Room { .. } => "Room",
+            Self::Dump { .. } => "Dump",
+            Self::Restore { .. } => "Restore",
         }
     }
 
@@ -317,6 +338,7 @@ impl Op {
                 | Self::MakeNameless { .. }
                 | Self::Reserve { .. }
                 | Self::Volume(_)
+                | Self::Restore { .. }
         )
     }
 
@@ -375,7 +397,7 @@ impl Op {
     pub fn brings_bytes(&self) -> bool {
         matches!(
             self,
-            Self::Read { .. } | Self::ReadDir { .. } | Self::Prefetch { .. }
+            Self::Read { .. } | Self::ReadDir { .. } | Self::Prefetch { .. } | Self::Dump { .. }
         )
     }
 

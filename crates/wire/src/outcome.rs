@@ -7,7 +7,9 @@ use crate::lock::{Lock, Locked};
 use crate::message::Right;
 use crate::name::Name;
 use crate::refusal::Refusal;
+use crate::stream::Dump;
 use crate::volume::{Room, VolumeInfo};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -137,6 +139,8 @@ pub enum Outcome {
     Elsewhere(Elsewhere),
     /// Room for what is answered ahead of the server.
     Room(Room),
+    /// A part of a volume's stream.
+    Dump(Box<Dump>),
 }
 
 /// A right that comes with a reply.

@@ -6,6 +6,8 @@
 use crate::ids::{Fid, Time};
 use crate::name::Name;
 use crate::refusal::Refusal;
+use crate::stream::{Provenance, StreamHead};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,21 @@ pub enum VolumeOp {
     Schedule { of: Name, rules: Vec<ScheduleRule> },
     /// How much a volume may have, from now on.
     Limit { of: Name, limits: Limits },
+    /// Begins to receive a snapshot of this volume, which is made with it if only that is sent, or
+    /// goes on. Nobody sees any of it. `rollback`: what was changed in the volume since the
+    /// snapshot that the sender counts on will be gone.
+    Receive {
+        name: Name,
+        head: Box<StreamHead>,
+        rollback: bool,
+    },
+    /// Undoes a part, of so many things, of what was changed in the volume of a snapshot that is
+    /// received with `rollback`.
+    Undo { volume: u32, things: u32 },
+    /// A snapshot has come whole: it is there from now on, and its volume is the same.
+    Publish { volume: u32 },
+    /// A snapshot that is being received is not wanted any more.
+    Discard { volume: u32 },
 }
 
 /// How much a volume may have: what its live tree refers to counts, not what snapshots keep
@@ -152,6 +169,8 @@ pub enum VolumeState {
     Present,
     /// It was deleted then, and can be brought back.
     Deleted(Time),
+    /// It is being received, and nobody sees it.
+    Receiving,
 }
 
 /// The description of a volume.
@@ -177,6 +196,8 @@ pub struct VolumeInfo {
     pub schedule: Vec<ScheduleRule>,
     /// How much it may have.
     pub limits: Limits,
+    /// What tells it from all others, and what it is a copy of.
+    pub provenance: Provenance,
 }
 
 /// Room in a volume, and on the disk that it shares with others.

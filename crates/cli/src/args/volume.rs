@@ -17,8 +17,9 @@ Examples:
   ariel volume create 127.0.0.1:7000 home --quota 10G --objects 1000000
 A server begins with one volume, `root`. A snapshot is named VOLUME@SNAPSHOT and never changes; a
 clone is a volume of its own that shares all it has until either is changed. Both are made in one
-step, whatever a volume has, and cost no room until something changes. All but `list` and `show`
-are for root. docs/operations.md tells more.")]
+step, whatever a volume has, and cost no room until something changes. `send` and `receive` take a
+snapshot to another server or into a file. All but `list` and `show` are for root.
+docs/operations.md tells more.")]
 pub(crate) struct VolumeArgs {
     #[command(subcommand)]
     pub(crate) command: VolumeCommand,
@@ -48,6 +49,10 @@ pub(crate) enum VolumeCommand {
     Schedule(ScheduleArgs),
     /// Say how much a volume may have: bytes, and objects
     Set(SetArgs),
+    /// Write a snapshot, or what changed since another one, to a pipe or a file
+    Send(SendArgs),
+    /// Make a volume, or its next snapshot, of what `send` has written
+    Receive(ReceiveArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -187,6 +192,95 @@ pub(crate) struct ScheduleArgs {
     /// Make none any more; those that there are stay
     #[arg(long, conflicts_with_all = ["every", "keep"])]
     pub(crate) none: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume send 127.0.0.1:7000 root@monday > monday.ariel
+  ariel volume send 127.0.0.1:7000 root@tuesday --since monday > tuesday.ariel
+  ariel volume send 127.0.0.1:7000 root@tuesday --since monday |
+    ssh backup ariel volume receive 127.0.0.1:7000 copy
+  ariel volume send 127.0.0.1:7000 root@tuesday --since monday --dry-run
+  ariel volume send 127.0.0.1:7000 root@tuesday --resume TOKEN | ...
+All of the snapshot is written: names, bytes and holes, links, owners, modes, times, access lists
+and extended attributes; each part with a hash of itself and of all before it. What is sent since
+another snapshot costs what changed between the two, however large the volume is. It is for root.")]
+pub(crate) struct SendArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// What is sent
+    #[arg(value_name = "VOLUME@SNAPSHOT", value_parser = snapshot)]
+    pub(crate) name: Name,
+    /// Send only what changed since this snapshot of the volume, which the receiver has
+    #[arg(long, value_name = "SNAPSHOT", value_parser = existing)]
+    pub(crate) since: Option<Name>,
+    /// Go on where the receiver was interrupted, with the word that it said then
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) resume: Option<stream::Token>,
+    /// How hard parts are compressed with zstd, from 1 to 19, or `none`
+    #[arg(long, value_name = "LEVEL", default_value = "3", value_parser = compression)]
+    pub(crate) compress: stream::Compression,
+    /// Write nothing, and tell how much it would be
+    #[arg(short = 'n', long, conflicts_with = "resume")]
+    pub(crate) dry_run: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume receive 127.0.0.1:7000 copy < monday.ariel
+  ariel volume receive 127.0.0.1:7000 copy < tuesday.ariel
+  ariel volume receive 127.0.0.1:7000 copy --rollback < tuesday.ariel
+  ariel volume receive 127.0.0.1:7000 copy --discard
+Nobody sees any of it before all has come: then the volume is there, or is what the new snapshot
+has, in one step, and has a snapshot of the same name. After an interruption what came is kept, and
+the command says how to go on; the same stream from the beginning will do as well.
+It is for root.")]
+pub(crate) struct ReceiveArgs {
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Address of the server
+    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
+    pub(crate) server: Addresses,
+    /// The volume: a new one, or of changes the copy that they are for
+    #[arg(value_name = "VOLUME", value_parser = new)]
+    pub(crate) name: Name,
+    /// Undo what was changed in the volume since the snapshot that the changes are for
+    #[arg(long)]
+    pub(crate) rollback: bool,
+    /// Give up what has been received of a snapshot that is not complete
+    #[arg(long, conflicts_with = "rollback")]
+    pub(crate) discard: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// A name of a snapshot.
+fn snapshot(text: &str) -> Result<Name, String> {
+    match text.contains('@') {
+        true => existing(text),
+        false => Err(
+            "not a snapshot: make one with `ariel volume snapshot`, and send VOLUME@SNAPSHOT"
+                .to_owned(),
+        ),
+    }
+}
+
+fn compression(text: &str) -> Result<stream::Compression, String> {
+    let level = || text.parse().ok().filter(|level| (1..=19).contains(level));
+    match (text, level()) {
+        ("none", _) => Ok(stream::Compression::None),
+        (_, Some(level)) => Ok(stream::Compression::Level(level)),
+        _ => Err("not a level: 1 (fast) to 19 (small), or none".to_owned()),
+    }
 }
 
 /// Seconds of a period.

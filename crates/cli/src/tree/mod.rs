@@ -14,7 +14,9 @@ mod mv;
 mod names;
 mod progress;
 mod put;
+mod receive;
 mod rm;
+mod send;
 mod stat;
 mod volume;
 

@@ -32,10 +32,12 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::Purge(args) => purge(args),
         VolumeCommand::Schedule(args) => schedule(args),
         VolumeCommand::Set(args) => set(args),
+        VolumeCommand::Send(args) => super::send::send(args),
+        VolumeCommand::Receive(args) => super::receive::receive(args),
     }
 }
 
-fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
+pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
     let options = Options {
         name: format!("ariel volume, process {}", std::process::id()),
         ..Options::default()
@@ -86,7 +88,7 @@ fn change_all(
 }
 
 /// The server has everything, on its disk.
-fn end(tree: Tree) -> Result<(), Failure> {
+pub(super) fn end(tree: Tree) -> Result<(), Failure> {
     let synced = tree.sync("/");
     synced.map_err(|error| Failure::of("volume", error))?;
     tree.close().map_err(|error| Failure::of("volume", error))
@@ -288,15 +290,17 @@ fn state(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
     if let Some(origin) = info.cloned_from {
         words.push(format!("clone of {}", name_of(origin, all)));
     }
-    if let VolumeState::Deleted(at) = info.state {
-        words.push(format!("deleted {}", local(at)));
+    match info.state {
+        VolumeState::Present => {}
+        VolumeState::Deleted(at) => words.push(format!("deleted {}", local(at))),
+        VolumeState::Receiving => words.push("being received".to_owned()),
     }
     words.join(", ")
 }
 
 fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
     let deleted = match info.state {
-        VolumeState::Present => None,
+        VolumeState::Present | VolumeState::Receiving => None,
         VolumeState::Deleted(at) => Some(at),
     };
     serde_json::json!({
@@ -306,6 +310,7 @@ fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
         "cloned_from": info.cloned_from.map(|origin| name_of(origin, all)),
         "made_ns": info.made,
         "deleted_ns": deleted,
+        "receiving": info.state == VolumeState::Receiving,
         "objects": info.objects,
         "bytes": info.bytes,
         "quota_bytes": (info.limits.bytes > 0).then_some(info.limits.bytes),
@@ -363,6 +368,7 @@ fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     {
         lines.push_str(&format!("snapshot:  {}\n", snapshot.name));
     }
+    lines.push_str(&received(info, &all));
     say(&lines).map(|()| ExitCode::SUCCESS)
 }
 
@@ -371,7 +377,23 @@ fn share(used: u64, most: u64) -> u64 {
     (u128::from(used) * 100 / u128::from(most.max(1))) as u64
 }
 
-fn say(text: &str) -> Result<(), Failure> {
+/// What is being received of a volume, and how to go on.
+fn received(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
+    let of = |half: &&VolumeInfo| half.id == info.id || half.snapshot_of == Some(info.id);
+    let mut halves = all.iter().filter(of);
+    let half = halves.find_map(|half| half.provenance.receiving.as_ref());
+    let Some(receiving) = half else {
+        return String::new();
+    };
+    let (parts, of) = (receiving.chunks, &receiving.head.name);
+    let mut text = format!("receiving: {parts} parts of @{of}\n");
+    if let Some(token) = stream::Token::of(receiving) {
+        text.push_str(&format!("resume:    {token}\n"));
+    }
+    text
+}
+
+pub(super) fn say(text: &str) -> Result<(), Failure> {
     let written = io::stdout().write_all(text.as_bytes());
     written.map_err(|error| Failure::of("standard output", error))
 }

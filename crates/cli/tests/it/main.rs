@@ -65,6 +65,7 @@ mod room;
 mod service;
 mod silent;
 mod sparse;
+mod streams;
 mod stuck;
 mod suites;
 mod timed;

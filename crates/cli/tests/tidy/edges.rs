@@ -5,13 +5,13 @@ use super::source::Source;
 use super::{files, no_complaints, root};
 use std::collections::BTreeMap;
 
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "wire", "logic", "store", "net", "blocks", "cell", "server", "client", "fuse", "files",
-    "segment", "preload", "sim", "trace", "torture", "bench", "cli",
+    "segment", "preload", "sim", "trace", "stream", "torture", "bench", "cli",
 ];
 
 /// Each crate, and the crates of ours that it may use.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("wire", &[]),
     ("logic", &["wire"]),
     ("store", &["wire"]),
@@ -26,6 +26,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("preload", &["segment"]),
     ("sim", &["wire", "logic", "store"]),
     ("trace", &["wire", "logic"]),
+    ("stream", &["wire"]),
     ("torture", &[]),
     ("bench", &[]),
     ("cli", &CRATES),

@@ -3,9 +3,10 @@
 use super::lending::{PeerInput, PeerOutput};
 use super::notices::{Event, Invalidate, Waiting, Waits};
 use crate::Ticket;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Caller, Change, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op,
+    Access, Attr, Caller, Change, Dump, Fid, Filesystem, Kind, Lock, LockOwner, LockWait, Name, Op,
     Refusal, RequestId, ToClient, ToServer, VolumeInfo, WatchId,
 };
 
@@ -361,6 +362,8 @@ pub enum Done {
     Filesystem(Filesystem),
     /// Volumes; after a change of one, that one.
     Volumes(Vec<VolumeInfo>),
+    /// A part of what a snapshot has.
+    Dump(Box<Dump>),
     /// The lock that is in the way.
     InTheWay(Option<Lock>),
     /// Done.

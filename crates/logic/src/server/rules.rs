@@ -128,7 +128,8 @@ pub const fn rule(op: &Op) -> Rule {
         | Op::Room { .. }
         | Op::StopWaiting { .. }
         | Op::Volumes => FREE,
-        Op::Volume(_) => ROOT,
+        // All that somebody keeps: no user of a machine but its root, if he is believed.
+        Op::Volume(_) | Op::Dump { .. } | Op::Restore { .. } => ROOT,
         // No client may ask for it.
         Op::Reap { .. } => FREE,
     }

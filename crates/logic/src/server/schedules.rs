@@ -156,6 +156,8 @@ fn due_of(
             of: over.name.clone(),
         },
         VolumeState::Deleted(_) => VolumeOp::Purge { volume: over.id },
+        // The server makes none of those.
+        VolumeState::Receiving => return None,
     })
 }
 
@@ -282,6 +284,7 @@ mod tests {
             bytes: 0,
             schedule,
             limits: wire::Limits::default(),
+            provenance: wire::Provenance::default(),
         }
     }
 

@@ -7,7 +7,9 @@
 //! confirmed before: no machine, not even the one that asks, shows afterwards that the change has
 //! not happened. Further changes in the volume wait while nothing but confirmations is missing.
 //! Before a volume is deleted,
-//! all clients give up all that they hold of it and of its snapshots. Of a snapshot nothing is ever
+//! all clients give up all that they hold of it and of its snapshots; likewise before a volume
+//! becomes what was received for it. Before a volume begins to receive, what is changed in it comes
+//! to the store, so that it counts. Of a snapshot nothing is ever
 //! granted Exclusive: every change there is asked for, and refused. Nor is anything of a directory
 //! of snapshots; and before one comes, goes or is called otherwise, all give up that directory.
 
@@ -51,6 +53,14 @@ fn named<'a>(all: &'a [VolumeInfo], name: &Name) -> Option<&'a VolumeInfo> {
     there.find(|info| info.name == *name)
 }
 
+/// The volume that a snapshot is being received for.
+fn received_for(all: &[VolumeInfo], snapshot: u32) -> Option<u32> {
+    let mut halves = all
+        .iter()
+        .filter(|info| info.provenance.receiving.is_some());
+    halves.find(|info| info.id == snapshot)?.snapshot_of
+}
+
 /// The volumes in whose directory of snapshots a name comes, goes or is changed; perhaps others.
 fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
     let one = match op {
@@ -62,11 +72,15 @@ fn list_another(all: &[VolumeInfo], op: &VolumeOp) -> Vec<u32> {
             let called = all.iter().filter(|info| info.name == *of);
             return called.filter_map(|info| info.snapshot_of).collect();
         }
+        VolumeOp::Publish { volume } => received_for(all, *volume),
         VolumeOp::Create { .. }
         | VolumeOp::Clone { .. }
         | VolumeOp::Purge { .. }
         | VolumeOp::Schedule { .. }
-        | VolumeOp::Limit { .. } => None,
+        | VolumeOp::Limit { .. }
+        | VolumeOp::Receive { .. }
+        | VolumeOp::Undo { .. }
+        | VolumeOp::Discard { .. } => None,
     };
     one.into_iter().collect()
 }
@@ -105,25 +119,29 @@ impl Server {
         for volume in list_another(&all, op) {
             plan.gathers.insert(Fid::snapshots(volume), Right::None);
         }
+        let named = |of| named(&all, of).map(|info| info.id);
         let (of, keep) = match op {
-            VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => (of, Right::Shared),
-            VolumeOp::Delete { of } => (of, Right::None),
+            VolumeOp::Snapshot { of, .. }
+            | VolumeOp::Clone { of, .. }
+            | VolumeOp::Receive { name: of, .. } => (named(of), Right::Shared),
+            VolumeOp::Delete { of } => (named(of), Right::None),
+            VolumeOp::Publish { volume } => (received_for(&all, *volume), Right::None),
             VolumeOp::Create { .. }
             | VolumeOp::Rename { .. }
             | VolumeOp::Undelete { .. }
             | VolumeOp::Purge { .. }
             | VolumeOp::Schedule { .. }
-            | VolumeOp::Limit { .. } => return,
+            | VolumeOp::Limit { .. }
+            | VolumeOp::Undo { .. }
+            | VolumeOp::Discard { .. } => return,
         };
-        let Some(info) = named(&all, of) else {
+        let Some(of) = of else {
             return;
         };
-        plan.freezes = (keep == Right::Shared).then_some(info.id);
-        let snapshots = all
-            .iter()
-            .filter(|other| other.snapshot_of == Some(info.id));
-        let mut ids: Vec<u32> = alloc::vec![info.id];
-        if keep == Right::None {
+        plan.freezes = (keep == Right::Shared).then_some(of);
+        let mut ids: Vec<u32> = alloc::vec![of];
+        if matches!(op, VolumeOp::Delete { .. }) {
+            let snapshots = all.iter().filter(|other| other.snapshot_of == Some(of));
             ids.extend(snapshots.map(|other| other.id));
         }
         for volume in ids {
@@ -198,14 +216,18 @@ impl Server {
         let Some(Waiting { request, .. }) = self.waiting.get(&seq) else {
             return;
         };
-        let Op::Volume(
-            VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } | VolumeOp::Delete { of },
-        ) = &request.op
-        else {
-            return;
+        let of = match &request.op {
+            Op::Volume(
+                VolumeOp::Snapshot { of, .. }
+                | VolumeOp::Clone { of, .. }
+                | VolumeOp::Receive { name: of, .. }
+                | VolumeOp::Delete { of },
+            ) => named(&disk.volumes(), of).map(|info| info.id),
+            Op::Volume(VolumeOp::Publish { volume }) => received_for(&disk.volumes(), *volume),
+            _ => return,
         };
-        if let Some(info) = named(&disk.volumes(), of) {
-            self.volumes.freezing.insert(seq, info.id);
+        if let Some(of) = of {
+            self.volumes.freezing.insert(seq, of);
         }
     }
 

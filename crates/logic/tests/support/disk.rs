@@ -11,7 +11,7 @@
 #[path = "limits.rs"]
 mod limits;
 #[path = "volumes.rs"]
-mod volumes;
+pub mod volumes;
 #[path = "xattrs.rs"]
 mod xattrs;
 

@@ -1,8 +1,8 @@
 //! One of each kind of operation that a client may ask for.
 
 use wire::{
-    Access, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Room, Set, VolumeOp,
-    WriteMode, XattrMode,
+    Access, Blob, Fid, Lock, LockMode, LockOwner, LockWait, Make, Name, Op, Room, Set, StreamChunk,
+    VolumeOp, WriteMode, XattrMode,
 };
 
 /// How many kinds there are.
@@ -47,6 +47,8 @@ pub fn kind(op: &Op) -> usize {
         Op::Volumes => 32,
         Op::StatVolume { .. } => 33,
         Op::Room { .. } => 34,
+        Op::Dump { .. } => 35,
+        Op::Restore { .. } => 36,
         Op::Reap { .. } => unreachable!("no client may ask for it: the connection ends"),
     }
 }
@@ -204,6 +206,18 @@ fn others() -> Vec<Op> {
             volume: 1,
             held: Room::NONE,
             want: Room::NONE,
+        },
+        Op::Dump {
+            of: name("none"),
+            since: None,
+            after: None,
+            plan: false,
+        },
+        Op::Restore {
+            volume: 9,
+            number: 0,
+            after: Blob::default(),
+            chunk: StreamChunk::default(),
         },
     ]
 }

@@ -442,6 +442,10 @@ fn volume_op(words: &[&str]) -> Op {
             name: name(new),
         },
         ["delete", of] => VolumeOp::Delete { of: name(of) },
+        ["receive", of] => super::disk::volumes::receive(name(of)),
+        ["publish", snapshot] => VolumeOp::Publish {
+            volume: number(snapshot),
+        },
         ["schedule", of, every_s, keep] => VolumeOp::Schedule {
             of: name(of),
             rules: vec![wire::ScheduleRule {
@@ -483,7 +487,10 @@ fn op(world: &World, words: &[&str]) -> Op {
             mode: 0o644,
             open: access(how),
         },
-        ["snapshot" | "clone" | "delete" | "schedule", ..] => volume_op(words),
+        [
+            "snapshot" | "clone" | "delete" | "schedule" | "receive" | "publish",
+            ..,
+        ] => volume_op(words),
         ["mkdir", path] => make(path, Make::Directory, 0o755, None),
         ["link", file, path] => {
             let (dir, name) = place(world, path);

@@ -122,6 +122,8 @@ pub fn volume_op(op: &VolumeOp) -> String {
         VolumeOp::Clone { of, name } => format!("Clone {name} of {of}"),
         VolumeOp::Delete { of } => format!("Delete {of}"),
         VolumeOp::Purge { volume } => format!("Purge volume {volume}"),
+        VolumeOp::Receive { name, .. } => format!("Receive into {name}"),
+        VolumeOp::Publish { volume } => format!("Publish volume {volume}"),
         VolumeOp::Schedule { of, rules } => {
             let rules = rules
                 .iter()
@@ -257,6 +259,7 @@ fn outcome(disk: &MemoryDisk, outcome: &Outcome) -> String {
         Outcome::Numbers { count, .. } => format!("Numbers, {count}"),
         Outcome::Volume(info) => format!("Volume {}", info.name),
         Outcome::Volumes(all) => format!("{} volumes", all.len()),
+        Outcome::Dump(dump) => format!("{} pieces", dump.chunk.pieces.len()),
     }
 }
 
@@ -615,6 +618,7 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
         }
         Done::Bytes(bytes) => text(bytes),
         Done::Filesystem(_) => "numbers".into(),
+        Done::Dump(dump) => format!("{} pieces", dump.chunk.pieces.len()),
         Done::Volumes(all) => {
             let names: Vec<String> = all.iter().map(|info| info.name.to_string()).collect();
             names.join(" ")

@@ -44,14 +44,60 @@ fn info(id: u32, name: Name, made: Time) -> VolumeInfo {
         bytes: 0,
         schedule: Vec::new(),
         limits: wire::Limits::default(),
+        provenance: wire::Provenance::default(),
+    }
+}
+
+/// What begins to receive a snapshot.
+pub fn receive(name: Name) -> VolumeOp {
+    let identity = wire::Identity::default();
+    VolumeOp::Receive {
+        name,
+        head: Box::new(wire::StreamHead {
+            volume: identity,
+            snapshot: identity,
+            name: Name::new(b"received").expect("a name"),
+            since: Some(identity),
+            objects: 0,
+            bytes: 0,
+        }),
+        rollback: false,
+    }
+}
+
+/// A snapshot of a volume that is being received.
+fn half(info: VolumeInfo, (of, head): (u32, &wire::StreamHead)) -> VolumeInfo {
+    VolumeInfo {
+        snapshot_of: Some(of),
+        state: VolumeState::Receiving,
+        provenance: wire::Provenance {
+            receiving: Some(wire::Receiving {
+                head: head.clone(),
+                chunks: 0,
+                after: wire::Blob::default(),
+                undoing: false,
+            }),
+            ..wire::Provenance::default()
+        },
+        ..info
     }
 }
 
 impl MemoryDisk {
+    /// What has come is there; this store leaves the volume as it is.
+    fn publish(&mut self, volume: u32) -> Result<Outcome, Refusal> {
+        let info = self.volumes.0.get_mut(&volume).ok_or(Refusal::NotFound)?;
+        info.state = VolumeState::Present;
+        info.provenance = wire::Provenance::default();
+        Ok(Outcome::Volume(info.clone()))
+    }
+
     pub(super) fn change_volume(&mut self, now: Time, op: &VolumeOp) -> Result<Outcome, Refusal> {
         let of = match op {
             VolumeOp::Snapshot { of, .. } | VolumeOp::Clone { of, .. } => of,
             VolumeOp::Delete { of } | VolumeOp::Schedule { of, .. } => of,
+            VolumeOp::Receive { name, .. } => name,
+            VolumeOp::Publish { volume } => return self.publish(*volume),
             VolumeOp::Purge { volume } => {
                 self.volumes.0.remove(volume);
                 return Ok(Outcome::Done);
@@ -73,6 +119,11 @@ impl MemoryDisk {
                 cloned_from: Some(id),
                 ..info(next, name.clone(), now)
             },
+            VolumeOp::Receive { head, .. } => {
+                let half = half(info(next, head.name.clone(), now), (id, head));
+                self.volumes.0.insert(next, half.clone());
+                return Ok(Outcome::Volume(half));
+            }
             VolumeOp::Schedule { rules, .. } => {
                 found.schedule.clone_from(rules);
                 self.volumes.0.insert(id, found.clone());

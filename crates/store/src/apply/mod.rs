@@ -9,8 +9,11 @@ mod bytes;
 mod entries;
 mod list;
 mod ranges;
+mod receive;
 mod rename;
+mod restore;
 mod share;
+mod undo;
 mod volumes;
 mod xattrs;
 
@@ -54,12 +57,15 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::Reap { fid } => bytes::reap(txn, *fid),
         Op::Volume(op) => volumes::apply(txn, op),
         Op::Volumes => Ok(volumes::list(txn)),
+        Op::Restore { .. } => restore::restore(txn, op),
         // The server asks for it as a `ReadDir`.
         Op::Prefetch { .. } => Err(Refusal::Invalid),
         // Not functions of the index: the store does them.
-        Op::Read { .. } | Op::Sync { .. } | Op::StatFs | Op::StatVolume { .. } => {
-            Err(Refusal::Invalid)
-        }
+        Op::Read { .. }
+        | Op::Sync { .. }
+        | Op::StatFs
+        | Op::StatVolume { .. }
+        | Op::Dump { .. } => Err(Refusal::Invalid),
         // Not even of the store: the server alone knows the locks, and the room of clients.
         Op::Lock { .. }
         | Op::Unlock { .. }

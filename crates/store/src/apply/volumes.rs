@@ -1,8 +1,8 @@
 //! Operations on volumes. None of them looks at what a volume has: each costs the same, however
 //! large the volume is.
 
-use super::Applied;
 use super::entries::MODE_BITS;
+use super::{Applied, receive, undo};
 use crate::options::Mutant;
 use crate::txn::Txn;
 use crate::value::root_object;
@@ -27,6 +27,14 @@ pub(super) fn apply(txn: &mut Txn<'_>, op: &VolumeOp) -> Applied {
         VolumeOp::Purge { volume } => return purge(txn, *volume),
         VolumeOp::Schedule { of, rules } => schedule(txn, of, rules)?,
         VolumeOp::Limit { of, limits } => limit(txn, of, *limits)?,
+        VolumeOp::Receive {
+            name,
+            head,
+            rollback,
+        } => receive::receive(txn, name, head, *rollback)?,
+        VolumeOp::Undo { volume, things } => undo::undo(txn, *volume, *things)?,
+        VolumeOp::Publish { volume } => receive::publish(txn, *volume)?,
+        VolumeOp::Discard { volume } => return receive::discard(txn, *volume),
     };
     let mut after = txn.index.volumes.clone();
     for (id, volume) in &txn.changes.volumes {
@@ -46,7 +54,7 @@ pub(super) fn list(txn: &Txn<'_>) -> Outcome {
     )
 }
 
-fn find(txn: &Txn<'_>, name: &Name) -> Result<(u32, Volume), Refusal> {
+pub(super) fn find(txn: &Txn<'_>, name: &Name) -> Result<(u32, Volume), Refusal> {
     let volumes = &txn.index.volumes;
     let found = volumes
         .find(name)
@@ -66,7 +74,7 @@ fn next(txn: &Txn<'_>, name: &Name) -> Result<u32, Refusal> {
     }
 }
 
-fn plain(name: &Name) -> Result<(), Refusal> {
+pub(super) fn plain(name: &Name) -> Result<(), Refusal> {
     match is_volume_name(name.as_bytes()) {
         true => Ok(()),
         false => Err(Refusal::Invalid),
@@ -92,6 +100,12 @@ fn create(txn: &mut Txn<'_>, name: &Name, mode: u16) -> Result<u32, Refusal> {
 /// Ends the birth of a volume; a snapshot or clone that branches off sees everything up to it.
 fn end_birth(txn: &mut Txn<'_>, (id, mut volume): (u32, Volume)) -> Result<(u32, u32), Refusal> {
     let ended = (id, volume.birth);
+    let ahead = volume.copied.ahead;
+    let lies = volume.sweep || txn.index.volumes.half_of(id).is_some();
+    if volume.birth + 1 == ahead && lies {
+        // What is received, or was, must not be seen.
+        return Err(Refusal::Busy);
+    }
     if txn.index.mutant != Some(Mutant::SnapshotsMelt) {
         volume.birth = volume.birth.checked_add(1).ok_or(Refusal::NoSpace)?;
     }

@@ -12,6 +12,9 @@ use crate::value::{Borrower, Extent};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// No object has this number.
+const NOBODY: u64 = 0;
+
 /// Where in a segment file bytes lie, and of which file, in order.
 type Spans = Vec<(Range<u64>, u64)>;
 
@@ -209,9 +212,11 @@ fn walk_segment(id: SegmentId, bytes: &[u8], bad: &mut Vec<usize>) -> Spans {
             }
             continue;
         };
-        if let Some(fid) = record.happened.fid() {
+        // Of several files, as those of a part of a stream: all of these borrow.
+        let vnode = record.happened.fid().map_or(NOBODY, |fid| fid.vnode);
+        if vnode != NOBODY || !record.data.is_empty() {
             let data = (at + record::HEADER_BYTES) as u64;
-            spans.push((data..data + record.data.len() as u64, fid.vnode));
+            spans.push((data..data + record.data.len() as u64, vnode));
         }
         at = record.next;
     }

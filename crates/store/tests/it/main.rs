@@ -20,5 +20,7 @@ mod rules;
 mod rules_more;
 mod shared;
 mod speed;
+mod stream;
+mod stream_more;
 mod volumes;
 mod world;

@@ -14,6 +14,7 @@ pub fn small() -> Options {
         share_from: 1024,
         identity: 0x5eed,
         index_cache_bytes: 4 << 20,
+        stream_bytes: 2 << 10,
         ..Options::default()
     }
 }

@@ -1,8 +1,10 @@
 //! One message of each kind, with each kind of operation and outcome in them, and a small generator
 //! of bytes.
 
+mod stream;
 mod volumes;
 
+use stream::{stream_chunk, stream_head};
 use volumes::{room, volume_info, volume_ops};
 use wire::*;
 
@@ -248,6 +250,18 @@ fn range_ops() -> Vec<Op> {
             held: room(0, 4096),
             want: room(1 << 20, u64::MAX),
         },
+        Op::Dump {
+            of: name("home@monday"),
+            since: Some(name("home@sunday")),
+            after: Some(Blob(vec![7; limits::STREAM_AFTER_BYTES])),
+            plan: true,
+        },
+        Op::Restore {
+            volume: u32::MAX,
+            number: 1 << 50,
+            after: Blob(vec![1, 2, 3]),
+            chunk: stream_chunk(),
+        },
     ]
 }
 
@@ -331,6 +345,11 @@ fn range_outcomes() -> Vec<Outcome> {
         Outcome::Position(1 << 33),
         Outcome::Volume(volume_info()),
         Outcome::Volumes(vec![volume_info()]),
+        Outcome::Dump(Box::new(Dump {
+            head: stream_head(),
+            chunk: stream_chunk(),
+            next: Some(Blob(vec![3; 20])),
+        })),
         Outcome::Elsewhere(elsewhere()),
         Outcome::Numbers {
             first: 1 << 40,

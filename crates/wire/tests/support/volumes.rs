@@ -1,6 +1,7 @@
 //! Samples about volumes.
 
 use super::name;
+use super::stream::{provenance, stream_head};
 use wire::*;
 
 /// Operations on volumes.
@@ -34,6 +35,17 @@ pub(super) fn volume_ops() -> Vec<Op> {
             of,
             limits: limits(),
         },
+        VolumeOp::Receive {
+            name: Name::new(b"copy").unwrap(),
+            head: Box::new(stream_head()),
+            rollback: true,
+        },
+        VolumeOp::Undo {
+            volume: 9,
+            things: u32::MAX,
+        },
+        VolumeOp::Publish { volume: 9 },
+        VolumeOp::Discard { volume: 9 },
     ];
     ops.into_iter().map(Op::Volume).collect()
 }
@@ -55,6 +67,7 @@ pub(super) fn volume_info() -> VolumeInfo {
         bytes: 1 << 50,
         schedule: rules(),
         limits: limits(),
+        provenance: provenance(),
     }
 }
 

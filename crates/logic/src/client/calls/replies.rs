@@ -233,6 +233,7 @@ impl Client {
             (_, Outcome::Volume(info)) => {
                 self.finish(step, ticket, Done::Volumes(alloc::vec![info]));
             }
+            (_, Outcome::Dump(dump)) => self.finish(step, ticket, Done::Dump(dump)),
             (Op::Sync { fid }, Outcome::Done) => self.on_synced(step, ticket, *fid),
             (_, Outcome::Done) => self.finish(step, ticket, Done::Nothing),
             (op, outcome) => {

@@ -101,7 +101,15 @@ fn bytes(op: &Op) -> u64 {
     }
 }
 
-/// The objects that the names named which a change took away.
+/// What is kept of an operation: the bytes beside it, and those within it.
+fn kept_bytes(op: &Op) -> u64 {
+    match op {
+        Op::Restore { chunk, .. } => (chunk.bytes.0.len() + 64 * chunk.pieces.len()) as u64,
+        _ => bytes(op),
+    }
+}
+
+/// What the names named that a change took away.
 fn named(outcome: &Outcome) -> [Option<Fid>; 2] {
     match outcome {
         Outcome::Removed { fid, .. } => [Some(*fid), None],
@@ -180,7 +188,7 @@ impl Client {
             _ => {}
         }
         (request.after, request.keeps, request.ahead) = (0, false, 0);
-        let bytes = bytes(&request.op);
+        let bytes = kept_bytes(&request.op);
         self.unstable.bytes += bytes;
         let kept = UnstableChange {
             request,

@@ -2,8 +2,8 @@
 
 use super::{Object, Reference, Result};
 use wire::{
-    FIRST_VOLUME, Fid, Name, Op, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState,
-    snapshot_name,
+    FIRST_VOLUME, Fid, Name, Op, Outcome, Provenance, Refusal, Time, VolumeInfo, VolumeOp,
+    VolumeState, snapshot_name,
 };
 
 /// The number of the volume that programs use.
@@ -21,6 +21,7 @@ fn first() -> VolumeInfo {
         bytes: 0,
         schedule: Vec::new(),
         limits: wire::Limits::default(),
+        provenance: Provenance::default(),
     }
 }
 

@@ -1,0 +1,211 @@
+//! How a snapshot that is received begins and ends: see [`crate::provenance`].
+
+use super::Applied;
+use super::volumes::{find, plain};
+use crate::provenance::{AHEAD, Copied, Half, Undo};
+use crate::txn::{Txn, trouble};
+use crate::volumes::{FIRST_BIRTH, State, Volume};
+use wire::{
+    Blob, Fid, Kind, Name, Outcome, Receiving, Refusal, StreamHead, VOLUMES_MAX, snapshot_name,
+};
+
+/// The snapshot that is received for a volume of this name.
+fn half_named(txn: &Txn<'_>, name: &Name) -> Option<(u32, Half)> {
+    let volumes = &txn.index.volumes;
+    let mut halves = volumes.iter().filter_map(|(id, of)| {
+        let half = of.copied.half.clone()?;
+        let whole = volumes.get(of.snapshot_of?)?;
+        (whole.name == *name).then_some((id, half))
+    });
+    halves.next()
+}
+
+/// Begins to receive a snapshot, or goes on.
+pub(super) fn receive(
+    txn: &mut Txn<'_>,
+    name: &Name,
+    head: &StreamHead,
+    rollback: bool,
+) -> Result<u32, Refusal> {
+    plain(name)?;
+    plain(&head.name)?;
+    if let Some((id, half)) = half_named(txn, name) {
+        return match half.receiving.head == *head {
+            true => Ok(id),
+            // Another one comes first, or is given up.
+            false => Err(Refusal::Locked),
+        };
+    }
+    if txn.index.volumes.len() + 2 > VOLUMES_MAX {
+        return Err(Refusal::NoSpace);
+    }
+    let half = Half {
+        receiving: Receiving {
+            head: head.clone(),
+            chunks: 0,
+            after: Blob::default(),
+            undoing: false,
+        },
+        unchanged: 0,
+        undo: None,
+    };
+    match txn.index.volumes.find(name) {
+        None if head.since.is_some() => Err(Refusal::NotFound),
+        None => begin_whole(txn, name, half),
+        Some(_) if head.since.is_none() => Err(Refusal::Exists),
+        Some(_) => begin_changes(txn, name, half, rollback),
+    }
+}
+
+/// A snapshot of a volume, at a birth of it, that nobody sees.
+fn hidden(txn: &Txn<'_>, (of, birth): (u32, u32), half: Half) -> Volume {
+    let name = half.receiving.head.name.clone();
+    Volume {
+        snapshot_of: Some(of),
+        origin: Some((of, birth)),
+        state: State::Receiving,
+        copied: Copied {
+            half: Some(half),
+            ..Copied::default()
+        },
+        ..Volume::new(name, txn.now())
+    }
+}
+
+fn begin_whole(txn: &mut Txn<'_>, name: &Name, half: Half) -> Result<u32, Refusal> {
+    let of = txn.index.volumes.next();
+    let volume = Volume {
+        state: State::Receiving,
+        ..Volume::new(name.clone(), txn.now())
+    };
+    let snapshot = hidden(txn, (of, FIRST_BIRTH), half);
+    let id = of.checked_add(1).ok_or(Refusal::NoSpace)?;
+    txn.changes.volumes.push((of, Some(volume)));
+    txn.changes.volumes.push((id, Some(snapshot)));
+    Ok(id)
+}
+
+fn begin_changes(
+    txn: &mut Txn<'_>,
+    name: &Name,
+    mut half: Half,
+    rollback: bool,
+) -> Result<u32, Refusal> {
+    let (of, mut volume) = find(txn, name)?;
+    let volumes = &txn.index.volumes;
+    let head = &half.receiving.head;
+    if volume.snapshot_of.is_some() || volume.copied.of != Some(head.volume) {
+        return Err(Refusal::CrossVolume);
+    }
+    let mut bases = volumes.iter().filter(|(_, base)| {
+        let same = base.snapshot_of == Some(of) && base.is_present();
+        same && base.copied.of.is_some() && base.copied.of == head.since
+    });
+    let (_, base) = bases.next().ok_or(Refusal::Stale)?;
+    let (_, born) = base.origin.ok_or(Refusal::Stale)?;
+    volumes.is_free(&snapshot_name(name.as_bytes(), head.name.as_bytes())?)?;
+    if volume.sweep && volume.copied.ahead > volume.birth {
+        // What a snapshot that was given up has left is being removed.
+        return Err(Refusal::Busy);
+    }
+    half.unchanged = born;
+    if volume.copied.changed > born {
+        if !rollback {
+            return Err(Refusal::NotEmpty);
+        }
+        if volume.copied.listed_from > born + 1 {
+            return Err(Refusal::NotSupported);
+        }
+        half.unchanged = volume.birth;
+        half.receiving.undoing = true;
+        half.undo = Some(Undo {
+            first: born + 1,
+            last: volume.birth,
+            from: Vec::new(),
+        });
+        volume.birth += 1;
+    }
+    let highest = volume.birth.max(volume.copied.ahead);
+    let birth = highest.checked_add(AHEAD).ok_or(Refusal::NoSpace)?;
+    let mut snapshot = hidden(txn, (of, birth), half);
+    snapshot.objects = base.objects;
+    snapshot.bytes = base.bytes;
+    snapshot.copied.ranges = volume.copied.ranges.clone();
+    volume.copied.ahead = birth;
+    let id = volumes.next();
+    txn.changes.volumes.push((of, Some(volume)));
+    txn.changes.volumes.push((id, Some(snapshot)));
+    Ok(id)
+}
+
+/// The snapshot that is received under this number, and its volume.
+fn half(txn: &Txn<'_>, id: u32) -> Result<(Volume, Half, u32, Volume), Refusal> {
+    let volumes = &txn.index.volumes;
+    let snapshot = volumes.get(id).cloned().ok_or(Refusal::NotFound)?;
+    let half = snapshot.copied.half.clone().ok_or(Refusal::NotFound)?;
+    let of = snapshot.snapshot_of.ok_or(Refusal::NotFound)?;
+    let volume = volumes.get(of).cloned().ok_or(Refusal::NotFound)?;
+    Ok((snapshot, half, of, volume))
+}
+
+/// What was received is there from now on.
+pub(super) fn publish(txn: &mut Txn<'_>, id: u32) -> Result<u32, Refusal> {
+    let (mut snapshot, half, of, mut volume) = half(txn, id)?;
+    let root = txn.index.object(Fid::root(id)).map_err(trouble)?;
+    let rooted = root.is_some_and(|root| root.attr.kind == Kind::Directory);
+    if half.undo.is_some() || !rooted {
+        return Err(Refusal::Invalid);
+    }
+    let head = half.receiving.head;
+    let volumes = &txn.index.volumes;
+    let before = match volume.state {
+        State::Receiving => {
+            volumes.is_free(&volume.name)?;
+            (0, 0)
+        }
+        State::Present if volume.copied.changed > half.unchanged => return Err(Refusal::NotEmpty),
+        State::Present => {
+            volumes.is_free(&snapshot_name(
+                volume.name.as_bytes(),
+                head.name.as_bytes(),
+            )?)?;
+            (volume.objects, volume.bytes)
+        }
+        State::Deleted(_) | State::Purged => return Err(Refusal::NotFound),
+    };
+    let (_, birth) = snapshot.origin.ok_or(Refusal::NotFound)?;
+    volume.birth = birth.checked_add(1).ok_or(Refusal::NoSpace)?;
+    volume.state = State::Present;
+    (volume.objects, volume.bytes) = (snapshot.objects, snapshot.bytes);
+    volume.copied.of = Some(head.volume);
+    volume.copied.changed = birth;
+    volume.copied.ahead = birth;
+    volume.copied.ranges = snapshot.copied.ranges.clone();
+    snapshot.state = State::Present;
+    snapshot.made = txn.now();
+    snapshot.copied = Copied {
+        of: Some(head.snapshot),
+        ..Copied::default()
+    };
+    txn.count_all(
+        volume.objects as i64 - before.0 as i64,
+        volume.bytes as i64 - before.1 as i64,
+    );
+    txn.changes.volumes.push((of, Some(volume)));
+    txn.changes.volumes.push((id, Some(snapshot)));
+    txn.changes.forgets = true;
+    Ok(id)
+}
+
+/// What was received so far is not wanted.
+pub(super) fn discard(txn: &mut Txn<'_>, id: u32) -> Applied {
+    let (_, _, of, mut volume) = half(txn, id)?;
+    if volume.state == State::Receiving {
+        volume.state = State::Purged;
+    }
+    volume.sweep = true;
+    txn.changes.volumes.push((of, Some(volume)));
+    txn.changes.volumes.push((id, None));
+    txn.changes.forgets = true;
+    Ok(Outcome::Done)
+}

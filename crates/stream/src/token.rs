@@ -1,0 +1,118 @@
+//! What a receiver tells its sender after an interruption, as a word for a command line.
+
+use crate::frame::Chain;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use wire::{Blob, Bounded, Identity, Receiving};
+
+/// From where on a stream is still wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// Which snapshot.
+    pub snapshot: Identity,
+    /// Since which one.
+    pub since: Option<Identity>,
+    /// So many parts came.
+    pub parts: u64,
+    /// Their hash.
+    pub chain: Chain,
+    /// From where the sender's server is asked for the next one.
+    pub after: Blob,
+}
+
+/// The word is none, or only a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not a word to resume by, or not all of it: copy what `ariel volume receive` or `ariel volume \
+     show` says"
+)]
+pub struct TokenError;
+
+/// What a receiver's server keeps with what it has: where the sender would go on, and the hash of
+/// what came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The hash.
+    pub chain: Chain,
+    /// From where the sender's server is asked for the next part.
+    pub after: Blob,
+}
+
+impl Mark {
+    /// As it is kept.
+    pub fn kept(&self) -> Blob {
+        Blob(wire::encode(self))
+    }
+
+    /// The same back; `None`: nothing has come, or it is not one.
+    pub fn of(kept: &Blob) -> Option<Self> {
+        wire::decode(&kept.0).ok()
+    }
+}
+
+impl Bounded for Mark {
+    fn within_bounds(&self) -> bool {
+        self.after.0.len() <= wire::limits::STREAM_AFTER_BYTES
+    }
+}
+
+impl Token {
+    /// Of what is being received; `None`: nothing has come yet.
+    pub fn of(receiving: &Receiving) -> Option<Self> {
+        let Mark { chain, after } = Mark::of(&receiving.after)?;
+        Some(Self {
+            snapshot: receiving.head.snapshot,
+            since: receiving.head.since,
+            parts: receiving.chunks,
+            chain,
+            after,
+        })
+    }
+}
+
+/// Bytes of the hash by which a word is known to be whole.
+const CHECK_BYTES: usize = 4;
+/// The first byte of a word: its version.
+const TOKEN_VERSION: u8 = 1;
+
+impl Bounded for Token {
+    fn within_bounds(&self) -> bool {
+        self.after.0.len() <= wire::limits::STREAM_AFTER_BYTES
+    }
+}
+
+fn check(bytes: &[u8]) -> [u8; CHECK_BYTES] {
+    let mut check = [0; CHECK_BYTES];
+    check.copy_from_slice(&blake3::hash(bytes).as_bytes()[..CHECK_BYTES]);
+    check
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = vec![TOKEN_VERSION];
+        bytes.extend(wire::encode(self));
+        bytes.extend(check(&bytes));
+        bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(TokenError);
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let bytes: Result<Vec<u8>, TokenError> = pairs
+            .iter()
+            .map(|[high, low]| Ok((digit(*high)? * 16 + digit(*low)?) as u8))
+            .collect();
+        let bytes = bytes?;
+        let (said, hash) = bytes.split_last_chunk::<CHECK_BYTES>().ok_or(TokenError)?;
+        let (version, encoded) = said.split_first().ok_or(TokenError)?;
+        if !rest.is_empty() || check(said) != *hash || *version != TOKEN_VERSION {
+            return Err(TokenError);
+        }
+        wire::decode(encoded).map_err(|_| TokenError)
+    }
+}
