@@ -6,7 +6,7 @@ use wire::{
 };
 
 /// How many kinds there are.
-pub const KINDS: usize = 35;
+pub const KINDS: usize = 37;
 
 /// The number of an operation's kind. A new kind does not compile until it has one, and
 /// [`every`] has it.
