@@ -6,10 +6,10 @@
 
 use crate::index::Changes;
 use crate::log::Use;
-use crate::store::Store;
+use crate::store::{Apply, Store};
 use crate::txn::trouble;
 use std::cell::Cell;
-use wire::{Filesystem, Outcome, Refusal, Room, RoomOfDisk};
+use wire::{Filesystem, Op, Outcome, Refusal, Room, RoomOfDisk};
 
 /// Beyond so much, room is not measured for each change...
 const AMPLE_BYTES: u64 = 4 << 30;
@@ -121,5 +121,18 @@ impl Store {
             files: if limited { used.objects } else { whole.files },
             free_files: whole.free_files.min(left.objects),
         }))
+    }
+}
+
+/// Does this make room, or not?
+pub(crate) fn purpose(apply: &Apply<'_>) -> Use {
+    match apply.op {
+        _ if apply.delegated.is_some() => Use::Removal,
+        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Reap { .. } | Op::RemoveXattr { .. } => {
+            Use::Removal
+        }
+        Op::SetAttr { set, .. } if set.size.is_some() => Use::Removal,
+        Op::Allocate { zero: true, .. } => Use::Removal,
+        _ => Use::Change,
     }
 }

@@ -249,7 +249,7 @@ impl Store {
             checks: &checks,
         });
         let bytes = record::record_bytes(apply.data.len(), meta.len());
-        let purpose = purpose(apply);
+        let purpose = crate::promised::purpose(apply);
         self.room_for(bytes as u64, purpose).map_err(trouble)?;
         if let (Some(promised), Use::Change) = (promised, purpose) {
             self.room_beside(bytes as u64, promised.log_bytes)?;
@@ -480,19 +480,6 @@ impl Store {
             sessions: self.core.answers.sessions().len() as u64,
             answers: self.core.answers.count() as u64,
         }
-    }
-}
-
-/// Does this make room, or not?
-fn purpose(apply: &Apply<'_>) -> Use {
-    match apply.op {
-        _ if apply.delegated.is_some() => Use::Removal,
-        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Reap { .. } | Op::RemoveXattr { .. } => {
-            Use::Removal
-        }
-        Op::SetAttr { set, .. } if set.size.is_some() => Use::Removal,
-        Op::Allocate { zero: true, .. } => Use::Removal,
-        _ => Use::Change,
     }
 }
 

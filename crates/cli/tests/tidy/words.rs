@@ -49,6 +49,7 @@ const PLAIN: [&str; 77] = [
     "notice",
     "notify",
     "number",
+    "number",
     "op",
     "open",
     "option",
