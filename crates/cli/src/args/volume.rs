@@ -55,13 +55,20 @@ pub(crate) enum VolumeCommand {
     Receive(ReceiveArgs),
 }
 
+/// A server, and the credentials for it.
 #[derive(Debug, clap::Args)]
-pub(crate) struct VolumeListArgs {
+pub(crate) struct AtArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Address of the server
     #[arg(value_name = "ADDR", value_parser = cell::addresses)]
     pub(crate) server: Addresses,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct VolumeListArgs {
+    #[command(flatten)]
+    pub(crate) at: AtArgs,
     /// A line of JSON for each
     #[arg(long)]
     pub(crate) json: bool,
@@ -70,10 +77,7 @@ pub(crate) struct VolumeListArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct OneArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    pub(crate) at: AtArgs,
     /// The volume, or VOLUME@SNAPSHOT
     #[arg(value_name = "NAME", value_parser = existing)]
     pub(crate) name: Name,
@@ -82,10 +86,7 @@ pub(crate) struct OneArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    pub(crate) at: AtArgs,
     /// Its name: letters, digits, dots, dashes and underscores
     #[arg(value_name = "NAME", value_parser = new)]
     pub(crate) name: Name,
@@ -119,10 +120,7 @@ what the volume has takes nothing away: nothing grows until enough was removed. 
 its quota, and `ariel volume show` what it has.")]
 pub(crate) struct SetArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    pub(crate) at: AtArgs,
     /// The volume
     #[arg(value_name = "NAME", value_parser = new)]
     pub(crate) name: Name,
@@ -151,10 +149,7 @@ fn objects(text: &str) -> Result<u64, String> {
 #[derive(Debug, clap::Args)]
 pub(crate) struct BranchArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    pub(crate) at: AtArgs,
     /// The volume, or VOLUME@SNAPSHOT
     #[arg(value_name = "SOURCE", value_parser = existing)]
     pub(crate) source: Name,
@@ -176,10 +171,7 @@ other names are never touched. A new schedule replaces the old one; snapshots of
 it no more stay.")]
 pub(crate) struct ScheduleArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    pub(crate) at: AtArgs,
     /// The volume
     #[arg(value_name = "NAME", value_parser = new)]
     pub(crate) name: Name,
@@ -208,10 +200,7 @@ and extended attributes; each part with a hash of itself and of all before it. W
 another snapshot costs what changed between the two, however large the volume is. It is for root.")]
 pub(crate) struct SendArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    pub(crate) at: AtArgs,
     /// What is sent
     #[arg(value_name = "VOLUME@SNAPSHOT", value_parser = snapshot)]
     pub(crate) name: Name,
@@ -245,10 +234,7 @@ the command says how to go on; the same stream from the beginning will do as wel
 It is for root.")]
 pub(crate) struct ReceiveArgs {
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-    /// Address of the server
-    #[arg(value_name = "ADDR", value_parser = cell::addresses)]
-    pub(crate) server: Addresses,
+    pub(crate) at: AtArgs,
     /// The volume: a new one, or of changes the copy that they are for
     #[arg(value_name = "VOLUME", value_parser = new)]
     pub(crate) name: Name,

@@ -36,7 +36,7 @@ pub(crate) fn receive(args: &ReceiveArgs) -> Result<ExitCode, Failure> {
     }
     let input = BufReader::with_capacity(1 << 20, io::stdin().lock());
     let reader = Reader::new(input).map_err(|error| Failure::of("volume receive", error))?;
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     let info = begin(&tree, args, &reader)?;
     let of = args.name.to_string();
     let receiving = info.provenance.receiving.clone();
@@ -258,7 +258,7 @@ impl Work<'_> {
 
 /// Gives up what has been received of a snapshot that is not complete.
 fn discard(args: &ReceiveArgs) -> Result<ExitCode, Failure> {
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     let name = args.name.to_string();
     let all = tree.volumes().map_err(|error| Failure::of(&name, error))?;
     let of = |info: &&VolumeInfo| info.name == args.name;

@@ -35,7 +35,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<ExitCode, Failure> {
     let since = args.since.as_ref().map(|since| full(&args.name, since));
     let since = since.transpose()?;
     let range = (&args.name, since.as_ref());
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     match args.dry_run {
         true => plan(&tree, range)?,
         false => write(&tree, range, args)?,

@@ -48,12 +48,12 @@ pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Fai
 
 fn branch(args: &BranchArgs, op: impl Fn(Name, Name) -> VolumeOp) -> Result<ExitCode, Failure> {
     let op = op(args.source.clone(), args.name.clone());
-    change((&args.trust, &args.server), &args.source, op)
+    change((&args.at.trust, &args.at.server), &args.source, op)
 }
 
 fn one(args: &OneArgs, op: impl Fn(Name) -> VolumeOp) -> Result<ExitCode, Failure> {
     change(
-        (&args.trust, &args.server),
+        (&args.at.trust, &args.at.server),
         &args.name,
         op(args.name.clone()),
     )
@@ -99,7 +99,7 @@ fn create(args: &CreateArgs) -> Result<ExitCode, Failure> {
     let made = VolumeOp::Create { name, mode };
     let (of, limits) = (args.name.clone(), changed(Limits::default(), &args.limits));
     let limited = (!limits.is_none()).then_some(VolumeOp::Limit { of, limits });
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     change_all(tree, &args.name, [made].into_iter().chain(limited))
 }
 
@@ -116,7 +116,7 @@ fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
         let text = "volume set: say --quota SIZE, --objects N, or both";
         return Err(Failure::new(NOT_RUN, text.to_owned()));
     }
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     let text = args.name.to_string();
     let all = tree.volumes().map_err(|error| told(&text, &error))?;
     let here = |info: &&VolumeInfo| info.name == args.name && info.state == VolumeState::Present;
@@ -150,7 +150,7 @@ fn schedule(args: &ScheduleArgs) -> Result<ExitCode, Failure> {
     let rules = pairs.map(|(&every_s, &keep)| ScheduleRule { every_s, keep });
     let (of, rules) = (args.name.clone(), rules.collect());
     let op = VolumeOp::Schedule { of, rules };
-    change((&args.trust, &args.server), &args.name, op)
+    change((&args.at.trust, &args.at.server), &args.name, op)
 }
 
 /// A rule of a schedule, for people.
@@ -169,7 +169,7 @@ fn rule_text(rule: &ScheduleRule) -> String {
 }
 
 fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     let text = args.name.to_string();
     let all = tree.volumes().map_err(|error| told(&text, &error))?;
     let deleted = all.iter().filter_map(|info| match info.state {
@@ -227,7 +227,7 @@ fn told(name: &str, error: &Error) -> Failure {
 }
 
 fn list(args: &VolumeListArgs) -> Result<ExitCode, Failure> {
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     let mut all = tree
         .volumes()
         .map_err(|error| Failure::of("volume", error))?;
@@ -323,7 +323,7 @@ fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
 }
 
 fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
-    let tree = connect(&args.trust, &args.server)?;
+    let tree = connect(&args.at.trust, &args.at.server)?;
     let text = args.name.to_string();
     let all = tree.volumes().map_err(|error| told(&text, &error))?;
     tree.close().map_err(|error| Failure::of(&text, error))?;
