@@ -212,7 +212,7 @@ pub(crate) struct SendArgs {
     /// Address of the server
     #[arg(value_name = "ADDR", value_parser = cell::addresses)]
     pub(crate) server: Addresses,
-    /// What is sent
+    /// Snapshot to send
     #[arg(value_name = "VOLUME@SNAPSHOT", value_parser = snapshot)]
     pub(crate) name: Name,
     /// Send only what changed since this snapshot of the volume, which the receiver has
