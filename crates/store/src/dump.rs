@@ -1,4 +1,4 @@
-//! What a snapshot has, or what changed between two of one volume, in parts.
+//! The contents of a snapshot, or the changes between two of one volume, in parts.
 //!
 //! It goes through the things of the snapshot in the order of their keys, or through those that
 //! were born between the two: so it costs what changed, however large the volume is. Nothing is
@@ -24,7 +24,7 @@ mod content;
 const AT_ONCE: usize = 512;
 /// For so many bytes of files a part may look at one thing.
 const BYTES_PER_STEP: usize = 256;
-/// What a piece takes besides names and values, about.
+/// Bytes that a piece takes besides names and values, about.
 const PIECE_BYTES: usize = 48;
 /// Things of objects begin with this one.
 const FIRST_THING: [u8; 8] = 1u64.to_be_bytes();
@@ -218,7 +218,7 @@ impl Dumper<'_> {
         }
     }
 
-    /// What a thing is in one of the two snapshots.
+    /// The value of a thing in one of the two snapshots.
     fn value(&self, volume: u32, thing: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
         self.core
             .index

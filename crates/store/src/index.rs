@@ -31,7 +31,7 @@ pub(crate) struct Changes {
     pub(crate) made: u64,
     /// Bytes more in use of segments.
     pub(crate) live: BTreeMap<u32, i64>,
-    /// What was known of objects of volumes may be wrong.
+    /// Cached objects of volumes may be wrong.
     pub(crate) forgets: bool,
     /// Bytes only come to lie elsewhere.
     pub(crate) moves: bool,

@@ -208,7 +208,7 @@ pub(crate) fn thing(key: &[u8]) -> &[u8] {
     &behind[..behind.len().saturating_sub(BIRTH_BYTES)]
 }
 
-/// What follows a thing, with all its versions, where keys are compared without the volume.
+/// The bound behind a thing and all its versions, where keys are compared without the volume.
 pub(crate) fn behind(thing: &[u8]) -> Vec<u8> {
     [thing, &[u8::MAX; BIRTH_BYTES + 1]].concat()
 }
@@ -261,7 +261,7 @@ pub(crate) fn told_born(detail: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_be_bytes(*birth), thing))
 }
 
-/// What a key says.
+/// The fields of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
     pub(crate) volume: u32,

@@ -20,8 +20,8 @@ pub struct Options {
     /// ...and if they lie behind this offset: more than the bytes of any file that lie in the
     /// index, with whatever options the partition was and will be opened.
     pub share_from: u32,
-    /// Most bytes of files in one part of a volume's stream. What else a part may have, and how
-    /// much is looked at for it, goes with it.
+    /// Most bytes of files in one part of a volume's stream. The limits of the other things
+    /// in a part, and of those looked at for it, go with it.
     pub stream_bytes: u32,
     /// Memory for the pages of the index.
     pub index_cache_bytes: usize,

@@ -1,9 +1,9 @@
-//! What a volume is a copy of: snapshots that are received, and how they come to be there.
+//! The origins of copies: snapshots that are received, and how they come to be there.
 //!
 //! A snapshot that is received is from the beginning a snapshot of its volume, at a birth that the
-//! volume has not come to yet. What is received goes under that birth, so nobody sees it: neither
-//! the volume, whose birth is below, nor those who ask for the snapshot, which is not there before
-//! it is complete. Then the volume comes to the birth behind it, in one step.
+//! volume has not come to yet. The received things go under that birth, so nobody sees them:
+//! neither the volume, whose birth is below, nor a request for the snapshot, which is not there
+//! before it is complete. Then the volume comes to the birth behind it, in one step.
 //!
 //! Objects have other numbers than at the sender. Its numbers are divided into ranges; each range
 //! that is met gets the next range of the numbers that are kept for this, so the numbers of later
@@ -21,14 +21,14 @@ const RANGE_BITS: u32 = 32;
 /// be made of it meanwhile.
 pub(crate) const AHEAD: u32 = 1024;
 
-/// What is kept of a volume or of a snapshot about copies.
+/// The record that a volume or a snapshot keeps about copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Copied {
     /// The birth of the last change.
     pub(crate) changed: u32,
-    /// What was born is listed from this birth on.
+    /// The index lists the things born from this birth on.
     pub(crate) listed_from: u32,
-    /// What it is a copy of.
+    /// The volume or the snapshot that it is a copy of.
     pub(crate) of: Option<Identity>,
     /// The sender's ranges of numbers, in the order of the ranges that they have here.
     pub(crate) ranges: Vec<u64>,
@@ -44,7 +44,7 @@ pub(crate) struct Half {
     pub(crate) receiving: Receiving,
     /// The volume must not have been changed at a later birth when the snapshot is complete.
     pub(crate) unchanged: u32,
-    /// What was changed in the volume before is still to be undone here.
+    /// Earlier changes of the volume that are still to be undone here.
     pub(crate) undo: Option<Undo>,
 }
 
@@ -125,7 +125,7 @@ impl Volumes {
         }
     }
 
-    /// What tells a volume from all others.
+    /// The identity that tells a volume from all others.
     fn identity(&self, id: u32, volume: &Volume) -> Identity {
         Identity {
             partition: self.partition,

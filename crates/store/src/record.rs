@@ -11,10 +11,9 @@ use wire::{Caller, Fid, Op, Origin, SessionId, Time, limits};
 
 /// The format that this program writes.
 pub(crate) const FORMAT: u32 = 6;
-/// The oldest format that it reads. What format 5 has beyond it is volumes and their versions: a
-/// partition of format 4 is one volume without any. What format 6 has beyond that is what volumes
-/// are copies of, and lists of what was born. Older partitions get segments of this format from
-/// their first opening on.
+/// The oldest format that it reads. Format 5 adds volumes and their versions: a partition of format
+/// 4 is one volume without any. Format 6 adds the origins of copies, and lists of the things born.
+/// Older partitions get segments of this format from their first opening on.
 const OLDEST_FORMAT: u32 = 4;
 
 /// Does this program read a format?

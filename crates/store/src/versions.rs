@@ -244,8 +244,8 @@ impl Index {
         Ok(born.into_iter().filter(within).take(limit).collect())
     }
 
-    /// Would an older version be seen, if the volume had none of its own birth? What cannot be read
-    /// might be one.
+    /// Would an older version be seen, if the volume had none of its own birth? A version that
+    /// cannot be read might be one.
     fn hides(&self, volume: u32, thing: &[u8]) -> bool {
         let lineage = self.volumes.lineage(volume);
         let lineage = lineage.filter(|_| self.mutant != Some(Mutant::ForgetsAbsence));

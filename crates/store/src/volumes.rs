@@ -62,7 +62,7 @@ pub(crate) struct Volume {
     pub(crate) schedule: Vec<ScheduleRule>,
     /// How much it may have.
     pub(crate) limits: Limits,
-    /// What it is a copy of, and what of it is new since when.
+    /// Its origin, if it is a copy, and the births of its changes.
     pub(crate) copied: Copied,
 }
 
@@ -169,7 +169,7 @@ pub(crate) struct Volumes {
     lineages: BTreeMap<u32, Lineage>,
     /// A number that no volume has had.
     next: u32,
-    /// What tells the partition from others.
+    /// The number that tells the partition from others.
     pub(crate) partition: u64,
     /// Those of which that changed which is kept on the disk.
     touched: BTreeSet<u32>,
@@ -264,7 +264,7 @@ impl Volumes {
         self.touched.insert(id);
     }
 
-    /// What the disk has of a volume.
+    /// Takes a volume as the disk has it.
     pub(crate) fn load(&mut self, id: u32, volume: Volume) {
         self.all.insert(id, volume);
         self.next = self.next.max(id.saturating_add(1));

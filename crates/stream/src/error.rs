@@ -1,4 +1,4 @@
-//! What can be wrong with a stream, and what helps.
+//! The errors of a stream, with advice.
 
 use std::io;
 

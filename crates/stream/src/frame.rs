@@ -1,18 +1,18 @@
-//! What a stream consists of: a head, parts, and an end; and how each is covered by a hash.
+//! The layout of a stream: a head, parts, and an end; and how each is covered by a hash.
 
 use serde::{Deserialize, Serialize};
 use wire::{Blob, Bounded, StreamChunk, StreamHead};
 
 /// The version of the layout that this program writes, and the latest one that it reads.
 pub const VERSION: u32 = 1;
-/// What a stream begins with.
+/// The first bytes of a stream.
 pub(crate) const MAGIC: [u8; 8] = *b"ArielVol";
 /// Most bytes of the head.
 pub(crate) const HEAD_BYTES: usize = 4096;
 /// Most bytes of a part, before it is compressed: what one message may have.
 pub(crate) const PART_BYTES: usize = wire::limits::BODY_BYTES;
 
-/// What a frame is.
+/// A frame that is a part.
 pub(crate) const PART: u8 = 1;
 /// The last frame.
 pub(crate) const END: u8 = 2;
@@ -47,7 +47,7 @@ impl Chain {
     }
 }
 
-/// What stands behind a frame: it is of all frames, and of the bytes as which this one is written.
+/// The hash behind a frame: of all frames so far, and of the bytes as which this one is written.
 pub(crate) fn seal(chain: Chain, encoding: u8, stored: &[u8]) -> [u8; HASH_BYTES] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&chain.0);
@@ -77,7 +77,7 @@ pub(crate) struct Head {
 pub struct Part {
     /// From where the sender's server is asked for the next one; empty: there is none.
     pub after: Blob,
-    /// What the part brings.
+    /// The pieces of the part, and the bytes of files.
     pub chunk: StreamChunk,
 }
 

@@ -8,7 +8,7 @@ use crate::frame::{
 use std::io::{self, Read};
 use wire::StreamHead;
 
-/// What follows in a stream.
+/// The next frame of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A part.
@@ -82,7 +82,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What is sent.
+    /// The snapshot that is sent.
     pub fn head(&self) -> &StreamHead {
         &self.head
     }

@@ -1,4 +1,4 @@
-//! What a receiver tells its sender after an interruption, as a word for a command line.
+//! The token by which a sender goes on after an interruption, as a word for a command line.
 
 use crate::frame::Chain;
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,8 @@ pub struct Token {
 )]
 pub struct TokenError;
 
-/// What a receiver's server keeps with what it has: where the sender would go on, and the hash of
-/// what came.
+/// The mark that a receiver's server keeps with the received parts: where the sender would go on,
+/// and the hash of these parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The hash.

@@ -59,7 +59,7 @@ impl<W: Write> Writer<W> {
             Compression::Level(level) => Some(zstd::bulk::compress(plain, level)?),
             Compression::None => None,
         };
-        // What does not become smaller stays as it is.
+        // A frame that does not become smaller stays as it is.
         let packed = packed.filter(|packed| packed.len() < plain.len());
         let (encoding, stored) = match &packed {
             Some(packed) => (ZSTD, packed.as_slice()),

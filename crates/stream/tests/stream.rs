@@ -205,7 +205,7 @@ fn a_stream_goes_on_where_a_token_says() {
     assert_eq!(last(&rest), last(&bytes));
 }
 
-/// What version 1 looks like, so that later programs go on reading it.
+/// The bytes of version 1, so that later programs go on reading it.
 #[test]
 fn version_1_is_read_as_it_was_written() {
     let mut writer = Writer::new(Vec::new(), &head(), None, Compression::None).unwrap();

@@ -69,6 +69,6 @@ pub enum Refusal {
     Expired,
     /// The volume has as much as it may have.
     Quota,
-    /// What an earlier operation has left is still being removed: the caller asks again.
+    /// The remains of an earlier operation are still being removed: the caller asks again.
     Busy,
 }

@@ -1,5 +1,5 @@
-//! What a volume is sent as: pieces of a snapshot, or of what changed between two, that the store
-//! of another server makes the same snapshot of.
+//! The stream of a volume: pieces of a snapshot, or of the changes between two, from which the
+//! store of another server makes the same snapshot.
 //!
 //! Objects are named by their numbers at the sender. The receiver gives them numbers of its own, by
 //! a rule that it keeps with the volume, so that later pieces find what earlier ones made.
@@ -32,7 +32,7 @@ pub struct StreamHead {
     pub volume: Identity,
     /// The snapshot.
     pub snapshot: Identity,
-    /// What it is called, behind the name of its volume.
+    /// The name of the snapshot, behind that of its volume.
     pub name: Name,
     /// Only what changed since this snapshot is sent.
     pub since: Option<Identity>,
@@ -42,20 +42,20 @@ pub struct StreamHead {
     pub bytes: u64,
 }
 
-/// What is received and not complete yet.
+/// A snapshot that is received and not complete yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receiving {
-    /// What it will be.
+    /// The snapshot that it will be.
     pub head: StreamHead,
     /// How many chunks of the stream are there.
     pub chunks: u64,
-    /// What a sender needs to go on behind these.
+    /// The bytes that a sender needs to go on behind these.
     pub after: Blob,
     /// Changes of the volume are still to be undone before anything is received.
     pub undoing: bool,
 }
 
-/// What is known of a volume or a snapshot that was received, or is to be sent.
+/// The identity of a volume or a snapshot, and its origin if it was received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// Of itself.
@@ -66,7 +66,7 @@ pub struct Provenance {
     pub receiving: Option<Receiving>,
 }
 
-/// What a name in a directory names.
+/// The object that a name in a directory names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Child {
     /// The name.
@@ -75,7 +75,7 @@ pub struct Child {
     pub vnode: u64,
     /// Tells two uses of the number apart.
     pub uniq: u32,
-    /// What kind of object it is.
+    /// The kind of the object.
     pub kind: Kind,
 }
 
@@ -83,7 +83,7 @@ pub struct Child {
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamPiece {
-    /// An object. What else it has follows.
+    /// An object. The pieces of its contents follow.
     Object {
         vnode: u64,
         uniq: u32,
@@ -99,7 +99,7 @@ pub enum StreamPiece {
     },
     /// The object is gone, with all that it had.
     Gone { vnode: u64 },
-    /// What a directory has at a position; `None`: nothing any more.
+    /// The entry of a directory at a position; `None`: nothing any more.
     Place {
         dir: u64,
         position: u64,
@@ -128,16 +128,16 @@ pub enum StreamPiece {
 /// A part of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamChunk {
-    /// What it has.
+    /// The pieces.
     pub pieces: Vec<StreamPiece>,
-    /// The bytes of files among it.
+    /// The bytes of files that belong to them.
     pub bytes: Blob,
 }
 
 /// The answer to who asks for a part of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dump {
-    /// What is sent.
+    /// The snapshot that is sent.
     pub head: StreamHead,
     /// The part.
     pub chunk: StreamChunk,

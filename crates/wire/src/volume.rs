@@ -196,7 +196,7 @@ pub struct VolumeInfo {
     pub schedule: Vec<ScheduleRule>,
     /// How much it may have.
     pub limits: Limits,
-    /// What tells it from all others, and what it is a copy of.
+    /// Its identity, and the volume or snapshot that it is a copy of.
     pub provenance: Provenance,
 }
 

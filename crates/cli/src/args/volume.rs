@@ -201,7 +201,7 @@ another snapshot costs what changed between the two, however large the volume is
 pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) at: AtArgs,
-    /// What is sent
+    /// Snapshot to send
     #[arg(value_name = "VOLUME@SNAPSHOT", value_parser = snapshot)]
     pub(crate) name: Name,
     /// Send only what changed since this snapshot of the volume, which the receiver has

@@ -1,7 +1,7 @@
 //! `ariel volume receive`: a volume, or its next snapshot, from a stream.
 //!
 //! Guarantees: when it ends with 0 the snapshot is there, on the server's disk; otherwise nobody
-//! sees any of it. What came is kept then, and the command says how to go on.
+//! sees any of it. The server keeps the received parts then, and the command says how to go on.
 
 use super::progress::Progress;
 use super::volume::{connect, end, say};
@@ -101,7 +101,7 @@ fn when_free(tree: &Tree, op: &VolumeOp) -> Result<Option<VolumeInfo>, Refusal> 
     Err(Refusal::Busy)
 }
 
-/// What is wrong, and what helps.
+/// The error for a refusal, with advice.
 fn told(name: &Name, changes: bool, refusal: Refusal) -> Failure {
     let text = match refusal {
         Refusal::NotFound => "there is no such volume, and the stream has only what changed since \
@@ -156,7 +156,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// What happened, and how to go on.
+    /// The error for a stream that was interrupted, with the way to go on.
     fn interrupted(&self, error: &dyn std::fmt::Display) -> Failure {
         let text = match Token::of(&self.receiving) {
             None => format!("{error}. Nothing has come: send it again"),
@@ -234,7 +234,7 @@ impl Work<'_> {
         }
     }
 
-    /// What came before is the beginning of this stream.
+    /// Checks that the parts received before are the beginning of this stream.
     fn fits<R: Read>(&self, reader: &Reader<R>) -> Result<(), Failure> {
         let mark = Mark::of(&self.receiving.after);
         let same = mark.is_none_or(|mark| mark.chain == reader.at().chain);

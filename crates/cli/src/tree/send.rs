@@ -54,7 +54,7 @@ fn full(of: &Name, since: &Name) -> Result<Name, Failure> {
     name.map_err(|_| Failure::of(&since.to_string(), "the name is too long"))
 }
 
-/// What is wrong, and what helps.
+/// The error for a refusal, with advice.
 fn told((of, since): Range<'_>, refusal: Refusal) -> Failure {
     let since = since.map_or_else(String::new, Name::to_string);
     let text = match refusal {

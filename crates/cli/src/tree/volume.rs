@@ -377,7 +377,7 @@ fn share(used: u64, most: u64) -> u64 {
     (u128::from(used) * 100 / u128::from(most.max(1))) as u64
 }
 
-/// What is being received of a volume, and how to go on.
+/// The parts received of a snapshot that is not complete, and the token to go on with.
 fn received(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
     let of = |half: &&VolumeInfo| half.id == info.id || half.snapshot_of == Some(info.id);
     let mut halves = all.iter().filter(of);

@@ -197,7 +197,7 @@ fn a_volume_goes_to_another_cell_and_stays_the_same_there() {
     let none = sent(&from, &["root@c", "--since", "root@b"], &file);
     assert!(none < 1000, "{none} bytes for no change");
 
-    // What was changed there is in the way, and is undone if that is wanted.
+    // Changes made in the copy are in the way; --rollback undoes them.
     shell_ok(
         copy.path(),
         "echo mine > mine && rm -r several && echo x >> large",
@@ -231,7 +231,7 @@ fn first_bytes(cell: &Cell, words: &[&str], bytes: u64) -> Vec<u8> {
     let mut taken = Vec::new();
     let out = send.stdout.take().unwrap();
     out.take(bytes).read_to_end(&mut taken).unwrap();
-    // What was read from is closed: the sender ends by that.
+    // The pipe that was read from is closed: the sender ends by that.
     assert!(!send.wait().unwrap().success());
     taken
 }

@@ -48,7 +48,7 @@ fn info(id: u32, name: Name, made: Time) -> VolumeInfo {
     }
 }
 
-/// What begins to receive a snapshot.
+/// The operation that begins to receive a snapshot.
 pub fn receive(name: Name) -> VolumeOp {
     let identity = wire::Identity::default();
     VolumeOp::Receive {
@@ -84,7 +84,7 @@ fn half(info: VolumeInfo, (of, head): (u32, &wire::StreamHead)) -> VolumeInfo {
 }
 
 impl MemoryDisk {
-    /// What has come is there; this store leaves the volume as it is.
+    /// The received snapshot is there; this store leaves the volume as it is.
     fn publish(&mut self, volume: u32) -> Result<Outcome, Refusal> {
         let info = self.volumes.0.get_mut(&volume).ok_or(Refusal::NotFound)?;
         info.state = VolumeState::Present;

@@ -105,7 +105,7 @@ fn begin_changes(
     let (_, born) = base.origin.ok_or(Refusal::Stale)?;
     volumes.is_free(&snapshot_name(name.as_bytes(), head.name.as_bytes())?)?;
     if volume.sweep && volume.copied.ahead > volume.birth {
-        // What a snapshot that was given up has left is being removed.
+        // The remains of a snapshot that was given up are being removed.
         return Err(Refusal::Busy);
     }
     half.unchanged = born;
@@ -148,7 +148,7 @@ fn half(txn: &Txn<'_>, id: u32) -> Result<(Volume, Half, u32, Volume), Refusal> 
     Ok((snapshot, half, of, volume))
 }
 
-/// What was received is there from now on.
+/// The received snapshot is there from now on.
 pub(super) fn publish(txn: &mut Txn<'_>, id: u32) -> Result<u32, Refusal> {
     let (mut snapshot, half, of, mut volume) = half(txn, id)?;
     let root = txn.index.object(Fid::root(id)).map_err(trouble)?;
@@ -197,7 +197,7 @@ pub(super) fn publish(txn: &mut Txn<'_>, id: u32) -> Result<u32, Refusal> {
     Ok(id)
 }
 
-/// What was received so far is not wanted.
+/// Gives up the parts received so far.
 pub(super) fn discard(txn: &mut Txn<'_>, id: u32) -> Applied {
     let (_, _, of, mut volume) = half(txn, id)?;
     if volume.state == State::Receiving {

@@ -14,7 +14,7 @@ use crate::value::{self, Extent, Named, Object, Placed};
 use std::collections::BTreeMap;
 use wire::{Attr, Blob, Child, Fid, Kind, Op, Outcome, Refusal, StreamChunk, StreamPiece};
 
-/// What the pieces of a part come to.
+/// The state while the pieces of a part are applied.
 struct Restore<'t, 'a> {
     txn: &'t mut Txn<'a>,
     volume: u32,
@@ -197,7 +197,7 @@ impl Restore<'_, '_> {
             Some(old) => Object {
                 attr: Attr {
                     used_bytes: old.attr.used_bytes,
-                    // What a client has of an older version it must know to be old.
+                    // A client must notice that its copy of an older version is old.
                     version: attr.version.max(old.attr.version + 1),
                     ..attr.clone()
                 },
@@ -217,7 +217,7 @@ impl Restore<'_, '_> {
         (object.uniq, object.parent, object.home) = (*uniq, parent, *home);
         object.next_position = *next_position;
         if object.inline > *inline {
-            // What it had there before is gone, or comes from elsewhere.
+            // The bytes it had there before are gone, or come from elsewhere.
             let mut bytes = self.inline(vnode, &object)?;
             bytes.truncate(*inline as usize);
             self.put_inline(vnode, &mut object, bytes);

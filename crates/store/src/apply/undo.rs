@@ -1,8 +1,8 @@
 //! Undoing what was changed in a volume since a snapshot of it, where another snapshot is received
 //! that follows that one.
 //!
-//! What was changed is listed by births; under the birth of what is received each such thing gets
-//! what the snapshot has of it. A portion at a time, so that nobody waits for long.
+//! The index lists the changed things by births; under the birth of the received snapshot each of
+//! them gets its value in the older snapshot. A portion at a time, so that nobody waits for long.
 
 use crate::key;
 use crate::provenance::Undo;

@@ -103,7 +103,7 @@ fn end_birth(txn: &mut Txn<'_>, (id, mut volume): (u32, Volume)) -> Result<(u32,
     let ahead = volume.copied.ahead;
     let lies = volume.sweep || txn.index.volumes.half_of(id).is_some();
     if volume.birth + 1 == ahead && lies {
-        // What is received, or was, must not be seen.
+        // Nobody may see the keys of a snapshot that is being received, or was given up.
         return Err(Refusal::Busy);
     }
     if txn.index.mutant != Some(Mutant::SnapshotsMelt) {

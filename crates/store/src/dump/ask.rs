@@ -1,4 +1,4 @@
-//! What is asked for, and where a part of it begins.
+//! The snapshot that a request asks for, and the place where a part of it begins.
 
 use super::{Between, Cursor, Dumper, FIRST_THING};
 use crate::store::Store;
@@ -52,7 +52,7 @@ impl Store {
         })))
     }
 
-    /// What is sent.
+    /// The head of the stream, the snapshot, and the births since the other one.
     fn sent(
         &self,
         of: &Name,

@@ -1,5 +1,5 @@
-//! What a part of a file is made of, and where two versions of it differ: without reading it, since
-//! what lies in the same place of the log is the same.
+//! The runs that a part of a file is made of, and where two versions of it differ: without reading
+//! it, since bytes in the same place of the log are the same.
 
 use crate::apply::extents_of;
 use crate::index::Index;
@@ -17,7 +17,7 @@ enum Source {
     Inline,
 }
 
-/// What a part of a file has become.
+/// The kind of a changed part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Run {
     Hole,
@@ -27,7 +27,7 @@ pub(super) enum Run {
     Log,
 }
 
-/// What lies in a part of a file: runs, ascending; between them there is nothing.
+/// The runs of bytes in a part of a file, ascending; between them there is nothing.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     runs: Vec<(u64, u64, Source)>,
@@ -69,7 +69,7 @@ impl Content {
         }
     }
 
-    /// What lies at a place.
+    /// The source of the byte at a place.
     fn at(&self, at: u64) -> Option<Source> {
         let next = self.runs.partition_point(|(_, to, _)| *to <= at);
         let (from, _, source) = *self.runs.get(next).filter(|(from, ..)| *from <= at)?;
@@ -91,7 +91,7 @@ impl Content {
 }
 
 /// Where a part of a file is other than it was: runs, ascending. `inline`:
-/// only what lies, or lay, in the index. What was sent before is left out.
+/// only bytes that lie, or lay, in the index. Bytes sent before are left out.
 pub(super) fn compared(
     new: &Content,
     old: &Content,

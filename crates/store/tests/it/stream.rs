@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use wire::*;
 
-/// All that can be known of an object from outside, whatever its number. What has several names has
-/// the first of them here.
+/// All that can be known of an object from outside, whatever its number. An object of several names
+/// has the first of them here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outside {
     first: String,
@@ -51,7 +51,7 @@ fn xattrs(store: &mut Store, fid: Fid) -> Vec<(Vec<u8>, Outcome)> {
     all
 }
 
-/// What is seen below the root of a volume. `exact`: with what the store keeps beside.
+/// The objects below the root of a volume. `exact`: with what the store keeps beside.
 pub fn outside(store: &mut Store, volume: u32) -> BTreeMap<String, Outside> {
     let picture = picture_of(store, volume);
     let mut firsts: BTreeMap<Fid, String> = BTreeMap::new();
@@ -195,7 +195,7 @@ pub fn target() -> Options {
     }
 }
 
-/// What happens to the receiver between two parts.
+/// An event at the receiver between two parts.
 #[derive(Clone, Debug)]
 enum Between {
     Nothing,

@@ -40,7 +40,7 @@ fn changes_are_received_by_who_has_the_very_snapshot() {
         Err(Refusal::Stale)
     );
     receive(&mut to, "copy", &b, false).unwrap();
-    // What another volume has become is none of its business.
+    // The copy refuses the changes of another volume.
     let other = Options {
         identity: 0xbad,
         ..small()

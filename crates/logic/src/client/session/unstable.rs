@@ -101,7 +101,7 @@ fn bytes(op: &Op) -> u64 {
     }
 }
 
-/// What is kept of an operation: the bytes beside it, and those within it.
+/// The size of a kept operation: the bytes beside it, and those within it.
 fn kept_bytes(op: &Op) -> u64 {
     match op {
         Op::Restore { chunk, .. } => (chunk.bytes.0.len() + 64 * chunk.pieces.len()) as u64,
@@ -109,7 +109,7 @@ fn kept_bytes(op: &Op) -> u64 {
     }
 }
 
-/// What the names named that a change took away.
+/// The objects whose names a change took away.
 fn named(outcome: &Outcome) -> [Option<Fid>; 2] {
     match outcome {
         Outcome::Removed { fid, .. } => [Some(*fid), None],
