@@ -65,7 +65,7 @@ fn silent(doors: Doors, finds: u64) -> Result<(), String> {
         mut server,
     } = doors;
     allow(&mut daemon, "STATFS", finds)?;
-    allow(&mut server, "StatFs", finds)?;
+    allow(&mut server, "StatVolume", finds)?;
     if !daemon.is_empty() {
         return Err(format!("the kernel asked the daemon: {daemon:?}"));
     }

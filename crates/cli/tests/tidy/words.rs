@@ -49,7 +49,6 @@ const PLAIN: [&str; 77] = [
     "notice",
     "notify",
     "number",
-    "number",
     "op",
     "open",
     "option",

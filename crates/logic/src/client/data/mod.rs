@@ -10,7 +10,7 @@ pub(super) mod read_write;
 pub(super) mod runs;
 pub(super) mod set_aside;
 pub(super) mod shared_mappings;
-pub(super) mod shared_write;
 pub(super) mod space_used;
 pub(super) mod stranded;
+pub(super) mod write_through;
 pub(super) mod writeback;
