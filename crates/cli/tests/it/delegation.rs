@@ -47,7 +47,7 @@ fn said_since(mount: &Mount, before: &Counts) -> Counts {
 /// tokens given back, later; numbers and room for more are asked for ahead, nobody waiting.
 fn asked_besides(told: &Counts, these: &[&str]) -> Vec<String> {
     const AHEAD: [&str; 4] = ["Requests", "Release", "Reserve", "Room"];
-    let kinds = told.iter().map(|(kind, _)| kind);
+    let kinds = told.keys();
     let asked = kinds.filter(|kind| !AHEAD.contains(&kind.as_str()));
     asked
         .filter(|kind| !these.contains(&kind.as_str()))
