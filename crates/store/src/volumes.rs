@@ -449,7 +449,7 @@ mod tests {
         let name = Name::new(b"old").unwrap();
         let mut volume = Volume::new(name, 7);
         volume.birth = 9;
-        let nothing = value::encode(&(Limits::default(), Copied::default())).len();
+        let nothing = value::encode(&(wire::Limits::default(), Copied::default())).len();
         let rule = wire::ScheduleRule {
             every_s: 60,
             keep: 3,
