@@ -78,6 +78,7 @@ fn wait_for_next_second(dir: &Path) -> io::Result<()> {
         if second != since {
             return fs::remove_file(&probe);
         }
+        // A clock sends no event when its second ends: at most `TRIES` times.
         thread::sleep(Duration::from_nanos((NANOS - nanos).unsigned_abs()));
     }
     Err(io::Error::other(format!(

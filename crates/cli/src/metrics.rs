@@ -76,6 +76,7 @@ async fn accept(listener: TcpListener, look: Arc<Look>) {
                     Ok((stream, _)) => stream,
                     Err(error) => {
                         tracing::debug!("a connection for metrics: {error}");
+                        // Nothing tells when there are descriptors again.
                         tokio::time::sleep(PAUSE).await;
                         continue;
                     }

@@ -11,7 +11,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Of what is written so much waits in the kernel, beside what is on its way.
+/// Most written bytes that wait in the kernel, beside those on their way.
 const NOTSENT_BYTES: u32 = 128 << 10;
 /// For so long nothing need be acknowledged. Longer than the rooms above wait for a word of their
 /// peer: this is for what they do not wait for, and for sockets that they have given up.

@@ -27,7 +27,7 @@ pub(crate) struct Context<'a> {
     pub(crate) place: Place,
     /// Files up to this size lie in the index.
     pub(crate) inline_bytes: u32,
-    /// Of what is made and of its name, where these were chosen already.
+    /// Numbers of a new object and of its name, where the client has chosen them already.
     pub(crate) chosen: Chosen,
 }
 

@@ -58,7 +58,7 @@ impl Bounded for Mark {
 }
 
 impl Token {
-    /// Of what is being received; `None`: nothing has come yet.
+    /// The token of a snapshot that is being received; `None`: nothing of it has come yet.
     pub fn of(receiving: &Receiving) -> Option<Self> {
         let Mark { chain, after } = Mark::of(&receiving.after)?;
         Some(Self {

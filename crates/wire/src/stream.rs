@@ -134,7 +134,7 @@ pub struct StreamChunk {
     pub bytes: Blob,
 }
 
-/// The answer to who asks for a part of a stream.
+/// The reply to a client that asks for a part of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dump {
     /// The snapshot that is sent.

@@ -76,8 +76,8 @@ A line for each change, in the order in which the server made them:
               Look at the tree again.
   ended       what was watched is gone
 
-What a program writes on another machine is told about a second after, before its
-bytes have left that machine. The command ends at Ctrl-C, with exit code 0 when what
+A write on another machine is reported about a second after it, before its bytes
+have left that machine. The command ends at Ctrl-C, with exit code 0 when what
 it watches is gone, with 1 when the mount is.
 
 With --json, lines such as

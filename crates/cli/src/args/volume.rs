@@ -113,11 +113,11 @@ pub(crate) struct LimitArgs {
 Examples:
   ariel volume set 127.0.0.1:7000 home --quota 10G --objects 1000000
   ariel volume set 127.0.0.1:7000 home --quota none
-What is not named stays as it is. A limit counts what the volume's tree refers to now; what only
-snapshots keep does not count, and a clone has limits of its own, at first none. One that is below
-what the volume has takes nothing away: nothing grows until enough was removed. Programs get
-`Disk quota exceeded` from write(2), and from what makes a name. `df` of a mount of the volume shows
-its quota, and `ariel volume show` what it has.")]
+A limit that is not given stays as it is. A limit counts the bytes and objects of the volume's
+tree as it is now; those that only snapshots keep do not count. A clone has limits of its own, at
+first none. A limit below the present use takes nothing away: nothing grows until enough was
+removed. Programs get `Disk quota exceeded` from write(2), and from calls that make a name. `df` of
+a mount of the volume shows its quota, and `ariel volume show` its use.")]
 pub(crate) struct SetArgs {
     #[command(flatten)]
     pub(crate) at: AtArgs,
@@ -196,8 +196,8 @@ Examples:
   ariel volume send 127.0.0.1:7000 root@tuesday --since monday --dry-run
   ariel volume send 127.0.0.1:7000 root@tuesday --resume TOKEN | ...
 All of the snapshot is written: names, bytes and holes, links, owners, modes, times, access lists
-and extended attributes; each part with a hash of itself and of all before it. What is sent since
-another snapshot costs what changed between the two, however large the volume is. It is for root.")]
+and extended attributes; each part with a hash of itself and of all before it. With --since the
+stream has, and costs, the changes alone, however large the volume is. It is for root.")]
 pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) at: AtArgs,

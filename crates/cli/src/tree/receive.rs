@@ -93,7 +93,7 @@ fn begin<R: Read>(
 fn when_free(tree: &Tree, op: &VolumeOp) -> Result<Option<VolumeInfo>, Refusal> {
     for _ in 0..POLLS {
         match tree.try_volume(op.clone()) {
-            // The server tells nobody when it has done so.
+            // The server sends no event when its sweep is over: this polls for two minutes.
             Err(Refusal::Busy) => thread::sleep(POLL),
             other => return other,
         }

@@ -157,7 +157,7 @@ fn names_that_change_places_and_files_with_several_names_are_told() {
     exchange(&at("e"), &at("d/g"));
     let exchanged = json!({ "event": "exchanged", "path": "e", "to": "d/g" });
     assert_eq!(all.brief(), exchanged);
-    // Of what takes the place only that is seen which is seen at all.
+    // The watch sees the new object of an exchange only in the directory that it watches.
     assert_eq!(flat.brief(), event("removed", "g"));
     assert_eq!(flat.brief(), event("created", "g"));
     // Nothing happens.

@@ -21,7 +21,7 @@ structures! {
     pub struct UringEntry of 32 bytes {
         /// None is defined.
         pub flags: u64,
-        /// By what the answer's command names the request.
+        /// The number by which the answer's command names the request.
         pub commit_id: u64,
         /// Bytes of the payload.
         pub payload_sz: u32,

@@ -34,7 +34,7 @@ pub(super) struct Part {
 pub(super) struct Taken {
     /// Bytes of the whole message.
     pub(super) len: usize,
-    /// By what the answer's command names it.
+    /// The number by which the answer's command names it.
     pub(super) commit_id: u64,
 }
 

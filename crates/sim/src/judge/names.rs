@@ -22,8 +22,8 @@ pub(super) struct Records<'a> {
     used: Vec<bool>,
     /// Objects made according to a program, and never on the disk; and the machine.
     unmade: BTreeMap<Fid, u32>,
-    /// Of what was made according to a program, what was removed so too, or lost its name to
-    /// another object.
+    /// Objects made according to a program that were removed so too, or lost their name to another
+    /// one.
     removed: BTreeSet<Fid>,
     /// Changes that were told later: which records, whose, and when their calls began and ended.
     late: BTreeMap<usize, (u32, u64, u64)>,
@@ -120,7 +120,7 @@ impl<'a> Records<'a> {
     /// Nothing that a machine did after a change that is lost is left of what was delegated to it.
     pub(super) fn no_hole(&self) -> Result<(), Wrong> {
         let lost = self.lost.iter();
-        // Of what a machine did that was only silent, each change is done that can be.
+        // A machine that was only silent loses single changes, and none that can be done.
         let lost = lost.filter(|(host, _, moment)| !self.is_absence(*host, *moment));
         for (host, answered, moment) in lost {
             let behind = |(other, begin, _): &&(u32, u64, u64)| {

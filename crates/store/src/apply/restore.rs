@@ -66,7 +66,7 @@ pub(super) fn restore(txn: &mut Txn<'_>, op: &Op) -> Applied {
     snapshot.copied.ranges = ranges;
     snapshot.copied.half = Some(half);
     txn.changes.volumes.push((*volume, Some(snapshot)));
-    // Of what is not there yet nothing is counted for the partition.
+    // The partition counts the snapshot when it is there, not while it comes.
     txn.count_all(-txn.changes.objects_more, -txn.changes.bytes_more);
     Ok(Outcome::Done)
 }

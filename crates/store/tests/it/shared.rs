@@ -97,7 +97,7 @@ fn a_large_copy_is_one_operation_of_so_many_pieces() {
     assert!(more < 2 * (1_024 + 300), "{more} bytes in the log");
     store = again(store, &disk, false);
     assert!(read_all(&mut store, to) == content);
-    // To what is no file nothing is copied, and nothing is read for it.
+    // A copy to a directory is refused before anything is read for it.
     let op = Op::Copy {
         from,
         at: 0,

@@ -25,7 +25,7 @@ impl Stranded {
         self.bare &= bare;
     }
 
-    /// In whose name the file beside it is made.
+    /// The user in whose name the file beside it is made.
     pub(super) fn maker(&self) -> Caller {
         let attr = &self.attr;
         Caller {

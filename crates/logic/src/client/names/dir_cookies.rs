@@ -188,7 +188,8 @@ impl Client {
         let last = node.order.as_ref().and_then(|order| order.names.last());
         let last = last.map_or(0, |(position, _)| *position);
         let (entries, end) = node.behind(after & POSITION, max as usize);
-        // Of what is being given back no attributes may be said that are believed later.
+        // Attributes of an object whose token is being given back must not be told: the kernel
+        // would believe them later.
         let known = |entry: &DirEntry| {
             let node = self.nodes.get(&entry.fid);
             node.is_some_and(|node| node.lasting() && node.held().is_some())

@@ -173,7 +173,7 @@ impl Server {
         }
         match disk.place(fid)? {
             Some((dir, name)) => Ok(!self.above(disk, dir, &name)?.is_empty()),
-            // Of what has a name somewhere, everybody is told.
+            // Every watch hears of an object that has a name somewhere.
             None => Ok(disk.attr(fid)?.is_some_and(|attr| attr.nlink > 0)),
         }
     }
