@@ -83,19 +83,10 @@ fn welcome() -> ToClient {
 
 fn attr(kind: Kind) -> Attr {
     Attr {
-        kind,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
         nlink: 1,
         size: 5,
         used_bytes: 4096,
-        rdev: 0,
-        atime: 0,
-        mtime: 0,
-        ctime: 0,
-        btime: 0,
-        version: 1,
+        ..Attr::new(kind, 0o755, 0)
     }
 }
 

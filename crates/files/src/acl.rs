@@ -82,19 +82,9 @@ mod tests {
 
     fn attr() -> Attr {
         Attr {
-            kind: Kind::File,
-            mode: 0o640,
             uid: 10,
             gid: 20,
-            nlink: 1,
-            size: 0,
-            used_bytes: 0,
-            rdev: 0,
-            atime: 0,
-            mtime: 0,
-            ctime: 0,
-            btime: 0,
-            version: 1,
+            ..Attr::new(Kind::File, 0o640, 0)
         }
     }
 

@@ -438,18 +438,7 @@ impl World {
 /// A directory of which nothing is known yet.
 fn directory() -> Attr {
     Attr {
-        kind: Kind::Directory,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        nlink: 2,
-        size: 0,
-        used_bytes: 0,
-        rdev: 0,
-        atime: 0,
-        mtime: 0,
-        ctime: 0,
-        btime: 0,
         version: 0,
+        ..Attr::new(Kind::Directory, 0o755, 0)
     }
 }

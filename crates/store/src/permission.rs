@@ -119,19 +119,9 @@ mod tests {
 
     fn attr(mode: u16) -> Attr {
         Attr {
-            kind: Kind::File,
-            mode,
             uid: 1,
             gid: 10,
-            nlink: 1,
-            size: 0,
-            used_bytes: 0,
-            rdev: 0,
-            atime: 0,
-            mtime: 0,
-            ctime: 0,
-            btime: 0,
-            version: 1,
+            ..Attr::new(Kind::File, mode, 0)
         }
     }
 

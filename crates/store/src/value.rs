@@ -53,19 +53,9 @@ impl Object {
 /// The root of a new volume.
 pub(crate) fn root_object((uid, gid): (u32, u32), mode: u16, now: Time) -> Object {
     Object::new(Attr {
-        kind: Kind::Directory,
-        mode,
         uid,
         gid,
-        nlink: 2,
-        size: 0,
-        used_bytes: 0,
-        rdev: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        version: 1,
+        ..Attr::new(Kind::Directory, mode, now)
     })
 }
 

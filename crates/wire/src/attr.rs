@@ -54,6 +54,28 @@ pub struct Attr {
     pub version: u64,
 }
 
+impl Attr {
+    /// Those of a new object of root, which is empty and was made then.
+    #[must_use]
+    pub fn new(kind: Kind, mode: u16, made: Time) -> Self {
+        Self {
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            nlink: if kind == Kind::Directory { 2 } else { 1 },
+            size: 0,
+            used_bytes: 0,
+            rdev: 0,
+            atime: made,
+            mtime: made,
+            ctime: made,
+            btime: made,
+            version: 1,
+        }
+    }
+}
+
 /// A time to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetTime {

@@ -15,7 +15,6 @@ pub mod volumes;
 #[path = "xattrs.rs"]
 mod xattrs;
 
-use limits::new_attr;
 use logic::server::{Bulk, By, Disk};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,7 +123,7 @@ impl MemoryDisk {
     }
 
     fn enter(&mut self, fid: Fid, kind: Kind, mode: u16, now: Time) {
-        let attr = new_attr(kind, mode, now);
+        let attr = Attr::new(kind, mode, now);
         let object = Object {
             attr,
             bytes: vec![],

@@ -1,25 +1,7 @@
-//! How much the scenarios' store may have, and what a new object is.
+//! The limits of the scenarios' store, and its use.
 
 use super::MemoryDisk;
-use wire::{Attr, Kind, Op, Room, RoomOfDisk, Time};
-
-pub(super) fn new_attr(kind: Kind, mode: u16, now: Time) -> Attr {
-    Attr {
-        kind,
-        mode,
-        uid: 0,
-        gid: 0,
-        nlink: if kind == Kind::Directory { 2 } else { 1 },
-        size: 0,
-        used_bytes: 0,
-        rdev: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        version: 1,
-    }
-}
+use wire::{Op, Room, RoomOfDisk};
 
 impl MemoryDisk {
     /// All that it has.

@@ -323,19 +323,14 @@ impl State {
     /// Attributes that contradict themselves and everything else.
     pub(super) fn attr(&mut self) -> Option<Attr> {
         (!self.greedy && self.rng.chance(300)).then_some(Attr {
-            kind: wire::Kind::Symlink,
-            mode: u16::MAX,
             uid: 1,
             gid: 1,
             nlink: 0,
             size: u64::MAX,
-            used_bytes: 0,
             rdev: 1,
-            atime: 0,
             mtime: u64::MAX,
-            ctime: 0,
-            btime: 0,
             version: u64::MAX,
+            ..Attr::new(wire::Kind::Symlink, u16::MAX, 0)
         })
     }
 }

@@ -37,19 +37,8 @@ pub struct TinyDisk {
 
 fn attr(kind: Kind, size: u64) -> Attr {
     Attr {
-        kind,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        nlink: if kind == Kind::Directory { 2 } else { 1 },
         size,
-        used_bytes: 0,
-        rdev: 0,
-        atime: 0,
-        mtime: 0,
-        ctime: 0,
-        btime: 0,
-        version: 1,
+        ..Attr::new(kind, 0o755, 0)
     }
 }
 

@@ -187,19 +187,9 @@ fn new_object(txn: &Txn<'_>, parent: &Attr, kind: Kind, mode: u16) -> Object {
         }
     }
     Object::new(Attr {
-        kind,
-        mode,
         uid: caller.uid,
         gid,
-        nlink: if directory { 2 } else { 1 },
-        size: 0,
-        used_bytes: 0,
-        rdev: 0,
-        atime: txn.now(),
-        mtime: txn.now(),
-        ctime: txn.now(),
-        btime: txn.now(),
-        version: 1,
+        ..Attr::new(kind, mode, txn.now())
     })
 }
 

@@ -17,19 +17,16 @@ fn header(uid: u32) -> Header {
 
 fn file(mode: u16) -> Attr {
     Attr {
-        kind: Kind::File,
-        mode,
         uid: 10,
         gid: 20,
         nlink: 2,
         size: 5000,
         used_bytes: 8192,
-        rdev: 0,
-        atime: 1_000_000_007,
         mtime: 2_999_999_999,
         ctime: 0,
         btime: 0,
         version: 3,
+        ..Attr::new(Kind::File, mode, 1_000_000_007)
     }
 }
 

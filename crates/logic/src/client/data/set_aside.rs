@@ -69,19 +69,9 @@ mod tests {
 
     fn file(uid: u32, gid: u32, mode: u16) -> Attr {
         Attr {
-            kind: wire::Kind::File,
-            mode,
             uid,
             gid,
-            nlink: 1,
-            size: 0,
-            used_bytes: 0,
-            rdev: 0,
-            atime: 0,
-            mtime: 0,
-            ctime: 0,
-            btime: 0,
-            version: 1,
+            ..Attr::new(wire::Kind::File, mode, 0)
         }
     }
 

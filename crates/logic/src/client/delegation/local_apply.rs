@@ -446,18 +446,8 @@ fn new_attr(parent: &Attr, kind: Kind, mode: u32, caller: &Caller) -> Option<Att
         return None; // whether it may keep the bit depends on his groups
     }
     Some(Attr {
-        kind,
-        mode: bits,
         uid: caller.uid,
         gid: if inherits { parent.gid } else { caller.gid },
-        nlink: if directory { 2 } else { 1 },
-        size: 0,
-        used_bytes: 0,
-        rdev: 0,
-        atime: 0,
-        mtime: 0,
-        ctime: 0,
-        btime: 0,
-        version: 1,
+        ..Attr::new(kind, bits, 0)
     })
 }

@@ -220,19 +220,9 @@ mod tests {
 
     fn may(mode: u16, bare: bool, uid: u32) -> bool {
         let attr = Attr {
-            kind: Kind::Directory,
-            mode,
             uid: 7,
             gid: 7,
-            nlink: 2,
-            size: 0,
-            used_bytes: 0,
-            rdev: 0,
-            atime: 0,
-            mtime: 0,
-            ctime: 0,
-            btime: 0,
-            version: 1,
+            ..Attr::new(Kind::Directory, mode, 0)
         };
         let mut node = Node::new(0, 0, 0);
         node.bare = bare;

@@ -49,22 +49,7 @@ pub(super) struct Reference {
 type Result<T> = std::result::Result<T, Refusal>;
 
 fn object(kind: Kind, mode: u16, now: Time) -> Object {
-    let nlink = if kind == Kind::Directory { 2 } else { 1 };
-    let attr = Attr {
-        kind,
-        mode,
-        uid: 0,
-        gid: 0,
-        nlink,
-        size: 0,
-        used_bytes: 0,
-        rdev: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        version: 1,
-    };
+    let attr = Attr::new(kind, mode, now);
     let (units, entries, target) = (Vec::new(), BTreeMap::new(), Vec::new());
     Object {
         attr,
