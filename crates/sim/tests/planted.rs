@@ -1,17 +1,20 @@
-//! Failing worlds are made small: with each planted fault, what is left of a failing seed fails in
-//! the same way, is much smaller, is replayed byte for byte, and can be written down and read back.
-//! `ariel sim --seed N --shrink` does the same for people.
+//! A test of the judge: each planted fault is found within 20,000 worlds, in a world that shows
+//! nothing wrong without it. `ariel sim --mutants` prints the table. And failing worlds are made
+//! small: what is left of that world fails in the same way, is much smaller, is replayed byte for
+//! byte, and can be written down and read back. `ariel sim --seed N --shrink` does it for people.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use ariel_sim::{Mutant, NotFailing, Only, RunOptions, Search, Shrunk, check, hunt};
 use ariel_sim::{run_seed, run_traced, shrink};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 const SEEDS: u64 = 20_000;
-const THREADS: usize = 2;
 /// Runs for each planted fault.
 const RUNS: u64 = 1_500;
+/// A world with so few calls is small, even if it had less than twice as many before.
+const SMALL_CALLS: usize = 8;
 
 /// Candidates one after the other.
 fn one_by_one(all: &[Only], test: &(dyn Fn(&Only) -> bool + Sync)) -> Option<usize> {
@@ -42,9 +45,16 @@ fn planted(mutant: Mutant) -> RunOptions {
     }
 }
 
+/// The first seed that shows a planted fault.
+fn first(mutant: Mutant) -> u64 {
+    let caught = hunt(mutant, 1, SEEDS, &RunOptions::default());
+    let missed = || panic!("{mutant} was not found in {SEEDS} seeds");
+    caught.unwrap_or_else(missed).seed
+}
+
 /// Finds a seed that shows a planted fault, and makes it small.
 fn shrunk(mutant: Mutant) -> (u64, Shrunk) {
-    let seed = hunt(mutant, 1, SEEDS, &RunOptions::default()).unwrap().seed;
+    let seed = first(mutant);
     let options = planted(mutant);
     let class = run_seed(seed, &options).unwrap_err().class;
     let small = small(seed, &options, RUNS).unwrap();
@@ -64,17 +74,18 @@ fn shrunk(mutant: Mutant) -> (u64, Shrunk) {
     (seed, small)
 }
 
-/// Every so many-th planted fault; a line for each, and the calls before and after.
-fn part(part: usize) -> (usize, usize) {
+/// Planted faults as long as there are any; a line for each, and the calls before and after.
+fn work(next: &AtomicUsize) -> (usize, usize) {
     let (mut whole, mut left) = (0, 0);
-    for mutant in Mutant::ALL.into_iter().skip(part).step_by(THREADS) {
+    while let Some(&mutant) = Mutant::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
         let (seed, small) = shrunk(mutant);
         println!(
             "{mutant}: seed {seed}, {} runs: {}\n  {}\n  {}\n  {}",
             small.runs, small.failure.class, small.whole, small.left, small.only
         );
         let (before, after) = (small.whole.calls, small.left.calls);
-        assert!(after * 2 <= before, "{mutant}: {after} of {before} calls");
+        let most = SMALL_CALLS.max(before / 2);
+        assert!(after <= most, "{mutant}: {after} of {before} calls");
         assert!(small.left.machines <= small.whole.machines, "{mutant}");
         assert!(small.left.messages < small.whole.messages, "{mutant}");
         (whole, left) = (whole + before, left + after);
@@ -83,9 +94,11 @@ fn part(part: usize) -> (usize, usize) {
 }
 
 #[test]
-fn every_planted_fault_is_shown_by_a_small_world() {
+fn every_planted_fault_is_found_and_shown_by_a_small_world() {
+    let next = AtomicUsize::new(0);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
     let calls: Vec<(usize, usize)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|n| scope.spawn(move || part(n))).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| work(&next))).collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     let sum = |of: &dyn Fn(&(usize, usize)) -> usize| calls.iter().map(of).sum::<usize>();
@@ -112,7 +125,7 @@ fn a_world_that_does_not_fail_is_not_made_small() {
 #[test]
 fn the_small_world_does_not_depend_on_how_candidates_are_run() {
     let mutant = Mutant::ALL[1];
-    let seed = hunt(mutant, 1, SEEDS, &RunOptions::default()).unwrap().seed;
+    let seed = first(mutant);
     let options = planted(mutant);
     let mut runs = Vec::new();
     let search = Search {
@@ -130,7 +143,7 @@ fn the_small_world_does_not_depend_on_how_candidates_are_run() {
 #[test]
 fn a_search_ends_when_it_is_told_to_and_shows_what_it_has() {
     let mutant = Mutant::ALL[1];
-    let seed = hunt(mutant, 1, SEEDS, &RunOptions::default()).unwrap().seed;
+    let seed = first(mutant);
     let options = planted(mutant);
     let search = Search {
         runs: u64::MAX,
