@@ -98,6 +98,8 @@ pub struct File {
     path: PathBuf,
     access: Access,
     append: bool,
+    /// Tells it apart from all that this tree has ever opened.
+    number: u64,
     offset: u64,
 }
 
@@ -159,7 +161,7 @@ impl Tree {
         let path = path.as_ref();
         let found = self.find(path, true)?;
         let fid = found.object.fid();
-        match self.ask(Call::Sync { fid }, &[]).done {
+        match self.ask(Call::Sync { fid, handle: None }, &[]).done {
             Done::Refused(refusal) => Err(Error::refused(path, refusal)),
             _ => Ok(()),
         }
@@ -206,7 +208,8 @@ impl Tree {
             open: Some(options.access()),
         };
         let found = self.operate_on(path, op)?;
-        Ok(self.file(path, found.object, options))
+        let number = self.next_descriptor();
+        Ok(self.file(path, (found.object, number), options))
     }
 
     fn open_found(&self, path: &Path, found: Found, options: OpenOptions) -> Result<File> {
@@ -222,17 +225,19 @@ impl Tree {
         let read = if access.read { READ } else { 0 };
         let write = if access.write { WRITE } else { 0 };
         self.check(path, (fid, &attr), read | write)?;
+        let number = self.next_descriptor();
         let call = Call::Open {
             fid,
             access,
             append: options.append,
+            handle: number,
         };
         match self.ask(call, &[]).done {
             Done::Opened { .. } => {}
             Done::Refused(refusal) => return Err(Error::refused(path, refusal)),
             _ => return Err(nonsense(path)),
         }
-        let file = self.file(path, found.object, options);
+        let file = self.file(path, (found.object, number), options);
         if options.truncate {
             let size = Some(0);
             let empty = SetAttributes {
@@ -244,7 +249,8 @@ impl Tree {
         Ok(file)
     }
 
-    fn file(&self, path: &Path, object: Arc<Object>, options: OpenOptions) -> File {
+    fn file(&self, path: &Path, opened: (Arc<Object>, u64), options: OpenOptions) -> File {
+        let (object, number) = opened;
         File {
             client: Arc::clone(self.client()),
             caller: self.caller().clone(),
@@ -252,6 +258,7 @@ impl Tree {
             path: path.to_owned(),
             access: options.access(),
             append: options.append,
+            number,
             offset: 0,
         }
     }
@@ -372,7 +379,8 @@ impl File {
     /// As fsync(2).
     pub fn sync(&self) -> Result<()> {
         let fid = self.object.fid();
-        self.ask(Call::Sync { fid }, &[]).map(drop)
+        let handle = Some(self.number);
+        self.ask(Call::Sync { fid, handle }, &[]).map(drop)
     }
 
     /// The first byte from an offset on that is in a hole (`hole`), or that is in none; `None`:
@@ -438,7 +446,7 @@ impl Drop for File {
         let call = Call::Release {
             fid: self.object.fid(),
             access: self.access,
-            handle: 0,
+            handle: self.number,
         };
         // It is answered without waiting for anybody.
         ask(&self.client, self.caller.clone(), call, &[]);

@@ -7,6 +7,7 @@ use client::front::{Asker, Call, Completion, Done, MachineOptions};
 use client::{Client, ClientOptions, Server};
 use rustix::io::Errno;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use wire::{Caller, Fid, Op, Refusal, limits};
@@ -60,6 +61,8 @@ pub struct Tree {
     root: Arc<Object>,
     close_timeout: Duration,
     umask: u32,
+    /// How many descriptors were opened.
+    opened: AtomicU64,
 }
 
 impl Tree {
@@ -96,6 +99,7 @@ impl Tree {
             caller: caller(),
             close_timeout: options.close_timeout,
             umask: umask(),
+            opened: AtomicU64::new(0),
         })
     }
 
@@ -122,6 +126,11 @@ impl Tree {
     pub fn owed(&self) -> (u64, u64) {
         let owed = self.client.owed();
         (owed.bytes, owed.changes)
+    }
+
+    /// A number for a descriptor that is being opened.
+    pub(crate) fn next_descriptor(&self) -> u64 {
+        1 + self.opened.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The mode of a new object. The umask counts unless the directory has a default access list.

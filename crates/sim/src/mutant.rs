@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 73] = [
+    pub const ALL: [Self; 74] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -94,6 +94,7 @@ impl Mutant {
         Self::Server(server::Mutant::RefusesBesideUnused),
         Self::Client(client::Mutant::AnswersWithoutRoom),
         Self::Client(client::Mutant::ReturnsRoomUnwritten),
+        Self::Client(client::Mutant::TellsOneDescriptor),
     ];
 }
 

@@ -340,6 +340,9 @@ impl Room {
     }
 
     fn event(&self, world: &World, event: &Event) {
+        if let Some(kernel) = self.kernel() {
+            kernel.hears(event);
+        }
         if let Event::WriteBackRefused { fid, refusal } = event
             && matches!(refusal, Refusal::Quota | Refusal::NoSpace)
             && world.plan.keeps_room()

@@ -22,6 +22,7 @@ struct Writing {
     how: How,
     /// It is answered when it is on stable storage.
     stable: bool,
+    handle: Option<u64>,
     reply: Reply,
 }
 
@@ -40,6 +41,7 @@ impl Tree {
             fid,
             access: opening.access,
             append: opening.append,
+            handle: opening.handle(),
         };
         self.call(
             self.asker(header),
@@ -92,6 +94,11 @@ impl Tree {
         );
     }
 
+    /// The descriptor of a request, if descriptors are told apart.
+    pub(super) fn descriptor(&self, handle: u64) -> Option<u64> {
+        (!self.silent_opens).then_some(handle)
+    }
+
     /// Nobody waits for the answer to a close, so it comes first.
     pub(super) fn release(&self, header: &Header, handle: u64, reply: Reply) {
         reply.ok();
@@ -141,6 +148,7 @@ impl Tree {
             offset: write.offset,
             how: convert::how(write, self.silent_opens),
             stable: convert::is_stable(write, self.silent_opens),
+            handle: self.descriptor(write.fh),
             reply,
         };
         let (tree, fid, asker) = (Arc::clone(self), writing.fid, writing.asker.clone());
@@ -177,6 +185,7 @@ impl Tree {
             offset,
             how,
             stable,
+            handle,
             reply,
         } = writing;
         let call = Call::Write {
@@ -187,7 +196,7 @@ impl Tree {
         };
         let (tree, waits) = (Arc::clone(self), asker.waits.thread);
         let done = move |completion: Completion| match completion.done {
-            Done::Written { len } if stable => tree.sync_written((fid, waits), len, reply),
+            Done::Written { len } if stable => tree.sync_written((fid, handle, waits), len, reply),
             Done::Written { len } => {
                 reply.written(len);
                 then();
@@ -199,10 +208,10 @@ impl Tree {
 
     /// The kernel still holds the file's lock. The sync does not come from the program: that has
     /// not been answered.
-    fn sync_written(&self, (fid, waits): (Fid, u32), len: u32, reply: Reply) {
+    fn sync_written(&self, (fid, handle, waits): (Fid, Option<u64>, u32), len: u32, reply: Reply) {
         self.call(
             convert::inner(waits),
-            Call::Sync { fid },
+            Call::Sync { fid, handle },
             move |completion| match completion.done {
                 Done::Nothing => {
                     reply.written(len);

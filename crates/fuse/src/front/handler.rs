@@ -286,9 +286,10 @@ impl Tree {
         );
     }
 
-    fn sync(&self, header: &Header, reply: Reply) {
+    fn sync(&self, header: &Header, handle: Option<u64>, reply: Reply) {
         let fid = self.fid(header.nodeid);
-        self.call(convert::asker(header), Call::Sync { fid }, nothing(reply));
+        let call = Call::Sync { fid, handle };
+        self.call(convert::asker(header), call, nothing(reply));
     }
 }
 
@@ -329,7 +330,8 @@ impl Handler for Translator {
             Operation::Read(read) => tree.read(header, read, reply),
             Operation::Write(write) => tree.write(header, &write, reply),
             Operation::Release(release) => tree.release(header, release.fh, reply),
-            Operation::Fsync { .. } | Operation::Fsyncdir { .. } => tree.sync(header, reply),
+            Operation::Fsync { fh, .. } => tree.sync(header, tree.descriptor(fh), reply),
+            Operation::Fsyncdir { .. } => tree.sync(header, None, reply),
             Operation::Fallocate(args) => tree.allocate(header, &args, reply),
             Operation::CopyFileRange(args) | Operation::CopyFileRange64(args) => {
                 tree.copy(header, &args, reply);

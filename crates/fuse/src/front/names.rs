@@ -296,6 +296,7 @@ impl Tree {
             fid: found.fid,
             access: creation.opening.access,
             append: creation.opening.append,
+            handle: creation.opening.handle(),
         };
         let done = move |completion: Completion| match completion.done {
             Done::Opened { cached, .. } => tree.empty_found(creation, found, cached),

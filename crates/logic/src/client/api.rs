@@ -44,6 +44,8 @@ pub enum Call {
         access: Access,
         /// With O_APPEND.
         append: bool,
+        /// Tells this descriptor apart from all others of this machine, earlier ones included.
+        handle: u64,
     },
     /// Closes what was opened, with the same access. `Nothing`.
     Release {
@@ -88,10 +90,13 @@ pub enum Call {
         /// With attributes, for the kernel to keep.
         plus: bool,
     },
-    /// Makes everything written to the file stable. `Nothing`.
+    /// Makes everything written to the file stable. `Nothing`, or the error of an earlier delayed
+    /// write: each descriptor that was open then is told once.
     Sync {
         /// Which.
         fid: Fid,
+        /// Through which descriptor, if through one.
+        handle: Option<u64>,
     },
     /// Writes everything back, gives everything back and says goodbye. `Nothing`.
     Leave,

@@ -167,6 +167,7 @@ pub struct Client {
     taken: session::away::Taken,
     /// Files of which changed bytes are here and the token is not, and where they were.
     stranded: BTreeMap<Fid, data::stranded::Stranded>,
+    write_errors: data::write_errors::WriteErrors,
     places: BTreeMap<Fid, (Fid, Option<wire::Name>)>,
     lending: lending::Lending,
     rooms: room::Rooms,
@@ -252,6 +253,7 @@ impl Client {
             unstable: session::unstable::Unstable::default(),
             taken: session::away::Taken::default(),
             stranded: BTreeMap::new(),
+            write_errors: data::write_errors::WriteErrors::default(),
             places: BTreeMap::new(),
             lending: lending::Lending::default(),
             rooms: room::Rooms::default(),

@@ -81,6 +81,8 @@ pub enum Mutant {
     KeepsOvertakenBlocks,
     /// Answers changes for which it has no room.
     AnswersWithoutRoom,
+    /// Tells one descriptor of a file that bytes are lost, and no other.
+    TellsOneDescriptor,
     /// Gives room back that it has promised, before that is written back.
     ReturnsRoomUnwritten,
 }

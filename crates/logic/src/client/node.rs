@@ -16,7 +16,7 @@ use crate::Ticket;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use wire::{Access, Attr, Epoch, Fid, Hold, Name, Refusal, RequestId, Right, Time};
+use wire::{Access, Attr, Epoch, Fid, Hold, Name, RequestId, Right, Time};
 
 /// A range of bytes: from, to.
 pub(crate) type Range = (u64, u64);
@@ -148,8 +148,6 @@ pub(crate) struct Node {
     pub(crate) listed: bool,
     /// Calls that wait until all blocks that were dirty when they came are written back.
     pub(crate) syncing: Vec<(Ticket, Time)>,
-    /// Why the last write-back failed.
-    pub(crate) error: Option<Refusal>,
     /// Made here, and never asked for by the server since: nobody else has seen it.
     pub(crate) private: bool,
     /// The last name is gone.

@@ -317,10 +317,11 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
 fn call(world: &World, words: &[&str]) -> Call {
     let of = |label: &str| fid(world, label);
     match words {
-        ["open", file, how] => Call::Open {
+        ["open", file, how] | ["open", file, how, _] => Call::Open {
             fid: of(file),
             access: access(how),
             append: how.contains('a'),
+            handle: words.get(3).map_or(0, |handle| number(handle)),
         },
         ["close", file, how] => Call::Release {
             fid: of(file),
@@ -348,7 +349,10 @@ fn call(world: &World, words: &[&str]) -> Call {
         ["write", file, offset, what] => write(of(file), number(offset), what, How::Direct),
         ["page", file, offset, what] => write(of(file), number(offset), what, How::Paged),
         ["append", file, what] => write(of(file), 0, what, How::Append),
-        ["sync", file] => Call::Sync { fid: of(file) },
+        ["sync", file] | ["sync", file, _] => Call::Sync {
+            fid: of(file),
+            handle: words.get(2).map(|handle| number(handle)),
+        },
         // lseek(2) to the end, which then goes by the size that the kernel knows.
         ["enter", dir] => Call::Enter { fid: of(dir) },
         ["seek", file] => Call::Seek { fid: of(file) },

@@ -67,6 +67,7 @@ impl Kernel {
             return Ok((self.open(pin, (access, append)).await?, false));
         }
         let epoch = self.epoch.get();
+        let number = self.next_handle();
         let (make, open) = (Make::File, Some(access));
         let op = Op::Make {
             dir: dir.fid(),
@@ -79,7 +80,8 @@ impl Kernel {
         let mut made = true;
         while matches!(reply.done, Done::Refused(Refusal::Exists)) && !exclusive {
             made = false;
-            reply = self.open_instead((dir.fid(), name), (access, append)).await;
+            let how = (access, append, number);
+            reply = self.open_instead((dir.fid(), name), how).await;
             if matches!(reply.done, Done::Absent { .. }) {
                 made = true;
                 reply = self.ask(Call::Op(op.clone()), Vec::new()).await;
@@ -88,13 +90,14 @@ impl Kernel {
         let pin = self.made(dir, name, &reply, epoch).await?;
         drop(lock);
         let cached = matches!(reply.done, Done::Entry { cached: true, .. });
+        self.descriptors.opened(pin.fid(), number);
         Ok((
             Handle {
                 pin,
                 access,
                 append,
                 cached,
-                number: self.next_handle(),
+                number,
             },
             made,
         ))
@@ -107,7 +110,7 @@ impl Kernel {
     async fn open_instead(
         &self,
         (dir, name): (Fid, &Name),
-        (access, append): (Access, bool),
+        (access, append, handle): (Access, bool, u64),
     ) -> Reply {
         let (world, room) = (&self.world, &self.room);
         let look = Call::Op(Op::Lookup {
@@ -133,6 +136,7 @@ impl Kernel {
             fid,
             access,
             append,
+            handle,
         };
         let opened = room.call(world, open, Vec::new(), true).wait().await;
         let Done::Opened { cached: may, .. } = opened.done else {
@@ -166,12 +170,14 @@ impl Kernel {
             return super::refused(&self.world, &reply);
         };
         let pin = self.iget(*fid, (attr, *attr_lifetime), Began::ANYWAY).await;
+        let number = self.next_handle();
+        self.descriptors.opened(pin.fid(), number);
         Ok(Handle {
             pin,
             access,
             append: false,
             cached: false,
-            number: self.next_handle(),
+            number,
         })
     }
 

@@ -26,10 +26,12 @@ impl Kernel {
         pin: Pin,
         (access, append): (Access, bool),
     ) -> Result<Handle> {
+        let number = self.next_handle();
         let call = Call::Open {
             fid: pin.fid(),
             access,
             append,
+            handle: number,
         };
         let reply = self.ask(call, Units::new()).await;
         let Done::Opened { cached, .. } = reply.done else {
@@ -39,6 +41,7 @@ impl Kernel {
             self.world
                 .fail(wrong!("an open for writing was answered as cached"));
         }
+        self.descriptors.opened(pin.fid(), number);
         if !cached {
             self.drop_pages(&pin.inode, (0, u64::MAX)).await;
         }
@@ -47,11 +50,12 @@ impl Kernel {
             access,
             append,
             cached,
-            number: self.next_handle(),
+            number,
         })
     }
 
-    /// close(2): the daemon is told later.
+    /// close(2): the daemon is told later. A program that may have to be told of lost bytes makes
+    /// sure before.
     pub(crate) fn close(self: &Rc<Self>, handle: Handle) {
         let call = Call::Release {
             fid: handle.pin.fid(),
@@ -63,6 +67,11 @@ impl Kernel {
             if handle.access.write {
                 kernel.clean_range(&handle.pin.inode, (0, u64::MAX)).await;
             }
+            if kernel.descriptors.is_owed(handle.number) {
+                // The judge has heard what it says.
+                let _heard = kernel.sync(&handle).await;
+            }
+            kernel.descriptors.closed(handle.pin.fid(), handle.number);
             kernel.ask(call, Units::new()).await;
             drop(handle);
         });
@@ -418,7 +427,14 @@ impl Kernel {
         let inode = &handle.pin.inode;
         let _alone = inode.lock.lock(&self.world.sched, true).await;
         self.clean_range(inode, (0, u64::MAX)).await;
-        let reply = self.ask(Call::Sync { fid: inode.fid }, Units::new()).await;
+        let (fid, number) = (inode.fid, handle.number);
+        let owed = self.descriptors.is_owed(number);
+        let call = Call::Sync {
+            fid,
+            handle: Some(number),
+        };
+        let reply = self.ask(call, Units::new()).await;
+        self.fsync_answered((fid, number), owed, &reply.done);
         match reply.done {
             Done::Nothing => Ok(()),
             Done::Refused(Refusal::Quota | Refusal::NoSpace) if self.world.plan.keeps_room() => {

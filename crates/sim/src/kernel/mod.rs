@@ -11,6 +11,7 @@
 
 mod attrs;
 mod change;
+mod descriptors;
 mod file;
 mod labels;
 mod listing;
@@ -147,6 +148,7 @@ pub(crate) struct Kernel {
     evictions: Cell<u64>,
     last_dentry: Cell<u64>,
     last_handle: Cell<u64>,
+    descriptors: descriptors::Descriptors,
     dentries: RefCell<BTreeMap<(Fid, Name), Dentry>>,
     inodes: RefCell<BTreeMap<Fid, Rc<Inode>>>,
     /// Look-ups of one name wait for each other.
@@ -169,6 +171,7 @@ impl Kernel {
             evictions: Cell::new(1),
             last_dentry: Cell::new(0),
             last_handle: Cell::new(0),
+            descriptors: descriptors::Descriptors::default(),
             dentries: RefCell::default(),
             inodes: RefCell::default(),
             looking: RefCell::default(),

@@ -78,6 +78,7 @@ impl Host {
                 fid,
                 access: open(call == Do::OpenWrite),
                 append: false,
+                handle: 0,
             },
             Do::Close => {
                 self.handle = None;

@@ -400,7 +400,9 @@ fn named_by(call: &Call) -> Vec<Fid> {
             let dirs = footprint.dirs().into_iter().flatten();
             dirs.chain(footprint.holds_on_to()).collect()
         }
-        Call::Open { fid, .. } | Call::Write { fid, .. } | Call::Sync { fid } => Vec::from([*fid]),
+        Call::Open { fid, .. } | Call::Write { fid, .. } | Call::Sync { fid, .. } => {
+            Vec::from([*fid])
+        }
         _ => Vec::new(),
     }
 }

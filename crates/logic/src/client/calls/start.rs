@@ -43,6 +43,7 @@ impl Client {
                 fid,
                 access,
                 append,
+                ..
             } => {
                 self.open(step, ticket, (fid, access, append), running.caller);
             }
@@ -53,11 +54,12 @@ impl Client {
             } => {
                 self.close(step, ticket, fid, access);
                 self.unlock_closed(step, fid, handle);
+                self.note_closed(fid, handle);
             }
             Call::Read { .. } => self.read(step, ticket, running),
             Call::Write { .. } => self.write(step, ticket, running),
             Call::List { .. } => self.list(step, ticket, running),
-            Call::Sync { fid } => self.sync(step, ticket, fid),
+            Call::Sync { fid, handle } => self.sync(step, ticket, (fid, handle)),
             Call::Leave => self.leave(step, ticket),
             call => self.lock_call(step, ticket, call),
         }

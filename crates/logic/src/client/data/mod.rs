@@ -12,5 +12,6 @@ pub(super) mod set_aside;
 pub(super) mod shared_mappings;
 pub(super) mod space_used;
 pub(super) mod stranded;
+pub(super) mod write_errors;
 pub(super) mod write_through;
 pub(super) mod writeback;

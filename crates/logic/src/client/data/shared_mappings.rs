@@ -193,6 +193,7 @@ impl Client {
         }
         if !self.drops_for_writer(step, (ticket, fid)) {
             let (cached, bytes) = (false, Vec::new());
+            self.note_opened(fid, ticket);
             self.finish(step, ticket, Done::Opened { cached, bytes });
         }
     }

@@ -12,7 +12,7 @@
 
 use super::cache::BlockState;
 use crate::aside;
-use crate::client::api::{Done, Output};
+use crate::client::api::Output;
 use crate::client::mutant::Mutant;
 use crate::client::notices::{Event, Invalidate};
 use crate::client::session::requests::Why;
@@ -475,11 +475,7 @@ impl Client {
 
     /// The stranded bytes are not in the file: programs that sync it are told.
     fn end_stranded(&mut self, step: &mut Step<'_>, fid: Fid) {
-        let node = self.node(fid);
-        node.error = Some(Refusal::SessionLost);
-        for (ticket, _) in core::mem::take(&mut node.syncing) {
-            self.finish(step, ticket, Done::Refused(Refusal::SessionLost));
-        }
+        self.fail_writes(step, fid, Refusal::SessionLost);
         self.unpark(step, fid);
         self.feed_starved(step);
         self.retire(step, fid);

@@ -292,12 +292,9 @@ impl Client {
     ) {
         let node = self.node(fid);
         let unlinked = node.unlinked;
-        node.error = Some(refusal);
         // Tried again by the next scan, sync or recall; a loop here would only turn in place.
         node.flush = node.flush && lost;
-        for (ticket, _) in core::mem::take(&mut node.syncing) {
-            self.finish(step, ticket, Done::Refused(refusal));
-        }
+        self.fail_writes(step, fid, refusal);
         if lost && !unlinked {
             let bytes = u64::from(count) * BLOCK;
             step.out
@@ -331,11 +328,16 @@ impl Client {
         self.leave_if_clean(step);
     }
 
-    pub(crate) fn sync(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
+    pub(crate) fn sync(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        (fid, handle): (Fid, Option<u64>),
+    ) {
         if self.node(fid).stillborn {
             return self.finish(step, ticket, Done::Nothing);
         }
-        if let Some(error) = self.node(fid).error.take() {
+        if let Some(error) = self.write_error(fid, handle) {
             return self.finish(step, ticket, Done::Refused(error));
         }
         self.node(fid).syncing.push((ticket, step.now));
@@ -380,8 +382,11 @@ impl Client {
 
     /// The server's content of a file is stable. Something of it may have been lost meanwhile.
     pub(crate) fn on_synced(&mut self, step: &mut Step<'_>, ticket: Ticket, fid: Fid) {
-        let node = self.nodes.get_mut(&fid);
-        let error = node.and_then(|node| node.error.take());
+        let handle = match self.calls.get(&ticket).map(|running| &running.call) {
+            Some(Call::Sync { handle, .. }) => *handle,
+            _ => None,
+        };
+        let error = self.write_error(fid, handle);
         self.finish(step, ticket, error.map_or(Done::Nothing, Done::Refused));
     }
 

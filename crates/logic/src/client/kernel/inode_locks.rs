@@ -135,7 +135,7 @@ fn held(call: &Call, named: impl FnOnce() -> Named) -> Option<Held> {
         },
         // `fuse_direct_write_iter`, `fuse_fsync`. The latter waits for all write-back before it
         // asks.
-        Call::Write { fid, .. } | Call::Sync { fid } => one(fid, Mode::Change),
+        Call::Write { fid, .. } | Call::Sync { fid, .. } => one(fid, Mode::Change),
         Call::Seek { fid } => one(fid, Mode::Seek),
         Call::List { dir, .. } => one(dir, Mode::List),
         // The directory above is locked, as of any look-up; which one that is, is not known here.

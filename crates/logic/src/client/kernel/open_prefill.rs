@@ -32,6 +32,7 @@ impl Client {
                 Vec::new()
             }
         };
+        self.note_opened(fid, ticket);
         self.finish(step, ticket, Done::Opened { cached, bytes });
     }
 

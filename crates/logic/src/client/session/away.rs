@@ -141,7 +141,7 @@ impl Client {
         let fids = match call {
             Call::Read { fid, .. }
             | Call::Write { fid, .. }
-            | Call::Sync { fid }
+            | Call::Sync { fid, .. }
             | Call::Seek { fid }
             | Call::Open { fid, .. } => [Some(*fid), None],
             Call::Op(Op::GetAttr { fid } | Op::SetAttr { fid, .. }) => [Some(*fid), None],

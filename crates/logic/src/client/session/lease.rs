@@ -177,10 +177,10 @@ impl Client {
         for block in &dirty {
             self.cache.drop_block(fid, *block);
         }
-        let node = self.node(fid);
         if !dirty.is_empty() {
-            node.error = Some(wire::Refusal::SessionLost);
+            self.fail_writes(step, fid, wire::Refusal::SessionLost);
         }
+        let node = self.node(fid);
         (node.right, node.attr) = (Right::None, None);
         // A link whose answer is lost may have given it a name: bytes written to it count now.
         (node.private, node.unlinked) = (false, false);

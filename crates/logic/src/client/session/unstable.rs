@@ -424,19 +424,13 @@ impl Client {
                 Op::Write { fid, len, .. } => {
                     let bytes = u64::from(len);
                     step.out.push(Output::Event(Event::DataLost { fid, bytes }));
-                    self.fail_sync(fid);
+                    self.fail_writes(step, fid, Refusal::SessionLost);
                 }
                 _ => count += 1,
             }
         }
         if count > 0 {
             step.out.push(Output::Event(Event::ChangesLost { count }));
-        }
-    }
-
-    fn fail_sync(&mut self, fid: Fid) {
-        if let Some(node) = self.nodes.get_mut(&fid) {
-            node.error = Some(Refusal::SessionLost);
         }
     }
 }

@@ -139,7 +139,7 @@ fn uses(call: &Call, dir: Fid) -> bool {
         | Call::Seek { fid }
         | Call::Enter { fid }
         | Call::Open { fid, .. }
-        | Call::Sync { fid } => *fid == dir,
+        | Call::Sync { fid, .. } => *fid == dir,
         _ => false,
     }
 }
