@@ -9,7 +9,7 @@ use crate::arena::Arena;
 use logic::Ticket;
 use logic::client::{Output, Piece};
 use net::Bulk;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wire::RequestId;
 
@@ -49,7 +49,7 @@ impl Data {
 /// Where bytes are while one input is handled.
 pub(crate) struct Bytes<'a> {
     pub(crate) arena: &'a mut Arena,
-    pub(crate) data: &'a mut HashMap<Ticket, Data>,
+    pub(crate) data: &'a mut BTreeMap<Ticket, Data>,
     /// Those kept for requests that may have to be sent again.
     pub(crate) kept: &'a mut HashMap<RequestId, Bulk>,
     pub(crate) given: Given<'a>,
@@ -145,7 +145,7 @@ pub(crate) fn kept(bytes: &[u8]) -> Vec<u8> {
 
 /// The bytes of a write.
 fn written<'a>(
-    data: &'a HashMap<Ticket, Data>,
+    data: &'a BTreeMap<Ticket, Data>,
     (current, bytes): Given<'a>,
     ticket: Ticket,
 ) -> &'a [u8] {
@@ -184,7 +184,7 @@ mod tests {
     fn pieces_are_gathered_in_their_order() {
         let mut arena = Arena::new();
         arena.put(0, 10, &[1, 2, 3]);
-        let mut data = HashMap::from([(5, Data::Given(vec![9, 9]))]);
+        let mut data = BTreeMap::from([(5, Data::Given(vec![9, 9]))]);
         let mut beside = vec![6, 7, 8];
         let mut bytes = Bytes {
             arena: &mut arena,
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn bytes_beside_a_message_are_moved_only_when_nobody_needs_them_later() {
-        let (mut arena, mut data) = (Arena::new(), HashMap::new());
+        let (mut arena, mut data) = (Arena::new(), BTreeMap::new());
         let mut beside = vec![1; 100];
         let mut bytes = Bytes {
             arena: &mut arena,

@@ -294,6 +294,7 @@ impl Events for Core {
             state.count_received(message.kind());
             let bulk_len = bulk.len() as u32;
             let greets = matches!(message, ToClient::Welcome(_));
+            let message = Box::new(message);
             state.handle(Input::Message { message, bulk_len }, bulk);
             if greets {
                 self.changed.notify_all();

@@ -18,7 +18,7 @@ use wire::ToServer;
 /// Something that leaves.
 pub(crate) enum Effect {
     /// A message.
-    Send(Arc<Link>, ToServer, Bulk),
+    Send(Arc<Link>, Box<ToServer>, Bulk),
     /// A call's answer.
     Reply(OnDone, Completion),
     /// The front must drop something.

@@ -33,8 +33,8 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
     arena: Arena,
     trim: Trim,
-    pub(crate) replies: HashMap<Ticket, OnDone>,
-    data: HashMap<Ticket, Data>,
+    pub(crate) replies: BTreeMap<Ticket, OnDone>,
+    data: BTreeMap<Ticket, Data>,
     /// Bytes of requests that may have to be sent again, also after they were answered.
     kept: HashMap<RequestId, Bulk>,
     /// The watchers.
@@ -67,8 +67,8 @@ impl State {
             machine: Machine::new(options, session, name.as_bytes()),
             arena: Arena::new(),
             trim: Trim::default(),
-            replies: HashMap::new(),
-            data: HashMap::new(),
+            replies: BTreeMap::new(),
+            data: BTreeMap::new(),
             kept: HashMap::new(),
             watchers: HashMap::new(),
             last_watch: 0,

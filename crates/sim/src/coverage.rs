@@ -219,7 +219,7 @@ fn of_request(op: &Op) -> u128 {
 /// The rare events that an output of a client shows.
 pub(crate) fn of_client(output: &client::Output) -> u128 {
     match output {
-        client::Output::Send { message, .. } => match message {
+        client::Output::Send { message, .. } => match &**message {
             ToServer::Returned(Returned { right, hold, .. }) => {
                 let mut met = 0;
                 if hold.write {

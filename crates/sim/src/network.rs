@@ -332,7 +332,7 @@ impl Network {
             let arrive = move || {
                 if then.net.is_open(conn) {
                     let bulk_len = (beside.units.len() as u64 * crate::disk::UNIT) as u32;
-                    let message = beside.message;
+                    let message = Box::new(beside.message);
                     let input = client::Input::Message { message, bulk_len };
                     then.to_room(host, input, beside.units);
                 }

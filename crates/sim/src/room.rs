@@ -274,7 +274,7 @@ impl Room {
         world.meet(coverage::of_client(&output));
         match output {
             Output::Send { message, bulk } => {
-                let units = self.gather(&bulk, beside);
+                let (message, units) = (*message, self.gather(&bulk, beside));
                 world
                     .net
                     .to_server(world, self.host, Beside { message, units });

@@ -200,8 +200,8 @@ impl World {
         };
         let grants = matches!(
             &input,
-            client::Input::Message { message: ToClient::Reply { reply, .. }, .. }
-                if !reply.grants.is_empty()
+            client::Input::Message { message, .. }
+                if matches!(&**message, ToClient::Reply { reply, .. } if !reply.grants.is_empty())
         );
         room.input(self, input, units);
         self.sessions.borrow_mut().insert(room.session(), host);

@@ -5,6 +5,7 @@ use crate::ids::{RequestId, Time};
 use crate::lend::Lenders;
 use crate::message::{Again, Hold};
 use crate::op::{Caller, Op};
+use alloc::boxed::Box;
 use serde::{Deserialize, Serialize};
 
 /// A request.
@@ -34,7 +35,7 @@ pub struct Request {
     /// The last delegated change before it: it is done when that has been applied; 0: none.
     pub after: RequestId,
     /// It was answered before, and the server has lost it.
-    pub again: Option<Again>,
+    pub again: Option<Box<Again>>,
     /// Of a read: the clients that may bring the bytes.
     pub lenders: Lenders,
 }

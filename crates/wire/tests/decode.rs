@@ -379,13 +379,13 @@ fn what_is_no_change_is_not_asked_for_again() {
         let ToServer::Request(mut request) = request(op, 9, Caller::default()) else {
             unreachable!("it was made as a request");
         };
-        request.again = Some(Again {
+        request.again = Some(Box::new(Again {
             place: Place::default(),
             index: 0,
             at: 1,
             chosen: Chosen::default(),
             named: [None; 2],
-        });
+        }));
         (request.after, request.delegated) = (after, delegated);
         decode::<ToServer>(&encode(&ToServer::Request(request))).is_ok()
     };

@@ -143,7 +143,6 @@ pub enum How {
 }
 
 /// An input of the machine.
-#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A connection to the server exists; messages sent on an earlier one may be lost.
@@ -152,8 +151,8 @@ pub enum Input {
     Gone,
     /// A message came, with this many bytes beside it.
     Message {
-        /// The message.
-        message: ToClient,
+        /// The message, in a box as those that are sent.
+        message: Box<ToClient>,
         /// Number of bytes beside it.
         bulk_len: u32,
     },
@@ -378,13 +377,12 @@ pub enum Done {
 /// An output of the machine; the outputs are carried out in their order. One that moves bytes
 /// (`Send`, `Done`, `Fill`, `CopyIn`, `Zero`) refers to slots and messages as they are at that
 /// moment.
-#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A message to the server, with these bytes beside it.
     Send {
-        /// The message.
-        message: ToServer,
+        /// The message, in a box: it is much larger than other outputs, and rarer.
+        message: Box<ToServer>,
         /// The bytes.
         bulk: Vec<Piece>,
     },
@@ -493,4 +491,18 @@ pub enum Output {
     Peer(PeerOutput),
     /// To be logged and counted.
     Event(Event),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::size_of;
+
+    /// Each call of a program moves some of these from place to place: a rare variant that is much
+    /// larger than the others belongs into a box.
+    #[test]
+    fn inputs_and_outputs_are_small() {
+        assert!(size_of::<Input>() <= 160, "{}", size_of::<Input>());
+        assert!(size_of::<Output>() <= 216, "{}", size_of::<Output>());
+    }
 }

@@ -60,7 +60,7 @@ pub(crate) struct Running {
     /// that are written, and how often it was.
     cleared: Option<(u64, u32)>,
     /// Its attributes are set, and were these then; how things are now is still asked for.
-    set: Option<Attr>,
+    set: Option<Box<Attr>>,
     /// Its caller may have begun it again already: it would not do so once more.
     repeated: bool,
     /// The waiter for its answer.
@@ -269,7 +269,7 @@ impl Client {
             Input::Connected | Input::Gone if self.state == LinkState::Left => {}
             Input::Connected => self.on_connected(step),
             Input::Gone => self.state = LinkState::Down,
-            Input::Message { message, bulk_len } => self.on_message(step, message, bulk_len),
+            Input::Message { message, bulk_len } => self.on_message(step, *message, bulk_len),
             Input::Call {
                 ticket,
                 caller,
@@ -384,7 +384,7 @@ impl Client {
         let mut done = self.entered(step.now, &running.call, done);
         if let (Some(attr), Done::Refused(_)) = (&running.set, &done) {
             // Since it was set the object has gone, perhaps with the session.
-            let (attr, lifetime) = (attr.clone(), Lifetime::None);
+            let (attr, lifetime) = (Attr::clone(attr), Lifetime::None);
             done = Done::Attr { attr, lifetime };
         }
         if running.abandoned {

@@ -201,8 +201,13 @@ impl Client {
         }
         let volume = fid.volume;
         let range = offset / u64::from(BLOCK_BYTES)..end.div_ceil(u64::from(BLOCK_BYTES));
-        let need = blocks(self.unchanged(fid, range));
-        if need == Room::NONE || self.unused_room(volume).covers(need) {
+        // Mostly there is room for all of them, whichever are changed already.
+        let unused = self.unused_room(volume);
+        let need = match blocks(range.end.saturating_sub(range.start)) {
+            most if unused.covers(most) => most,
+            _ => blocks(self.unchanged(fid, range)),
+        };
+        if need == Room::NONE || unused.covers(need) {
             self.volume_room(volume).used_at = step.now;
             self.ask_for_room_ahead(step, volume);
             return Admitted::Here;

@@ -395,7 +395,7 @@ fn asked(disk: &MemoryDisk, request: &Request) -> String {
         0 => String::new(),
         after => format!(", after #{after}"),
     };
-    let after = match request.again {
+    let after = match &request.again {
         None => after,
         Some(again) => format!(", again as record {}", again.place.record),
     };

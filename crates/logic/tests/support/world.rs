@@ -371,7 +371,7 @@ impl World {
                     let text = show::to_client(&self.disk, &message);
                     self.say(format!("{from} -> {to} {text}"));
                 }
-                let bulk_len = bytes.len() as u32;
+                let (message, bulk_len) = (Box::new(message), bytes.len() as u32);
                 self.client(to, client::Input::Message { message, bulk_len }, &bytes);
             }
             Load::Closed => {

@@ -133,10 +133,8 @@ impl World {
 
     pub(crate) fn liar_hears(self: &Rc<Self>, input: &client::Input) {
         self.trace(|| format!("liar < {input:?}"));
-        if let client::Input::Message {
-            message: ToClient::Reply { reply, .. },
-            ..
-        } = input
+        if let client::Input::Message { message, .. } = input
+            && let ToClient::Reply { reply, .. } = &**message
             && matches!(reply.outcome, Outcome::Refused(_))
         {
             self.meet(Rare::LiarRefused.bit());

@@ -401,6 +401,7 @@ impl State {
                 })
             }
             Load::Down(message) => {
+                let message = Box::new(message);
                 self.client(at, client::Input::Message { message, bulk_len }, bytes)
             }
         }
@@ -488,7 +489,7 @@ impl State {
                 bulk: pieces,
             } => {
                 let bytes = host.gather(&pieces, bulk);
-                let load = Load::Up(message);
+                let load = Load::Up(*message);
                 self.up[at].push(Part::new(Packet {
                     client: at,
                     load,

@@ -584,7 +584,7 @@ fn asked_again() -> ToServer {
         clock: 1 << 59,
         delegated: None,
         after: 0,
-        again: Some(Again {
+        again: Some(Box::new(Again {
             place: Place {
                 boot: 3 << 40,
                 record: 1 << 33,
@@ -596,7 +596,7 @@ fn asked_again() -> ToServer {
                 position: 5,
             },
             named: [Some(fid(9)), None],
-        }),
+        })),
         lenders: Lenders::None,
     })
 }

@@ -11,6 +11,7 @@ use crate::client::names::listing::ListingPart;
 use crate::client::session::requests::{Sent, Why};
 use crate::client::{Client, Step};
 use crate::footprint::Footprint;
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -341,7 +342,7 @@ impl Client {
             // the size over.
             let (caller, hold) = (Caller::default(), node.hold(0));
             if let Some(running) = self.calls.get_mut(&ticket) {
-                running.set = Some(attr);
+                running.set = Some(Box::new(attr));
             }
             let op = Op::GetAttr { fid };
             self.note_sent(&op);

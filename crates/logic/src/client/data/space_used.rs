@@ -55,7 +55,7 @@ impl Client {
         let mut least = u64::from(here.count) * BLOCK;
         // The last block is not written to its end.
         let rest = attr.size % BLOCK;
-        let last = changed(attr.size / BLOCK).filter(|_| rest > 0);
+        let last = (rest > 0).then(|| changed(attr.size / BLOCK)).flatten();
         least -= last.map_or(0, |_| BLOCK - rest);
         all -= last
             .filter(|there| *there != There::Yes)

@@ -9,6 +9,7 @@ use crate::Ticket;
 use crate::client::api::{Output, Piece};
 use crate::client::node::FillStart;
 use crate::client::{Client, Step};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use wire::{
     Caller, Fid, Hold, Op, Outcome, Refusal, Request, RequestId, Right, Room, Time, ToClient,
@@ -106,7 +107,7 @@ impl Client {
 
     pub(crate) fn say(&self, step: &mut Step<'_>, message: ToServer) {
         step.out.push(Output::Send {
-            message,
+            message: Box::new(message),
             bulk: Vec::new(),
         });
     }
@@ -177,7 +178,7 @@ impl Client {
         let acked = self.acked();
         self.keep_bytes(step, id);
         if let Some((request, bulk)) = self.ready_to_send(step.now, id, acked) {
-            let message = ToServer::Request(request);
+            let message = Box::new(ToServer::Request(request));
             step.out.push(Output::Send { message, bulk });
         }
     }

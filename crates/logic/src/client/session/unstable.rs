@@ -13,6 +13,7 @@ use crate::client::api::{Output, Piece};
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
 use crate::client::{Client, Step};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -347,13 +348,13 @@ impl Client {
         request.acked = acked;
         request.clock = self.clock.last_shown();
         let late = self.options.mutant == Some(Mutant::AsksAgainAsNew);
-        request.again = Some(Again {
+        request.again = Some(Box::new(Again {
             place,
             index,
             at: if late { Time::MAX } else { kept.at },
             chosen: if late { Chosen::default() } else { kept.chosen },
             named: kept.named,
-        });
+        }));
         let kept = Piece::Kept {
             request: request.id,
         };
@@ -361,7 +362,7 @@ impl Client {
             0 => Vec::new(),
             _ => vec![kept],
         };
-        let message = ToServer::Request(request);
+        let message = Box::new(ToServer::Request(request));
         step.out.push(Output::Send { message, bulk });
     }
 

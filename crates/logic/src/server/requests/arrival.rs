@@ -58,7 +58,7 @@ impl Server {
         if request.id < session.acked {
             return step.discard(bulk);
         }
-        if let Some(again) = request.again {
+        if let Some(again) = request.again.as_deref().copied() {
             return self.on_again(step, id, (request, bulk), again);
         }
         if !self.is_its_turn(step, id, &request) {

@@ -72,7 +72,7 @@ impl Redo {
     fn first(&self) -> Option<SessionId> {
         let place = |(id, asked): (&SessionId, &ReplayedChange)| {
             let (request, _) = asked.came.get(&asked.next)?;
-            Some((request.again?.place, *id))
+            Some((request.again.as_ref()?.place, *id))
         };
         let all: Option<Vec<(Place, SessionId)>> = self.asked.iter().map(place).collect();
         all?.into_iter().min().map(|(_, id)| id)
@@ -217,7 +217,7 @@ impl Server {
         session: SessionId,
         (mut request, bulk): (Request, Bulk),
     ) {
-        let Some(again) = request.again else {
+        let Some(again) = request.again.as_deref().copied() else {
             return step.discard(bulk);
         };
         let forbidden = self.forbids(step.disk, session, &request);

@@ -18,7 +18,7 @@ impl World {
                 bulk: pieces,
             } => {
                 let bytes = machine.gather(&pieces, bulk);
-                self.client_sends(name, message, bytes);
+                self.client_sends(name, *message, bytes);
             }
             Output::Keep { request, bulk: of } => machine.keep(request, &of, bulk),
             Output::Forget { request } => machine.forget(request),
