@@ -707,6 +707,18 @@ impl Disk for MemoryDisk {
         !self.xattrs.contains_key(&fid)
     }
 
+    fn governed(&self, fid: Fid) -> bool {
+        let listed = |fid: Fid| {
+            let xattrs = self.xattrs.get(&fid);
+            xattrs.is_some_and(|all| all.contains_key(wire::ACCESS_LIST))
+        };
+        let parent = self.place(fid).ok().flatten().map(|(dir, _)| dir);
+        let is_dir = self
+            .get(fid)
+            .is_ok_and(|it| it.attr.kind == Kind::Directory);
+        listed(fid) || (!is_dir && parent.is_some_and(listed))
+    }
+
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>> {
         let mut names = self.objects.iter().flat_map(|(dir, object)| {
             let names = object.names.iter();

@@ -113,6 +113,7 @@ pub fn run(text: &str) -> String {
 /// Commands about lending between clients.
 fn lending_step(world: &mut World, words: &[&str]) {
     match words {
+        ["regroup"] => world.regroup(),
         ["lend"] => world.cooperate(Policy::Greedy),
         ["keep"] => world.cooperate(Policy::Off),
         ["lose", on] => world.lose_between(link(on), 1),
