@@ -113,7 +113,6 @@ pub fn run(text: &str) -> String {
 /// Commands about lending between clients.
 fn lending_step(world: &mut World, words: &[&str]) {
     match words {
-        ["regroup"] => world.regroup(),
         ["lend"] => world.cooperate(Policy::Greedy),
         ["keep"] => world.cooperate(Policy::Off),
         ["lose", on] => world.lose_between(link(on), 1),
@@ -137,6 +136,7 @@ fn step(world: &mut World, words: &[&str]) {
     match words {
         ["lazy"] => world.disk.be_lazy(),
         ["power"] => world.power(),
+        ["regroup"] => world.regroup(),
         ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
             lending_step(world, words)
         }

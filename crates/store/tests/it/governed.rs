@@ -194,7 +194,7 @@ fn no_file_is_governed_by_two_lists_or_leaves_one_for_those_who_lack_a_right() {
 #[test]
 fn what_is_shown_says_who_is_in_a_group_now_and_what_was_decided_stays() {
     let disk = MemoryDisk::new();
-    let mut store = Store::open_in_memory(&disk, &small()).unwrap();
+    let mut store = Store::create_in_memory(&disk, &small()).unwrap();
     let group = *access::GROUPS.start();
     let dir = mkdir(&mut store, root(), "d");
     run(&mut store, &set(dir, list(&[(Who::Group(group), "rlidw")])));
