@@ -708,15 +708,9 @@ impl Disk for MemoryDisk {
     }
 
     fn governed(&self, fid: Fid) -> bool {
-        let listed = |fid: Fid| {
-            let xattrs = self.xattrs.get(&fid);
-            xattrs.is_some_and(|all| all.contains_key(wire::ACCESS_LIST))
-        };
-        let parent = self.place(fid).ok().flatten().map(|(dir, _)| dir);
-        let is_dir = self
-            .get(fid)
-            .is_ok_and(|it| it.attr.kind == Kind::Directory);
-        listed(fid) || (!is_dir && parent.is_some_and(listed))
+        let of = wire::ACCESS_LIST;
+        let listed = |fid| self.xattrs.get(&fid).is_some_and(|it| it.contains_key(of));
+        listed(fid) || matches!(self.place(fid), Ok(Some((dir, _))) if listed(dir))
     }
 
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>> {
@@ -730,11 +724,8 @@ impl Disk for MemoryDisk {
 
     fn orphans(&self) -> Vec<Fid> {
         let orphan = |(_, object): &(&Fid, &Object)| object.attr.nlink == 0;
-        self.objects
-            .iter()
-            .filter(orphan)
-            .map(|(fid, _)| *fid)
-            .collect()
+        let orphans = self.objects.iter().filter(orphan);
+        orphans.map(|(fid, _)| *fid).collect()
     }
 
     fn volumes(&self) -> Vec<wire::VolumeInfo> {
