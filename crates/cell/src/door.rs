@@ -5,6 +5,7 @@
 //! secrets left out; the server is told which machines a change concerns before the answer leaves.
 
 use crate::audit::Audit;
+use crate::groups::{GroupDeed, OnGroups};
 use crate::machine::{Machine, Role};
 use crate::members::{Cell, CellError};
 use crate::question::{Answer, Question};
@@ -28,6 +29,7 @@ pub struct CellDoor {
     /// How the server shows itself, and the life of its certificate.
     tls: Mutex<(ServerTls, (u64, u64))>,
     on_change: OnceLock<OnChange>,
+    on_groups: OnceLock<Box<OnGroups>>,
     audit: Audit,
     knocks: Mutex<Knocks>,
 }
@@ -62,6 +64,7 @@ impl CellDoor {
             tls: Mutex::new(cell.certify_server()?),
             cell,
             on_change: OnceLock::new(),
+            on_groups: OnceLock::new(),
             audit,
             knocks: Mutex::new(Knocks::default()),
         })
@@ -77,6 +80,11 @@ impl CellDoor {
     pub fn tell(&self, on_change: OnChange) {
         // Set once, by the code that has started the server.
         let _ = self.on_change.set(on_change);
+    }
+
+    /// From now on the server is told who is in which group.
+    pub fn tell_groups(&self, on_groups: Box<OnGroups>) {
+        let _ = self.on_groups.set(on_groups);
     }
 
     /// The rights of a machine; none, if it is not one of the cell's.
@@ -149,6 +157,18 @@ impl CellDoor {
             Question::RemoveUser { name } => {
                 let machines = self.cell.remove_user(&name)?;
                 Ok(self.changed_all(&machines))
+            }
+            Question::Groups { uid, deed } => {
+                let asker = asker.ok_or_else(unknown)?;
+                let in_force = |members| match self.on_groups.get() {
+                    Some(on_groups) => on_groups(members),
+                    None => Ok(()),
+                };
+                let told = self.cell.do_with_groups((asker, uid), &deed, &in_force)?;
+                Ok(match deed {
+                    GroupDeed::List => Answer::Groups(told),
+                    _ => Answer::Ok,
+                })
             }
             question => self.answer_about_logins(asker.ok_or_else(unknown)?, question),
         }
@@ -236,6 +256,7 @@ fn administrates(question: &Question) -> bool {
         | Question::Login { .. }
         | Question::Present { .. }
         | Question::Extend { .. }
+        | Question::Groups { .. }
         | Question::Logout { .. } => false,
         Question::Invite(_)
         | Question::Machines
@@ -293,6 +314,11 @@ fn told(question: &Question) -> serde_json::Value {
         Question::Login { user, uid, .. } => json!({ "login": user, "uid": uid }),
         Question::Present { uid, session, .. } => json!({ "present": uid, "session": session }),
         Question::Extend { .. } => json!("extend"),
+        Question::Groups {
+            deed: GroupDeed::List,
+            ..
+        } => json!("groups"),
+        Question::Groups { uid, deed } => json!({ "groups": deed, "uid": uid }),
         Question::Logout { uid } => json!({ "logout": uid }),
     }
 }
@@ -341,7 +367,7 @@ impl Door for CellDoor {
                 };
                 let answer = asker.and_then(|asker| self.answer_to(asker.as_ref(), question));
                 let outcome = answer.as_ref().map(drop).map_err(ToString::to_string);
-                let looks = ["machines", "users", "challenge"].map(|word| json!(word));
+                let looks = ["machines", "users", "groups", "challenge"].map(|word| json!(word));
                 if !looks.contains(&what) || outcome.is_err() {
                     tracing::info!(who, %what, refused = outcome.as_ref().err(), "the cell");
                     self.audit.note(&who, &what, outcome);

@@ -9,6 +9,7 @@
 use crate::authority::{Authority, AuthorityError, PublicKey};
 use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::engine::Embedded;
+use crate::groups::Groups;
 use crate::machine::{Invitation, Key, Machine, Role};
 use crate::private;
 use crate::question::{Certified, Invite};
@@ -107,6 +108,7 @@ pub struct Cell {
     pub(crate) database: Box<dyn Database>,
     state: Mutex<State>,
     pub(crate) users: Users,
+    pub(crate) groups: Groups,
     life_s: u64,
 }
 
@@ -171,6 +173,7 @@ impl Cell {
             authority: Authority::load(&cell, certificate, &key)?,
             name: cell,
             users: Users::load(&*database)?,
+            groups: Groups::load(&*database)?,
             database,
             state: Mutex::new(state),
             life_s: LIFE_S,

@@ -2,6 +2,7 @@
 
 use crate::authority::{AuthorityError, new_key};
 use crate::credential::{Credential, CredentialError};
+use crate::groups::{Group, GroupDeed};
 use crate::line::JoinLine;
 use crate::machine::{Machine, Role};
 use crate::user::{Proof, User};
@@ -103,6 +104,13 @@ pub enum Question {
         /// The token.
         token: String,
     },
+    /// A machine's user, or an administrator, does something with groups.
+    Groups {
+        /// The user's number on that machine.
+        uid: u32,
+        /// What.
+        deed: GroupDeed,
+    },
     /// A machine says that a user has left.
     Logout {
         /// The user's number on that machine.
@@ -165,6 +173,8 @@ pub enum Answer {
     Done(Machine),
     /// The users.
     Users(Vec<User>),
+    /// The groups.
+    Groups(Vec<Group>),
     /// The bytes to sign, and the name under which the cell knows the machine that asks.
     Challenge {
         /// Random.

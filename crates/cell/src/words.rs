@@ -71,6 +71,23 @@ pub fn user_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Reads the name of a group: that of a user's own with his name before a colon.
+///
+/// # Errors
+/// It is no name.
+pub fn group_name(text: &str) -> Result<String, String> {
+    let mut parts = text.splitn(2, ':');
+    let sound = parts.all(|part| user_name(part).is_ok());
+    let number = text.parse::<u32>().is_ok();
+    match sound && !number {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "{text:?} is no name of a group: small letters, digits, dots and dashes, of your own \
+             groups behind your name and a colon, `ann:friends`"
+        )),
+    }
+}
+
 /// A machine's rights, in words.
 pub struct Words<'a>(pub &'a wire::Rights);
 

@@ -1,8 +1,10 @@
 //! The command line.
 
+mod acl;
 mod bench;
 mod cell;
 mod cooperate;
+mod group;
 mod internal;
 mod lifetime;
 mod login;
@@ -18,12 +20,16 @@ mod up;
 mod volume;
 mod words;
 
+pub(crate) use acl::{
+    AclArgs, AclClearArgs, AclCommand, AclCopyArgs, AclGetArgs, AclSetArgs, rights,
+};
 pub(crate) use bench::BenchArgs;
 pub(crate) use cell::{
     AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
     TrustArgs,
 };
 pub(crate) use cooperate::{CooperateArgs, Cooperation};
+pub(crate) use group::{GroupArgs, GroupCommand, GroupMembersArgs, GroupWayArgs};
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use lifetime::Cache;
 pub(crate) use login::{
@@ -109,6 +115,11 @@ pub(crate) enum Command {
     /// Show and narrow the token of a login
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Make, see and change groups of users, for access lists
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// Say who may use a directory and the files in it, as in Andrew
+    Acl(AclArgs),
     /// Serve a store to the machines of its cell
     Serve(ServeArgs),
     /// Mount a server's tree

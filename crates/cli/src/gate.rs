@@ -51,4 +51,8 @@ impl Machines for Gatekeeper {
     fn rights(&self, machine: MachineId) -> Rights {
         self.0.rights(machine)
     }
+
+    fn members(&self) -> access::Members {
+        self.0.cell().group_members()
+    }
 }

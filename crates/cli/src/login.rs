@@ -89,7 +89,7 @@ fn connect(dir: Option<&Path>) -> anyhow::Result<UnixStream> {
     }
 }
 
-fn ask(dir: Option<&Path>, question: &Value) -> anyhow::Result<Value> {
+pub(crate) fn ask(dir: Option<&Path>, question: &Value) -> anyhow::Result<Value> {
     let answer = control::question(&connect(dir)?, question)?;
     match answer["error"].as_str() {
         Some(error) => bail!("{error}"),

@@ -5,6 +5,7 @@
 //! what: cure`.
 #![forbid(unsafe_code)]
 
+mod acl;
 mod args;
 mod bench;
 mod child;
@@ -18,6 +19,7 @@ mod end;
 mod failure;
 mod fsck;
 mod gate;
+mod group;
 mod guard;
 mod log;
 mod login;
@@ -100,6 +102,8 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::Logout(args) => login::logout(&args),
         Command::Whoami(args) => login::whoami(&args),
         Command::Token(command) => login::token(&command),
+        Command::Group(command) => group::group(&command),
+        Command::Acl(args) => acl::acl(&args),
         Command::Serve(args) => serve::serve(args, words),
         Command::Mount(args) => mount::mount(args, words),
         Command::Umount(args) => umount::umount(&args.dir, args.force),

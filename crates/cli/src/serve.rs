@@ -107,6 +107,11 @@ fn start(
                 server.machine_changed(machine, (revoked, why));
             }
         }));
+        let regrouped = Arc::downgrade(&server);
+        gate.0.tell_groups(Box::new(move |members| {
+            let server = regrouped.upgrade();
+            server.map_or(Ok(()), |server| server.regroup(members))
+        }));
         tell_own(data, &dialled(server.local_addrs()));
         let lapses = Lapses::start(&gate).map_err(|error| Failure::of("serve", error))?;
         return Ok((server, Some(lapses)));

@@ -6,6 +6,7 @@ use crate::TokenLine;
 use crate::profile::Measured;
 use crate::state::{After, State};
 use crate::status::{self, Status};
+use access::Members;
 use logic::Ticket;
 use logic::peers::Policy;
 use logic::server::Input;
@@ -14,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use store::Store;
 use wire::MachineId;
 
@@ -70,6 +71,13 @@ impl Core {
     /// Clients lend to each other like this from now on.
     pub(crate) fn cooperate(&self, policy: Policy) {
         self.enter(|state, after| state.handle(Input::Cooperate { policy }, after));
+    }
+
+    /// The cell's groups are others; false: ask again when all clients have come back.
+    pub(crate) fn regroup(&self, members: Members) -> bool {
+        let (told, hears) = channel();
+        self.enter(|state, after| state.regroup(members, told, after));
+        hears.recv().unwrap_or(false)
     }
 
     /// A machine is not trusted any more.

@@ -99,11 +99,31 @@ impl Disk for StoreDisk<'_> {
     }
 
     fn attr(&self, fid: Fid) -> Result<Option<Attr>, Refusal> {
-        self.store.attr(fid)
+        let mut attr = self.store.attr(fid)?;
+        if let Some(attr) = &mut attr {
+            self.store.show_attr(fid, attr);
+        }
+        Ok(attr)
     }
 
     fn bare(&self, fid: Fid) -> bool {
-        self.store.is_bare(fid)
+        self.store.is_bare(fid) && !self.store.is_governed(fid)
+    }
+
+    fn show(&self, op: &Op, outcome: &mut Outcome) {
+        self.store.show(op, outcome);
+    }
+
+    fn governed(&self, fid: Fid) -> bool {
+        self.store.is_governed(fid)
+    }
+
+    fn may_lock(&self, caller: &Caller, fid: Fid) -> bool {
+        self.store.may_lock(caller, fid)
+    }
+
+    fn join_groups(&self, caller: &mut Caller) {
+        self.store.members().join(caller);
     }
 
     fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {

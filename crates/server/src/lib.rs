@@ -32,6 +32,7 @@ use crate::held::HeldLog;
 use crate::scrub::Scrub;
 use crate::state::State;
 use crate::sync::SyncThread;
+use access::Members;
 use net::{Addresses, Entrance, Identity, ListenOptions, Listener, NotLoopback, Speaks, Timer};
 use parking_lot::Mutex;
 use std::io;
@@ -87,6 +88,8 @@ pub enum Gate {
 pub trait Machines: net::Door {
     /// The rights of a machine at this moment.
     fn rights(&self, machine: MachineId) -> Rights;
+    /// The users of each group when the server begins.
+    fn members(&self) -> Members;
 }
 
 /// Why a server did not start.
@@ -158,6 +161,9 @@ impl Server {
         if store.boot() > 1 {
             store.pass_over_numbers()?;
         }
+        if let Gate::Cell(machines) = &gate {
+            store.set_members(machines.members());
+        }
         let (known, away) = (store.sessions(), store.away());
         let (held_log, held) = HeldLog::open(&data, &known);
         tell_who_is_waited_for(known.len(), held.as_ref().map(Vec::len));
@@ -222,6 +228,22 @@ impl Server {
             self.core.expel(machine);
         }
         self.listener.shut_out(machine, why);
+    }
+
+    /// The cell's groups are others from now on, and no mount judges by what they were when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The server has restarted, and does not know yet who judges by what.
+    pub fn regroup(&self, members: Members) -> Result<(), String> {
+        match self.core.regroup(members) {
+            true => Ok(()),
+            false => Err(
+                "the server has just restarted, and waits for the cell's mounts: try again \
+                          in 20 s"
+                    .into(),
+            ),
+        }
     }
 
     /// Clients lend blocks of their caches to each other like this from now on, or not.

@@ -54,6 +54,7 @@ impl Profile {
             Input::Came { .. } => "(connection made)",
             Input::Expelled { .. } => "(machine revoked)",
             Input::Tick => "(time)",
+            Input::Regroup { .. } => "(groups changed)",
             Input::Cooperate { .. } => "(cooperation changed)",
             Input::Synced { .. } => "(synced)",
         }

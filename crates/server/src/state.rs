@@ -15,6 +15,7 @@ use crate::held::HeldLog;
 use crate::profile::Profile;
 use crate::scrub::Checks;
 use crate::seals::Seals;
+use access::Members;
 use logic::Ticket;
 use logic::server::{Bulk, Conn, Event, Input, Output, Server as Machine};
 use net::{CloseReason, Link};
@@ -49,6 +50,9 @@ pub(crate) struct State {
     pub(crate) checks: Checks,
     /// To the thread that makes things stable.
     pub(crate) syncs: Option<Sender<Ticket>>,
+    /// To those who wait until the cell's groups are in force, by ticket; and the last ticket.
+    regroupings: BTreeMap<Ticket, Sender<bool>>,
+    last_regrouping: Ticket,
     /// When the store wants to be tended: it has changed, and that is not all.
     tend_at: Option<u64>,
     /// Why the server stopped serving.
@@ -87,11 +91,38 @@ impl State {
             profile: Profile::default(),
             checks: Checks::default(),
             syncs: None,
+            regroupings: BTreeMap::new(),
+            last_regrouping: 0,
             // Work that the last run left may be due.
             tend_at: Some(0),
             failure: None,
             seals: Seals::new(),
             outputs: Vec::new(),
+        }
+    }
+
+    /// The cell's groups are others from now on. `told` hears whether every client has given up
+    /// what it judged by before; if it cannot be known who did, they stay as they were.
+    pub(crate) fn regroup(&mut self, members: Members, told: Sender<bool>, after: &mut After) {
+        let Some(store) = &mut self.store else {
+            return;
+        };
+        let before = store.members().clone();
+        store.set_members(members);
+        self.last_regrouping += 1;
+        let ticket = self.last_regrouping;
+        let (sender, own) = std::sync::mpsc::channel();
+        self.regroupings.insert(ticket, sender);
+        self.handle(Input::Regroup { ticket }, after);
+        match own.try_recv() {
+            Ok(done) => {
+                if let Some(store) = self.store.as_mut().filter(|_| !done) {
+                    store.set_members(before);
+                }
+                let _ = told.send(done);
+            }
+            // Some are asked first.
+            Err(_) => drop(self.regroupings.insert(ticket, told)),
         }
     }
 
@@ -262,6 +293,12 @@ impl State {
                     name,
                     "a session was ended: its machine is not trusted, or was silent for 30 days"
                 );
+            }
+            Event::Regrouped { ticket, done } => {
+                if let Some(waits) = self.regroupings.remove(&ticket) {
+                    // Its asker may have given up.
+                    let _ = waits.send(done);
+                }
             }
             Event::Away { .. }
             | Event::Back { .. }

@@ -27,6 +27,7 @@ mod engine;
 mod error;
 mod forge;
 mod fsck;
+mod governed;
 mod heal;
 mod image;
 mod images;

@@ -299,6 +299,7 @@ fn create(
         memory,
         left: 0,
         changed_record: 0,
+        members: access::Members::default(),
         cut: Cut::default(),
     };
     store.count_boot()?;
@@ -398,6 +399,7 @@ pub(crate) fn open(
         memory,
         left: roll.left,
         changed_record: 0,
+        members: access::Members::default(),
         cut,
     };
     store.keep_for_image();

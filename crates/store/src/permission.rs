@@ -5,26 +5,38 @@
 //! served so any more: the server takes groups that it is not told of for none. But the log of a
 //! store may hold changes that were made so, and they are made again as they were.
 
-use crate::acl::{self, GROUP, GROUP_OBJ, List, MASK, OTHER, USER};
+use crate::acl::{self, GROUP, GROUP_OBJ, MASK, OTHER, USER};
 use crate::key;
 use crate::state::Core;
 use crate::txn::trouble;
+use access::{List, Rights};
 use wire::{Attr, Caller, Fid, Kind, Refusal};
 
-/// The rights that a caller wants on an object: the bits of one class.
+/// The rights that a caller wants on an object: the bits of one class, and what they mean where a
+/// list of a directory decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want(u16);
+pub(crate) struct Want(u16, Rights);
 
 impl Want {
-    pub(crate) const READ: Self = Self(4);
-    pub(crate) const WRITE: Self = Self(2);
+    pub(crate) const READ: Self = Self(4, Rights::NONE);
+    pub(crate) const WRITE: Self = Self(2, Rights::NONE);
     /// Execute a file, look up in a directory.
-    pub(crate) const EXECUTE: Self = Self(1);
-    /// Change the entries of a directory.
-    pub(crate) const CHANGE: Self = Self(3);
+    pub(crate) const EXECUTE: Self = Self(1, Rights::NONE);
+    /// Make names in a directory.
+    pub(crate) const INSERT: Self = Self(3, Rights::INSERT);
+    /// Take names away.
+    pub(crate) const DELETE: Self = Self(3, Rights::DELETE);
 
     fn within(self, bits: u16) -> bool {
         self.0 & !bits == 0
+    }
+
+    /// Does a list that governs an object allow a caller this?
+    pub(crate) fn by(self, list: &List, caller: &Caller, attr: &Attr) -> bool {
+        if caller.uid == 0 {
+            return allowed(caller, attr, self, None);
+        }
+        self.within(list.bits(caller, attr)) && list.rights(caller, attr).has(self.1)
     }
 }
 
@@ -47,6 +59,10 @@ pub(crate) fn of(core: &Core, caller: &Caller, (fid, bit): (Fid, u16)) -> Result
         Err(Refusal::Stale) => return Ok(false),
         other => other?,
     };
+    let want = Want(bit & 7, Rights::NONE);
+    if let Some(list) = core.index.governing(fid, &object)? {
+        return Ok(want.by(&list, caller, &object.attr));
+    }
     let list = match object.acl {
         true => core
             .index
@@ -54,7 +70,6 @@ pub(crate) fn of(core: &Core, caller: &Caller, (fid, bit): (Fid, u16)) -> Result
             .map_err(trouble)?,
         false => None,
     };
-    let want = Want(bit & 7);
     Ok(allowed(caller, &object.attr, want, list.as_deref()))
 }
 
@@ -80,7 +95,7 @@ pub(crate) fn allowed(caller: &Caller, attr: &Attr, want: Want, acl: Option<&[u8
 
 /// The answer of an access list to a caller that is not the owner; `None`: it is not a list.
 fn by_list(caller: &Caller, attr: &Attr, want: Want, acl: &[u8]) -> Option<bool> {
-    let list = List::parse(acl)?;
+    let list = acl::List::parse(acl)?;
     let entries = list.entries().map(|e| (e.tag, e.bits, e.id));
     let of = |wanted: u16| {
         let mut entries = entries.clone();

@@ -115,6 +115,8 @@ pub struct Store {
     pub(crate) left: u64,
     /// The last record of an operation.
     pub(crate) changed_record: u64,
+    /// The users of the cell's groups. The log knows nothing of them.
+    pub(crate) members: access::Members,
     /// The changes that a repair had to leave out.
     pub(crate) cut: Cut,
 }

@@ -179,6 +179,12 @@ impl<'a> Txn<'a> {
 
     /// May the caller do this with the object?
     pub(crate) fn allowed(&self, fid: Fid, object: &Object, want: Want) -> Result<(), Refusal> {
+        if let Some(list) = self.governing(fid, object)? {
+            return match want.by(&list, self.context.caller, &object.attr) {
+                true => Ok(()),
+                false => Err(Refusal::Denied),
+            };
+        }
         let list = match object.acl {
             true => self.get(&key::xattr(fid, acl::ACCESS))?,
             false => None,

@@ -41,7 +41,7 @@ pub use message::{
     Violation, Welcome, What,
 };
 pub use name::{Name, NameError};
-pub use op::{Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
+pub use op::{ACCESS_LIST, Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, XattrMode};
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
 pub use request::Request;

@@ -271,6 +271,9 @@ pub enum Op {
     },
 }
 
+/// The extended attribute of a directory that holds its access list as in Andrew.
+pub const ACCESS_LIST: &[u8] = b"system.ariel_acl";
+
 /// In the mode of what is to be made: bits below the umask.
 pub const UMASK_SHIFT: u32 = 12;
 

@@ -157,6 +157,15 @@ impl Shared {
                 self.wait_until(|rights| rights.proven(uid).is_none())?;
                 Ok(json!({ "ok": true }))
             }
+            "groups" => {
+                let deed = serde_json::from_value(question["deed"].clone());
+                let deed = deed.context("a mount does not know what to do with groups")?;
+                match self.ask(&Question::Groups { uid, deed })? {
+                    Told::Groups(groups) => Ok(json!({ "groups": groups })),
+                    Told::Ok => Ok(json!({ "ok": true })),
+                    _ => bail!(STRANGE),
+                }
+            }
             "whoami" => Ok(self.kept(uid).map_or(json!({ "user": null }), |kept| {
                 let Given {
                     user,

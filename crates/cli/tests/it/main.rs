@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod acl;
 mod append;
 mod away;
 mod basics;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use client::front::{Asker, Call, Completion, Done, How};
 use tracing::{debug, error};
-use wire::{Caller, Fid, Op, Refusal, Set, XattrMode, limits};
+use wire::{ACCESS_LIST, Caller, Fid, Op, Refusal, Set, XattrMode, limits};
 
 use super::convert::{self, Opening};
 use super::errno;
@@ -290,7 +290,7 @@ impl Tree {
         self.operate(self.asker(header), op, value(size, reply));
     }
 
-    pub(super) fn set_xattr(&self, header: &Header, args: &Setxattr<'_>, reply: Reply) {
+    pub(super) fn set_xattr(self: &Arc<Self>, header: &Header, args: &Setxattr<'_>, reply: Reply) {
         let Some((reply, name)) = checked(reply, xattr_name(args.name)) else {
             return;
         };
@@ -304,16 +304,35 @@ impl Tree {
             reply.error(errno::VALUE_TOO_BIG);
             return;
         }
+        let listed = name == ACCESS_LIST;
         let op = Op::SetXattr {
             fid: self.fid(header.nodeid),
             name,
             value: args.value.to_vec(),
             mode,
         };
-        self.operate(self.asker(header), op, nothing(reply));
+        match listed {
+            true => self.change_list(header, op, reply),
+            false => self.operate(self.asker(header), op, nothing(reply)),
+        }
     }
 
-    pub(super) fn remove_xattr(&self, header: &Header, name: &[u8], reply: Reply) {
+    /// Changes the access list of a directory. The kernel knows nothing of such lists, and would go
+    /// by what it was shown of the directory before: so it forgets that before it is answered.
+    fn change_list(self: &Arc<Self>, header: &Header, op: Op, reply: Reply) {
+        let (tree, nodeid) = (Arc::clone(self), header.nodeid);
+        self.operate(self.asker(header), op, move |completion| {
+            let kind = Kind::Inode {
+                nodeid,
+                ranges: vec![(-1, 0)],
+                young: false,
+            };
+            let answer = move |_| nothing(reply)(completion);
+            tree.notifier.submit(Job::new(kind, answer));
+        });
+    }
+
+    pub(super) fn remove_xattr(self: &Arc<Self>, header: &Header, name: &[u8], reply: Reply) {
         if let Some((reply, name)) = checked(reply, xattr_name(name)) {
             let fid = self.fid(header.nodeid);
             // The kernel removes capabilities by itself for any program that changes bytes, and
@@ -331,6 +350,9 @@ impl Tree {
                 true => absent_is_removed,
                 false => |done| done,
             };
+            if name == ACCESS_LIST {
+                return self.change_list(header, Op::RemoveXattr { fid, name }, reply);
+            }
             let op = Op::RemoveXattr { fid, name };
             self.operate(asker, op, move |mut completion| {
                 completion.done = done(completion.done);
@@ -344,7 +366,7 @@ impl Tree {
 fn xattr_name(name: &[u8]) -> Result<Vec<u8>, Refusal> {
     if name.len() > limits::NAME_BYTES {
         Err(Refusal::OutOfRange)
-    } else if name.starts_with(b"system.") && !LISTS.contains(&name) {
+    } else if name.starts_with(b"system.") && !SYSTEMS.contains(&name) {
         Err(Refusal::NotSupported)
     } else {
         Ok(name.to_vec())
@@ -362,6 +384,8 @@ const CAPABILITY: &[u8] = b"security.capability";
 
 /// The access lists, as Linux calls them.
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+/// Those of the system's own attributes that there are.
+const SYSTEMS: [&[u8]; 3] = [LISTS[0], LISTS[1], ACCESS_LIST];
 
 /// Answers with a value or a list: its size alone if `size` is 0; refused if it has more bytes.
 fn value(size: u32, reply: Reply) -> impl FnOnce(Completion) + Send + 'static {

@@ -201,7 +201,7 @@ impl Tree {
             tree.waiters.end(unique);
             answer(completion);
         };
-        let asker = convert::asker(header);
+        let asker = self.asker(header);
         let ticket = self.client.call(asker, call, &[], Box::new(done));
         if self.waiters.called(unique, ticket) {
             self.client.interrupt(ticket);

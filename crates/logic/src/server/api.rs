@@ -197,6 +197,19 @@ pub trait Disk {
         };
         Ok(caller.uid == 0 || (attr.mode >> class) & bit != 0)
     }
+    /// Makes of an outcome what clients are shown: where an access list of a directory decides,
+    /// the attributes by which kernels judge as it does. Without such lists there is nothing to do.
+    fn show(&self, _op: &Op, _outcome: &mut Outcome) {}
+    /// Does an access list of a directory say who may use this object?
+    fn governed(&self, _fid: Fid) -> bool {
+        false
+    }
+    /// May this caller lock a file, where a list says so?
+    fn may_lock(&self, _caller: &Caller, _fid: Fid) -> bool {
+        true
+    }
+    /// Gives a caller the groups of the cell that he is in, and no others.
+    fn join_groups(&self, _caller: &mut Caller) {}
     /// A name of an object: its directory, and how it is called there. Of an object with several
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.
@@ -276,6 +289,12 @@ pub enum Input {
     Cooperate {
         /// How.
         policy: Policy,
+    },
+    /// The cell's groups are others: the disk knows. All that lists govern is asked back, and
+    /// `Event::Regrouped` says that nobody judges by what was.
+    Regroup {
+        /// The number of this.
+        ticket: Ticket,
     },
     /// Changes applied before the `Sync` with this ticket are stable, or could not be made so.
     Synced {
@@ -386,6 +405,13 @@ pub enum Event {
         op: VolumeOp,
         /// Why it was not; it is tried again.
         refused: Option<Refusal>,
+    },
+    /// Nobody judges any more by what the cell's groups were.
+    Regrouped {
+        /// The number under which that was asked for.
+        ticket: Ticket,
+        /// False: the server has restarted, and does not know yet who judges by what.
+        done: bool,
     },
     /// All known sessions have said what they hold, or their time is over.
     GraceOver,

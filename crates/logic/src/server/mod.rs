@@ -18,6 +18,7 @@ mod cost;
 mod delegation;
 mod holders;
 mod lending;
+mod lists;
 mod locks;
 mod requests;
 mod room;
@@ -92,6 +93,7 @@ pub struct Server {
     volumes: volumes::Volumes,
     rooms: room::Rooms,
     schedules: schedules::Schedules,
+    regroupings: lists::Regroupings,
     lending: lending::Lending,
 }
 
@@ -157,6 +159,7 @@ impl Server {
             volumes: volumes::Volumes::default(),
             rooms: room::Rooms::default(),
             schedules: schedules::Schedules::new(now),
+            regroupings: lists::Regroupings::new(),
             lending: lending::Lending::default(),
         }
     }
@@ -195,6 +198,7 @@ impl Server {
                 self.lending.forget_conn(conn);
                 self.on_gone(now, conn);
             }
+            Input::Regroup { ticket } => self.on_regroup(step, ticket),
             Input::Cooperate { policy } => self.on_cooperate(step, policy),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),

@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 use wire::{FIRST_VOLUME, Fid, Name, Op, Outcome, Right, VolumeInfo, VolumeOp, VolumeState, What};
 
 /// So many objects are asked for at a time: the next ones when these have been given up.
-const GATHERED: usize = 4096;
+pub(crate) const GATHERED: usize = 4096;
 
 /// The machine's state about the volumes of its store.
 #[derive(Clone, Debug, Default)]

@@ -707,6 +707,12 @@ impl Disk for MemoryDisk {
         !self.xattrs.contains_key(&fid)
     }
 
+    fn governed(&self, fid: Fid) -> bool {
+        let of = wire::ACCESS_LIST;
+        let listed = |fid| self.xattrs.get(&fid).is_some_and(|it| it.contains_key(of));
+        listed(fid) || matches!(self.place(fid), Ok(Some((dir, _))) if listed(dir))
+    }
+
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>> {
         let mut names = self.objects.iter().flat_map(|(dir, object)| {
             let names = object.names.iter();
@@ -718,11 +724,8 @@ impl Disk for MemoryDisk {
 
     fn orphans(&self) -> Vec<Fid> {
         let orphan = |(_, object): &(&Fid, &Object)| object.attr.nlink == 0;
-        self.objects
-            .iter()
-            .filter(orphan)
-            .map(|(fid, _)| *fid)
-            .collect()
+        let orphans = self.objects.iter().filter(orphan);
+        orphans.map(|(fid, _)| *fid).collect()
     }
 
     fn volumes(&self) -> Vec<wire::VolumeInfo> {

@@ -136,6 +136,7 @@ fn step(world: &mut World, words: &[&str]) {
     match words {
         ["lazy"] => world.disk.be_lazy(),
         ["power"] => world.power(),
+        ["regroup"] => world.regroup(),
         ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
             lending_step(world, words)
         }

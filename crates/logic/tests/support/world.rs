@@ -300,6 +300,11 @@ impl World {
         self.server(server::Input::Cooperate { policy });
     }
 
+    /// The cell's groups are others.
+    pub fn regroup(&mut self) {
+        self.server(server::Input::Regroup { ticket: 1 });
+    }
+
     /// The nth message held on a link is there twice.
     pub fn repeat(&mut self, link: (char, char), nth: usize) {
         let at = self.nth_held(link, nth);
@@ -608,6 +613,8 @@ impl World {
                 format!("closes the session of {}", self.who(session))
             }
             server::Event::GraceOver => "serves again".into(),
+            server::Event::Regrouped { done: true, .. } => "has other groups in force".into(),
+            server::Event::Regrouped { done: false, .. } => "cannot change groups yet".into(),
             server::Event::Away { session, .. } => {
                 format!("takes what is wanted from {}", self.who(session))
             }

@@ -56,7 +56,8 @@ fn check(txn: &Txn<'_>, fid: Fid, object: &Object, set: &Set) -> Result<(), Refu
         return Err(Refusal::NotPermitted);
     }
     let touched = set.atime.is_some() || set.mtime.is_some() || set.size.is_some();
-    if touched && !owner {
+    let judged = set.size.is_some() && txn.governing(fid, object)?.is_some();
+    if (touched && !owner) || judged {
         txn.allowed(fid, object, Want::WRITE)?;
     }
     match object.attr.kind {
@@ -76,6 +77,18 @@ fn kill_set_id(object: &mut Object, by_other: bool) {
     if object.attr.mode & GROUP_EXECUTE != 0 || by_other {
         object.attr.mode &= !SET_GID;
     }
+}
+
+/// The owner's bits that a list keeps from the owner who changes the mode: he is shown the mode
+/// without them, and leaves them as they are for others.
+fn hidden_bits(txn: &Txn<'_>, fid: Fid, object: &Object) -> Result<u16, Refusal> {
+    let (caller, attr) = (txn.context.caller, &object.attr);
+    if caller.uid != attr.uid || caller.uid == 0 || attr.kind == Kind::Directory {
+        return Ok(0);
+    }
+    let list = txn.governing(fid, object)?;
+    let hidden = list.map(|list| !list.rights(caller, attr).of_file() & 7);
+    Ok(hidden.map_or(0, |bits| attr.mode & bits << 6))
 }
 
 fn time(set: Option<SetTime>, old: Time, now: Time) -> Time {
@@ -109,7 +122,8 @@ pub(super) fn set(txn: &mut Txn<'_>, fid: Fid, set: &Set) -> Applied {
         let caller = txn.context.caller;
         let foreign = caller.uid != 0 && !may_be_member(caller, object.attr.gid);
         let kept = if foreign { !SET_GID } else { !0 };
-        object.attr.mode = mode & MODE_BITS & kept;
+        let hidden = hidden_bits(txn, fid, &object)?;
+        object.attr.mode = (mode & MODE_BITS & kept) | hidden;
         xattrs::follow_mode(txn, fid, &object, mode)?;
     }
     if let Some(size) = set.size {

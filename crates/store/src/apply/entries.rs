@@ -40,7 +40,7 @@ pub(super) fn may_make(txn: &Txn<'_>, dir: Fid, name: &Name) -> Result<Object, R
     if object.attr.nlink == 0 {
         return Err(Refusal::NotFound);
     }
-    txn.allowed(dir, &object, Want::CHANGE)?;
+    txn.allowed(dir, &object, Want::INSERT)?;
     Ok(object)
 }
 
@@ -50,7 +50,7 @@ pub(super) fn may_remove(
     (dir, parent): (Fid, &Object),
     victim: &Object,
 ) -> Result<(), Refusal> {
-    txn.allowed(dir, parent, Want::CHANGE)?;
+    txn.allowed(dir, parent, Want::DELETE)?;
     let uid = txn.context.caller.uid;
     let owner = uid == 0 || uid == parent.attr.uid || uid == victim.attr.uid;
     if parent.attr.mode & STICKY != 0 && !owner {
@@ -136,7 +136,7 @@ pub(super) fn make_nameless(txn: &mut Txn<'_>, dir: Fid, mode: u32) -> Applied {
     if parent.attr.nlink == 0 {
         return Err(Refusal::NotFound);
     }
-    txn.allowed(dir, &parent, Want::CHANGE)?;
+    txn.allowed(dir, &parent, Want::INSERT)?;
     let fid = Fid {
         volume: dir.volume,
         vnode: txn.number(dir.volume)?,
@@ -241,6 +241,7 @@ pub(super) fn link(txn: &mut Txn<'_>, fid: Fid, dir: Fid, name: &Name) -> Applie
         txn.remove(key::orphan(fid));
         (object.parent, object.home) = (dir.vnode, 0);
     }
+    txn.may_share(&object, dir)?;
     if object.attr.nlink >= LINKS_MAX {
         return Err(Refusal::TooManyLinks);
     }

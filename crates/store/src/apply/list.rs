@@ -17,7 +17,7 @@ const ENTRY_BYTES: usize = 160;
 pub(super) fn read_dir(txn: &Txn<'_>, dir: Fid, after: u64, max: u32) -> Applied {
     let object = txn.dir(dir)?;
     // The owner may have opened it before he took the right from himself.
-    if !is_owner(txn, &object) {
+    if !is_owner(txn, &object) || txn.governing(dir, &object)?.is_some() {
         txn.allowed(dir, &object, Want::READ)?;
     }
     let max = (max as usize).clamp(1, DIR_ENTRIES);

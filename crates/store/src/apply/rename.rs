@@ -124,6 +124,7 @@ fn check(txn: &Txn<'_>, it: &Move<'_>, exchange: bool) -> Result<(), Refusal> {
     let to = txn.object(it.to)?;
     let source = txn.object(it.source.fid)?;
     may_remove(txn, (it.from, &from), &source)?;
+    txn.may_leave((it.from, it.to), (it.source.fid, &source))?;
     let moves_dir = source.attr.kind == Kind::Directory;
     match &it.target {
         None => {
@@ -132,6 +133,11 @@ fn check(txn: &Txn<'_>, it: &Move<'_>, exchange: bool) -> Result<(), Refusal> {
         Some(entry) => {
             let target = txn.object(entry.fid)?;
             may_remove(txn, (it.to, &to), &target)?;
+            if exchange {
+                txn.may_leave((it.to, it.from), (entry.fid, &target))?;
+                txn.allowed(it.from, &from, Want::INSERT)?;
+            }
+            txn.allowed(it.to, &to, Want::INSERT)?;
             let over_dir = entry.kind == Kind::Directory;
             if !exchange {
                 match (moves_dir, over_dir) {

@@ -1,5 +1,6 @@
-//! Extended attributes. Their values mean nothing here, but that an access list is used in checks
-//! of permission, and capabilities end when the content of a file changes.
+//! Extended attributes. Their values mean nothing here, but that access lists, POSIX ones and those
+//! of directories as in Andrew, are used in checks of permission, and capabilities end when the
+//! content of a file changes.
 
 use super::Applied;
 use super::attrs::is_owner;
@@ -8,9 +9,10 @@ use crate::acl::{self, List};
 use crate::key;
 use crate::permission::Want;
 use crate::txn::Txn;
-use crate::value::Object;
+use crate::value::{self, Object, Placed};
+use access::Rights;
 use wire::limits::XATTR_LIST_BYTES;
-use wire::{Fid, Kind, Op, Outcome, Refusal, UMASK_SHIFT, XattrMode};
+use wire::{ACCESS_LIST, Fid, Kind, Op, Outcome, Refusal, UMASK_SHIFT, XattrMode};
 
 /// The bits of a mode that an access list speaks of.
 const PERMISSIONS: u16 = 0o777;
@@ -52,10 +54,55 @@ fn check(
     } else if name.starts_with(b"security.") {
         allow(!change || root, Refusal::NotPermitted)
     } else if name.starts_with(b"system.posix_acl_") {
-        allow(!change || is_owner(txn, object), Refusal::NotPermitted)
+        allow(!change || is_owner(txn, object), Refusal::NotPermitted)?;
+        // It would say something, and nobody would be judged by it.
+        let sleeps = change && txn.governing(fid, object)?.is_some();
+        allow(!sleeps, Refusal::NotSupported)
+    } else if name == ACCESS_LIST {
+        check_list(txn, (fid, object), change)
     } else {
         Err(Refusal::NotSupported)
     }
+}
+
+/// May the caller see (or change) the access list of a directory?
+fn check_list(txn: &Txn<'_>, (fid, object): (Fid, &Object), change: bool) -> Result<(), Refusal> {
+    if object.attr.kind != Kind::Directory {
+        let refusal = [Refusal::NoAttribute, Refusal::NotDirectory];
+        return Err(refusal[usize::from(change)]);
+    }
+    if is_owner(txn, object) && (!change || txn.governing(fid, object)?.is_some()) {
+        return Ok(());
+    }
+    match txn.has_right(fid, object, Rights::ADMINISTER)? {
+        Some(true) => Ok(()),
+        Some(false) if change => Err(Refusal::NotPermitted),
+        Some(false) => txn.allowed(fid, object, Want::EXECUTE),
+        None if !change => Err(Refusal::NoAttribute),
+        None => may_have_list(txn, fid, object),
+    }
+}
+
+/// The first list of a directory decides about the files in it from then on: so its owner gives it
+/// one only if these are his own.
+fn may_have_list(txn: &Txn<'_>, dir: Fid, object: &Object) -> Result<(), Refusal> {
+    if !is_owner(txn, object) {
+        return Err(Refusal::NotPermitted);
+    }
+    if txn.context.caller.uid == 0 {
+        return Ok(());
+    }
+    let (from, to) = key::range(dir, key::POSITION);
+    for (_, placed) in txn.all(from, &to)? {
+        let placed: Option<Placed> = value::decode(&placed);
+        let placed = placed.map(|placed| placed.within(dir.volume));
+        let placed = placed.ok_or(Refusal::Damaged)?;
+        let named = txn.object(placed.fid)?;
+        if placed.kind != Kind::Directory && !is_owner(txn, &named) {
+            return Err(Refusal::NotPermitted);
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn get(txn: &Txn<'_>, fid: Fid, name: &[u8]) -> Applied {
@@ -147,6 +194,10 @@ enum Meaning {
 }
 
 fn meaning(name: &[u8], object: &Object, value: &[u8]) -> Result<Meaning, Refusal> {
+    if name == ACCESS_LIST {
+        let list = access::List::decode(value);
+        return list.map(|_| Meaning::None).ok_or(Refusal::Invalid);
+    }
     let inherited = name == acl::DEFAULT;
     if name != acl::ACCESS && !inherited {
         return Ok(Meaning::None);
@@ -190,6 +241,14 @@ pub(super) fn inherit(
     (fid, object): (Fid, &mut Object),
     mode: u32,
 ) -> Result<(), Refusal> {
+    if let Some(list) = txn.governing(dir, parent)? {
+        object.attr.mode &= !((mode >> UMASK_SHIFT) as u16 & PERMISSIONS);
+        if object.attr.kind == Kind::Directory {
+            txn.put(key::xattr(fid, ACCESS_LIST), list.encode());
+            object.xattrs += 1;
+        }
+        return Ok(());
+    }
     let value = match parent.xattrs {
         0 => None,
         _ => txn.get(&key::xattr(dir, acl::DEFAULT))?,
@@ -225,8 +284,11 @@ pub(super) fn list_names(txn: &Txn<'_>, fid: Fid) -> Applied {
     let mut list = Vec::new();
     if object.xattrs > 0 {
         let root = txn.context.caller.uid == 0;
+        let governed = txn.governing(fid, &object)?.is_some();
         for name in names(txn, fid)? {
-            if root || !name.starts_with(b"trusted.") {
+            // Programs that copy all attributes would copy the list, too, or fail.
+            let hidden = name == ACCESS_LIST || (governed && name.starts_with(b"system."));
+            if !hidden && (root || !name.starts_with(b"trusted.")) {
                 list.extend_from_slice(&name);
                 list.push(0);
             }

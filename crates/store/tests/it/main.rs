@@ -9,6 +9,7 @@ mod directory;
 mod faults;
 mod full;
 mod generated;
+mod governed;
 mod lists;
 mod lost;
 mod model;

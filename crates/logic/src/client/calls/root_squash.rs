@@ -40,15 +40,17 @@ impl Client {
     }
 
     fn is_closed(&self, fid: Fid, access: Access, caller: &Caller) -> bool {
-        let attr = self.nodes.get(&fid).and_then(|node| node.attr.as_ref());
-        attr.is_none_or(|attr| {
-            let shift = match (attr.uid == caller.uid, attr.gid == caller.gid) {
-                (true, _) => 6,
-                (false, true) => 3,
-                (false, false) => 0,
-            };
-            let bits = attr.mode >> shift;
-            (access.read && bits & 4 == 0) || (access.write && bits & 2 == 0)
-        })
+        let node = self.nodes.get(&fid);
+        let Some((node, attr)) = node.and_then(|node| Some((node, node.attr.as_ref()?))) else {
+            return true;
+        };
+        // With a list, the group's bits are its mask: the most that anybody has.
+        let member = attr.gid == caller.gid && node.has_no_lists();
+        let bits = match (attr.uid == caller.uid, member) {
+            (true, _) => attr.mode >> 6,
+            (false, true) => attr.mode >> 3,
+            (false, false) => attr.mode,
+        };
+        (access.read && bits & 4 == 0) || (access.write && bits & 2 == 0)
     }
 }

@@ -360,7 +360,9 @@ impl Client {
             };
         let allowed = root || kills || (caller.uid == attr.uid && !foreign);
         let link = attr.kind == Kind::Symlink && set.mode.is_some();
-        if !quiet || !allowed || link || set.size.is_some() || *set == Set::default() {
+        // Where a list decides, the mode that was shown is not the one that is kept.
+        let listed = set.mode.is_some() && !node.bare;
+        if !quiet || !allowed || link || listed || set.size.is_some() || *set == Set::default() {
             return None;
         }
         let at = self.clock.shows_after(now, attr.ctime);

@@ -23,7 +23,7 @@ use crate::client::notices::Invalidate;
 use crate::client::{Client, Running, Step};
 use crate::footprint::Footprint;
 use alloc::vec::Vec;
-use wire::{Attr, Fid, Kind, Op, Time};
+use wire::{ACCESS_LIST, Attr, Fid, Kind, Op, Time};
 
 /// Mode, owner, group and size: what the kernel goes by.
 type Basis = (u16, u32, u32, u64);
@@ -153,6 +153,11 @@ fn basis(attr: &Attr) -> Basis {
 fn outdated(op: &Op) -> [Option<Fid>; 2] {
     let footprint = Footprint::new(op);
     match op {
+        // Its front has the kernel forget what it was told before it answers: a list says who may
+        // use the object, and whoever asks again must not have that answer thrown away.
+        Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. } if name == ACCESS_LIST => {
+            [None; 2]
+        }
         Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } | Op::Allocate { fid, .. } => {
             [Some(*fid), None]
         }

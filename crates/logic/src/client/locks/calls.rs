@@ -189,7 +189,12 @@ impl Client {
             self.lock_delegation.asks(fid);
             self.give_waited_for(step, &op);
         }
-        let caller = Caller::default();
+        // A list of the file's directory may say who may lock.
+        let asks = match (&op, &why) {
+            (Op::Lock { .. }, Why::Call(ticket)) => self.calls.get(ticket),
+            _ => None,
+        };
+        let caller = asks.map_or_else(Caller::default, |running| running.caller.clone());
         self.request(step, (op, caller, Hold::default()), Vec::new(), why)
     }
 

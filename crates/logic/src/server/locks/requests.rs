@@ -39,6 +39,9 @@ impl Server {
             self.note_locking(session, fid, matches!(request.op, Op::Lock { .. }));
         }
         match request.op {
+            Op::Lock { fid, .. } if !step.disk.may_lock(&request.caller, fid) => {
+                self.answer_lock(step, (session, id), Outcome::Refused(Refusal::Denied));
+            }
             Op::Lock { fid, lock, wait } => {
                 let outcome = self.lock(step, (session, id), (fid, lock), wait);
                 self.answer_lock(step, (session, id), outcome);
@@ -98,12 +101,14 @@ impl Server {
         wait: LockWait,
     ) -> Outcome {
         let owner = (session, lock.owner);
+        // Where a list says who may lock, the server decides about each lock.
+        let own = (!step.disk.governed(fid)).then_some((fid, session));
         let held = self
             .locks
             .held(fid, owner)
             .filter(|_| lock.owner.is_whole());
         if held.is_some_and(|held| held.iter().any(|(_, mode)| mode == lock.mode)) {
-            return self.locked(Locked::Done, Some((fid, session)));
+            return self.locked(Locked::Done, own);
         }
         // As flock(2) says: a lock is not changed into another, but given up first.
         let changes = held.is_some() && self.locks.give_up(fid, owner, EVERYTHING);
@@ -113,10 +118,10 @@ impl Server {
         self.take_from_silent(step, fid, (session, lock));
         if self.locks.conflict(fid, session, lock).is_none() {
             self.locks.hold(fid, session, lock);
-            return self.locked(Locked::Done, Some((fid, session)));
+            return self.locked(Locked::Done, own);
         }
         if wait == LockWait::Never {
-            return self.locked(Locked::Conflict, Some((fid, session)));
+            return self.locked(Locked::Conflict, own);
         }
         let detects = wait == LockWait::UnlessDeadlocked;
         let place = Place {

@@ -25,7 +25,7 @@ impl Server {
         mut request: Request,
         (bulk, bulk_len): (Bulk, u32),
     ) {
-        self.narrow(conn, &mut request);
+        self.narrow(step.disk, conn, &mut request);
         let expected = if let Op::Write { len, .. } = request.op {
             len
         } else {

@@ -9,7 +9,9 @@ use crate::server::table::{File, Holder, Unconfirmed, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Fid, Kind, Name, Op, Refusal, RequestId, Right, SessionId, What, WriteMode};
+use wire::{
+    ACCESS_LIST, Fid, Kind, Name, Op, Refusal, RequestId, Right, SessionId, What, WriteMode,
+};
 
 /// Something that a client must be asked for.
 pub(crate) struct Need {
@@ -71,6 +73,9 @@ pub(crate) struct Plan {
     pub(crate) looks: Vec<Fid>,
     /// Of all that a volume has: what others, and the caller, may keep of these objects.
     pub(crate) gathers: BTreeMap<Fid, Right>,
+    /// It changes who may use what it gathers: nobody gets any of that meanwhile, and it waits for
+    /// all who may hold some.
+    pub(crate) withdraws: bool,
     /// The volume whose state it keeps: the caller's own changes must be confirmed as well.
     pub(crate) freezes: Option<u32>,
     /// A file whose size it sets: clients that were told the old one drop it.
@@ -117,7 +122,7 @@ impl Plan {
     /// Does it change this object, or want it for itself?
     pub(crate) fn disturbs(&self, fid: Fid) -> bool {
         self.names_in(fid)
-            || (fid.is_room() && self.gathers.contains_key(&fid))
+            || ((self.withdraws || fid.is_room()) && self.gathers.contains_key(&fid))
             || self.changes.iter().any(|(of, _)| *of == fid)
             || self
                 .uses
@@ -129,6 +134,9 @@ impl Server {
     /// The plan of a request, as things are now; refused if the disk cannot say. An unknown object
     /// must not be taken for an absent one: somebody may cache it.
     pub(crate) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
+        if self.regroupings.contains_key(&waiting.seq) {
+            return Ok(self.plan_regroup(disk));
+        }
         let mut plan = Plan::default();
         match &waiting.request.op {
             Op::Lookup { dir, name } => {
@@ -147,8 +155,12 @@ impl Server {
                 plan.change(disk, *fid)?;
                 plan.resizes = Some(*fid);
             }
-            Op::SetAttr { fid, .. } | Op::SetXattr { fid, .. } | Op::RemoveXattr { fid, .. } => {
+            Op::SetAttr { fid, .. } => plan.change(disk, *fid)?,
+            Op::SetXattr { fid, name, .. } | Op::RemoveXattr { fid, name } => {
                 plan.change(disk, *fid)?;
+                if name == ACCESS_LIST {
+                    self.plan_list(disk, *fid, &mut plan)?;
+                }
             }
             Op::ReadLink { fid } => plan.views.push((*fid, View::Whole)),
             // Its Exclusive holder may have set some, and tells of that with its attributes.
@@ -246,31 +258,6 @@ impl Server {
         } else {
             Ok(Right::None)
         }
-    }
-
-    fn plan_rename(&self, disk: &impl Disk, op: &Op, plan: &mut Plan) -> Result<(), Refusal> {
-        let Op::Rename {
-            from,
-            name,
-            to,
-            new,
-            ..
-        } = op
-        else {
-            return Ok(());
-        };
-        plan.name(*from, name);
-        plan.name(*to, new);
-        let moved = disk.lookup(*from, name)?;
-        let victim = disk.lookup(*to, new)?;
-        if let Some(moved) = moved {
-            plan.change(disk, moved)?;
-        }
-        // Two names of one object: nothing happens to either.
-        if let Some(victim) = victim.filter(|_| victim != moved) {
-            plan.change(disk, victim)?;
-        }
-        Ok(())
     }
 
     /// The questions to clients, and the changes to confirm, before the request is done.
@@ -470,7 +457,7 @@ impl Server {
 }
 
 impl Plan {
-    fn name(&mut self, dir: Fid, name: &Name) {
+    pub(crate) fn name(&mut self, dir: Fid, name: &Name) {
         self.views.push((dir, View::Name(name.clone())));
         self.looks.push(dir);
         match self.names.iter_mut().find(|(known, _)| *known == dir) {
@@ -479,7 +466,7 @@ impl Plan {
         }
     }
 
-    fn change(&mut self, disk: &impl Disk, fid: Fid) -> Result<(), Refusal> {
+    pub(crate) fn change(&mut self, disk: &impl Disk, fid: Fid) -> Result<(), Refusal> {
         let keep = kept_of(disk, fid)?;
         self.views.push((fid, View::Whole));
         self.changes.push((fid, keep));

@@ -24,6 +24,9 @@ impl Server {
         plan: &Plan,
     ) {
         let session = waiting.session;
+        if self.ends_regrouping(step, &waiting) {
+            return;
+        }
         if let Some(refusal) = self.forbids_waiting(step.disk, &waiting) {
             self.comes_later(step, &waiting, refusal);
             self.refuse(step, &waiting, refusal);
@@ -94,6 +97,7 @@ impl Server {
                 self.after_volume(step, (op, &outcome));
             }
         }
+        step.disk.show(op, &mut outcome);
         show_held(waiting, &mut outcome);
         self.hide(step.disk, session, (op, &mut outcome));
         let held = self.withhold(waiting, &mut outcome);

@@ -180,7 +180,7 @@ impl Server {
         if self.options.mutant == Some(Mutant::ServesAtOnce) {
             return None;
         }
-        if grace.doubts.is_none() {
+        if grace.doubts.is_none() || plan.withdraws {
             return Some(first);
         }
         plan.fids().into_iter().find_map(|fid| {

@@ -163,11 +163,12 @@ impl Server {
 
     /// The request as the machine may make it. Groups that its front does not know count for
     /// nothing.
-    pub(crate) fn narrow(&self, conn: Conn, request: &mut Request) {
+    pub(crate) fn narrow(&self, disk: &impl Disk, conn: Conn, request: &mut Request) {
         if let Some(peer) = self.peers.0.get(&conn) {
             request.caller = peer.rights.squash(core::mem::take(&mut request.caller));
         }
         request.caller.groups.get_or_insert_default();
+        disk.join_groups(&mut request.caller);
     }
 
     /// Does the session's machine change nothing?

@@ -60,9 +60,15 @@ impl Party<'_> {
     fn may(&self, disk: &impl Disk, (fid, attr): (Fid, &Attr), bits: u16) -> Result<bool, Refusal> {
         let (caller, writes) = match self {
             Self::Machine(rights) => return Ok(rights.may_reach(attr, bits, !disk.bare(fid))),
-            // The owner may give himself what he has not.
-            Self::User(user, _) if user.uid == attr.uid && user.write => return Ok(true),
-            Self::User(user, _) => (user.caller(), user.write),
+            // The owner may give himself what he has not, where his mode decides.
+            Self::User(user, _) if user.uid == attr.uid && user.write && !disk.governed(fid) => {
+                return Ok(true);
+            }
+            Self::User(user, _) => {
+                let mut caller = user.caller();
+                disk.join_groups(&mut caller);
+                (caller, user.write)
+            }
             Self::Nobody => (Caller::nobody(), false),
         };
         for bit in [READ, WRITE, SEARCH] {

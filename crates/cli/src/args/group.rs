@@ -1,0 +1,94 @@
+//! The command lines of groups.
+
+use super::cell::AdminArgs;
+use clap::Subcommand;
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GroupCommand {
+    /// Make a group: `ann:friends` of your own, `staff` as an administrator
+    Create(GroupArgs),
+    /// Remove a group: lists that name it give nobody anything by that
+    Delete(GroupArgs),
+    /// Put users or other groups into a group
+    Add(GroupMembersArgs),
+    /// Take users or other groups out of a group
+    Remove(GroupMembersArgs),
+    /// Tell who owns a group and who is in it
+    Show(GroupShowArgs),
+    /// List the groups of the cell
+    List(GroupListArgs),
+    /// Give a group another name
+    Rename(GroupToArgs),
+    /// Give a group to another user; it goes by his name then
+    Chown(GroupToArgs),
+}
+
+/// How the asker reaches the cell: through a mount, as the user who he is, or as its administrator.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GroupWayArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// A mount of the cell [default: any mount on this machine]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["data", "credentials"])]
+    pub(crate) mount: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel group create ann:friends
+  ariel group create staff --data /srv/ariel     as an administrator
+Each user makes groups of his own, and root of a machine that is believed about it makes any. In
+lists of `ariel acl` a group stands under its name.")]
+pub(crate) struct GroupArgs {
+    #[command(flatten)]
+    pub(crate) way: GroupWayArgs,
+    /// The group
+    #[arg(value_name = "GROUP", value_parser = cell::group_name)]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel group add ann:friends bob carl
+  ariel group add staff ann:friends              all friends, now and later
+When the command has returned, what it changed is in force on every mount.")]
+pub(crate) struct GroupMembersArgs {
+    #[command(flatten)]
+    pub(crate) way: GroupWayArgs,
+    /// The group
+    #[arg(value_name = "GROUP", value_parser = cell::group_name)]
+    pub(crate) name: String,
+    /// Users, by name or number, and groups
+    #[arg(value_name = "MEMBER", required = true)]
+    pub(crate) members: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GroupShowArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GroupListArgs {
+    #[command(flatten)]
+    pub(crate) way: GroupWayArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct GroupToArgs {
+    #[command(flatten)]
+    pub(crate) group: GroupArgs,
+    /// The new name, or the new owner
+    #[arg(value_name = "TO")]
+    pub(crate) to: String,
+}

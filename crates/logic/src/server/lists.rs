@@ -1,0 +1,168 @@
+//! Access lists of directories: the clients that must give up what they cache before one changes.
+//!
+//! Kernels judge what a list governs by a mode and a POSIX list that stand for it, from their own
+//! caches. So before a list changes, every client, the one that asks included, gives up the files
+//! of the directory; when the change is answered, it is in force everywhere. The same of a file
+//! that goes to another directory, where another list governs it.
+
+use super::api::{Event, Output};
+use super::requests::conflicts::Plan;
+use super::schedules::OWN;
+use super::table::{Seq, Waiting};
+use super::volumes::GATHERED;
+use crate::Ticket;
+use crate::server::api::Disk;
+use crate::server::{Server, Step};
+use alloc::collections::BTreeMap;
+use wire::{Fid, Kind, Op, Refusal, Request, Right};
+
+/// The requests of the server to itself that wait until all that lists govern was given up.
+pub(crate) type Regroupings = BTreeMap<Seq, Ticket>;
+
+impl Server {
+    /// The list of a directory changes: what it governs besides the directory is given up by all.
+    pub(crate) fn plan_list(
+        &self,
+        disk: &impl Disk,
+        dir: Fid,
+        plan: &mut Plan,
+    ) -> Result<(), Refusal> {
+        plan.withdraws = true;
+        let first = Fid {
+            vnode: 0,
+            uniq: 0,
+            ..dir
+        };
+        let last = Fid {
+            vnode: u64::MAX,
+            uniq: u32::MAX,
+            ..dir
+        };
+        for (fid, file) in self.files.range(first..=last) {
+            let mut holders = file.holders.iter();
+            let held = holders.any(|(_, holder)| holder.right > Right::None);
+            if held && is_in(disk, *fid, dir)? {
+                plan.gathers.insert(*fid, Right::None);
+            }
+            // The rest is asked for when these have been given up.
+            if plan.gathers.len() >= GATHERED {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The cell's groups are others now: kernels that were shown who is in them forget that.
+    pub(crate) fn on_regroup(&mut self, step: &mut Step<'_, impl Disk>, ticket: Ticket) {
+        if self.locks_in_doubt().is_some() {
+            let done = false;
+            let event = Event::Regrouped { ticket, done };
+            return step.out.push(Output::Event(event));
+        }
+        self.last_seq += 1;
+        let seq = self.last_seq;
+        // It looks at nothing: its plan says what it waits for.
+        let request = Request::new(ticket, Op::GetAttr { fid: self.root });
+        self.regroupings.insert(seq, ticket);
+        let waiting = Waiting::new((seq, self.epoch), OWN, (request, 0));
+        let plan = self.plan_regroup(step.disk);
+        let needs = self.needs(&waiting, &plan);
+        if needs.0.is_empty() {
+            return self.execute(step, waiting, &plan);
+        }
+        self.wait_for(step, (seq, waiting), plan, needs);
+    }
+
+    /// All that lists govern is given up by all.
+    pub(crate) fn plan_regroup(&self, disk: &impl Disk) -> Plan {
+        let mut plan = Plan {
+            withdraws: true,
+            ..Plan::default()
+        };
+        for (fid, file) in &self.files {
+            let mut holders = file.holders.iter();
+            let held = holders.any(|(_, holder)| holder.right > Right::None);
+            if held && disk.governed(*fid) {
+                plan.gathers.insert(*fid, Right::None);
+            }
+            if plan.gathers.len() >= GATHERED {
+                break;
+            }
+        }
+        plan
+    }
+
+    /// Is it a request of the server to itself, about groups? It is done.
+    pub(crate) fn ends_regrouping(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        waiting: &Waiting,
+    ) -> bool {
+        let Some(ticket) = self.regroupings.remove(&waiting.seq) else {
+            return false;
+        };
+        let done = true;
+        step.out
+            .push(Output::Event(Event::Regrouped { ticket, done }));
+        self.recheck_all(step, waiting);
+        true
+    }
+
+    /// The names and objects of a rename, and the lists that it is about.
+    pub(crate) fn plan_rename(
+        &self,
+        disk: &impl Disk,
+        op: &Op,
+        plan: &mut Plan,
+    ) -> Result<(), Refusal> {
+        let Op::Rename {
+            from,
+            name,
+            to,
+            new,
+            ..
+        } = op
+        else {
+            return Ok(());
+        };
+        plan.name(*from, name);
+        plan.name(*to, new);
+        let moved = disk.lookup(*from, name)?;
+        let victim = disk.lookup(*to, new)?;
+        if let Some(moved) = moved {
+            plan.change(disk, moved)?;
+        }
+        if from != to {
+            self.plan_other_list(disk, ((*from, moved), (*to, victim)), plan);
+        }
+        // Two names of one object: nothing happens to either.
+        if let Some(victim) = victim.filter(|_| victim != moved) {
+            plan.change(disk, victim)?;
+        }
+        Ok(())
+    }
+
+    /// Files that come to another directory, where another list decides.
+    pub(crate) fn plan_other_list(
+        &self,
+        disk: &impl Disk,
+        moves: ((Fid, Option<Fid>), (Fid, Option<Fid>)),
+        plan: &mut Plan,
+    ) {
+        let ((from, moved), (to, victim)) = moves;
+        if !disk.governed(from) && !disk.governed(to) {
+            return;
+        }
+        let both = [moved, victim].into_iter().flatten();
+        plan.gathers.extend(both.map(|fid| (fid, Right::None)));
+    }
+}
+
+/// Is it in this directory, and no directory itself?
+fn is_in(disk: &impl Disk, fid: Fid, dir: Fid) -> Result<bool, Refusal> {
+    let Some((parent, _)) = disk.place(fid)? else {
+        return Ok(false);
+    };
+    let is_file = |kind| kind != Kind::Directory;
+    Ok(parent == dir && disk.attr(fid)?.is_some_and(|attr| is_file(attr.kind)))
+}
