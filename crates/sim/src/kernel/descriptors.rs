@@ -38,11 +38,15 @@ impl Descriptors {
 }
 
 impl Kernel {
-    /// The client says that something written to a file is not in it.
+    /// The client says that something written to a file is not in it. (A conflict without bytes is
+    /// one of names.)
     pub(crate) fn hears(&self, event: &Event) {
-        if let Event::DataLost { fid, .. } | Event::Conflict { fid, .. } = event
-            && let Some(open) = self.descriptors.open.borrow().get(fid)
-        {
+        let fid = match event {
+            Event::DataLost { fid, .. } => fid,
+            Event::Conflict { fid, bytes, .. } if *bytes > 0 => fid,
+            _ => return,
+        };
+        if let Some(open) = self.descriptors.open.borrow().get(fid) {
             self.descriptors.owed.borrow_mut().extend(open);
         }
     }
