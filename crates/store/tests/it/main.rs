@@ -12,6 +12,7 @@ mod generated;
 mod lists;
 mod lost;
 mod model;
+mod mounts;
 mod nth;
 mod positions;
 mod quotas;
