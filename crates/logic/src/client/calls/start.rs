@@ -63,11 +63,20 @@ impl Client {
         }
     }
 
-    fn start_op(&mut self, step: &mut Step<'_>, ticket: Ticket, mut op: Op, caller: Caller) {
+    pub(crate) fn start_op(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        mut op: Op,
+        caller: Caller,
+    ) {
         match &op {
             Op::Lookup { dir, name } => {
                 if self.is_barred(step, ticket, *dir) {
                     return;
+                }
+                if let Some(root) = self.behind(*dir, name) {
+                    return self.cross(step, ticket, root);
                 }
                 if let Some(done) = self.lookup(step, *dir, name) {
                     let found = match &done {

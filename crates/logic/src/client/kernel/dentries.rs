@@ -142,9 +142,12 @@ impl Client {
                 ),
                 Done::Entry { fid, .. },
             ) => self.hand(now, (*dir, name), (Some(*fid), lasting)),
-            (Call::Op(Op::Unlink { dir, name } | Op::Rmdir { dir, name }), Done::Nothing) => {
-                self.take_away(*dir, name)
-            }
+            (
+                Call::Op(
+                    Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name },
+                ),
+                Done::Nothing,
+            ) => self.take_away(*dir, name),
             (
                 Call::Op(Op::Rename {
                     from,

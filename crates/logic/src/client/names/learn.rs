@@ -4,7 +4,7 @@ use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
 use crate::client::data::inline_data;
 use crate::client::mutant::Mutant;
-use crate::client::{Client, Step};
+use crate::client::{Client, Running, Step};
 use alloc::vec::Vec;
 use wire::{
     Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right, Time,
@@ -19,6 +19,12 @@ impl Client {
         op: &Op,
         (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
     ) {
+        if let (Op::Lookup { dir, name }, Outcome::Entry(entry)) = (op, &outcome)
+            && let Some(root) = entry.attr.leads_to()
+        {
+            let entry = (entry.clone(), root);
+            return self.came_to_mount(step, (ticket, *dir, name), entry, &granted);
+        }
         let came = inline_data::came(op, (&outcome, &granted), bytes);
         let looked_up = match op {
             Op::Lookup { dir, .. } => self
@@ -52,7 +58,7 @@ impl Client {
                 self.linked(step, (*dir, name), (entry, &granted))
             }
             (
-                Op::Unlink { dir, name } | Op::Rmdir { dir, name },
+                Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name },
                 Outcome::Removed {
                     fid,
                     attr,
@@ -150,7 +156,7 @@ impl Client {
     }
 
     /// A name now names this. Kept only if a grant of the directory vouches for it.
-    fn name_is(
+    pub(crate) fn name_is(
         &mut self,
         (dir, name): (Fid, &Name),
         means: Option<(Fid, Kind)>,
@@ -210,10 +216,20 @@ impl Client {
         }
     }
 
-    /// The answer of a call; of one that enters an object by its number it hands the kernel that.
-    pub(crate) fn entered(&mut self, now: Time, call: &Call, done: Done) -> Done {
-        let (Call::Enter { fid }, Done::Attr { attr, lifetime }) = (call, &done) else {
+    /// The answer of a call; of one that enters an object by its number, or has come to it through
+    /// a mount point, it hands the kernel that.
+    pub(crate) fn entered(&mut self, now: Time, running: &Running, done: Done) -> Done {
+        let Done::Attr { attr, lifetime } = &done else {
             return done;
+        };
+        let fid = match &running.call {
+            Call::Enter { fid } => fid,
+            Call::Op(Op::Lookup { dir, name }) => {
+                let told = (attr.clone(), *lifetime);
+                let crossed = |root| self.crossed(now, (*dir, name), told, root);
+                return running.crosses.map_or(done, crossed);
+            }
+            _ => return done,
         };
         let node = self.node(*fid);
         node.kernel.is_told(now);
@@ -296,6 +312,7 @@ impl Client {
         };
         self.node(*from).renew_listing();
         self.node(*to).renew_listing();
+        let behind = [self.behind(*from, name), self.behind(*to, new)];
         let victim_fid = victim.as_ref().map(|(fid, _)| *fid);
         // Both names may have been names of one object: then nothing was moved, and nobody says so.
         // A rename that was done here is known.
@@ -317,6 +334,8 @@ impl Client {
             self.name_is((*from, name), left, from_attr, &granted)
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
+        self.note_behind((*to, new), behind[0]);
+        self.note_behind((*from, name), behind[1].filter(|_| exchange));
         self.changed(fid, attr, granted.contains(&fid));
         let exchanged = victim_fid.filter(|_| exchange);
         self.kernel.moves([Some(fid), exchanged]);

@@ -11,8 +11,8 @@ use crate::server::tokens::grants::{delegable, note_bare};
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Fid, Grant, Hold, Logged, Name, Op, Outcome, Refusal, Reply, Request, RequestId, Right,
-    SessionId, Time,
+    Access, DirEntry, Fid, Grant, Hold, Kind, Logged, Name, Op, Outcome, Refusal, Reply, Request,
+    RequestId, Right, SessionId, Time,
 };
 use wire::{What, WriteMode};
 
@@ -353,6 +353,8 @@ impl Server {
         // must not count as news when the answer arrives after the token was given back.
         let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
+        // A mount point leads to the same for as long as it exists: nobody need hold it.
+        let held = |kind: Kind| kind != Kind::Mount;
         let own = delegable(disk, waiting, outcome);
         let in_dir = |dir: &Fid| match delegated.contains(dir) {
             true => Right::Exclusive,
@@ -364,7 +366,7 @@ impl Server {
         match (&waiting.request.op, outcome) {
             (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, in_dir(dir));
-                if shown(&entry.fid) {
+                if shown(&entry.fid) && held(entry.attr.kind) {
                     give(self, entry.fid, Right::Shared);
                 }
             }
@@ -379,17 +381,20 @@ impl Server {
             }
             (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, in_dir(dir));
-                give(self, entry.fid, own.unwrap_or(wanted(*open)));
+                if held(entry.attr.kind) {
+                    give(self, entry.fid, own.unwrap_or(wanted(*open)));
+                }
             }
-            (Op::Unlink { dir, .. } | Op::Rmdir { dir, .. }, Outcome::Removed { .. }) => {
-                give(self, *dir, in_dir(dir));
-            }
-            (Op::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
+            (
+                Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } | Op::Unmount { dir, .. },
+                Outcome::Removed { .. },
+            ) => give(self, *dir, in_dir(dir)),
+            (Op::Rename { from, to, .. }, Outcome::Renamed { fid, attr, .. }) => {
                 give(self, *from, in_dir(from));
                 if from != to {
                     give(self, *to, in_dir(to));
                 }
-                if shown(fid) {
+                if shown(fid) && held(attr.kind) {
                     give(self, *fid, Right::Shared);
                 }
             }
@@ -403,7 +408,8 @@ impl Server {
             }
             (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) => {
                 give(self, *dir, Right::Shared);
-                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
+                let known = |entry: &&DirEntry| entry.attr.is_some() && held(entry.kind);
+                for entry in entries.iter().filter(known) {
                     give(self, entry.fid, Right::Shared);
                 }
             }

@@ -174,7 +174,9 @@ pub(crate) fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
     let dirs = match op {
         Op::ReadDir { .. } | Op::Prefetch { .. } => return,
         Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. } => [Some(*dir), None],
-        Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } => [Some(*dir), None],
+        Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } | Op::Unmount { dir, .. } => {
+            [Some(*dir), None]
+        }
         Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
         _ => [None, None],
     };
