@@ -106,7 +106,7 @@ impl Hand {
 }
 
 /// A machine that joins, and has no rights but those of any.
-fn joins(cell: &Cell, name: &str) -> std::path::PathBuf {
+pub fn joins(cell: &Cell, name: &str) -> std::path::PathBuf {
     let admin = cell.data().join("cell/administrator");
     let line = run(ariel(&["join-token", "--credentials"]).arg(admin));
     assert!(line.status.success(), "{}", text(&line));

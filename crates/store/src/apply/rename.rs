@@ -125,7 +125,7 @@ fn check(txn: &Txn<'_>, it: &Move<'_>, exchange: bool) -> Result<(), Refusal> {
     let source = txn.object(it.source.fid)?;
     may_remove(txn, (it.from, &from), &source)?;
     let moves_dir = source.attr.kind.looks_like_directory();
-    // What is behind a mount point has no `..` that would change.
+    // A mount point has no `..` that would change.
     let rehomes_dir = source.attr.kind == Kind::Directory;
     match &it.target {
         None => {

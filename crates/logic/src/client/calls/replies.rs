@@ -471,9 +471,7 @@ impl Client {
         if refusal == Refusal::Exists && self.replaces_after_all(step, ticket, op) {
             return;
         }
-        if let Some(Call::Op(Op::Lookup { .. })) = self.calls.get(&ticket).map(|r| &r.call) {
-            self.leads_nowhere(step, op, refusal);
-        }
+        self.leads_nowhere(step, (ticket, op), refusal);
         self.finish(step, ticket, Done::Refused(refusal));
         let fid = match op {
             Op::Open { fid, .. } => {

@@ -7,7 +7,8 @@ use crate::client::mutant::Mutant;
 use crate::client::{Client, Running, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right, Time,
+    Access, Attr, Caller, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right,
+    Time,
 };
 
 impl Client {
@@ -19,20 +20,11 @@ impl Client {
         op: &Op,
         (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
     ) {
-        if let (Op::Lookup { dir, name }, Outcome::Entry(entry)) = (op, &outcome)
-            && let Some(root) = entry.attr.leads_to()
-        {
-            let entry = (entry.clone(), root);
-            return self.came_to_mount(step, (ticket, *dir, name), entry, &granted);
+        if self.comes_to_mount(step, (ticket, op), (&outcome, &granted)) {
+            return;
         }
         let came = inline_data::came(op, (&outcome, &granted), bytes);
-        let looked_up = match op {
-            Op::Lookup { dir, .. } => self
-                .calls
-                .get(&ticket)
-                .map(|running| (*dir, running.caller.clone())),
-            _ => None,
-        };
+        let looked_up = self.looker(ticket, op);
         let found = matches!(outcome, Outcome::Entry(_));
         let done = match (op, outcome) {
             (Op::Lookup { .. }, Outcome::Entry(entry))
@@ -84,6 +76,15 @@ impl Client {
             Some((dir, caller)) if found => self.walk_missed(step, dir, &caller),
             Some((dir, caller)) => self.missed_name(step, dir, &caller),
             None => {}
+        }
+    }
+
+    /// The directory of a look-up, and its caller.
+    fn looker(&self, ticket: Ticket, op: &Op) -> Option<(Fid, Caller)> {
+        let running = self.calls.get(&ticket)?;
+        match op {
+            Op::Lookup { dir, .. } => Some((*dir, running.caller.clone())),
+            _ => None,
         }
     }
 
@@ -312,7 +313,6 @@ impl Client {
         };
         self.node(*from).renew_listing();
         self.node(*to).renew_listing();
-        let behind = [self.behind(*from, name), self.behind(*to, new)];
         let victim_fid = victim.as_ref().map(|(fid, _)| *fid);
         // Both names may have been names of one object: then nothing was moved, and nobody says so.
         // A rename that was done here is known.
@@ -334,8 +334,6 @@ impl Client {
             self.name_is((*from, name), left, from_attr, &granted)
         };
         kept &= self.name_is((*to, new), Some((fid, attr.kind)), to_attr, &granted);
-        self.note_behind((*to, new), behind[0]);
-        self.note_behind((*from, name), behind[1].filter(|_| exchange));
         self.changed(fid, attr, granted.contains(&fid));
         let exchanged = victim_fid.filter(|_| exchange);
         self.kernel.moves([Some(fid), exchanged]);

@@ -16,7 +16,7 @@ use crate::client::api::{Done, Lifetime, Output};
 use crate::client::notices::Event;
 use crate::client::{Client, Step};
 use alloc::collections::BTreeSet;
-use wire::{Attr, Entry, Fid, Kind, Name, Op, Refusal, Time};
+use wire::{Attr, Fid, Kind, Name, Op, Outcome, Refusal, Right, Time};
 
 /// The mount points that this client has come by.
 #[derive(Clone, Debug, Default)]
@@ -30,22 +30,31 @@ impl Client {
     pub(crate) fn behind(&self, dir: Fid, name: &Name) -> Option<Fid> {
         let node = self.nodes.get(&dir)?;
         let named = node.names.get(name).copied().flatten()?;
-        let known = node.right >= wire::Right::Shared && named.leads_to != 0;
+        let known = node.right >= Right::Shared && named.leads_to != 0;
         (known && named.kind == Kind::Mount).then(|| Fid::root(named.leads_to))
     }
 
-    /// A look-up has come to a mount point, as the server says.
-    pub(crate) fn came_to_mount(
+    /// Has a look-up come to a mount point, as the server says? Then it goes on.
+    pub(crate) fn comes_to_mount(
         &mut self,
         step: &mut Step<'_>,
-        (ticket, dir, name): (Ticket, Fid, &Name),
-        (entry, root): (Entry, Fid),
-        granted: &[Fid],
-    ) {
+        (ticket, op): (Ticket, &Op),
+        (outcome, granted): (&Outcome, &[Fid]),
+    ) -> bool {
+        let (Op::Lookup { dir, name }, Outcome::Entry(entry)) = (op, outcome) else {
+            return false;
+        };
+        let Some(root) = entry.attr.leads_to() else {
+            return false;
+        };
         let mount = Some((entry.fid, Kind::Mount));
-        self.name_is((dir, name), mount, entry.dir, granted);
-        self.note_behind((dir, name), Some(root));
+        self.name_is((*dir, name), mount, entry.dir.clone(), granted);
+        let node = self.nodes.get_mut(dir);
+        if let Some(Some(Some(named))) = node.map(|node| node.names.get_mut(name)) {
+            named.leads_to = root.volume;
+        }
         self.cross(step, ticket, root);
+        true
     }
 
     /// A look-up goes on to the root of another volume.
@@ -81,26 +90,17 @@ impl Client {
         }
     }
 
-    /// A name is known to lead to this root.
-    pub(crate) fn note_behind(&mut self, (dir, name): (Fid, &Name), root: Option<Fid>) {
-        let Some(root) = root else {
-            return;
-        };
-        let named = self
-            .nodes
-            .get_mut(&dir)
-            .map(|node| node.names.get_mut(name));
-        if let Some(Some(Some(named))) = named {
-            named.leads_to = root.volume;
-        }
-        if let Some(node) = self.nodes.get_mut(&root) {
-            node.is_in(dir);
-        }
-    }
-
-    /// The server has no root of that number: the volume was deleted, or never was here.
-    pub(crate) fn leads_nowhere(&mut self, step: &mut Step<'_>, op: &Op, refusal: Refusal) {
+    /// A look-up has crossed, and the server has no root of that number: the volume was deleted, or
+    /// never was here.
+    pub(crate) fn leads_nowhere(
+        &mut self,
+        step: &mut Step<'_>,
+        (ticket, op): (Ticket, &Op),
+        refusal: Refusal,
+    ) {
+        let crosses = self.calls.get(&ticket).and_then(|running| running.crosses);
         if let (Op::GetAttr { fid }, Refusal::Stale) = (op, refusal)
+            && crosses == Some(*fid)
             && self.mounts.gone.insert(fid.volume)
         {
             let volume = fid.volume;

@@ -7,12 +7,12 @@ use super::listing_attrs::show_held;
 use crate::server::api::{By, Disk, Mutant};
 use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Unconfirmed, Waiting};
-use crate::server::tokens::grants::{delegable, note_bare};
+use crate::server::tokens::grants::{delegable, mount_point, note_bare};
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, DirEntry, Fid, Grant, Hold, Kind, Logged, Name, Op, Outcome, Refusal, Reply, Request,
-    RequestId, Right, SessionId, Time,
+    Access, Fid, Grant, Hold, Logged, Name, Op, Outcome, Refusal, Reply, Request, RequestId, Right,
+    SessionId, Time,
 };
 use wire::{What, WriteMode};
 
@@ -353,20 +353,21 @@ impl Server {
         // must not count as news when the answer arrives after the token was given back.
         let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
-        // A mount point leads to the same for as long as it exists: nobody need hold it.
-        let held = |kind: Kind| kind != Kind::Mount;
+        let mount = mount_point(outcome);
         let own = delegable(disk, waiting, outcome);
         let in_dir = |dir: &Fid| match delegated.contains(dir) {
             true => Right::Exclusive,
             false => Right::Shared,
         };
         let mut give = |server: &mut Self, fid: Fid, right: Right| {
-            server.grant((session, fid), right, grants);
+            if mount != Some(fid) {
+                server.grant((session, fid), right, grants);
+            }
         };
         match (&waiting.request.op, outcome) {
             (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, in_dir(dir));
-                if shown(&entry.fid) && held(entry.attr.kind) {
+                if shown(&entry.fid) {
                     give(self, entry.fid, Right::Shared);
                 }
             }
@@ -381,20 +382,18 @@ impl Server {
             }
             (Op::Make { dir, open, .. }, Outcome::Entry(entry)) => {
                 give(self, *dir, in_dir(dir));
-                if held(entry.attr.kind) {
-                    give(self, entry.fid, own.unwrap_or(wanted(*open)));
-                }
+                give(self, entry.fid, own.unwrap_or(wanted(*open)));
             }
             (
                 Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } | Op::Unmount { dir, .. },
                 Outcome::Removed { .. },
             ) => give(self, *dir, in_dir(dir)),
-            (Op::Rename { from, to, .. }, Outcome::Renamed { fid, attr, .. }) => {
+            (Op::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
                 give(self, *from, in_dir(from));
                 if from != to {
                     give(self, *to, in_dir(to));
                 }
-                if shown(fid) && held(attr.kind) {
+                if shown(fid) {
                     give(self, *fid, Right::Shared);
                 }
             }
@@ -407,11 +406,7 @@ impl Server {
                 give(self, *fid, Right::Exclusive);
             }
             (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) => {
-                give(self, *dir, Right::Shared);
-                let known = |entry: &&DirEntry| entry.attr.is_some() && held(entry.kind);
-                for entry in entries.iter().filter(known) {
-                    give(self, entry.fid, Right::Shared);
-                }
+                self.grant_listed((session, *dir), entries, grants);
             }
             _ => {}
         }
