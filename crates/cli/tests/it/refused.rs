@@ -192,7 +192,7 @@ fn a_client_made_by_hand_is_refused_every_operation_on_protected_files() {
     }
     assert_eq!(
         (asked, refused),
-        (186, 186),
+        (192, 192),
         "of those that are about files"
     );
     assert_eq!(before, [seen(&closed), seen(&open)]);

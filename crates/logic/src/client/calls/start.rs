@@ -71,10 +71,8 @@ impl Client {
         caller: Caller,
     ) {
         match &op {
-            Op::Lookup { dir, name } => {
-                if self.looks_up_here(step, ticket, (*dir, name), &caller) {
-                    return;
-                }
+            Op::Lookup { dir, name } if self.looks_up_here(step, ticket, (*dir, name), &caller) => {
+                return;
             }
             Op::GetAttr { fid } => {
                 if let Some(done) = self.known_attr(*fid) {
