@@ -2,8 +2,8 @@
 //!
 //! A mount point holds the number of that volume, in the place of a device number, from when it is
 //! made: so it leads there whatever the volume is called later, and the same for as long as it
-//! exists. A client that comes by crosses it by itself (see `logic/src/client/names/mount_points.rs`): here it
-//! is a thing in a directory, and nobody asks for the volume behind it.
+//! exists. A client that comes by crosses it (see `logic/src/client/names/mount_points.rs`): here
+//! it is a thing in a directory, and nobody asks for the volume behind it.
 //!
 //! A snapshot never changes, so nothing in it leads elsewhere: a mount point is an empty directory
 //! there.

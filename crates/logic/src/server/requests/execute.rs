@@ -353,14 +353,13 @@ impl Server {
         // must not count as news when the answer arrives after the token was given back.
         let alone = self.held_alone(session, &waiting.request.op, outcome);
         let shown = |fid: &Fid| !waiting.attrs.contains_key(fid) && alone != Some(*fid);
-        let mount = mount_point(outcome);
         let own = delegable(disk, waiting, outcome);
         let in_dir = |dir: &Fid| match delegated.contains(dir) {
             true => Right::Exclusive,
             false => Right::Shared,
         };
         let mut give = |server: &mut Self, fid: Fid, right: Right| {
-            if mount != Some(fid) {
+            if mount_point(outcome) != Some(fid) {
                 server.grant((session, fid), right, grants);
             }
         };
