@@ -52,8 +52,8 @@ pub(crate) use tree::{
 };
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
-    BranchArgs, CreateArgs, LimitArgs, OneArgs, ReceiveArgs, ScheduleArgs, SendArgs, SetArgs,
-    VolumeArgs, VolumeCommand, VolumeListArgs,
+    BranchArgs, CreateArgs, LimitArgs, MountPointArgs, OneArgs, ReceiveArgs, ScheduleArgs,
+    SendArgs, SetArgs, UnmountArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
 };
 pub(crate) use words::words;
 

@@ -34,6 +34,6 @@ pub const fn errno(refusal: Refusal) -> Errno {
         Refusal::ReadOnly => Errno::ROFS,
         Refusal::Expired => Errno::KEYEXPIRED,
         Refusal::Quota => Errno::DQUOT,
-        Refusal::Busy => Errno::BUSY,
+        Refusal::Busy | Refusal::MountPoint => Errno::BUSY,
     }
 }

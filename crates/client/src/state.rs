@@ -314,6 +314,13 @@ impl State {
                      kept in a file beside it; `ariel conflicts` lists these"
                 );
             }
+            Event::VolumeGone { volume } => {
+                tracing::warn!(
+                    volume,
+                    "a mount point leads to a volume that is not there: `ariel volume undelete` \
+                     brings it back, `ariel volume unmount` removes the mount point"
+                );
+            }
             Event::WriteBackRefused { fid, refusal } => {
                 self.counters.refused_write_backs += 1;
                 let count = self.counters.refused_write_backs;

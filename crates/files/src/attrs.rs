@@ -221,13 +221,13 @@ impl Tree {
         }
     }
 
-    /// The numbers of the file system.
+    /// The numbers of the volume that a path leads into.
     ///
     /// # Errors
-    /// The server cannot be asked.
-    pub fn statistics(&self) -> Result<Statistics> {
-        let path = Path::new("/");
-        let volume = self.root().fid().volume;
+    /// As statfs(2).
+    pub fn statistics(&self, path: impl AsRef<Path>) -> Result<Statistics> {
+        let path = path.as_ref();
+        let volume = self.find(path, true)?.object.fid().volume;
         match self.operate(path, Op::StatVolume { volume })? {
             Done::Filesystem(numbers) => Ok(Statistics {
                 total_bytes: numbers.total_bytes,

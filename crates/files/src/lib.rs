@@ -31,4 +31,5 @@ pub use file::{File, OpenOptions};
 pub use listing::{DirEntry, ReadDir};
 pub use names::{Device, RenameMode};
 pub use tree::{Options, Tree};
+pub use volumes::MountError;
 pub use watch::Watch;

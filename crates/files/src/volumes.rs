@@ -3,8 +3,29 @@
 use crate::error::{Error, Result};
 use crate::tree::{Tree, nonsense};
 use client::front::{Call, Done};
+use rustix::io::Errno;
 use std::path::Path;
-use wire::{Blob, Dump, Name, Op, Refusal, StreamChunk, VolumeInfo, VolumeOp};
+use wire::{Blob, Dump, Make, Name, Op, Refusal, StreamChunk, VolumeInfo, VolumeOp};
+
+/// Why a mount point was not made or removed.
+#[derive(Debug)]
+pub enum MountError {
+    /// There is no way to the directory.
+    Path(Error),
+    /// The server refuses it.
+    Refused(Refusal),
+}
+
+impl MountError {
+    /// The reason in words, for a path.
+    #[must_use]
+    pub fn reason(&self, path: &Path) -> String {
+        match self {
+            Self::Path(error) => error.reason(),
+            Self::Refused(refusal) => Error::refused(path, *refusal).reason(),
+        }
+    }
+}
 
 impl Tree {
     /// All volumes, with snapshots and with those whose deletion can be undone.
@@ -45,6 +66,48 @@ impl Tree {
             Done::Nothing => Ok(None),
             Done::Refused(refusal) => Err(refusal),
             _ => Err(Refusal::Invalid),
+        }
+    }
+
+    /// Makes a mount point: programs that come to this path find the root of the volume, or the
+    /// snapshot, of that name.
+    ///
+    /// # Errors
+    /// The server refuses it: there is no such volume, something has the path, or the caller is
+    /// neither root nor the owner of both the directory and the volume's root.
+    pub fn mount_volume(&self, volume: &Name, path: &Path) -> std::result::Result<(), MountError> {
+        const MODE: u32 = 0o755;
+        let place = self.place(path, Errno::EXIST).map_err(MountError::Path)?;
+        let (dir, name) = (place.dir.fid(), place.name);
+        let op = Op::Make {
+            dir,
+            name,
+            make: Make::Mount(volume.clone()),
+            mode: MODE,
+            open: None,
+        };
+        match self.ask(Call::Op(op), &[]).done {
+            Done::Entry { fid, .. } => {
+                self.client().forget(fid, 1);
+                Ok(())
+            }
+            Done::Refused(refusal) => Err(MountError::Refused(refusal)),
+            _ => Err(MountError::Path(nonsense(path))),
+        }
+    }
+
+    /// Removes a mount point, and nothing of the volume behind it.
+    ///
+    /// # Errors
+    /// The server refuses it: the path names no mount point, or the caller is neither root nor the
+    /// owner of the directory, nor has made the mount point.
+    pub fn unmount_volume(&self, path: &Path) -> std::result::Result<(), MountError> {
+        let place = self.place(path, Errno::BUSY).map_err(MountError::Path)?;
+        let (dir, name) = (place.dir.fid(), place.name);
+        match self.ask(Call::Op(Op::Unmount { dir, name }), &[]).done {
+            Done::Nothing => Ok(()),
+            Done::Refused(refusal) => Err(MountError::Refused(refusal)),
+            _ => Err(MountError::Path(nonsense(path))),
         }
     }
 

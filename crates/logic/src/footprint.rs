@@ -74,9 +74,10 @@ impl<'a> Footprint<'a> {
         match op {
             Op::Lookup { dir, name } => Self::at(*dir, Some(name)),
             Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. } => Self::at(*dir, None),
-            Op::Make { dir, name, .. } | Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
-                Self::at(*dir, Some(name)).changing()
-            }
+            Op::Make { dir, name, .. }
+            | Op::Unlink { dir, name }
+            | Op::Rmdir { dir, name }
+            | Op::Unmount { dir, name } => Self::at(*dir, Some(name)).changing(),
             Op::Link { fid, dir, name } => Self {
                 object: Some(*fid),
                 deed: Deed::Links,

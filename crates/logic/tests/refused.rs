@@ -17,7 +17,7 @@ use logic::server::{Input, Options, Output, Server, Want, rule};
 use operations::{KINDS, every, kind};
 use wire::{
     Access, Caller, Change, Fid, Hold, Holding, Make, Name, Op, Outcome, Proven, Refusal, Request,
-    Right, Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, WriteMode,
+    Right, Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, VolumeOp, WriteMode,
 };
 
 const STRANGER: u64 = 1;
@@ -762,5 +762,22 @@ fn what_is_cached_is_asked_back_when_a_proof_has_expired() {
             _ => false,
         });
         assert_eq!(recalled, asked, "{mode:o}: {out:?}");
+    }
+}
+
+#[test]
+fn what_is_behind_a_mount_point_is_open_or_closed_by_its_own_modes() {
+    for (mode, refused) in [(0o755, false), (0o700, true)] {
+        let mut world = World::new(mode, 0o644);
+        world.comes(OWNER, Rights::all());
+        let (of, new) = (name("root"), name("home"));
+        world.must(Op::Volume(VolumeOp::Clone { of, name: new }));
+        world.comes(STRANGER, Rights::default());
+        let fid = Fid {
+            volume: 2,
+            ..world.file
+        };
+        let outcome = world.asks(STRANGER, Op::GetAttr { fid });
+        assert_eq!(outcome == denied(), refused, "{mode:o}: {outcome:?}");
     }
 }

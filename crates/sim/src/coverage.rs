@@ -265,7 +265,7 @@ pub(crate) fn of_client(output: &client::Output) -> u128 {
             client::Event::SessionLost => Rare::SessionLost.bit(),
             client::Event::ChangesLost { .. } => Rare::ChangesLost.bit(),
             client::Event::Conflict { .. } => Rare::Conflict.bit(),
-            client::Event::DataLost { .. } => 0,
+            client::Event::DataLost { .. } | client::Event::VolumeGone { .. } => 0,
             client::Event::WriteBackRefused { .. } => Rare::BackRefused.bit(),
         },
         client::Output::Invalidate { what, .. } => match what {

@@ -318,7 +318,7 @@ impl<'a> Walk<'a> {
         let of = self.seen(parts.vnode);
         of.entries += 1;
         of.entry_bytes += parts.detail.len() as u64 + 24;
-        of.subdirs += u32::from(entry.kind == Kind::Directory);
+        of.subdirs += u32::from(entry.kind.looks_like_directory());
         if self.is_of_round(entry.fid.vnode) {
             self.names
                 .name(entry.fid.vnode, (parts.vnode, entry.position));

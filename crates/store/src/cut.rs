@@ -22,6 +22,7 @@ fn names(op: &Op) -> Option<(Fid, &Name)> {
         Op::Make { dir, name, .. }
         | Op::Unlink { dir, name }
         | Op::Rmdir { dir, name }
+        | Op::Unmount { dir, name }
         | Op::Link { dir, name, .. }
         | Op::Rename {
             from: dir, name, ..

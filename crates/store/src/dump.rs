@@ -15,7 +15,7 @@ use crate::value::{self, Extent, Object, Placed};
 use content::{Content, Run, compared};
 use serde::{Deserialize, Serialize};
 use wire::limits::STREAM_PIECES;
-use wire::{Blob, Child, Fid, Refusal, StreamChunk, StreamPiece};
+use wire::{Blob, Child, Fid, Kind, Refusal, StreamChunk, StreamPiece};
 
 mod ask;
 mod content;
@@ -280,6 +280,8 @@ impl Dumper<'_> {
     fn object(&mut self, vnode: u64) {
         let now = self.current.as_ref().and_then(|of| of.now.clone());
         if let Some(now) = now {
+            let behind = (now.attr.kind == Kind::Mount)
+                .then(|| self.core.index.volumes.name_behind(&now.attr));
             let piece = StreamPiece::Object {
                 vnode,
                 uniq: now.uniq,
@@ -290,6 +292,12 @@ impl Dumper<'_> {
                 inline: now.inline,
             };
             self.push(piece, 64);
+            if let Some(target) = behind.map(Blob) {
+                self.push(
+                    StreamPiece::Target { vnode, target },
+                    wire::limits::NAME_BYTES,
+                );
+            }
         }
     }
 

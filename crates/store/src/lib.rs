@@ -36,6 +36,7 @@ mod key;
 mod listing;
 mod log;
 mod memory;
+mod mounts;
 mod open;
 mod options;
 mod pages;

@@ -128,9 +128,11 @@ impl Store {
 pub(crate) fn purpose(apply: &Apply<'_>) -> Use {
     match apply.op {
         _ if apply.delegated.is_some() => Use::Removal,
-        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Reap { .. } | Op::RemoveXattr { .. } => {
-            Use::Removal
-        }
+        Op::Unlink { .. }
+        | Op::Rmdir { .. }
+        | Op::Unmount { .. }
+        | Op::Reap { .. }
+        | Op::RemoveXattr { .. } => Use::Removal,
         Op::SetAttr { set, .. } if set.size.is_some() => Use::Removal,
         Op::Allocate { zero: true, .. } => Use::Removal,
         _ => Use::Change,

@@ -23,7 +23,8 @@ pub(crate) fn are_changed(op: &Op) -> bool {
         | Op::MakeNameless { dir, .. }
         | Op::Link { dir, .. }
         | Op::Unlink { dir, .. }
-        | Op::Rmdir { dir, .. } => dir.is_snapshots(),
+        | Op::Rmdir { dir, .. }
+        | Op::Unmount { dir, .. } => dir.is_snapshots(),
         Op::Rename { from, to, .. } => from.is_snapshots() || to.is_snapshots(),
         _ => false,
     }

@@ -315,6 +315,7 @@ impl Core {
     pub(crate) fn object(&self, fid: Fid) -> Result<Object, Refusal> {
         let object = self.index.object(fid).map_err(trouble)?;
         let object = object.filter(|object| object.uniq == fid.uniq);
-        object.ok_or(Refusal::Stale)
+        let shown = object.map(|object| self.index.volumes.show(fid, object));
+        shown.ok_or(Refusal::Stale)
     }
 }

@@ -101,7 +101,8 @@ impl<'a> Txn<'a> {
             None => self.index.object(fid).map_err(trouble)?,
         };
         let found = found.filter(|object| object.uniq == fid.uniq);
-        found.ok_or(Refusal::Stale)
+        let shown = found.map(|object| self.index.volumes.show(fid, object));
+        shown.ok_or(Refusal::Stale)
     }
 
     /// A directory.

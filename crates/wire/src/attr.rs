@@ -1,6 +1,6 @@
 //! Attributes of files, and changes of them.
 
-use crate::ids::Time;
+use crate::ids::{Fid, Time};
 use serde::{Deserialize, Serialize};
 
 /// The kind of an object.
@@ -20,6 +20,16 @@ pub enum Kind {
     Character,
     /// A block device's name.
     Block,
+    /// A mount point: for programs the root of another volume stands in its place.
+    Mount,
+}
+
+impl Kind {
+    /// Does it look like a directory to programs? Its name counts as one of those of its parent.
+    #[must_use]
+    pub const fn looks_like_directory(self) -> bool {
+        matches!(self, Self::Directory | Self::Mount)
+    }
 }
 
 /// The attributes of an object.
@@ -39,7 +49,8 @@ pub struct Attr {
     pub size: u64,
     /// Bytes that it occupies.
     pub used_bytes: u64,
-    /// Device number of a character or block device, as in `st_rdev`.
+    /// Device number of a character or block device, as in `st_rdev`; of a mount point the number
+    /// of the volume whose root stands there, 0 if there never was one, and the same for ever.
     pub rdev: u32,
     /// Last access.
     pub atime: Time,
@@ -55,6 +66,12 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// The root that stands in the place of a mount point.
+    #[must_use]
+    pub fn leads_to(&self) -> Option<Fid> {
+        (self.kind == Kind::Mount).then(|| Fid::root(self.rdev))
+    }
+
     /// Those of a new object of root, which is empty and was made then.
     #[must_use]
     pub fn new(kind: Kind, mode: u16, made: Time) -> Self {

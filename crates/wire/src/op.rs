@@ -69,6 +69,9 @@ pub enum Make {
         /// Device number, zero for FIFOs and sockets.
         rdev: u32,
     },
+    /// A mount point of the volume, or the snapshot, that has this name now. For a superuser, or
+    /// for who owns both the directory and the volume's root.
+    Mount(Name),
 }
 
 /// The kind of a write.
@@ -132,7 +135,7 @@ pub enum Op {
     },
     /// Gives an object (not a directory) another name. Outcome: `Entry`.
     Link { fid: Fid, dir: Fid, name: Name },
-    /// Removes a name of anything but a directory. Outcome: `Removed`.
+    /// Removes a name of anything but a directory or a mount point. Outcome: `Removed`.
     Unlink { dir: Fid, name: Name },
     /// Removes an empty directory. Outcome: `Removed`.
     Rmdir { dir: Fid, name: Name },
@@ -269,6 +272,9 @@ pub enum Op {
         after: Blob,
         chunk: StreamChunk,
     },
+    /// Removes a mount point, and nothing of the volume behind it. For a superuser, or for who owns
+    /// the directory or has made the mount point. Outcome: `Removed`.
+    Unmount { dir: Fid, name: Name },
 }
 
 /// The extended attribute of a directory that holds its access list as in Andrew.
@@ -319,6 +325,7 @@ impl Op {
             Self::Room { .. } => "Room",
             Self::Dump { .. } => "Dump",
             Self::Restore { .. } => "Restore",
+            Self::Unmount { .. } => "Unmount",
         }
     }
 
@@ -342,6 +349,7 @@ impl Op {
                 | Self::Reserve { .. }
                 | Self::Volume(_)
                 | Self::Restore { .. }
+                | Self::Unmount { .. }
         )
     }
 
@@ -351,10 +359,12 @@ impl Op {
             Self::SetAttr { set, .. } => set.size.is_none(),
             Self::Rename { exchange, .. } => !exchange,
             Self::SetXattr { mode, .. } => *mode != XattrMode::EndsSetGid,
-            Self::RemoveXattr { .. } => true,
-            Self::Make { .. } | Self::Link { .. } | Self::Unlink { .. } | Self::Rmdir { .. } => {
-                true
-            }
+            // The server knows the volumes, and who owns them.
+            Self::Make { make, .. } => !matches!(make, Make::Mount(_)),
+            Self::RemoveXattr { .. }
+            | Self::Link { .. }
+            | Self::Unlink { .. }
+            | Self::Rmdir { .. } => true,
             _ => false,
         }
     }
@@ -365,9 +375,11 @@ impl Op {
         const SOCKET: Kind = Kind::Socket;
         match self {
             Self::Make { make, .. } => !matches!(make, Make::Node { kind: SOCKET, .. }),
-            Self::Link { .. } | Self::Unlink { .. } | Self::Rmdir { .. } | Self::Rename { .. } => {
-                true
-            }
+            Self::Link { .. }
+            | Self::Unlink { .. }
+            | Self::Rmdir { .. }
+            | Self::Rename { .. }
+            | Self::Unmount { .. } => true,
             _ => false,
         }
     }

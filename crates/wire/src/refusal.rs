@@ -71,4 +71,6 @@ pub enum Refusal {
     Quota,
     /// The remains of an earlier operation are still being removed: the caller asks again.
     Busy,
+    /// A mount point is in the way, which goes by `Unmount` alone.
+    MountPoint,
 }

@@ -111,7 +111,8 @@ pub enum StreamPiece {
         name: Vec<u8>,
         value: Option<Blob>,
     },
-    /// The target of a symbolic link.
+    /// The target of a symbolic link; the name of the volume behind a mount point, whose attributes
+    /// hold a number that means nothing here.
     Target { vnode: u64, target: Blob },
     /// Bytes of a file: so many of those beside the pieces, behind those of the pieces before.
     /// `inline`: the sender keeps them in its index.

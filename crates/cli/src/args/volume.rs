@@ -3,6 +3,7 @@
 use super::{TrustArgs, cell};
 use clap::Subcommand;
 use net::Addresses;
+use std::path::PathBuf;
 use wire::{Name, is_volume_name};
 
 #[derive(Debug, clap::Args)]
@@ -15,10 +16,12 @@ Examples:
   ariel volume delete 127.0.0.1:7000 root@monday
   ariel volume schedule 127.0.0.1:7000 root --every hour --keep 24 --every day --keep 30
   ariel volume create 127.0.0.1:7000 home --quota 10G --objects 1000000
+  ariel volume mount 127.0.0.1:7000 home /home
 A server begins with one volume, `root`. A snapshot is named VOLUME@SNAPSHOT and never changes; a
 clone is a volume of its own that shares all it has until either is changed. Both are made in one
 step, whatever a volume has, and cost no room until something changes. `send` and `receive` take a
-snapshot to another server or into a file. All but `list` and `show` are for root.
+snapshot to another server or into a file. `mount` makes a volume appear in the tree. All but
+`list`, `show` and mount points of one's own are for root.
 docs/operations.md tells more.")]
 pub(crate) struct VolumeArgs {
     #[command(subcommand)]
@@ -49,6 +52,10 @@ pub(crate) enum VolumeCommand {
     Schedule(ScheduleArgs),
     /// Say how much a volume may have: bytes, and objects
     Set(SetArgs),
+    /// Make a volume appear at a path of the tree, for all machines at once
+    Mount(MountPointArgs),
+    /// Remove a mount point, and nothing of the volume behind it
+    Unmount(UnmountArgs),
     /// Write a snapshot, or what changed since another one, to a pipe or a file
     Send(SendArgs),
     /// Make a volume, or its next snapshot, of what `send` has written
@@ -126,6 +133,51 @@ pub(crate) struct SetArgs {
     pub(crate) name: Name,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume mount 127.0.0.1:7000 home /home
+  ariel volume mount 127.0.0.1:7000 trial /home/alice/trial
+  ariel volume mount --volume home 127.0.0.1:7000 alice /alice
+The name must be free: a mount point is made there, and all machines see it at once. Programs find
+the root of the volume in its place; statfs(2) there tells of the volume, and rename(2) and link(2)
+across it are refused (EXDEV). It leads there also when the volume gets another name. A snapshot of
+the volume around it has an empty directory in its place. `ariel volume unmount` removes it, and
+nothing else does.
+It is for root, and for who owns both the directory and the volume's root.")]
+pub(crate) struct MountPointArgs {
+    #[command(flatten)]
+    pub(crate) at: AtArgs,
+    /// The volume, or VOLUME@SNAPSHOT, that is to appear
+    #[arg(value_name = "NAME", value_parser = existing)]
+    pub(crate) name: Name,
+    /// The path where it is to appear
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// The volume whose tree the path is in [default: root]
+    #[arg(long, value_name = "VOLUME", value_parser = new)]
+    pub(crate) volume: Option<Name>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel volume unmount 127.0.0.1:7000 /home
+  ariel volume unmount --volume home 127.0.0.1:7000 /alice
+The volume stays as it is, and programs that have files of it open go on. A mount point whose volume
+was deleted is removed in the same way.
+It is for root, for the owner of the directory, and for who has made the mount point.")]
+pub(crate) struct UnmountArgs {
+    #[command(flatten)]
+    pub(crate) at: AtArgs,
+    /// The path of the mount point
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// The volume whose tree the path is in [default: root]
+    #[arg(long, value_name = "VOLUME", value_parser = new)]
+    pub(crate) volume: Option<Name>,
 }
 
 /// A number that means none.

@@ -137,7 +137,7 @@ impl Get {
         let done = match found.kind() {
             Kind::File => self.file(from, to, found),
             Kind::Symlink => self.link(from, to),
-            Kind::Socket | Kind::Directory => {
+            Kind::Socket | Kind::Directory | Kind::Mount => {
                 let text = "it is a socket: nobody could connect to a copy of it";
                 return self.complaints.say(from, text);
             }

@@ -101,6 +101,11 @@ fn entries(
         let found = match found {
             // It has gone since.
             Err(error) if error.is_not_found() => continue,
+            // Its volume is not there: the rest of the directory is.
+            Err(error) if entry.kind() == Kind::Mount => {
+                session.complaints().say(&inner, error.reason());
+                continue;
+            }
             found => found?,
         };
         rows.push(row(session, tree, (inner, name.as_os_str()), found, args));

@@ -10,6 +10,7 @@ mod get;
 mod list;
 mod long;
 mod mkdir;
+mod mounts;
 mod mv;
 mod names;
 mod progress;

@@ -51,7 +51,7 @@ fn table(path: &str) -> HashMap<u32, String> {
 pub(super) fn mode_text(kind: Kind, mode: u32) -> String {
     let letter = match kind {
         Kind::File => '-',
-        Kind::Directory => 'd',
+        Kind::Directory | Kind::Mount => 'd',
         Kind::Symlink => 'l',
         Kind::Fifo => 'p',
         Kind::Socket => 's',
@@ -88,6 +88,7 @@ pub(super) fn kind_text(kind: Kind, is_empty: bool) -> &'static str {
         Kind::Socket => "socket",
         Kind::Character => "character special file",
         Kind::Block => "block special file",
+        Kind::Mount => "mount point",
     }
 }
 

@@ -41,6 +41,11 @@ fn remove(
     (place, kind): (&Remote, Kind),
     args: &RmArgs,
 ) -> Result<(), Failure> {
+    if kind == Kind::Mount {
+        let text = "a mount point: `ariel volume unmount` removes it, and nothing of the volume";
+        session.complaints().say(place, text);
+        return Ok(());
+    }
     let is_dir = kind == Kind::Directory;
     if is_dir && !args.recursive && !args.dir {
         session.complaints().say(place, "Is a directory");

@@ -88,7 +88,7 @@ pub(super) fn json_of(path: &str, found: &Metadata, target: Option<&str>) -> Val
 }
 
 fn of_file_system(tree: &Tree, place: &Remote, json: bool) -> Result<String, Error> {
-    let numbers = tree.statistics()?;
+    let numbers = tree.statistics(&place.path)?;
     Ok(match json {
         true => json!({
             "path": place.to_string(),

@@ -32,14 +32,26 @@ pub(crate) fn volume(args: &VolumeArgs) -> Result<ExitCode, Failure> {
         VolumeCommand::Purge(args) => purge(args),
         VolumeCommand::Schedule(args) => schedule(args),
         VolumeCommand::Set(args) => set(args),
+        VolumeCommand::Mount(args) => super::mounts::mount(args),
+        VolumeCommand::Unmount(args) => super::mounts::unmount(args),
         VolumeCommand::Send(args) => super::send::send(args),
         VolumeCommand::Receive(args) => super::receive::receive(args),
     }
 }
 
 pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Failure> {
+    connect_in(trust, server, None)
+}
+
+/// The tree of a volume; `None`: of the first one.
+pub(super) fn connect_in(
+    trust: &TrustArgs,
+    server: &Addresses,
+    volume: Option<&Name>,
+) -> Result<Tree, Failure> {
     let options = Options {
         name: format!("ariel volume, process {}", std::process::id()),
+        volume: volume.map(ToString::to_string),
         ..Options::default()
     };
     let (server, _) = trust::server("volume", server, trust)?;

@@ -160,6 +160,7 @@ fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "file",
         Kind::Directory => "directory",
+        Kind::Mount => "mount point",
         Kind::Symlink => "symlink",
         Kind::Fifo => "fifo",
         Kind::Socket => "socket",

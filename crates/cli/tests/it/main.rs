@@ -48,6 +48,7 @@ mod machines;
 mod mapped;
 mod memory;
 mod mmap;
+mod mountpoints;
 mod names_in_use;
 mod network;
 mod overlay;

@@ -21,14 +21,14 @@ fn volume(cell: &Cell, command: &str, words: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn done(cell: &Cell, command: &str, words: &[&str]) -> String {
+pub fn done(cell: &Cell, command: &str, words: &[&str]) -> String {
     let output = volume(cell, command, words);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[track_caller]
-fn refused(cell: &Cell, command: &str, words: &[&str], why: &str) {
+pub fn refused(cell: &Cell, command: &str, words: &[&str], why: &str) {
     let output = volume(cell, command, words);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));

@@ -80,7 +80,8 @@ fn caller(header: &Header) -> Caller {
 pub(super) fn type_bits(kind: Kind) -> u32 {
     let file_type = match kind {
         Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
+        // For programs a directory stands there.
+        Kind::Directory | Kind::Mount => FileType::Directory,
         Kind::Symlink => FileType::Symlink,
         Kind::Fifo => FileType::Fifo,
         Kind::Socket => FileType::Socket,

@@ -10,6 +10,8 @@ pub(super) const NOT_IMPLEMENTED: Errno = Errno::NOSYS;
 pub(super) const NO_SUCH_IOCTL: Errno = Errno::NOTTY;
 /// Makes the kernel walk the whole path once more, asking for each name.
 pub(super) const WALK_AGAIN: Errno = Errno::STALE;
+/// A mount point leads back to the root of what is mounted, which the kernel has in one place only.
+pub(super) const LOOP: Errno = Errno::LOOP;
 /// A value larger than any that can be stored.
 pub(super) const VALUE_TOO_BIG: Errno = Errno::TOOBIG;
 /// The client answered what was not asked: a bug, never the caller's fault.

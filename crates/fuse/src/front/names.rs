@@ -10,7 +10,7 @@ use wire::{Fid, Kind, Make, Name, Op, Refusal, Set, limits};
 use super::convert::{self, Opening, Permission};
 use super::errno;
 use super::handler::{Found, Tree, checked, named, nothing, refuse, refuse_done};
-use crate::abi::OpenOut;
+use crate::abi::{OpenOut, ROOT_ID};
 use crate::reply::{Delivery, Reply};
 use crate::request::{Create, Header, Rename};
 
@@ -59,6 +59,10 @@ impl Tree {
             Done::Entry { fid, .. } if !tree.nodes.admit(fid.volume) => {
                 tree.client.forget(fid, 1);
                 refuse(reply, Refusal::NotSupported);
+            }
+            Done::Entry { fid, .. } if tree.nodes.node(fid) == ROOT_ID => {
+                tree.client.forget(fid, 1);
+                reply.error(errno::LOOP);
             }
             done => tree.give_found(reply, done, Lifetime::Forever),
         });

@@ -1,4 +1,5 @@
-//! `.snapshots` in the root of the mounted volume: the directory of its snapshots.
+//! `.snapshots` in the root of a volume, the mounted one or another one behind a mount point: the
+//! directory of its snapshots.
 //!
 //! No listing has that name, and the server does not know it: it leads there while it is absent in
 //! the root. The kernel keeps it for no time, since two answers make it, and asks the cache each
@@ -13,14 +14,16 @@ use wire::{Fid, Name, Op, Refusal, SNAPSHOTS_NAME};
 
 use super::convert;
 use super::handler::{Found, Tree, refuse, refuse_done};
-use crate::abi::{EntryOut, ROOT_ID};
+use crate::abi::EntryOut;
 use crate::reply::Reply;
 use crate::request::Header;
 
 impl Tree {
     /// Does this name lead to the snapshots, if nothing else has it?
     fn leads_to_snapshots(&self, nodeid: u64, name: &Name) -> bool {
-        self.shows_snapshots && nodeid == ROOT_ID && name.as_bytes() == SNAPSHOTS_NAME
+        let named = self.shows_snapshots && name.as_bytes() == SNAPSHOTS_NAME;
+        let dir = self.fid(nodeid);
+        named && dir == Fid::root(dir.volume)
     }
 
     /// Answers a look-up of a name that is absent; the kernel may believe that for so long.

@@ -61,6 +61,8 @@ pub(crate) struct Running {
     cleared: Option<(u64, u32)>,
     /// Its attributes are set, and were these then; how things are now is still asked for.
     set: Option<Box<Attr>>,
+    /// Of a look-up that has come to a mount point: the root that it goes on to.
+    crosses: Option<Fid>,
     /// Its caller may have begun it again already: it would not do so once more.
     repeated: bool,
     /// The waiter for its answer.
@@ -138,6 +140,7 @@ pub struct Client {
     reclaim: tokens::reclaim::Reclaim,
     inline_budget: data::inline_data::Budget,
     walks: names::dir_prefetch::Walks,
+    mounts: names::mount_points::MountPoints,
     /// Directories that are not used here, and are being given up.
     idle_releases: BTreeMap<Fid, tokens::release_idle::IdleRelease>,
     /// Own changes of names of what was there before, of which the server has not said what became.
@@ -233,6 +236,7 @@ impl Client {
             reclaim: tokens::reclaim::Reclaim::default(),
             inline_budget: data::inline_data::Budget::new(options.slots.max(16)),
             walks: names::dir_prefetch::Walks::default(),
+            mounts: names::mount_points::MountPoints::default(),
             idle_releases: BTreeMap::new(),
             naming: 0,
             draining: BTreeSet::new(),
@@ -287,6 +291,7 @@ impl Client {
                     replaces: false,
                     cleared: None,
                     set: None,
+                    crosses: None,
                     repeated,
                     waits,
                     since: now,
@@ -381,7 +386,7 @@ impl Client {
         self.note_looked(step.now, ticket);
         self.kernel.lets_go(ticket);
         let done = self.refuse_late(step, &running.call, done);
-        let mut done = self.entered(step.now, &running.call, done);
+        let mut done = self.entered(step.now, &running, done);
         if let (Some(attr), Done::Refused(_)) = (&running.set, &done) {
             // Since it was set the object has gone, perhaps with the session.
             let (attr, lifetime) = (Attr::clone(attr), Lifetime::None);

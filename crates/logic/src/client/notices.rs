@@ -116,6 +116,11 @@ pub enum Event {
         /// How many bytes had not been written back.
         bytes: u64,
     },
+    /// A mount point leads to a volume that is not there.
+    VolumeGone {
+        /// Its number; 0: none was known here when a stream brought the mount point.
+        volume: u32,
+    },
     /// A write-back was refused; it is tried again.
     WriteBackRefused {
         /// Of which file.

@@ -94,6 +94,7 @@ pub const fn rule(op: &Op) -> Rule {
         | Op::MakeNameless { dir, .. }
         | Op::Unlink { dir, .. }
         | Op::Rmdir { dir, .. }
+        | Op::Unmount { dir, .. }
         | Op::ReadDir { dir, .. }
         | Op::Prefetch { dir, .. } => caller(dir, None),
         Op::Link { fid, dir, .. } => caller(dir, Some(fid)),

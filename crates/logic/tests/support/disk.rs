@@ -281,26 +281,22 @@ impl MemoryDisk {
         if self.child(dir, name).is_ok() {
             return Err(Refusal::Exists);
         }
+        let (kind, rdev) = self.kind_of(make)?;
         let fid = Fid {
-            volume: 1,
+            volume: dir.volume,
             vnode: match core::mem::take(&mut self.chosen.vnode) {
                 0 => self.number(),
                 reserved => reserved,
             },
             uniq: 1,
         };
-        let kind = match make {
-            Make::File => Kind::File,
-            Make::Directory => Kind::Directory,
-            Make::Symlink(_) => Kind::Symlink,
-            Make::Node { kind, .. } => *kind,
-        };
         self.enter(fid, kind, mode, now);
+        self.change(fid)?.attr.rdev = rdev;
         if let Make::Symlink(target) = make {
             self.change(fid)?.target.clone_from(target);
         }
         self.label(fid, dir, name);
-        if kind == Kind::Directory {
+        if kind.looks_like_directory() {
             self.change(dir)?.attr.nlink += 1;
         }
         let dir = self.put_name(now, dir, name, fid)?;
@@ -602,7 +598,11 @@ impl MemoryDisk {
                     dir,
                 }))
             }
-            Op::Unlink { dir, name } | Op::Rmdir { dir, name } => self.remove(now, *dir, name),
+            Op::Unlink { dir, name } | Op::Rmdir { dir, name } => match self.child(*dir, name) {
+                Ok(fid) if self.get(fid)?.attr.kind == Kind::Mount => Err(Refusal::MountPoint),
+                _ => self.remove(now, *dir, name),
+            },
+            Op::Unmount { dir, name } => self.remove(now, *dir, name),
             Op::Rename { .. } => self.rename(now, op),
             Op::Open { fid, access } => self.open_file(*fid, access.write),
             Op::Write {

@@ -6,7 +6,7 @@ use wire::{
 };
 
 /// How many kinds there are.
-pub const KINDS: usize = 37;
+pub const KINDS: usize = 38;
 
 /// The number of an operation's kind. A new kind does not compile until it has one, and
 /// [`every`] has it.
@@ -49,6 +49,7 @@ pub fn kind(op: &Op) -> usize {
         Op::Room { .. } => 34,
         Op::Dump { .. } => 35,
         Op::Restore { .. } => 36,
+        Op::Unmount { .. } => 37,
         Op::Reap { .. } => unreachable!("no client may ask for it: the connection ends"),
     }
 }
@@ -90,6 +91,7 @@ fn of_names(fid: Fid, dir: Fid) -> Vec<Op> {
         },
         Op::Unlink { dir, name: none() },
         Op::Rmdir { dir, name: none() },
+        Op::Unmount { dir, name: none() },
         Op::Rename {
             from: dir,
             name: none(),

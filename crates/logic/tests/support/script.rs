@@ -496,6 +496,14 @@ fn op(world: &World, words: &[&str]) -> Op {
             "snapshot" | "clone" | "delete" | "schedule" | "receive" | "publish",
             ..,
         ] => volume_op(words),
+        ["mount", volume, path] => {
+            let volume = Name::new(volume.as_bytes()).expect("a name");
+            make(path, Make::Mount(volume), 0o755, None)
+        }
+        ["unmount", path] => {
+            let (dir, name) = place(world, path);
+            Op::Unmount { dir, name }
+        }
         ["mkdir", path] => make(path, Make::Directory, 0o755, None),
         ["link", file, path] => {
             let (dir, name) = place(world, path);

@@ -39,10 +39,12 @@ fn attr(attr: &Attr) -> String {
     let mut text = format!("size {} v{}", attr.size, attr.version);
     if attr.kind == Kind::Directory {
         text = format!("directory v{}", attr.version);
+    } else if attr.kind == Kind::Mount {
+        text = format!("mount point of volume {}", attr.rdev);
     }
     if !matches!(
         (attr.kind, attr.mode),
-        (Kind::Directory, 0o755) | (_, 0o644)
+        (Kind::Directory | Kind::Mount, 0o755) | (_, 0o644)
     ) {
         text += &format!(" mode {:o}", attr.mode);
     }
@@ -138,9 +140,16 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
     let of = |fid: &Fid| name(disk, *fid);
     let kind = op.kind();
     match op {
-        Op::Lookup { dir, name } | Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
-            format!("{kind} {} in {}", name, of(dir))
-        }
+        Op::Lookup { dir, name }
+        | Op::Unlink { dir, name }
+        | Op::Rmdir { dir, name }
+        | Op::Unmount { dir, name } => format!("{kind} {} in {}", name, of(dir)),
+        Op::Make {
+            dir,
+            name,
+            make: wire::Make::Mount(volume),
+            ..
+        } => format!("{kind} {name} in {}, mount point of {volume}", of(dir)),
         Op::Make {
             dir, name, open, ..
         } => {

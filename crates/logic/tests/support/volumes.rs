@@ -3,7 +3,9 @@
 
 use super::MemoryDisk;
 use std::collections::BTreeMap;
-use wire::{Fid, Name, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState, snapshot_name};
+use wire::{
+    Fid, Kind, Make, Name, Outcome, Refusal, Time, VolumeInfo, VolumeOp, VolumeState, snapshot_name,
+};
 
 /// All volumes, the first one first.
 #[derive(Clone)]
@@ -90,6 +92,20 @@ impl MemoryDisk {
         info.state = VolumeState::Present;
         info.provenance = wire::Provenance::default();
         Ok(Outcome::Volume(info.clone()))
+    }
+
+    /// The kind of what is made, and its device number, or that of the volume behind it.
+    pub(super) fn kind_of(&self, make: &Make) -> Result<(Kind, u32), Refusal> {
+        Ok(match make {
+            Make::File => (Kind::File, 0),
+            Make::Directory => (Kind::Directory, 0),
+            Make::Symlink(_) => (Kind::Symlink, 0),
+            Make::Node { kind, rdev } => (*kind, *rdev),
+            Make::Mount(volume) => {
+                let found = self.volumes.find(volume).ok_or(Refusal::NotFound)?;
+                (Kind::Mount, found.id)
+            }
+        })
     }
 
     pub(super) fn change_volume(&mut self, now: Time, op: &VolumeOp) -> Result<Outcome, Refusal> {

@@ -12,7 +12,7 @@ pub(super) fn open(txn: &Txn<'_>, fid: Fid, access: Access) -> Applied {
     let object = txn.object(fid)?;
     match object.attr.kind {
         Kind::Directory if access.write => return Err(Refusal::IsDirectory),
-        Kind::Symlink => return Err(Refusal::Invalid),
+        Kind::Symlink | Kind::Mount => return Err(Refusal::Invalid),
         _ => {}
     }
     if access.read {

@@ -1,6 +1,6 @@
 //! Names in directories: looking up, making, linking, removing.
 
-use super::{Applied, xattrs};
+use super::{Applied, mounts, xattrs};
 use crate::key;
 use crate::permission::{Want, may_be_member};
 use crate::txn::{LINKS_MAX, Txn};
@@ -91,11 +91,12 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
             Kind::Character | Kind::Block => return Err(Refusal::NotPermitted),
             _ => return Err(Refusal::Invalid),
         },
+        Make::Mount(volume) => (Kind::Mount, mounts::leads_to(txn, &parent, volume)?),
     };
     if open.is_some() && kind != Kind::File {
         return Err(Refusal::Invalid);
     }
-    if kind == Kind::Directory && parent.attr.nlink >= LINKS_MAX {
+    if kind.looks_like_directory() && parent.attr.nlink >= LINKS_MAX {
         return Err(Refusal::TooManyLinks);
     }
     let fid = Fid {
@@ -109,7 +110,7 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
         kind,
         (*mode & u32::from(MODE_BITS)) as u16,
     );
-    if kind != Kind::Symlink {
+    if !matches!(kind, Kind::Symlink | Kind::Mount) {
         xattrs::inherit(txn, (*dir, &parent), (fid, &mut object), *mode)?;
     }
     object.attr.rdev = rdev;
@@ -206,7 +207,7 @@ pub(super) fn add_entry(
         take_position(dir, position);
         dir.entries += 1;
         dir.attr.size += name.entry_bytes();
-        if kind == Kind::Directory {
+        if kind.looks_like_directory() {
             dir.attr.nlink += 1;
         }
     })?;
@@ -229,7 +230,7 @@ pub(super) fn link(txn: &mut Txn<'_>, fid: Fid, dir: Fid, name: &Name) -> Applie
     }
     let mut object = txn.object(fid)?;
     may_make(txn, dir, name)?;
-    if object.attr.kind == Kind::Directory {
+    if object.attr.kind.looks_like_directory() {
         return Err(Refusal::NotPermitted);
     }
     if object.attr.nlink == 0 {
@@ -272,7 +273,12 @@ pub(super) fn drop_link(txn: &mut Txn<'_>, fid: Fid) -> Result<Attr, Refusal> {
     Ok(attr)
 }
 
-fn find(txn: &Txn<'_>, dir: Fid, name: &Name) -> Result<(Object, Named, Object), Refusal> {
+/// A name that the caller may remove: its directory, itself, and what it names.
+pub(super) fn find(
+    txn: &Txn<'_>,
+    dir: Fid,
+    name: &Name,
+) -> Result<(Object, Named, Object), Refusal> {
     let parent = txn.dir(dir)?;
     txn.allowed(dir, &parent, Want::EXECUTE)?;
     let entry = txn.entry(dir, name)?.ok_or(Refusal::NotFound)?;
@@ -283,7 +289,7 @@ fn find(txn: &Txn<'_>, dir: Fid, name: &Name) -> Result<(Object, Named, Object),
 
 pub(super) fn unlink(txn: &mut Txn<'_>, dir: Fid, name: &Name) -> Applied {
     let (_, entry, _) = find(txn, dir, name)?;
-    if entry.kind == Kind::Directory {
+    if entry.kind.looks_like_directory() {
         return Err(Refusal::IsDirectory);
     }
     remove(txn, dir, name, &entry)
@@ -291,8 +297,10 @@ pub(super) fn unlink(txn: &mut Txn<'_>, dir: Fid, name: &Name) -> Applied {
 
 pub(super) fn rmdir(txn: &mut Txn<'_>, dir: Fid, name: &Name) -> Applied {
     let (_, entry, victim) = find(txn, dir, name)?;
-    if entry.kind != Kind::Directory {
-        return Err(Refusal::NotDirectory);
+    match entry.kind {
+        Kind::Directory => {}
+        Kind::Mount => return Err(Refusal::MountPoint),
+        _ => return Err(Refusal::NotDirectory),
     }
     if victim.entries != 0 {
         return Err(Refusal::NotEmpty);
@@ -300,7 +308,7 @@ pub(super) fn rmdir(txn: &mut Txn<'_>, dir: Fid, name: &Name) -> Applied {
     remove(txn, dir, name, &entry)
 }
 
-fn remove(txn: &mut Txn<'_>, dir: Fid, name: &Name, entry: &Named) -> Applied {
+pub(super) fn remove(txn: &mut Txn<'_>, dir: Fid, name: &Name, entry: &Named) -> Applied {
     txn.remove_entry(dir, name, entry);
     let attr = drop_link(txn, entry.fid)?;
     let dir = txn.touch_dir(dir, |dir| forget_entry(dir, name, entry.kind))?;
@@ -315,7 +323,7 @@ fn remove(txn: &mut Txn<'_>, dir: Fid, name: &Name, entry: &Named) -> Applied {
 pub(super) fn forget_entry(dir: &mut Object, name: &Name, kind: Kind) {
     dir.entries = dir.entries.saturating_sub(1);
     dir.attr.size = dir.attr.size.saturating_sub(name.entry_bytes());
-    if kind == Kind::Directory {
+    if kind.looks_like_directory() {
         dir.attr.nlink = dir.attr.nlink.saturating_sub(1);
     }
 }

@@ -65,11 +65,11 @@ fn shown(txn: &Txn<'_>, position: u64, placed: Placed) -> Result<DirEntry, Refus
     let named = txn.object(placed.fid)?;
     Ok(DirEntry {
         bare: named.xattrs == 0,
+        kind: named.attr.kind,
         attr: Some(named.attr),
         ahead: 0,
         name: placed.name,
         fid: placed.fid,
-        kind: placed.kind,
         position,
     })
 }

@@ -8,6 +8,7 @@ mod attrs;
 mod bytes;
 mod entries;
 mod list;
+mod mounts;
 mod ranges;
 mod receive;
 mod rename;
@@ -40,6 +41,7 @@ pub(crate) fn apply(txn: &mut Txn<'_>, op: &Op) -> Applied {
         Op::Link { fid, dir, name } => entries::link(txn, *fid, *dir, name),
         Op::Unlink { dir, name } => entries::unlink(txn, *dir, name),
         Op::Rmdir { dir, name } => entries::rmdir(txn, *dir, name),
+        Op::Unmount { dir, name } => mounts::unmount(txn, *dir, name),
         Op::Rename { .. } => rename::rename(txn, op),
         Op::Open { fid, access } => attrs::open(txn, *fid, *access),
         Op::Write {

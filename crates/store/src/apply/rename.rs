@@ -125,7 +125,9 @@ fn check(txn: &Txn<'_>, it: &Move<'_>, exchange: bool) -> Result<(), Refusal> {
     let source = txn.object(it.source.fid)?;
     may_remove(txn, (it.from, &from), &source)?;
     txn.may_leave((it.from, it.to), (it.source.fid, &source))?;
-    let moves_dir = source.attr.kind == Kind::Directory;
+    let moves_dir = source.attr.kind.looks_like_directory();
+    // A mount point has no `..` that would change.
+    let rehomes_dir = source.attr.kind == Kind::Directory;
     match &it.target {
         None => {
             may_make(txn, it.to, it.new)?;
@@ -138,25 +140,26 @@ fn check(txn: &Txn<'_>, it: &Move<'_>, exchange: bool) -> Result<(), Refusal> {
                 txn.allowed(it.from, &from, Want::INSERT)?;
             }
             txn.allowed(it.to, &to, Want::INSERT)?;
-            let over_dir = entry.kind == Kind::Directory;
+            let over_dir = entry.kind.looks_like_directory();
             if !exchange {
                 match (moves_dir, over_dir) {
                     (true, false) => return Err(Refusal::NotDirectory),
                     (false, true) => return Err(Refusal::IsDirectory),
+                    _ if entry.kind == Kind::Mount => return Err(Refusal::MountPoint),
                     _ => {}
                 }
-            } else if over_dir && it.from != it.to {
+            } else if entry.kind == Kind::Directory && it.from != it.to {
                 txn.allowed(entry.fid, &target, Want::WRITE)?;
             }
             check_counts(it, (&from, &to), (moves_dir, over_dir), exchange)?;
-            if moves_dir && it.from != it.to {
+            if rehomes_dir && it.from != it.to {
                 txn.allowed(it.source.fid, &source, Want::WRITE)?;
             }
             let full = over_dir && !exchange && target.entries != 0;
             return if full { Err(Refusal::NotEmpty) } else { Ok(()) };
         }
     }
-    if moves_dir && it.from != it.to {
+    if rehomes_dir && it.from != it.to {
         txn.allowed(it.source.fid, &source, Want::WRITE)?;
     }
     check_counts(it, (&from, &to), (moves_dir, false), exchange)
@@ -215,7 +218,7 @@ fn shift(txn: &mut Txn<'_>, it: &Move<'_>) -> Applied {
         }
         dir.entries += 1;
         dir.attr.size += it.new.entry_bytes();
-        if kind == Kind::Directory {
+        if kind.looks_like_directory() {
             dir.attr.nlink += 1;
         }
     })?;
@@ -272,8 +275,8 @@ fn swap(txn: &mut Txn<'_>, it: &Move<'_>, target: &Named) -> Applied {
     let attr = rehome(txn, moved.fid, places[0], places[1])?;
     let other = rehome(txn, back.fid, places[1], places[0])?;
     let count = |dir: &mut Object, gone: Kind, come: Kind| {
-        let less = u32::from(gone == Kind::Directory);
-        let more = u32::from(come == Kind::Directory);
+        let less = u32::from(gone.looks_like_directory());
+        let more = u32::from(come.looks_like_directory());
         dir.attr.nlink = (dir.attr.nlink + more).saturating_sub(less);
     };
     txn.touch_dir(it.from, |dir| count(dir, moved.kind, back.kind))?;

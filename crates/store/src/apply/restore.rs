@@ -116,15 +116,7 @@ impl Restore<'_, '_> {
                 let value = value.as_ref().map(|value| value.0.clone());
                 self.xattr(*vnode, name, value)
             }
-            StreamPiece::Target { vnode, target } => {
-                let (vnode, object) = self.known(*vnode)?;
-                if object.attr.kind != Kind::Symlink || object.attr.size != target.0.len() as u64 {
-                    return Err(Refusal::Invalid);
-                }
-                self.txn.put(key::target(self.fid(vnode)), target.0.clone());
-                self.objects.insert(vnode, Some(object));
-                Ok(())
-            }
+            StreamPiece::Target { vnode, target } => self.target(*vnode, &target.0),
             StreamPiece::Bytes {
                 vnode,
                 offset,
@@ -139,6 +131,20 @@ impl Restore<'_, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// The target of a link, or the name of the volume behind a mount point.
+    fn target(&mut self, vnode: u64, target: &[u8]) -> Result<(), Refusal> {
+        let (vnode, mut object) = self.known(vnode)?;
+        match object.attr.kind {
+            Kind::Symlink if object.attr.size == target.len() as u64 => {
+                self.txn.put(key::target(self.fid(vnode)), target.to_vec());
+            }
+            Kind::Mount => object.attr.rdev = self.txn.index.volumes.named_in_stream(target),
+            _ => return Err(Refusal::Invalid),
+        }
+        self.objects.insert(vnode, Some(object));
+        Ok(())
     }
 
     /// An object as it is by now, whatever its number at the sender.
@@ -214,6 +220,10 @@ impl Restore<'_, '_> {
                 object
             }
         };
+        if attr.kind == Kind::Mount {
+            // The volumes of the sender have other numbers: a piece with the name follows.
+            object.attr.rdev = 0;
+        }
         (object.uniq, object.parent, object.home) = (*uniq, parent, *home);
         object.next_position = *next_position;
         if object.inline > *inline {

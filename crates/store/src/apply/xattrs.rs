@@ -203,7 +203,7 @@ fn meaning(name: &[u8], object: &Object, value: &[u8]) -> Result<Meaning, Refusa
         return Ok(Meaning::None);
     }
     match object.attr.kind {
-        Kind::Symlink => return Err(Refusal::NotSupported),
+        Kind::Symlink | Kind::Mount => return Err(Refusal::NotSupported),
         Kind::Directory => {}
         _ if inherited => return Err(Refusal::Denied),
         _ => {}

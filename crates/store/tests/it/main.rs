@@ -13,6 +13,7 @@ mod governed;
 mod lists;
 mod lost;
 mod model;
+mod mounts;
 mod nth;
 mod positions;
 mod quotas;

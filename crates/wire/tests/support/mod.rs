@@ -79,6 +79,7 @@ pub fn ops() -> Vec<Op> {
     ops.extend(lock_ops());
     ops.extend(volume_ops());
     ops.extend(range_ops());
+    ops.extend(volumes::mount_ops());
     ops
 }
 
@@ -357,6 +358,7 @@ fn range_outcomes() -> Vec<Outcome> {
         },
         Outcome::Refused(Refusal::NothingBehind),
         Outcome::Refused(Refusal::Again),
+        Outcome::Refused(Refusal::MountPoint),
     ]
 }
 

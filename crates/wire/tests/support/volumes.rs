@@ -50,6 +50,13 @@ pub(super) fn volume_ops() -> Vec<Op> {
     ops.into_iter().map(Op::Volume).collect()
 }
 
+/// Operations on mount points.
+pub(super) fn mount_ops() -> Vec<Op> {
+    let (dir, name) = (super::fid(1), name("home"));
+    let mount = super::make(Make::Mount(Name::new(b"home@monday").unwrap()), None);
+    vec![mount, Op::Unmount { dir, name }]
+}
+
 fn rules() -> Vec<ScheduleRule> {
     let rule = |every_s, keep| ScheduleRule { every_s, keep };
     vec![rule(3600, 24), rule(u32::MAX, u16::MAX)]

@@ -472,6 +472,7 @@ impl Client {
         if refusal == Refusal::Exists && self.replaces_after_all(step, ticket, op) {
             return;
         }
+        self.leads_nowhere(step, (ticket, op), refusal);
         self.finish(step, ticket, Done::Refused(refusal));
         let fid = match op {
             Op::Open { fid, .. } => {

@@ -65,23 +65,16 @@ impl Client {
         }
     }
 
-    fn start_op(&mut self, step: &mut Step<'_>, ticket: Ticket, mut op: Op, caller: Caller) {
+    pub(crate) fn start_op(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        mut op: Op,
+        caller: Caller,
+    ) {
         match &op {
-            Op::Lookup { dir, name } => {
-                if self.is_barred(step, ticket, *dir) {
-                    return;
-                }
-                if let Some(done) = self.lookup(step, *dir, name) {
-                    let found = match &done {
-                        Done::Entry { fid, .. } => Some(*fid),
-                        _ => None,
-                    };
-                    self.finish(step, ticket, done);
-                    if let Some(fid) = found {
-                        self.walk_used(step, fid, &caller);
-                    }
-                    return;
-                }
+            Op::Lookup { dir, name } if self.looks_up_here(step, ticket, (*dir, name), &caller) => {
+                return;
             }
             Op::GetAttr { fid } => {
                 if let Some(done) = self.known_attr(*fid) {
@@ -127,6 +120,35 @@ impl Client {
             alloc::vec::Vec::new(),
             Why::Call(ticket),
         );
+    }
+
+    /// Does a look-up end, wait, or go on to another volume, without a question for the name?
+    fn looks_up_here(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        (dir, name): (Fid, &Name),
+        caller: &Caller,
+    ) -> bool {
+        if self.is_barred(step, ticket, dir) {
+            return true;
+        }
+        if let Some(root) = self.behind(dir, name) {
+            self.cross(step, ticket, root);
+            return true;
+        }
+        let Some(done) = self.lookup(step, dir, name) else {
+            return false;
+        };
+        let found = match &done {
+            Done::Entry { fid, .. } => Some(*fid),
+            _ => None,
+        };
+        self.finish(step, ticket, done);
+        if let Some(fid) = found {
+            self.walk_used(step, fid, caller);
+        }
+        true
     }
 
     /// The opens of the object that an operation names.

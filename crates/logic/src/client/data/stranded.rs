@@ -84,7 +84,7 @@ impl Client {
         if self.cache.changed(fid).count == 0 {
             return;
         }
-        let root = self.root.unwrap_or(fid);
+        let root = Fid::root(fid.volume);
         let parent = self.nodes.get(&fid).and_then(|node| node.parent);
         let names = parent.and_then(|dir| self.nodes.get(&dir));
         let mut names = names.into_iter().flat_map(|node| &node.names);
@@ -334,7 +334,7 @@ impl Client {
         if exists && number < NUMBERS {
             return self.make_beside(step, fid, number + 1);
         }
-        let root = self.root.filter(|root| *root != dir);
+        let root = Some(Fid::root(fid.volume)).filter(|root| *root != dir);
         let Some(stranded) = self.stranded.get_mut(&fid) else {
             return;
         };

@@ -225,7 +225,7 @@ impl Client {
         let attr = node.sole()?.clone();
         let uid = remover.caller.uid;
         let owner = uid == 0 || uid == remover.dir.uid || uid == attr.uid;
-        let fits = (attr.kind == Kind::Directory) == directory;
+        let fits = attr.kind.looks_like_directory() == directory;
         let empty = !directory || node.is_empty();
         let allowed = remover.dir.mode & STICKY == 0 || owner;
         let counted = self.counts(&attr);

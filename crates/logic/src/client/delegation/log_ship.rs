@@ -107,7 +107,11 @@ impl Client {
         // Of names that it changes it need not be known here what they name.
         let names = matches!(
             op,
-            Op::Link { .. } | Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. }
+            Op::Link { .. }
+                | Op::Unlink { .. }
+                | Op::Rmdir { .. }
+                | Op::Rename { .. }
+                | Op::Unmount { .. }
         );
         let settles = matches!(
             op,

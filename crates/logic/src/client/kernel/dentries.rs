@@ -142,9 +142,12 @@ impl Client {
                 ),
                 Done::Entry { fid, .. },
             ) => self.hand(now, (*dir, name), (Some(*fid), lasting)),
-            (Call::Op(Op::Unlink { dir, name } | Op::Rmdir { dir, name }), Done::Nothing) => {
-                self.take_away(*dir, name)
-            }
+            (
+                Call::Op(
+                    Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name },
+                ),
+                Done::Nothing,
+            ) => self.take_away(*dir, name),
             (
                 Call::Op(Op::Rename {
                     from,
@@ -159,6 +162,12 @@ impl Client {
                 // It keeps its lifetime.
                 let handed = |dir, name| (self.handed(dir, name), self.lasts(dir, name));
                 let (moved, other) = (handed(*from, name), handed(*to, new));
+                // A root behind a mount point is where the kernel moves it.
+                for (dir, handed) in [(*to, moved.0), (*from, other.0.filter(|_| *exchange))] {
+                    if let Some(node) = handed.and_then(|fid| self.nodes.get_mut(&fid)) {
+                        node.is_in(dir);
+                    }
+                }
                 if *exchange && !*no_replace {
                     self.hand(now, (*from, name), other);
                 } else {

@@ -162,9 +162,10 @@ fn held_by_op(op: &Op, named: impl FnOnce() -> Named) -> Option<Held> {
         // `fuse_lseek`, for data and holes.
         Op::Find { fid, .. } => [change(fid), None],
         Op::Lookup { dir, .. } => [Some((*dir, Mode::Lookup)), None],
-        Op::Make { dir, .. } | Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } => {
-            [change(dir), None]
-        }
+        Op::Make { dir, .. }
+        | Op::Unlink { dir, .. }
+        | Op::Rmdir { dir, .. }
+        | Op::Unmount { dir, .. } => [change(dir), None],
         // `vfs_link`: the object that gets a name.
         Op::Link { fid, dir, .. } => [change(dir), change(fid)],
         Op::Rename { from, to, .. } => [change(from), change(to)],

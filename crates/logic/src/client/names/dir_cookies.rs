@@ -28,6 +28,8 @@ const LISTING_MAX: usize = 16_384;
 pub(crate) struct Named {
     pub(crate) fid: Fid,
     pub(crate) kind: Kind,
+    /// Of a mount point: the volume whose root stands there; 0: that is not known.
+    pub(crate) leads_to: u32,
     /// Where it stands; 0: that is not known.
     pub(crate) position: u64,
 }
@@ -41,15 +43,18 @@ pub(crate) struct CookieOrder {
 }
 
 impl Node {
-    /// A name means this from now on, or nothing. An object that keeps its name keeps its position.
+    /// A name means this from now on, or nothing. An object that keeps its name keeps its position,
+    /// and leads where it led.
     pub(crate) fn set_name(&mut self, name: &Name, means: Option<(Fid, Kind)>) {
         let known = self.names.get(name).copied().flatten();
-        let means = means.map(|(fid, kind)| Named {
-            fid,
-            kind,
-            position: known
-                .filter(|known| known.fid == fid)
-                .map_or(0, |known| known.position),
+        let means = means.map(|(fid, kind)| {
+            let same = known.filter(|known| known.fid == fid);
+            Named {
+                fid,
+                kind,
+                leads_to: same.map_or(0, |known| known.leads_to),
+                position: same.map_or(0, |known| known.position),
+            }
         });
         self.names.insert(name.clone(), means);
     }

@@ -4,10 +4,11 @@ use crate::Ticket;
 use crate::client::api::{Call, Done, Lifetime};
 use crate::client::data::inline_data;
 use crate::client::mutant::Mutant;
-use crate::client::{Client, Step};
+use crate::client::{Client, Running, Step};
 use alloc::vec::Vec;
 use wire::{
-    Access, Attr, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right, Time,
+    Access, Attr, Caller, Entry, Epoch, Fid, Kind, Name, Op, Outcome, Refusal, RequestId, Right,
+    Time,
 };
 
 impl Client {
@@ -19,14 +20,11 @@ impl Client {
         op: &Op,
         (outcome, granted, bytes): (Outcome, Vec<Fid>, u32),
     ) {
+        if self.comes_to_mount(step, (ticket, op), (&outcome, &granted)) {
+            return;
+        }
         let came = inline_data::came(op, (&outcome, &granted), bytes);
-        let looked_up = match op {
-            Op::Lookup { dir, .. } => self
-                .calls
-                .get(&ticket)
-                .map(|running| (*dir, running.caller.clone())),
-            _ => None,
-        };
+        let looked_up = self.looker(ticket, op);
         let found = matches!(outcome, Outcome::Entry(_));
         let done = match (op, outcome) {
             (Op::Lookup { .. }, Outcome::Entry(entry))
@@ -52,7 +50,7 @@ impl Client {
                 self.linked(step, (*dir, name), (entry, &granted))
             }
             (
-                Op::Unlink { dir, name } | Op::Rmdir { dir, name },
+                Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name },
                 Outcome::Removed {
                     fid,
                     attr,
@@ -78,6 +76,15 @@ impl Client {
             Some((dir, caller)) if found => self.walk_missed(step, dir, &caller),
             Some((dir, caller)) => self.missed_name(step, dir, &caller),
             None => {}
+        }
+    }
+
+    /// The directory of a look-up, and its caller.
+    fn looker(&self, ticket: Ticket, op: &Op) -> Option<(Fid, Caller)> {
+        let running = self.calls.get(&ticket)?;
+        match op {
+            Op::Lookup { dir, .. } => Some((*dir, running.caller.clone())),
+            _ => None,
         }
     }
 
@@ -150,7 +157,7 @@ impl Client {
     }
 
     /// A name now names this. Kept only if a grant of the directory vouches for it.
-    fn name_is(
+    pub(crate) fn name_is(
         &mut self,
         (dir, name): (Fid, &Name),
         means: Option<(Fid, Kind)>,
@@ -210,10 +217,20 @@ impl Client {
         }
     }
 
-    /// The answer of a call; of one that enters an object by its number it hands the kernel that.
-    pub(crate) fn entered(&mut self, now: Time, call: &Call, done: Done) -> Done {
-        let (Call::Enter { fid }, Done::Attr { attr, lifetime }) = (call, &done) else {
+    /// The answer of a call; of one that enters an object by its number, or has come to it through
+    /// a mount point, it hands the kernel that.
+    pub(crate) fn entered(&mut self, now: Time, running: &Running, done: Done) -> Done {
+        let Done::Attr { attr, lifetime } = &done else {
             return done;
+        };
+        let fid = match &running.call {
+            Call::Enter { fid } => fid,
+            Call::Op(Op::Lookup { dir, name }) => {
+                let told = (attr.clone(), *lifetime);
+                let crossed = |root| self.crossed(now, (*dir, name), told, root);
+                return running.crosses.map_or(done, crossed);
+            }
+            _ => return done,
         };
         let node = self.node(*fid);
         node.kernel.is_told(now);

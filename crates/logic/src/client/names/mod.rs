@@ -5,4 +5,5 @@ pub(super) mod dir_cookies;
 pub(super) mod dir_prefetch;
 pub(super) mod learn;
 pub(super) mod listing;
+pub(super) mod mount_points;
 pub(super) mod xattrs;

@@ -178,7 +178,7 @@ impl Server {
                 plan.name(*dir, name);
                 plan.change(disk, *fid)?;
             }
-            Op::Unlink { dir, name } | Op::Rmdir { dir, name } => {
+            Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name } => {
                 plan.name(*dir, name);
                 if let Some(child) = disk.lookup(*dir, name)? {
                     plan.change(disk, child)?;

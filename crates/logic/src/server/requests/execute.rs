@@ -7,7 +7,7 @@ use super::listing_attrs::show_held;
 use crate::server::api::{By, Disk, Mutant};
 use crate::server::schedules::OWN;
 use crate::server::table::{Seq, Unconfirmed, Waiting};
-use crate::server::tokens::grants::{delegable, note_bare};
+use crate::server::tokens::grants::{delegable, mount_point, note_bare};
 use crate::server::{Server, Step};
 use alloc::vec::Vec;
 use wire::{
@@ -363,7 +363,9 @@ impl Server {
             false => Right::Shared,
         };
         let mut give = |server: &mut Self, fid: Fid, right: Right| {
-            server.grant((session, fid), right, grants);
+            if mount_point(outcome) != Some(fid) {
+                server.grant((session, fid), right, grants);
+            }
         };
         match (&waiting.request.op, outcome) {
             (Op::Lookup { dir, .. } | Op::Link { dir, .. }, Outcome::Entry(entry)) => {
@@ -385,9 +387,10 @@ impl Server {
                 give(self, *dir, in_dir(dir));
                 give(self, entry.fid, own.unwrap_or(wanted(*open)));
             }
-            (Op::Unlink { dir, .. } | Op::Rmdir { dir, .. }, Outcome::Removed { .. }) => {
-                give(self, *dir, in_dir(dir));
-            }
+            (
+                Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } | Op::Unmount { dir, .. },
+                Outcome::Removed { .. },
+            ) => give(self, *dir, in_dir(dir)),
             (Op::Rename { from, to, .. }, Outcome::Renamed { fid, .. }) => {
                 give(self, *from, in_dir(from));
                 if from != to {
@@ -406,10 +409,7 @@ impl Server {
                 give(self, *fid, Right::Exclusive);
             }
             (Op::ReadDir { dir, .. } | Op::Prefetch { dir, .. }, Outcome::Dir { entries, .. }) => {
-                give(self, *dir, Right::Shared);
-                for entry in entries.iter().filter(|entry| entry.attr.is_some()) {
-                    give(self, entry.fid, Right::Shared);
-                }
+                self.grant_listed((session, *dir), entries, grants);
             }
             _ => {}
         }

@@ -91,7 +91,9 @@ impl Redo {
 fn finds_the_same(disk: &impl Disk, op: &Op, named: [Option<Fid>; 2]) -> bool {
     let finds = |dir, name| disk.lookup(dir, name).unwrap_or_default();
     match op {
-        Op::Unlink { dir, name } | Op::Rmdir { dir, name } => finds(*dir, name) == named[0],
+        Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name } => {
+            finds(*dir, name) == named[0]
+        }
         Op::Rename {
             from,
             name,

@@ -308,7 +308,8 @@ impl Server {
         let (root, mut at) = (self.root_at(id), fid);
         loop {
             inside |= limit.is_some_and(|limit| limit.top() == Some(at));
-            if at == root || holds(at) {
+            // A volume can be had by its name, too: so a mount point of it opens nothing more.
+            if at == root || at == Fid::root(at.volume) || holds(at) {
                 return Ok(inside);
             }
             let Some((dir, _)) = disk.place(at)? else {

@@ -166,7 +166,7 @@ impl Server {
                 if exists && there.is_none() {
                     return Ok(Way::As(Box::new(other)));
                 }
-                let home = if exists { *dir } else { self.root_at(session) };
+                let home = if exists { *dir } else { Fid::root(dir.volume) };
                 let place = self.free_place(disk, session, (home, name), delegated)?;
                 (*to, *new) = place.clone();
                 Ok(Way::Aside(Box::new(other), place))

@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::server::api::Disk;
 use crate::server::table::{File, Holder, Waiting};
 use alloc::vec::Vec;
-use wire::{Epoch, Fid, Grant, Kind, Op, Outcome, Right, SessionId, What};
+use wire::{DirEntry, Epoch, Fid, Grant, Kind, Op, Outcome, Right, SessionId, What};
 
 impl Server {
     /// Grants the client what may be granted of a file, at most `wanted`.
@@ -111,6 +111,20 @@ impl Server {
         });
     }
 
+    /// Grants a directory that is listed, and what is listed with its attributes.
+    pub(crate) fn grant_listed(
+        &mut self,
+        (session, dir): (SessionId, Fid),
+        entries: &[DirEntry],
+        grants: &mut Vec<Grant>,
+    ) {
+        self.grant((session, dir), Right::Shared, grants);
+        let known = |entry: &&DirEntry| entry.attr.is_some() && entry.kind != Kind::Mount;
+        for entry in entries.iter().filter(known) {
+            self.grant((session, entry.fid), Right::Shared, grants);
+        }
+    }
+
     pub(crate) fn holder(&self, session: SessionId, fid: Fid) -> Option<&Holder> {
         self.files.get(&fid)?.holders.get(&session)
     }
@@ -174,7 +188,9 @@ pub(crate) fn note_bare(disk: &impl Disk, op: &Op, grants: &mut [Grant]) {
     let dirs = match op {
         Op::ReadDir { .. } | Op::Prefetch { .. } => return,
         Op::Lookup { dir, .. } | Op::Make { dir, .. } | Op::Link { dir, .. } => [Some(*dir), None],
-        Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } => [Some(*dir), None],
+        Op::Unlink { dir, .. } | Op::Rmdir { dir, .. } | Op::Unmount { dir, .. } => {
+            [Some(*dir), None]
+        }
         Op::Rename { from, to, .. } => [Some(*from), Some(*to)],
         _ => [None, None],
     };
@@ -194,4 +210,15 @@ pub(crate) fn delegable(disk: &impl Disk, waiting: &Waiting, outcome: &Outcome) 
     let directory = entry.attr.kind == Kind::Directory && disk.bare(entry.fid);
     let own = waiting.request.keeps && directory;
     own.then_some(Right::Exclusive)
+}
+
+/// The mount point in an answer. It leads to the same for as long as it exists: nobody need hold
+/// it.
+pub(crate) fn mount_point(outcome: &Outcome) -> Option<Fid> {
+    let (fid, attr) = match outcome {
+        Outcome::Entry(entry) => (entry.fid, &entry.attr),
+        Outcome::Renamed { fid, attr, .. } => (*fid, attr),
+        _ => return None,
+    };
+    (attr.kind == Kind::Mount).then_some(fid)
 }

@@ -180,7 +180,7 @@ impl Server {
                 self.tell_name(step.disk, (*dir, name), object, &Deed::Made)?;
             }
             (
-                Op::Unlink { dir, name } | Op::Rmdir { dir, name },
+                Op::Unlink { dir, name } | Op::Rmdir { dir, name } | Op::Unmount { dir, name },
                 Outcome::Removed { fid, attr, .. },
             ) => {
                 self.tell_name(step.disk, (*dir, name), (*fid, attr.kind), &Deed::Removed)?;

@@ -49,6 +49,8 @@ impl Reference {
             Make::Directory => Kind::Directory,
             Make::Symlink(_) => Kind::Symlink,
             Make::Node { kind, .. } => *kind,
+            // The worlds have one volume that changes.
+            Make::Mount(_) => return Err(Refusal::NotFound),
         };
         let mut made = object(kind, mode, now);
         if let Make::Symlink(target) = make {

@@ -38,7 +38,8 @@ pub(super) fn is_frozen(op: &Op) -> bool {
         | Op::Make { dir: fid, .. }
         | Op::MakeNameless { dir: fid, .. }
         | Op::Unlink { dir: fid, .. }
-        | Op::Rmdir { dir: fid, .. } => [fid, fid],
+        | Op::Rmdir { dir: fid, .. }
+        | Op::Unmount { dir: fid, .. } => [fid, fid],
         Op::Link { fid, dir, .. } => [fid, dir],
         Op::Rename { from, to, .. } => [from, to],
         _ => return false,

@@ -1,0 +1,64 @@
+//! `ariel volume mount` and `ariel volume unmount`: volumes at paths of the tree.
+//!
+//! Guarantees: when a command ends with 0 all machines see the change, and it is on the server's
+//! disk.
+
+use super::volume::{connect_in, end};
+use crate::args::{MountPointArgs, UnmountArgs};
+use crate::failure::Failure;
+use files::MountError;
+use std::path::Path;
+use std::process::ExitCode;
+use wire::Refusal;
+
+pub(super) fn mount(args: &MountPointArgs) -> Result<ExitCode, Failure> {
+    let (at, path) = (&args.at, &args.path);
+    let tree = connect_in(&at.trust, &at.server, args.volume.as_ref())?;
+    let made = tree.mount_volume(&args.name, path);
+    made.map_err(|error| told(path, not_made(&error), &error))?;
+    end(tree)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn unmount(args: &UnmountArgs) -> Result<ExitCode, Failure> {
+    let (at, path) = (&args.at, &args.path);
+    let tree = connect_in(&at.trust, &at.server, args.volume.as_ref())?;
+    let removed = tree.unmount_volume(path);
+    removed.map_err(|error| told(path, not_removed(&error), &error))?;
+    end(tree)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The cure for a mount point that could not be made.
+fn not_made(error: &MountError) -> Option<&'static str> {
+    let MountError::Refused(refusal) = error else {
+        return None;
+    };
+    match refusal {
+        Refusal::NotFound => Some("there is no such volume: see `ariel volume list`"),
+        Refusal::Exists => Some("something has this name: a mount point takes one that is free"),
+        Refusal::NotPermitted | Refusal::Denied => {
+            Some("only root may do this, or who owns both the directory and the volume's root")
+        }
+        _ => None,
+    }
+}
+
+/// The cure for one that could not be removed.
+fn not_removed(error: &MountError) -> Option<&'static str> {
+    let MountError::Refused(refusal) = error else {
+        return None;
+    };
+    match refusal {
+        Refusal::Invalid => Some("it is no mount point: rm and rmdir remove what it is"),
+        Refusal::NotPermitted | Refusal::Denied => Some(
+            "only root may do this, the owner of the directory, or who has made the mount point",
+        ),
+        _ => None,
+    }
+}
+
+fn told(path: &Path, cure: Option<&str>, error: &MountError) -> Failure {
+    let reason = cure.map_or_else(|| error.reason(path), str::to_owned);
+    Failure::of(&path.display().to_string(), reason)
+}
