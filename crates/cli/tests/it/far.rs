@@ -4,6 +4,7 @@
 use crate::harness::cell::{CellOptions, first_line};
 use crate::harness::process::{Proc, run_within, shell_ok, system_python, text};
 use crate::harness::{Cell, Random, ariel, eventually, has_program, long, skipped};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
