@@ -6,7 +6,7 @@
 use super::volume::{connect_in, end};
 use crate::args::{MountPointArgs, UnmountArgs};
 use crate::failure::Failure;
-use files::MountError;
+use files::{MountError, Tree};
 use std::path::Path;
 use std::process::ExitCode;
 use wire::Refusal;
@@ -15,17 +15,28 @@ pub(super) fn mount(args: &MountPointArgs) -> Result<ExitCode, Failure> {
     let (at, path) = (&args.at, &args.path);
     let tree = connect_in(&at.trust, &at.server, args.volume.as_ref())?;
     let made = tree.mount_volume(&args.name, path);
-    made.map_err(|error| told(path, not_made(&error), &error))?;
-    end(tree)?;
-    Ok(ExitCode::SUCCESS)
+    over(
+        tree,
+        made.map_err(|error| told(path, not_made(&error), &error)),
+    )
 }
 
 pub(super) fn unmount(args: &UnmountArgs) -> Result<ExitCode, Failure> {
     let (at, path) = (&args.at, &args.path);
     let tree = connect_in(&at.trust, &at.server, args.volume.as_ref())?;
     let removed = tree.unmount_volume(path);
-    removed.map_err(|error| told(path, not_removed(&error), &error))?;
-    end(tree)?;
+    over(
+        tree,
+        removed.map_err(|error| told(path, not_removed(&error), &error)),
+    )
+}
+
+/// Gives back what the way to the path has brought, also if it was in vain: others would wait for
+/// it until the lease ends.
+fn over(tree: Tree, done: Result<(), Failure>) -> Result<ExitCode, Failure> {
+    let ended = end(tree);
+    done?;
+    ended?;
     Ok(ExitCode::SUCCESS)
 }
 
