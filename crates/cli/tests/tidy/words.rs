@@ -21,6 +21,7 @@ const PLAIN: [&str; 77] = [
     "delivery",
     "dir",
     "done",
+    "error",
     "execute",
     "fairness",
     "fault",
