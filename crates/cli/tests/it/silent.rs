@@ -112,7 +112,7 @@ fn a_stopped_daemon_loses_no_byte_and_what_others_changed_too_is_kept_beside() {
     cell.assert_clean();
 }
 
-/// The bytes that were written are not in this file: the fsync of each descriptor that was open says so, once.
+/// The written bytes are not in this file: the fsync of each descriptor that was open says so once.
 fn is_told_once(descriptors: &[&File]) {
     let told = |file: &&File| file.sync_all().err().and_then(|error| error.raw_os_error());
     let eio = Some(Errno::IO.raw_os_error());
