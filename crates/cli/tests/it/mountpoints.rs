@@ -135,7 +135,7 @@ fn who_is_inside_when_it_is_removed_goes_on() {
     done(cell, "mount", &["home", "/home"]);
     fs::create_dir(a.join("home/sub")).unwrap();
     fs::write(a.join("home/sub/f"), "before").unwrap();
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let dir = openat(CWD, b.join("home/sub"), flags, Mode::empty()).unwrap();
     let mut file = File::options()
         .read(true)
@@ -148,7 +148,7 @@ fn who_is_inside_when_it_is_removed_goes_on() {
         fails(fs::read(dir.join("home/sub/f")), Errno::NOENT);
     }
     file.write_all(b" and after").unwrap();
-    let inside = openat(&dir, "f", OFlags::RDONLY, Mode::empty()).unwrap();
+    let inside = openat(&dir, "f", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).unwrap();
     let mut text = String::new();
     File::from(inside).read_to_string(&mut text).unwrap();
     assert_eq!(text, "before and after");
