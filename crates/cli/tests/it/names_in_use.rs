@@ -179,7 +179,7 @@ impl Way {
     }
 
     fn go(self, (dir, name): (&File, &Path)) -> io::Result<()> {
-        let made = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
+        let made = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         match self {
             Way::Directory => mkdirat(dir, name, Mode::RWXU),
             Way::File => openat(dir, name, made, Mode::RUSR).map(drop),
