@@ -8,11 +8,15 @@
 use crate::members::{CellError, refused};
 use crate::words::{hex, unhex};
 use biscuit_auth::builder::{Algorithm, AuthorizerBuilder, BiscuitBuilder, BlockBuilder};
-use biscuit_auth::{Biscuit, KeyPair, PrivateKey, UnverifiedBiscuit};
+use biscuit_auth::{AuthorizerLimits, Biscuit, KeyPair, PrivateKey, UnverifiedBiscuit};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Most bytes of a token as text.
 pub const TOKEN_BYTES_MAX: usize = 3000;
+/// The longest that the checks of a token may take. The library's own limit is a millisecond: a
+/// server that Linux did not run meanwhile refused tokens that were right.
+const CHECK_TIME_MAX: Duration = Duration::from_secs(1);
 /// Most times that a token is narrowed.
 const BLOCKS_MAX: usize = 16;
 
@@ -94,7 +98,11 @@ impl Signer {
                 let _ = write!(facts, " within(\"{at}\");");
             }
         }
-        let authorizer = AuthorizerBuilder::new().code(facts);
+        let limits = AuthorizerLimits {
+            max_time: CHECK_TIME_MAX,
+            ..AuthorizerLimits::default()
+        };
+        let authorizer = AuthorizerBuilder::new().set_limits(limits).code(facts);
         let allowed = authorizer
             .and_then(|authorizer| authorizer.build(&token))
             .and_then(|mut authorizer| authorizer.authorize());
