@@ -28,6 +28,8 @@ mod own;
 mod private;
 mod question;
 mod renewal;
+#[cfg(test)]
+mod test_cell;
 mod token;
 mod user;
 mod users;

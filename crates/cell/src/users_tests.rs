@@ -2,38 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::machine::Role;
-use crate::question::Invite;
+use crate::test_cell::{cell, machine};
 use crate::token::{Narrower, attenuate};
-
-fn cell() -> (tempfile::TempDir, Cell) {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("cell");
-    Cell::make(&path, "own").unwrap();
-    (dir, Cell::open(&path).unwrap())
-}
-
-fn machine(cell: &Cell, name: &str, trusted: bool) -> Machine {
-    let rights = Rights {
-        trusted,
-        uids: vec![(1000, 1999)],
-        ..Rights::default()
-    };
-    let (uses, for_s, role) = (1, 60, Role::Machine);
-    let invite = Invite {
-        uses,
-        for_s,
-        role,
-        rights,
-    };
-    let (secret, _) = cell.invite(&invite).unwrap();
-    let (_, public) = crate::authority::new_key().unwrap();
-    cell.join(&secret, name, &public).unwrap();
-    let all = cell.machines();
-    all.into_iter()
-        .find(|machine| machine.name == name)
-        .unwrap()
-}
 
 fn ann() -> User {
     User {
