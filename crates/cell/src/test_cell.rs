@@ -1,4 +1,4 @@
-//! What tests of a cell begin with.
+//! A cell and a machine for the tests of this crate.
 #![allow(clippy::unwrap_used)]
 
 use crate::machine::Role;
