@@ -256,6 +256,7 @@ fn dirs_of(op: &Op) -> (Option<Fid>, Option<Fid>) {
         | Op::Link { dir, .. }
         | Op::Unlink { dir, .. }
         | Op::Rmdir { dir, .. }
+        | Op::Unmount { dir, .. }
         | Op::ReadDir { dir, .. }
         | Op::Prefetch { dir, .. } => (Some(*dir), None),
         Op::Rename { from, to, .. } => (Some(*from), Some(*to)),
