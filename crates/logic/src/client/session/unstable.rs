@@ -425,7 +425,8 @@ impl Client {
                 Op::Write { fid, len, .. } => {
                     let bytes = u64::from(len);
                     step.out.push(Output::Event(Event::DataLost { fid, bytes }));
-                    self.fail_writes(step, fid, Refusal::SessionLost);
+                    // Calls that wait for write-back go on; each fsync among them hears of it then.
+                    self.write_errors.add(fid, Refusal::SessionLost);
                 }
                 _ => count += 1,
             }
