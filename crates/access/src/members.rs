@@ -22,26 +22,36 @@ pub fn is_group(gid: u32) -> bool {
 
 /// The users of each group, groups within groups included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Members(BTreeMap<u32, BTreeSet<u32>>);
+pub struct Members {
+    users: BTreeMap<u32, BTreeSet<u32>>,
+    /// The same the other way round, as each request asks it; the groups ascend.
+    groups: BTreeMap<u32, Vec<u32>>,
+}
 
 impl Members {
     /// From the users that each group has.
     pub fn new(groups: impl IntoIterator<Item = (u32, Vec<u32>)>) -> Self {
-        let groups = groups.into_iter().filter(|(gid, _)| is_group(*gid));
-        let sets = groups.map(|(gid, uids)| (gid, uids.into_iter().collect()));
-        Self(sets.collect())
+        let own = groups.into_iter().filter(|(gid, _)| is_group(*gid));
+        let sets = own.map(|(gid, uids)| (gid, uids.into_iter().collect()));
+        let users: BTreeMap<u32, BTreeSet<u32>> = sets.collect();
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (gid, uids) in &users {
+            for uid in uids {
+                groups.entry(*uid).or_default().push(*gid);
+            }
+        }
+        Self { users, groups }
     }
 
     /// The users of a group.
     pub fn of(&self, gid: u32) -> impl Iterator<Item = u32> {
-        self.0.get(&gid).into_iter().flatten().copied()
+        self.users.get(&gid).into_iter().flatten().copied()
     }
 
     /// The groups of a user, ascending.
     #[must_use]
-    pub fn groups_of(&self, uid: u32) -> Vec<u32> {
-        let own = self.0.iter().filter(|(_, uids)| uids.contains(&uid));
-        own.map(|(gid, _)| *gid).collect()
+    pub fn groups_of(&self, uid: u32) -> &[u32] {
+        self.groups.get(&uid).map_or(&[], Vec::as_slice)
     }
 
     /// Gives a caller the groups of the cell that he is in, and no others, whatever was asserted.
@@ -57,7 +67,7 @@ impl Members {
     /// The groups whose users are not the same in the other table.
     #[must_use]
     pub fn changed(&self, other: &Self) -> BTreeSet<u32> {
-        let gids = self.0.keys().chain(other.0.keys());
+        let gids = self.users.keys().chain(other.users.keys());
         let differs = |gid: &&u32| !self.of(**gid).eq(other.of(**gid));
         gids.filter(differs).copied().collect()
     }

@@ -134,6 +134,6 @@ fn as_user(uid: u32, members: &Members) -> Caller {
     Caller {
         uid,
         gid: NO_ID,
-        groups: Some(members.groups_of(uid)),
+        groups: Some(members.groups_of(uid).to_vec()),
     }
 }

@@ -91,7 +91,7 @@ proptest! {
         (list, members, object) in (list(), members(), object()),
         (uid, gid, more) in (1..7u32, 99..103u32, 99..103u32),
     ) {
-        let mut groups = members.groups_of(uid);
+        let mut groups = members.groups_of(uid).to_vec();
         groups.push(more);
         let caller = Caller { uid, gid, groups: Some(groups) };
         let shown = shown(&list, &members, &object);
@@ -143,7 +143,7 @@ fn of_too_many_people_a_kernel_never_learns_too_much() {
             let caller = Caller {
                 uid: *uid,
                 gid: 100,
-                groups: Some(members.groups_of(*uid)),
+                groups: Some(members.groups_of(*uid).to_vec()),
             };
             let allowed = list.bits(&caller, &file) & 4 != 0;
             assert!(
