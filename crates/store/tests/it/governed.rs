@@ -35,14 +35,7 @@ fn open(fid: Fid, write: bool) -> Op {
 }
 
 fn rename(from: (Fid, &str), to: (Fid, &str)) -> Op {
-    Op::Rename {
-        from: from.0,
-        name: name(from.1),
-        to: to.0,
-        new: name(to.1),
-        no_replace: false,
-        exchange: false,
-    }
+    rename_op(from.0, from.1, to.0, to.1)
 }
 
 fn link(fid: Fid, dir: Fid) -> Op {
@@ -229,4 +222,39 @@ fn what_is_shown_says_who_is_in_a_group_now_and_what_was_decided_stays() {
     let store = Store::open_in_memory(&disk, &small()).unwrap();
     assert_eq!(store.attr(file).unwrap().unwrap().uid, 5);
     assert!(store.is_governed(file));
+}
+
+/// Whatever an answer is about, it shows a directory as its list does.
+#[test]
+fn removals_show_the_directory_by_its_list() {
+    let mut store = Store::in_memory(&small()).unwrap();
+    let (create, mode) = (name("home"), 0o755);
+    let volume = VolumeOp::Create { name: create, mode };
+    assert!(matches!(
+        run(&mut store, &Op::Volume(volume)),
+        Outcome::Volume(_)
+    ));
+    let dir = mkdir(&mut store, root(), "d");
+    make(&mut store, dir, "f");
+    mkdir(&mut store, dir, "sub");
+    let mount = make_op(dir, "m", Make::Mount(name("home")), 0o755);
+    assert!(matches!(run(&mut store, &mount), Outcome::Entry(_)));
+    run(&mut store, &set(dir, list(&[(Who::User(5), "rl")])));
+    let mut told = store.attr(dir).unwrap().unwrap();
+    let kept = told.mode;
+    store.show_attr(dir, &mut told);
+    assert_ne!(told.mode, kept, "the list shows another mode than is kept");
+    let [file, sub, mount] = ["f", "sub", "m"].map(name);
+    for op in [
+        Op::Unlink { dir, name: file },
+        Op::Rmdir { dir, name: sub },
+        Op::Unmount { dir, name: mount },
+    ] {
+        let mut outcome = run(&mut store, &op);
+        store.show(&op, &mut outcome);
+        let Outcome::Removed { dir: shown, .. } = outcome else {
+            panic!("{op:?}: {outcome:?}");
+        };
+        assert_eq!(shown.mode, told.mode, "{op:?}");
+    }
 }

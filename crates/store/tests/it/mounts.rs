@@ -55,17 +55,6 @@ fn mount_op(dir: Fid, text: &str) -> Op {
     make_op(dir, text, Make::Mount(name("home")), 0o750)
 }
 
-fn rename_op(from: Fid, old: &str, to: Fid, new: &str) -> Op {
-    Op::Rename {
-        from,
-        name: name(old),
-        to,
-        new: name(new),
-        no_replace: false,
-        exchange: false,
-    }
-}
-
 fn place(dir: Fid, text: &str) -> (Fid, Name) {
     (dir, name(text))
 }

@@ -38,17 +38,6 @@ fn chown(store: &mut Store, fid: Fid, uid: u32, gid: u32) -> Attr {
     }
 }
 
-fn rename_op(from: Fid, old: &str, to: Fid, new: &str) -> Op {
-    Op::Rename {
-        from,
-        name: name(old),
-        to,
-        new: name(new),
-        no_replace: false,
-        exchange: false,
-    }
-}
-
 #[test]
 fn only_who_may_changes_a_directory() {
     let mut store = new();

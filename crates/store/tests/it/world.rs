@@ -54,6 +54,18 @@ pub fn run(store: &mut Store, op: &Op) -> Outcome {
     run_as(store, &superuser(), op, &[])
 }
 
+/// A rename that may replace what is there.
+pub fn rename_op(from: Fid, old: &str, to: Fid, new: &str) -> Op {
+    Op::Rename {
+        from,
+        name: name(old),
+        to,
+        new: name(new),
+        no_replace: false,
+        exchange: false,
+    }
+}
+
 pub fn make_op(dir: Fid, text: &str, make: Make, mode: u32) -> Op {
     Op::Make {
         dir,
