@@ -114,11 +114,14 @@ impl Tree {
             reply.bytes(&[]);
             return;
         }
+        // Pages that are never taken back are no business of the client's: it would have them wait
+        // for a token, with the page locked, and an own write that waits for the page.
+        let pages = convert::fills_pages(&read, self.silent_opens) && self.keeping.takes_back();
         let call = Call::Read {
             fid: self.fid(header.nodeid),
             offset: read.offset,
             len,
-            pages: convert::fills_pages(&read, self.silent_opens),
+            pages,
         };
         self.call(
             convert::asker(header),
