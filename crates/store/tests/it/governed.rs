@@ -224,7 +224,7 @@ fn what_is_shown_says_who_is_in_a_group_now_and_what_was_decided_stays() {
     assert!(store.is_governed(file));
 }
 
-/// Whatever an answer is about, it shows a directory as its list does.
+/// Each answer that shows a directory shows it as its list does, whatever else the answer tells.
 #[test]
 fn removals_show_the_directory_by_its_list() {
     let mut store = Store::in_memory(&small()).unwrap();
