@@ -6,17 +6,21 @@
 
 use crate::audit::Audit;
 use crate::groups::{GroupDeed, OnGroups};
+use crate::location::Location;
 use crate::machine::{Machine, Role};
 use crate::members::{Cell, CellError};
 use crate::question::{Answer, Question};
+use crate::revision::ServerLine;
 use crate::words::now_s;
-use net::{Door, Identity, KeyPrint, ServerTls};
-use parking_lot::Mutex;
+use access::Members;
+use net::{Addresses, Door, Identity, KeyPrint, ServerTls};
+use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 use wire::{MachineId, Rights};
 
 /// Told of each machine whose rights have changed, or that was revoked, and why its links end.
@@ -32,6 +36,12 @@ pub struct CellDoor {
     on_groups: OnceLock<Box<OnGroups>>,
     audit: Audit,
     knocks: Mutex<Knocks>,
+    /// The server as the others of the cell see it, if there are others.
+    server: Option<Mutex<ServerLine>>,
+    /// Held while the changes of other servers are followed.
+    following: Mutex<()>,
+    stopping: Mutex<bool>,
+    stopped: Condvar,
 }
 
 /// The peers that were refused lately, and when the log last said so.
@@ -57,6 +67,11 @@ impl CellDoor {
     pub fn open(dir: &Path) -> Result<CellDoor, CellError> {
         let cell = Cell::open(dir)?;
         cell.renew_own(dir)?;
+        let server = Location::read(dir)?.map(|location| ServerLine {
+            name: location.server,
+            addresses: None,
+            revision: 0,
+        });
         let path = dir.join("audit.log");
         let audit = Audit::open(path.clone());
         let audit = audit.map_err(|error| CellError::Io { path, error })?;
@@ -67,6 +82,10 @@ impl CellDoor {
             on_groups: OnceLock::new(),
             audit,
             knocks: Mutex::new(Knocks::default()),
+            server: server.map(Mutex::new),
+            following: Mutex::new(()),
+            stopping: Mutex::new(false),
+            stopped: Condvar::new(),
         })
     }
 
@@ -135,6 +154,8 @@ impl CellDoor {
                 Ok(Answer::Invited { secret, expires_s })
             }
             Question::Machines => Ok(Answer::Machines(self.cell.machines())),
+            Question::Servers => Ok(Answer::Servers(self.cell.servers()?)),
+            Question::ForgetServer { name } => self.forget_server(&name),
             Question::Revoke { name } => {
                 let machine = self.cell.revoke(&name)?;
                 self.changed(&machine, &revoked(&machine).to_string());
@@ -160,10 +181,7 @@ impl CellDoor {
             }
             Question::Groups { uid, deed } => {
                 let asker = asker.ok_or_else(unknown)?;
-                let in_force = |members| match self.on_groups.get() {
-                    Some(on_groups) => on_groups(members),
-                    None => Ok(()),
-                };
+                let in_force = |members| self.put_in_force(members);
                 let told = self.cell.do_with_groups((asker, uid), &deed, &in_force)?;
                 Ok(match deed {
                     GroupDeed::List => Answer::Groups(told),
@@ -223,6 +241,134 @@ impl CellDoor {
         Ok(answer)
     }
 
+    /// Answers a question by all changes that were made before it, and a change of what somebody may
+    /// do when every server knows it.
+    fn settle(&self, asker: Option<&Machine>, question: &Question) -> Result<Answer, CellError> {
+        let mut answer = self.answer_to(asker, question.clone());
+        for _ in 0..TRIES {
+            if !matches!(answer, Err(CellError::Outdated)) {
+                break;
+            }
+            self.follow()?;
+            answer = self.answer_to(asker, question.clone());
+        }
+        let answer = answer?;
+        let Some(server) = self.server.as_ref().filter(|_| concerns_all(question)) else {
+            return Ok(answer);
+        };
+        let own = server.lock().name.clone();
+        let behind = self.cell.wait_followed(&own, FOLLOW_TIME)?;
+        match behind.is_empty() {
+            true => Ok(answer),
+            false => Err(CellError::Refused(format!(
+                "it is done, and in force at {own}, but not yet known to be at {}: `ariel cell \
+                 servers` shows when it is; a server that will never come back is forgotten with \
+                 `ariel cell remove-server`",
+                behind.join(", ")
+            ))),
+        }
+    }
+
+    fn forget_server(&self, name: &str) -> Result<Answer, CellError> {
+        let own = self
+            .server
+            .as_ref()
+            .map(|server| server.lock().name.clone());
+        if own.as_deref() == Some(name) {
+            return Err(CellError::Refused(format!(
+                "{name} is the server that answers: ask another one of the cell"
+            )));
+        }
+        match self.cell.forget_server(name)? {
+            true => Ok(Answer::Ok),
+            false => Err(CellError::Refused(format!(
+                "the cell has no server {name}: `ariel cell servers` shows all"
+            ))),
+        }
+    }
+
+    fn put_in_force(&self, members: Members) -> Result<(), String> {
+        match self.on_groups.get() {
+            Some(on_groups) => on_groups(members),
+            None => Ok(()),
+        }
+    }
+
+    /// What each machine may do.
+    fn known(&self) -> BTreeMap<MachineId, (bool, Rights)> {
+        let all = self.cell.machines().into_iter();
+        let known = all.map(|it| (it.id, (it.revoked_s.is_some(), self.rights(it.id))));
+        known.collect()
+    }
+
+    /// Takes in what other servers have changed.
+    fn follow(&self) -> Result<(), CellError> {
+        let _alone = self.following.lock();
+        let before = self.known();
+        let revision = self.cell.reload(&|members| self.put_in_force(members))?;
+        for (id, now) in self.known() {
+            if before.get(&id) == Some(&now) {
+                continue;
+            }
+            match self.cell.machine(id) {
+                Some(machine) if now.0 => self.changed(&machine, &revoked(&machine).to_string()),
+                Some(machine) => self.changed(&machine, CHANGED),
+                None => {}
+            }
+        }
+        self.tell_server(|line| line.revision = revision)
+    }
+
+    fn tell_server(&self, how: impl FnOnce(&mut ServerLine)) -> Result<(), CellError> {
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        let mut line = server.lock();
+        how(&mut line);
+        self.cell.tell_server(&line)
+    }
+
+    /// The server is reached there from now on, or nowhere.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub fn tell_addresses(&self, addresses: Option<&Addresses>) -> Result<(), CellError> {
+        self.follow()?;
+        self.tell_server(|line| line.addresses = addresses.map(ToString::to_string))
+    }
+
+    /// Waits for changes by other servers, and takes them in; false: it is time to end.
+    pub fn follow_next(&self) -> bool {
+        let pause = match self.cell.is_shared() {
+            false => None,
+            true => match self.cell.wait_outdated(WAIT_TIME) {
+                Ok(false) => Some(Duration::ZERO),
+                Ok(true) => self
+                    .follow()
+                    .map_or_else(|error| Some(away(&error)), |()| None),
+                Err(error) => Some(away(&error)),
+            },
+        };
+        let mut stopping = self.stopping.lock();
+        match pause {
+            _ if *stopping => {}
+            None if self.cell.is_shared() => {}
+            None => self.stopped.wait(&mut stopping),
+            Some(pause) => drop(self.stopped.wait_for(&mut stopping, pause)),
+        }
+        !*stopping
+    }
+
+    /// Nobody follows other servers any more.
+    pub fn stop_following(&self) {
+        *self.stopping.lock() = true;
+        self.stopped.notify_all();
+        // The others need not wait for it. They do not hear that if the database is away.
+        if let Err(error) = self.tell_server(|line| line.addresses = None) {
+            tracing::warn!(%error, "the other servers are not told that this one ends");
+        }
+    }
+
     fn changed_all(&self, machines: &[u64]) -> Answer {
         for machine in machines.iter().filter_map(|id| self.cell.machine(*id)) {
             self.changed(&machine, CHANGED);
@@ -245,6 +391,20 @@ impl CellDoor {
     }
 }
 
+/// How long it is waited for a change before it is looked whether the server ends.
+const WAIT_TIME: Duration = Duration::from_secs(2);
+/// How long after a failure of the database it is asked again.
+const AWAY_TIME: Duration = Duration::from_secs(1);
+/// How long an answer waits for the other servers.
+const FOLLOW_TIME: Duration = Duration::from_secs(5);
+/// So often is a question answered again because other servers change the cell, too.
+const TRIES: usize = 16;
+
+fn away(error: &CellError) -> Duration {
+    tracing::warn!(%error, "changes by other servers of the cell are not known for now");
+    AWAY_TIME
+}
+
 const CHANGED: &str = "the rights of this machine have changed";
 
 /// Is it an administrator's question?
@@ -260,11 +420,36 @@ fn administrates(question: &Question) -> bool {
         | Question::Logout { .. } => false,
         Question::Invite(_)
         | Question::Machines
+        | Question::Servers
+        | Question::ForgetServer { .. }
         | Question::Revoke { .. }
         | Question::Grant { .. }
         | Question::SetUser { .. }
         | Question::Users
         | Question::RemoveUser { .. } => true,
+    }
+}
+
+/// Does it take something from somebody, or give it, so that every server is to know it?
+fn concerns_all(question: &Question) -> bool {
+    match question {
+        Question::Revoke { .. }
+        | Question::Grant { .. }
+        | Question::SetUser { .. }
+        | Question::RemoveUser { .. }
+        | Question::Logout { .. } => true,
+        Question::Groups { deed, .. } => *deed != GroupDeed::List,
+        Question::Join { .. }
+        | Question::Renew { .. }
+        | Question::Invite(_)
+        | Question::Machines
+        | Question::Servers
+        | Question::ForgetServer { .. }
+        | Question::Users
+        | Question::Challenge
+        | Question::Login { .. }
+        | Question::Present { .. }
+        | Question::Extend { .. } => false,
     }
 }
 
@@ -303,6 +488,8 @@ fn told(question: &Question) -> serde_json::Value {
         Question::Renew { .. } => json!("renew"),
         Question::Invite(invite) => json!({ "invite": invite }),
         Question::Machines => json!("machines"),
+        Question::Servers => json!("servers"),
+        Question::ForgetServer { name } => json!({ "forget-server": name }),
         Question::Revoke { name } => json!({ "revoke": name }),
         Question::Grant { name, rights } => json!({ "grant": name, "rights": rights }),
         Question::SetUser { user, password, .. } => {
@@ -365,9 +552,10 @@ impl Door for CellDoor {
                     Ok(None) => "a stranger".to_owned(),
                     Err(_) => key.map_or_else(String::new, |key| key.to_string()),
                 };
-                let answer = asker.and_then(|asker| self.answer_to(asker.as_ref(), question));
+                let answer = asker.and_then(|asker| self.settle(asker.as_ref(), &question));
                 let outcome = answer.as_ref().map(drop).map_err(ToString::to_string);
-                let looks = ["machines", "users", "groups", "challenge"].map(|word| json!(word));
+                let looks =
+                    ["machines", "servers", "users", "groups", "challenge"].map(|word| json!(word));
                 if !looks.contains(&what) || outcome.is_err() {
                     tracing::info!(who, %what, refused = outcome.as_ref().err(), "the cell");
                     self.audit.note(&who, &what, outcome);
