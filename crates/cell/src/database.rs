@@ -40,7 +40,8 @@ pub enum DatabaseError {
     },
     /// The database of the servers of a cell together is away, or refuses.
     #[error(
-        "the cell's database at {place} does not answer ({error}): nothing can be changed in the          cell until it does; see to etcd"
+        "the cell's database at {place} does not answer ({error}): nothing can be changed in the \
+         cell until it does; see to etcd"
     )]
     Shared {
         /// Where it is.

@@ -12,15 +12,13 @@ use crate::members::{Cell, CellError};
 use crate::question::{Answer, Question};
 use crate::revision::ServerLine;
 use crate::words::now_s;
-use access::Members;
-use net::{Addresses, Door, Identity, KeyPrint, ServerTls};
+use net::{Door, Identity, KeyPrint, ServerTls};
 use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::Duration;
 use wire::{MachineId, Rights};
 
 /// Told of each machine whose rights have changed, or that was revoked, and why its links end.
@@ -29,19 +27,19 @@ type OnChange = Box<dyn Fn(MachineId, (bool, &str)) + Send + Sync>;
 
 /// The door.
 pub struct CellDoor {
-    cell: Cell,
+    pub(crate) cell: Cell,
     /// How the server shows itself, and the life of its certificate.
     tls: Mutex<(ServerTls, (u64, u64))>,
     on_change: OnceLock<OnChange>,
-    on_groups: OnceLock<Box<OnGroups>>,
+    pub(crate) on_groups: OnceLock<Box<OnGroups>>,
     audit: Audit,
     knocks: Mutex<Knocks>,
     /// The server as the others of the cell see it, if there are others.
-    server: Option<Mutex<ServerLine>>,
+    pub(crate) server: Option<Mutex<ServerLine>>,
     /// Held while the changes of other servers are followed.
-    following: Mutex<()>,
-    stopping: Mutex<bool>,
-    stopped: Condvar,
+    pub(crate) following: Mutex<()>,
+    pub(crate) stopping: Mutex<bool>,
+    pub(crate) stopped: Condvar,
 }
 
 /// The peers that were refused lately, and when the log last said so.
@@ -118,7 +116,7 @@ impl CellDoor {
         rights
     }
 
-    fn changed(&self, machine: &Machine, why: &str) {
+    pub(crate) fn changed(&self, machine: &Machine, why: &str) {
         if let Some(on_change) = self.on_change.get() {
             on_change(machine.id, (machine.revoked_s.is_some(), why));
         }
@@ -136,7 +134,11 @@ impl CellDoor {
         }
     }
 
-    fn answer_to(&self, asker: Option<&Machine>, question: Question) -> Result<Answer, CellError> {
+    pub(crate) fn answer_to(
+        &self,
+        asker: Option<&Machine>,
+        question: Question,
+    ) -> Result<Answer, CellError> {
         let is_administrator = asker.is_some_and(|asker| asker.role == Role::Administrator);
         if administrates(&question) && !is_administrator {
             return Err(CellError::Refused(NOT_ADMINISTRATOR.into()));
@@ -241,134 +243,6 @@ impl CellDoor {
         Ok(answer)
     }
 
-    /// Answers a question by all changes that were made before it, and a change of what somebody may
-    /// do when every server knows it.
-    fn settle(&self, asker: Option<&Machine>, question: &Question) -> Result<Answer, CellError> {
-        let mut answer = self.answer_to(asker, question.clone());
-        for _ in 0..TRIES {
-            if !matches!(answer, Err(CellError::Outdated)) {
-                break;
-            }
-            self.follow()?;
-            answer = self.answer_to(asker, question.clone());
-        }
-        let answer = answer?;
-        let Some(server) = self.server.as_ref().filter(|_| concerns_all(question)) else {
-            return Ok(answer);
-        };
-        let own = server.lock().name.clone();
-        let behind = self.cell.wait_followed(&own, FOLLOW_TIME)?;
-        match behind.is_empty() {
-            true => Ok(answer),
-            false => Err(CellError::Refused(format!(
-                "it is done, and in force at {own}, but not yet known to be at {}: `ariel cell \
-                 servers` shows when it is; a server that will never come back is forgotten with \
-                 `ariel cell remove-server`",
-                behind.join(", ")
-            ))),
-        }
-    }
-
-    fn forget_server(&self, name: &str) -> Result<Answer, CellError> {
-        let own = self
-            .server
-            .as_ref()
-            .map(|server| server.lock().name.clone());
-        if own.as_deref() == Some(name) {
-            return Err(CellError::Refused(format!(
-                "{name} is the server that answers: ask another one of the cell"
-            )));
-        }
-        match self.cell.forget_server(name)? {
-            true => Ok(Answer::Ok),
-            false => Err(CellError::Refused(format!(
-                "the cell has no server {name}: `ariel cell servers` shows all"
-            ))),
-        }
-    }
-
-    fn put_in_force(&self, members: Members) -> Result<(), String> {
-        match self.on_groups.get() {
-            Some(on_groups) => on_groups(members),
-            None => Ok(()),
-        }
-    }
-
-    /// What each machine may do.
-    fn known(&self) -> BTreeMap<MachineId, (bool, Rights)> {
-        let all = self.cell.machines().into_iter();
-        let known = all.map(|it| (it.id, (it.revoked_s.is_some(), self.rights(it.id))));
-        known.collect()
-    }
-
-    /// Takes in what other servers have changed.
-    fn follow(&self) -> Result<(), CellError> {
-        let _alone = self.following.lock();
-        let before = self.known();
-        let revision = self.cell.reload(&|members| self.put_in_force(members))?;
-        for (id, now) in self.known() {
-            if before.get(&id) == Some(&now) {
-                continue;
-            }
-            match self.cell.machine(id) {
-                Some(machine) if now.0 => self.changed(&machine, &revoked(&machine).to_string()),
-                Some(machine) => self.changed(&machine, CHANGED),
-                None => {}
-            }
-        }
-        self.tell_server(|line| line.revision = revision)
-    }
-
-    fn tell_server(&self, how: impl FnOnce(&mut ServerLine)) -> Result<(), CellError> {
-        let Some(server) = &self.server else {
-            return Ok(());
-        };
-        let mut line = server.lock();
-        how(&mut line);
-        self.cell.tell_server(&line)
-    }
-
-    /// The server is reached there from now on, or nowhere.
-    ///
-    /// # Errors
-    /// The database fails.
-    pub fn tell_addresses(&self, addresses: Option<&Addresses>) -> Result<(), CellError> {
-        self.follow()?;
-        self.tell_server(|line| line.addresses = addresses.map(ToString::to_string))
-    }
-
-    /// Waits for changes by other servers, and takes them in; false: it is time to end.
-    pub fn follow_next(&self) -> bool {
-        let pause = match self.cell.is_shared() {
-            false => None,
-            true => match self.cell.wait_outdated(WAIT_TIME) {
-                Ok(false) => Some(Duration::ZERO),
-                Ok(true) => self
-                    .follow()
-                    .map_or_else(|error| Some(away(&error)), |()| None),
-                Err(error) => Some(away(&error)),
-            },
-        };
-        let mut stopping = self.stopping.lock();
-        match pause {
-            _ if *stopping => {}
-            None if self.cell.is_shared() => {}
-            None => self.stopped.wait(&mut stopping),
-            Some(pause) => drop(self.stopped.wait_for(&mut stopping, pause)),
-        }
-        !*stopping
-    }
-
-    /// Nobody follows other servers any more.
-    pub fn stop_following(&self) {
-        *self.stopping.lock() = true;
-        self.stopped.notify_all();
-        // The others need not wait for it. They do not hear that if the database is away.
-        if let Err(error) = self.tell_server(|line| line.addresses = None) {
-            tracing::warn!(%error, "the other servers are not told that this one ends");
-        }
-    }
-
     fn changed_all(&self, machines: &[u64]) -> Answer {
         for machine in machines.iter().filter_map(|id| self.cell.machine(*id)) {
             self.changed(&machine, CHANGED);
@@ -391,21 +265,7 @@ impl CellDoor {
     }
 }
 
-/// How long it is waited for a change before it is looked whether the server ends.
-const WAIT_TIME: Duration = Duration::from_secs(2);
-/// How long after a failure of the database it is asked again.
-const AWAY_TIME: Duration = Duration::from_secs(1);
-/// How long an answer waits for the other servers.
-const FOLLOW_TIME: Duration = Duration::from_secs(5);
-/// So often is a question answered again because other servers change the cell, too.
-const TRIES: usize = 16;
-
-fn away(error: &CellError) -> Duration {
-    tracing::warn!(%error, "changes by other servers of the cell are not known for now");
-    AWAY_TIME
-}
-
-const CHANGED: &str = "the rights of this machine have changed";
+pub(crate) const CHANGED: &str = "the rights of this machine have changed";
 
 /// Is it an administrator's question?
 fn administrates(question: &Question) -> bool {
@@ -430,29 +290,6 @@ fn administrates(question: &Question) -> bool {
     }
 }
 
-/// Does it take something from somebody, or give it, so that every server is to know it?
-fn concerns_all(question: &Question) -> bool {
-    match question {
-        Question::Revoke { .. }
-        | Question::Grant { .. }
-        | Question::SetUser { .. }
-        | Question::RemoveUser { .. }
-        | Question::Logout { .. } => true,
-        Question::Groups { deed, .. } => *deed != GroupDeed::List,
-        Question::Join { .. }
-        | Question::Renew { .. }
-        | Question::Invite(_)
-        | Question::Machines
-        | Question::Servers
-        | Question::ForgetServer { .. }
-        | Question::Users
-        | Question::Challenge
-        | Question::Login { .. }
-        | Question::Present { .. }
-        | Question::Extend { .. } => false,
-    }
-}
-
 const NOT_ADMINISTRATOR: &str = "only an administrator of the cell may do that: use the credential \
      in the server's data directory (`--data DIR`), or one made by \
      `ariel join-token --administrator`";
@@ -473,7 +310,7 @@ fn unknown() -> CellError {
     )
 }
 
-fn revoked(machine: &Machine) -> CellError {
+pub(crate) fn revoked(machine: &Machine) -> CellError {
     CellError::Refused(format!(
         "machine {} was revoked: only a new line lets it in again (`ariel join-token` on the \
          server's machine, then `ariel join` here)",

@@ -8,13 +8,14 @@ use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::location::Location;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use net::clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 /// How long one member may take to be reached, and to answer.
@@ -351,13 +352,13 @@ impl Database for Etcd {
         seen: Option<&[u8]>,
         limit: Duration,
     ) -> Result<Option<Vec<u8>>, DatabaseError> {
-        let until = Instant::now() + limit;
+        let until_ns = clock::now_ns() + limit.as_nanos() as u64;
         let key = self.key(place.table, &place.key);
         loop {
             let range = self.range(&json!({ "key": key }))?;
             let value = range.kvs.first().map(|record| self.bytes(&record.value));
             let value = value.transpose()?;
-            let left = until.saturating_duration_since(Instant::now());
+            let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
             if value.as_deref() != seen || left.is_zero() {
                 return Ok(value);
             }

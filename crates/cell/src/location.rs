@@ -51,7 +51,7 @@ impl FromStr for DatabaseUrl {
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(fits) {
             return Err(form());
         }
-        let hosts = hosts.split(',').map(|host| with_port(host));
+        let hosts = hosts.split(',').map(with_port);
         let hosts: Option<Vec<String>> = hosts.collect();
         let hosts = hosts.ok_or_else(form)?;
         if !tls && !hosts.iter().all(|host| is_loopback(host)) {

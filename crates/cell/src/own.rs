@@ -5,7 +5,7 @@ use crate::credential::Credential;
 use crate::database::{Changes, Database as _};
 use crate::engine::Embedded;
 use crate::etcd::Etcd;
-use crate::location::{self, Location};
+use crate::location::{self, DatabaseUrl, Location};
 use crate::machine::Role;
 use crate::members::{
     AUTHORITY, AuthorityFile, CELL, Cell, CellError, DATABASE, decode, encode, place, refused,
@@ -132,7 +132,7 @@ impl Cell {
         let bytes = database.get(&place(CELL, AUTHORITY_RECORD))?;
         let bytes = bytes.ok_or_else(|| {
             refused(format!(
-                "the database at {url} has no cell: make one with `ariel cell init --database {url}`"
+                "the database at {url} has no cell: make one with `ariel cell init --database`"
             ))
         })?;
         Cell::with(decode(&bytes)?, Box::new(database))
@@ -158,6 +158,14 @@ impl Cell {
     #[must_use]
     pub fn is_in(dir: &Path) -> bool {
         dir.join(AUTHORITY).exists() || dir.join(location::FILE).exists()
+    }
+
+    /// The database that a directory's cell shares with other servers.
+    ///
+    /// # Errors
+    /// The file that says it cannot be read.
+    pub fn database(dir: &Path) -> Result<Option<DatabaseUrl>, CellError> {
+        Ok(Location::read(dir)?.map(|location| location.url))
     }
 
     /// Where the credentials of a cell's own administrator, and its own machine, are.

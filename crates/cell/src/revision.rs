@@ -1,4 +1,4 @@
-//! Several servers with one database: changes that follow one another, and servers that follow them.
+//! Several servers with one database: changes follow one another, and servers follow changes.
 //!
 //! Guarantees: what a server decides, it decides by all changes that were made before it, or it
 //! decides again; a change that was answered is in force at every server of the cell, or the answer
@@ -6,8 +6,9 @@
 
 use crate::database::{Changes, Database};
 use crate::members::{CELL, Cell, CellError, decode, encode, place};
+use net::clock;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The record that each change counts up.
 const REVISION: &str = "revision";
@@ -103,6 +104,11 @@ impl Cell {
         Ok(Revision::read(found.as_deref())?.0 > self.changing.lock().0)
     }
 
+    /// The change by which this server judges.
+    pub(crate) fn revision(&self) -> u64 {
+        self.changing.lock().0
+    }
+
     /// Do several servers share the database?
     #[must_use]
     pub fn is_shared(&self) -> bool {
@@ -147,13 +153,14 @@ impl Cell {
         own: &str,
         limit: Duration,
     ) -> Result<Vec<String>, CellError> {
-        let (wanted, until) = (self.changing.lock().0, Instant::now() + limit);
+        let wanted = self.changing.lock().0;
+        let until_ns = clock::now_ns() + limit.as_nanos() as u64;
         let mut behind = Vec::new();
         for (name, bytes) in self.database.list(SERVERS)? {
             let mut line: ServerLine = decode(&bytes)?;
             let mut seen = Some(bytes);
             while name != own && line.addresses.is_some() && line.revision < wanted {
-                let left = until.saturating_duration_since(Instant::now());
+                let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
                 if left.is_zero() {
                     behind.push(name);
                     break;

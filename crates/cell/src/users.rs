@@ -7,7 +7,7 @@
 
 use crate::database::{Changes, Database};
 use crate::machine::Machine;
-use crate::members::{CELL, Cell, CellError, EXPIRED_AT_ONCE, decode, encode, place, refused};
+use crate::members::{Cell, CellError, EXPIRED_AT_ONCE, decode, encode, place, refused};
 use crate::question::Given;
 use crate::token::{Claims, Signer};
 use crate::user::{Kept, Login, Proof, User, hash, is_password, is_signed, ssh_key, to_sign};
@@ -19,7 +19,6 @@ use wire::{Proven, Rights};
 
 const USERS: &str = "users";
 const LOGINS: &str = "logins";
-const TOKENS: &str = "tokens";
 /// How long a token counts at most, and for how long after a login it is renewed.
 const TOKEN_MAX_S: u64 = 86_400;
 const RENEWABLE_S: u64 = 7 * 86_400;
@@ -68,24 +67,6 @@ pub(crate) fn tables(database: &dyn Database) -> Result<Tables, CellError> {
     Ok(tables)
 }
 
-/// The key that signs tokens: the first server of the cell makes it.
-fn signer(database: &dyn Database) -> Result<Signer, CellError> {
-    let at = place(CELL, TOKENS);
-    if let Some(bytes) = database.get(&at)? {
-        return Signer::load(&decode::<String>(&bytes)?);
-    }
-    let (signer, private) = Signer::make();
-    let changes = Changes {
-        when: vec![(at.clone(), None)],
-        then: vec![(at.clone(), Some(encode(&private)?))],
-    };
-    if database.commit(&changes)? {
-        return Ok(signer);
-    }
-    let bytes = database.get(&at)?.ok_or(CellError::Outdated)?;
-    Signer::load(&decode::<String>(&bytes)?)
-}
-
 impl State {
     /// The user of this name as he is now, if he may become this one.
     fn replaced(&self, user: &User, name: &str, new: bool) -> Result<Option<Kept>, CellError> {
@@ -120,7 +101,7 @@ impl Users {
             ..State::default()
         };
         Ok(Users {
-            signer: signer(database)?,
+            signer: Signer::of(database)?,
             state: Mutex::new(state),
             changed: Condvar::new(),
         })

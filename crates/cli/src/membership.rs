@@ -57,9 +57,6 @@ fn init_cell(args: &CellInitArgs) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::of("cell init", error);
     let data = std::path::absolute(&args.data).map_err(|error| failed(&error))?;
     let dir = trust::cell_dir(&data);
-    if args.if_none && dir.exists() {
-        return Ok(());
-    }
     let name = args.name.as_deref();
     let further = match &args.database {
         None => {
@@ -97,13 +94,35 @@ pub(crate) fn init(data: &Path, name: Option<&str>) -> Result<(), Failure> {
     Cell::make(&trust::cell_dir(data), &name).map_err(|error| failed(&error))
 }
 
-/// Makes a store and a server of the cell with this database, unless that is done already.
-pub(crate) fn join_server(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
+/// Makes a cell, or a server of the cell that is to be joined, where a server is told to and has none.
+pub(crate) fn begin(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::of("serve --join", error);
     let dir = trust::cell_dir(data);
-    let Some(url) = args.join.as_ref().filter(|_| !Cell::is_in(&dir)) else {
-        return Ok(());
+    let Some(url) = &args.join else {
+        return match args.init && !Cell::is_in(&dir) {
+            true => init(data, None),
+            false => Ok(()),
+        };
     };
+    match Cell::database(&dir).map_err(|error| failed(&error))? {
+        Some(joined) if joined == *url => return Ok(()),
+        Some(other) => {
+            let text = format!(
+                "{} is of the cell at {other}, and not at {url}: correct `--join`, or name another \
+                 directory with `--data`",
+                data.display()
+            );
+            return Err(failed(&text));
+        }
+        None if Cell::is_in(&dir) => {
+            let text = format!(
+                "{} is of a cell with one server: name a directory that has none with `--data`",
+                data.display()
+            );
+            return Err(failed(&text));
+        }
+        None => {}
+    }
     let name = args.name.clone().map_or_else(host_name, Ok)?;
     let location = args.database_trust.location(url, &name);
     let location = location.map_err(|error| failed(&error))?;

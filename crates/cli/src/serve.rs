@@ -43,7 +43,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
     log::end_on_panic();
     membership::only_mine();
     let (send, receive) = end::channel("serve", args.detached || service::is_managed())?;
-    membership::join_server(&args, &data)?;
+    membership::begin(&args, &data)?;
     let (server, watchers) = start(&args, &data, send.clone())?;
     let renewals = renewals(&args, &server, &data);
     let control = listen(&server, send);

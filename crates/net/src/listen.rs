@@ -365,7 +365,7 @@ fn come_in(
         let mut exchange = Exchange::new(socket, secured, deadline_ns);
         let question = exchange.hear(QUESTION_BYTES_MAX).map_err(failed)?;
         let answer = door.answer(key, &question);
-        // The door may have waited for others: the peer has its time to take the answer from now on.
+        // The door may have waited for others: the time to take the answer begins now.
         let deadline_ns = clock::now_ns() + HELLO_TIMEOUT.as_nanos() as u64;
         exchange.extend(deadline_ns);
         exchange.say(&answer).map_err(failed)?;

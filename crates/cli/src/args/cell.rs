@@ -107,9 +107,6 @@ pub(crate) struct CellInitArgs {
     /// How the cell calls this machine [default: its host name]
     #[arg(long, value_name = "NAME", value_parser = cell::machine_name)]
     pub(crate) name: Option<String>,
-    /// Do nothing where there is a cell already: for what starts a server by itself
-    #[arg(long)]
-    pub(crate) if_none: bool,
     /// Keep machines, users and groups in etcd, so that several servers have them: etcds://HOST
     /// with all members after commas [default: in DIR/cell, for one server]
     #[arg(long, value_name = "URL")]

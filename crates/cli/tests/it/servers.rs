@@ -1,5 +1,5 @@
-//! Several servers of one cell, whose database is in etcd: the commands of docs/servers.md, and what
-//! holds between the servers while one of them, or the database, is away.
+//! Several servers of one cell, whose database is in etcd: the commands of docs/servers.md, and the
+//! promises that hold between the servers while one of them, or the database, is away.
 
 use crate::harness::machines::Machines;
 use crate::harness::{eventually, has_program, text};
@@ -66,6 +66,8 @@ fn who_leaves_a_group_at_one_server_has_its_rights_at_no_other() {
         return;
     }
     let mut machines = followed("ariel group create");
+    // Users come to the mounts.
+    machines.must("build-1", "chmod 755 /mnt");
     machines.must("build-1", "mkdir /mnt/2/dir; echo secret > /mnt/2/dir/f");
     machines.must("server-1", "ariel group create --data /srv/ariel staff");
     let add = "head -c 15 /dev/urandom | base64 > secret; \
