@@ -156,7 +156,10 @@ impl CellDoor {
                 Ok(Answer::Invited { secret, expires_s })
             }
             Question::Machines => Ok(Answer::Machines(self.cell.machines())),
-            Question::Servers => Ok(Answer::Servers(self.cell.servers()?)),
+            Question::Servers => {
+                asker.ok_or_else(unknown)?;
+                Ok(Answer::Servers(self.cell.servers()?))
+            }
             Question::ForgetServer { name } => self.forget_server(&name),
             Question::Revoke { name } => {
                 let machine = self.cell.revoke(&name)?;
@@ -277,10 +280,10 @@ fn administrates(question: &Question) -> bool {
         | Question::Present { .. }
         | Question::Extend { .. }
         | Question::Groups { .. }
+        | Question::Servers
         | Question::Logout { .. } => false,
         Question::Invite(_)
         | Question::Machines
-        | Question::Servers
         | Question::ForgetServer { .. }
         | Question::Revoke { .. }
         | Question::Grant { .. }

@@ -47,7 +47,7 @@ pub enum Question {
     Invite(Invite),
     /// An administrator wants to see the machines.
     Machines,
-    /// An administrator wants to see the servers.
+    /// A machine or an administrator wants to see the servers.
     Servers,
     /// An administrator says that a server will never come back.
     ForgetServer {

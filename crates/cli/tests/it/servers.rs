@@ -44,7 +44,21 @@ fn the_commands_of_the_page_make_a_cell_of_two_servers() {
     for (name, command) in &rest {
         told += &machines.must(name, command);
     }
-    assert!(told.contains("staff"), "{told}");
+    for word in ["staff", "found", "server-1  ", "server-2  ", "data@monday"] {
+        assert!(told.contains(word), "{told} lacks {word}");
+    }
+    let missing = "ariel ls --volume nowhere 127.0.0.1:7070:/";
+    machines.refused(
+        "server-1",
+        missing,
+        &["no server of the cell has a volume nowhere", "--all"],
+    );
+    let taken = "ariel volume create 127.0.0.1:7070 data";
+    machines.refused(
+        "server-1",
+        taken,
+        &["server-2:7070 has a volume of this name"],
+    );
     // It was revoked at one, and has nothing at the other either when the command has returned.
     machines.refused("build-1", "ariel ls server-2:7070:/", &["was revoked"]);
     let gone = eventually(Duration::from_secs(5), || {
