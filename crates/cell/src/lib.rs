@@ -2,8 +2,8 @@
 //!
 //! A cell has an authority. Its key stands in the cell's own directory, or, of a cell with several
 //! servers, in the database that they share, and nowhere else. It certifies servers and machines;
-//! the rights of a machine stand in the cell's database, not in its certificate, so that they can be
-//! changed at once. A machine joins with a line that says where the server is, which key the
+//! the rights of a machine stand in the cell's database, not in its certificate, so that they can
+//! be changed at once. A machine joins with a line that says where the server is, which key the
 //! authority has, and a secret that is worth a few uses and some time.
 //!
 //! On a machine that is not trusted a user proves who he is, with a password or a key of his, and

@@ -94,7 +94,7 @@ pub(crate) fn init(data: &Path, name: Option<&str>) -> Result<(), Failure> {
     Cell::make(&trust::cell_dir(data), &name).map_err(|error| failed(&error))
 }
 
-/// Makes a cell, or a server of the cell that is to be joined, where a server is told to and has none.
+/// Makes a cell, or joins one, where a server is told to and has none.
 pub(crate) fn begin(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::of("serve --join", error);
     let dir = trust::cell_dir(data);

@@ -70,9 +70,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let (send, receive) = end::channel("mount", args.detached || service::is_managed())?;
     // Held until the process ends.
     let _place = Place::take(&point, |text| tracing::info!("{text}"))?;
-    let at = (&args.trust, args.volume.as_ref());
-    let addresses = servers::of_volume("mount", &args.server, at)?;
-    let (server, credentials) = trust::server("mount", &addresses, &args.trust)?;
+    let (addresses, (server, credentials)) = reach(&args)?;
     let _renewal = credentials
         .as_deref()
         .map(|dir| keep_fresh(dir, &addresses));
@@ -103,6 +101,17 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     }
     drop((control, logins));
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The server that is to be mounted from, and how.
+type Reached = (Addresses, (client::Server, Option<PathBuf>));
+
+/// The server that has the volume, and the directory of the credential for it.
+fn reach(args: &MountArgs) -> Result<Reached, Failure> {
+    let at = (&args.trust, args.volume.as_ref());
+    let addresses = servers::of_volume("mount", &args.server, at)?;
+    let reached = trust::server("mount", &addresses, &args.trust)?;
+    Ok((addresses, reached))
 }
 
 /// `mount -o remount,...`.

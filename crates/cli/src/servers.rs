@@ -1,8 +1,8 @@
 //! The servers of a cell with several of them: which one has a volume.
 //!
-//! Guarantees: of a cell with one server, and without a name of a volume, nothing is looked for; the
-//! server that was named goes before the others; a volume is looked for in the servers themselves, so
-//! that nothing can be out of date.
+//! Guarantees: of a cell with one server, and without a name of a volume, nothing is looked for;
+//! the server that was named goes before the others; the servers themselves are asked, so that
+//! nothing can be out of date.
 
 use crate::args::TrustArgs;
 use crate::failure::Failure;
@@ -19,14 +19,22 @@ pub(crate) struct Found {
     pub(crate) volumes: Result<Vec<VolumeInfo>, String>,
 }
 
-/// The servers of the cell that run, as one of them tells: nothing of a cell with one.
+/// The servers of the cell that run, as one of them tells, and how this machine shows itself to
+/// them: none of a cell with one server.
+#[derive(Default)]
+pub(crate) struct Running {
+    pub(crate) servers: Vec<(String, Addresses)>,
+    pub(crate) trust: TrustArgs,
+}
+
+/// Asks a server for those of its cell.
 pub(crate) fn running(
     what: &str,
     server: &Addresses,
     trust: &TrustArgs,
-) -> Result<Vec<(String, Addresses)>, Failure> {
+) -> Result<Running, Failure> {
     let (_, Some(dir)) = trust::server(what, server, trust)? else {
-        return Ok(Vec::new());
+        return Ok(Running::default());
     };
     let failed = |error: &dyn std::fmt::Display| Failure::of(what, error);
     let credential = Credential::read(&dir).map_err(|error| failed(&error))?;
@@ -42,10 +50,16 @@ pub(crate) fn running(
         let addresses = line.addresses?.parse().ok()?;
         Some((line.name, addresses))
     });
-    Ok(all.collect())
+    Ok(Running {
+        servers: all.collect(),
+        trust: TrustArgs {
+            credentials: Some(dir),
+            insecure_loopback: false,
+        },
+    })
 }
 
-/// What a server has.
+/// Asks a server for its volumes.
 pub(crate) fn look(what: &str, (name, addresses): (String, Addresses), trust: &TrustArgs) -> Found {
     let options = Options {
         name: format!("ariel {what}, process {}", std::process::id()),
@@ -78,8 +92,8 @@ fn has(volumes: &[VolumeInfo], name: &str) -> Option<bool> {
     named.map(|info| info.state == VolumeState::Present).max()
 }
 
-/// The server that has a volume, beginning with this one. Where nobody can be asked, it is this one:
-/// whoever uses it is told why.
+/// The server that has a volume: this one before the others. Where nobody can be asked, it is this
+/// one, and its user is told why.
 pub(crate) fn of_volume(
     what: &str,
     server: &Addresses,
@@ -88,17 +102,18 @@ pub(crate) fn of_volume(
     let Some(volume) = volume else {
         return Ok(server.clone());
     };
-    let running = running(what, server, trust).unwrap_or_default();
-    if running.len() < 2 {
+    let Running { servers, trust } = running(what, server, trust).unwrap_or_default();
+    if servers.len() < 2 {
         return Ok(server.clone());
     }
     let name = base(volume);
-    let named = look(what, (server.to_string(), server.clone()), trust);
+    let named = look(what, (server.to_string(), server.clone()), &trust);
     if matches!(&named.volumes, Ok(volumes) if has(volumes, &name) == Some(true)) {
         return Ok(server.clone());
     }
     let (mut silent, mut deleted) = (Vec::new(), None);
-    for found in std::iter::once(named).chain(running.into_iter().map(|it| look(what, it, trust))) {
+    let others = servers.into_iter().map(|one| look(what, one, &trust));
+    for found in std::iter::once(named).chain(others) {
         match found.volumes.map(|volumes| has(&volumes, &name)) {
             Ok(Some(true)) => return Ok(found.addresses),
             Ok(Some(false)) => drop(deleted.get_or_insert(found.addresses)),

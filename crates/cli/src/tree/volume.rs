@@ -8,7 +8,7 @@ use crate::args::{
     VolumeCommand, VolumeListArgs,
 };
 use crate::failure::{FAILED, Failure, NOT_RUN};
-use crate::servers::{self, Found};
+use crate::servers::{self, Found, Running};
 use crate::trust;
 use files::{Error, Options, Tree};
 use net::Addresses;
@@ -261,20 +261,15 @@ fn list(args: &VolumeListArgs) -> Result<ExitCode, Failure> {
     let (server, trust) = (&args.at.server, &args.at.trust);
     let all = match args.all {
         true => servers::running("volume", server, trust)?,
-        false => Vec::new(),
+        false => Running::default(),
     };
-    let of_several = !all.is_empty();
-    let mut found: Vec<Found> = match of_several {
-        true => all
-            .into_iter()
-            .map(|one| servers::look("volume", one, trust))
-            .collect(),
-        false => vec![servers::look(
-            "volume",
-            (server.to_string(), server.clone()),
-            trust,
-        )],
+    let of_several = !all.servers.is_empty();
+    let (asked, trust) = match of_several {
+        true => (all.servers, &all.trust),
+        false => (vec![(server.to_string(), server.clone())], trust),
     };
+    let look = |one| servers::look("volume", one, trust);
+    let mut found: Vec<Found> = asked.into_iter().map(look).collect();
     for found in &mut found {
         let by_name = |a: &VolumeInfo, b: &VolumeInfo| a.name.cmp(&b.name).then(a.id.cmp(&b.id));
         let volumes = found.volumes.as_mut().ok();
