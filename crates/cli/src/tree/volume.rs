@@ -291,8 +291,11 @@ fn list(args: &VolumeListArgs) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-/// The volumes of servers, and of which server each is.
-fn rows(found: &[Found]) -> impl Iterator<Item = (&str, &VolumeInfo, &[VolumeInfo])> {
+/// A server's name, a volume of it, and all that it has.
+type Row<'a> = (&'a str, &'a VolumeInfo, &'a [VolumeInfo]);
+
+/// All volumes of servers.
+fn rows(found: &[Found]) -> impl Iterator<Item = Row<'_>> {
     found.iter().flat_map(|found| {
         let all = found.volumes.as_deref().unwrap_or_default();
         all.iter()
@@ -312,7 +315,7 @@ fn json_lines(found: &[Found], of_several: bool) -> String {
 }
 
 fn table(found: &[Found], of_several: bool) -> String {
-    let column = |title: &str, text: &dyn Fn((&str, &VolumeInfo, &[VolumeInfo])) -> usize| {
+    let column = |title: &str, text: &dyn Fn(Row<'_>) -> usize| {
         let widths = rows(found).map(text).max();
         widths.unwrap_or(0).max(title.len())
     };
