@@ -21,7 +21,7 @@ pub(crate) struct ServeArgs {
     /// Address, or name, and port to listen at; port 0 takes a free one. May be given several times
     #[arg(long, value_name = "ADDR", value_parser = cell::addresses, required = true)]
     pub(crate) listen: Vec<Addresses>,
-    /// Make a cell first, as `ariel cell init --data DIR` does, where there is none and --join names
+    /// Make a cell first, as `ariel cell init` does, where there is none and --join names
     /// none
     #[arg(long, conflicts_with = "insecure_loopback")]
     pub(crate) init: bool,
