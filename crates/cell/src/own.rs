@@ -33,13 +33,7 @@ impl Cell {
         };
         let path = dir.join(AUTHORITY);
         begin(dir)?;
-        let name = hex(&secret()[..4]);
-        let (certificate, key) = Authority::make(&name, now_s())?;
-        let file = AuthorityFile {
-            cell: name,
-            certificate,
-            key,
-        };
+        let file = new_cell()?;
         let text = serde_json::to_string_pretty(&file).map_err(|e| failed(io::Error::other(e)))?;
         let aside = dir.join("authority.new");
         private::write(&aside, &text).map_err(failed)?;
@@ -81,13 +75,7 @@ impl Cell {
     pub fn make_shared(dir: &Path, location: &Location, machine: &str) -> Result<(), CellError> {
         begin(dir)?;
         let database = Etcd::new(location.clone())?;
-        let name = hex(&secret()[..4]);
-        let (certificate, key) = Authority::make(&name, now_s())?;
-        let file = AuthorityFile {
-            cell: name,
-            certificate,
-            key,
-        };
+        let file = new_cell()?;
         let at = place(CELL, AUTHORITY_RECORD);
         let changes = Changes {
             when: vec![(at.clone(), None)],
@@ -200,6 +188,17 @@ impl Cell {
         }
         Ok(())
     }
+}
+
+/// The name and the authority of a new cell.
+fn new_cell() -> Result<AuthorityFile, CellError> {
+    let cell = hex(&secret()[..4]);
+    let (certificate, key) = Authority::make(&cell, now_s())?;
+    Ok(AuthorityFile {
+        cell,
+        certificate,
+        key,
+    })
 }
 
 /// Makes the directory of a cell that has none yet.
