@@ -88,11 +88,11 @@ impl Server {
     ) {
         let epoch: Epoch = self.next_epoch();
         let file = self.files.entry(fid).or_default();
-        if held == Right::Exclusive {
+        if right == Right::Exclusive {
             let mut others = file.holders.iter().filter(|(id, _)| **id != session);
             assert!(
                 others.all(|(_, other)| other.right == Right::None),
-                "Exclusive is the right of one client while no other has any"
+                "Exclusive is granted while no other client has any right"
             );
         }
         let holder = file.holders.of(session);
