@@ -71,6 +71,7 @@ pub(crate) enum Kind {
     Drift,
     Mute,
     FullDisk,
+    FullVolume,
     DiskErrors,
     Rot,
     Liar,
@@ -116,7 +117,7 @@ const fn line(kind: Kind, costs: Costs) -> Line {
 }
 
 /// Everything that is survived, and its price.
-pub(crate) const ATLAS: [Line; 20] = [
+pub(crate) const ATLAS: [Line; 21] = [
     line(Kind::Loss, LATE),
     line(Kind::Repetition, FREE),
     line(Kind::Silence, LATE),
@@ -136,6 +137,8 @@ pub(crate) const ATLAS: [Line; 20] = [
     // The session of the machine that is mute, and of no other: see `may_be_fenced`.
     line(Kind::Mute, SESSION),
     line(Kind::FullDisk, LATE),
+    // Bytes stored in a mapping are kept until there is room.
+    line(Kind::FullVolume, LATE),
     // A server whose disk cannot be written or synced stops, and is started again.
     line(Kind::DiskErrors, SESSION),
     // Programs are told so, and not what is not true.
@@ -227,6 +230,9 @@ impl Plan {
         }
         if self.drift_ppm.iter().any(|&ppm| ppm != 0) {
             kinds.push(Kind::Drift);
+        }
+        if self.is_cramped() {
+            kinds.push(Kind::FullVolume);
         }
         kinds
     }

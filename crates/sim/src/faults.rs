@@ -13,7 +13,7 @@ use crate::wrong::wrong;
 use logic::client::Client;
 use std::rc::Rc;
 use store::Keep;
-use wire::{Right, SessionId, Time, ToServer};
+use wire::{Fid, Right, SessionId, Time, ToServer};
 
 impl World {
     /// The server took everything from a session. Its machine uses nothing any more, whether it
@@ -68,11 +68,13 @@ impl World {
         }
     }
 
-    /// Locks were taken from a silent client.
-    pub(crate) fn on_unlocked(&self, session: SessionId) {
+    /// The locks of a file were taken from a silent client, or all that it has.
+    pub(crate) fn on_unlocked(&self, session: SessionId, fid: Option<Fid>) {
         let host = self.sessions.borrow().get(&session).copied();
-        if let Some(host) = host {
-            self.board.wipe(host);
+        match (host, fid) {
+            (Some(host), Some(fid)) => self.board.take(host, fid),
+            (Some(host), None) => self.board.wipe(host),
+            (None, _) => {}
         }
     }
 

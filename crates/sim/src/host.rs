@@ -112,7 +112,7 @@ impl ServerRoom {
         let away = self.disk.borrow().away();
         let server = server.after(self.left.borrow().clone()).without(&away);
         for session in away {
-            world.on_unlocked(session);
+            world.on_unlocked(session, None);
         }
         *self.machine.borrow_mut() = Some(server);
         self.arm(world);
@@ -253,7 +253,9 @@ impl ServerRoom {
             }
             Output::Event(Event::Fenced { session }) => world.on_fenced(session),
             Output::Event(Event::Away { session, all }) => world.on_away(session, all),
-            Output::Event(Event::Unlocked { session, .. }) => world.on_unlocked(session),
+            Output::Event(Event::Unlocked { session, fid }) => {
+                world.on_unlocked(session, Some(fid));
+            }
             Output::Event(Event::GraceOver) => self.disk.borrow_mut().all_held = true,
             Output::Event(_) => {}
         }

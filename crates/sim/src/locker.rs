@@ -75,6 +75,13 @@ impl Board {
     pub(crate) fn wipe(&self, host: u32) {
         self.0.borrow_mut().retain(|_, (of, _)| *of != host);
     }
+
+    /// A machine has nothing of this file any more; what it has of others it keeps.
+    pub(crate) fn take(&self, host: u32, fid: Fid) {
+        let taken = |file: u64| Locker::fid(file) == fid;
+        let mut notes = self.0.borrow_mut();
+        notes.retain(|(file, _), (of, _)| *of != host || !taken(*file));
+    }
 }
 
 /// One of these programs.
@@ -297,5 +304,23 @@ impl Locker {
             };
             self.ask(call, None).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locks_of_one_file_are_taken_and_no_others() {
+        let board = Board::default();
+        let [silent, other] = [LockOwner::Bytes(1), LockOwner::Bytes(2)];
+        let locks = |host, file, owner| board.note(host, (file, owner), &[3], LockMode::Exclusive);
+        for file in 0..FILES {
+            assert_eq!(locks(1, file, silent), None);
+        }
+        board.take(1, Locker::fid(0));
+        assert_eq!(locks(2, 0, other), None);
+        assert_eq!(locks(2, 1, other), Some(1));
     }
 }

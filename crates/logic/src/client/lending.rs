@@ -22,7 +22,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use borrowing::Borrowing;
 use wire::limits::BLOCK_BYTES;
-use wire::{Capability, Elsewhere, Fid, Lenders, Secret, Time, ToServer};
+use wire::{Capability, Elsewhere, Fid, Lenders, Secret, Time, ToClient, ToServer};
 
 /// A lender waits for so long for blocks that are on their way to it.
 const FILLING_NS: Time = 2_000_000_000;
@@ -350,6 +350,11 @@ impl Client {
             ..self.lending.counts
         }
     }
+}
+
+/// Does the server say this unasked, also in a session that has not begun?
+pub(crate) fn is_offer(message: &ToClient) -> bool {
+    matches!(message, ToClient::Lend { .. } | ToClient::Keep)
 }
 
 fn lend_nothing(step: &mut Step<'_>, ask: u64) {

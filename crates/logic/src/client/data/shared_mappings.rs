@@ -283,9 +283,35 @@ impl Client {
         if held {
             return self.stores_wait(step, ticket, fid);
         }
+        self.refuse_stored(step, ticket, (fid, len));
+        true
+    }
+
+    /// These files are not this client's any more. Stored bytes that wait to be taken in, for the
+    /// attributes or for a slot, were stored when they were: others may have written since, whether
+    /// the file is had again or not.
+    pub(crate) fn lose_stores(&mut self, step: &mut Step<'_>, lost: impl Fn(Fid) -> bool) {
+        if !self.options.announced {
+            return;
+        }
+        let stores = |(ticket, running): (&Ticket, &Running)| match running.call {
+            Call::Write {
+                fid,
+                len,
+                how: How::Paged,
+                ..
+            } if lost(fid) => Some((*ticket, (fid, len))),
+            _ => None,
+        };
+        let waiting: Vec<(Ticket, (Fid, u32))> = self.calls.iter().filter_map(stores).collect();
+        for (ticket, bytes) in waiting {
+            self.refuse_stored(step, ticket, bytes);
+        }
+    }
+
+    fn refuse_stored(&mut self, step: &mut Step<'_>, ticket: Ticket, (fid, len): (Fid, u32)) {
         let bytes = u64::from(len);
         step.out.push(Output::Event(Event::DataLost { fid, bytes }));
         self.finish(step, ticket, Done::Refused(Refusal::SessionLost));
-        true
     }
 }

@@ -157,6 +157,7 @@ impl Client {
         (node.sending, node.flush) = (false, false);
         if node.right > Right::None {
             // The server does not believe that.
+            self.lose_stores(step, |of| of == fid);
             self.lose_token(step, fid);
         } else {
             self.strand(fid);

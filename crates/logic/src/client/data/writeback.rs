@@ -215,7 +215,10 @@ impl Client {
         if let Some(refusal) = refused {
             self.write_back_failed(step, (fid, count), refusal, lost.is_some());
         }
-        if self.nodes.get(&fid).is_some_and(|node| node.unlinked) {
+        // One without a name that is closed goes when its blocks have left; if these were refused,
+        // the next scan tries again.
+        let settled = lost.is_some() || refused.is_none();
+        if settled && self.nodes.get(&fid).is_some_and(|node| node.unlinked) {
             self.bury_if_unused(step, fid);
         }
         match refused {
@@ -226,7 +229,7 @@ impl Client {
         self.clean(step, fid);
         self.resolve(step, fid);
         self.next_cleaner(step);
-        if lost.is_some() || refused.is_none() {
+        if settled {
             self.feed_starved(step);
         }
     }

@@ -61,6 +61,7 @@ impl Client {
             {
                 self.release(step, fid, Right::None);
                 self.node(fid).right = Right::Exclusive;
+                self.lose_stores(step, |of| of == fid);
                 self.lose_token(step, fid);
             }
             self.node(fid).unlinked = false;

@@ -34,6 +34,8 @@ pub(crate) struct Reading {
     arrived: Time,
     /// The smallest size that the kernel may have taken in while it waits for these pages.
     least: u64,
+    /// Bytes from here on may be cut off once they have come; `u64::MAX`: none.
+    cut: u64,
     /// The kernel may make a part of these pages zeros once they have come.
     zeroed: bool,
 }
@@ -46,6 +48,9 @@ pub(crate) struct Sizes {
     /// The smallest size that it was told of late; when it was last told one.
     least: u64,
     told: Time,
+    /// The same of those that end within a page, which is cut off there: the smallest and the
+    /// largest. (At an end between two pages whole ones go, and are read again.)
+    partial: Option<Range>,
     /// When it was last given something that makes it ignore the ends of reads under way.
     moved: Time,
     /// Notifications that it has not been seen to take in.
@@ -87,6 +92,16 @@ impl Sizes {
         self.pages = self.pages.min(from);
     }
 
+    /// Where the kernel may cut off pages of this range by what it was told of late.
+    fn cuts(&self, (from, _): Range) -> u64 {
+        match self.partial {
+            Some((first, _)) if first > from => first,
+            // There may be one between the two.
+            Some((_, last)) if last > from => from,
+            _ => u64::MAX,
+        }
+    }
+
     fn wrote(&mut self, now: Time, call: &Call) {
         if let Call::Write {
             offset, len, how, ..
@@ -108,10 +123,10 @@ impl Node {
     /// A read for the kernel's pages has come, or is begun again.
     pub(crate) fn reads_pages(&mut self, now: Time, ticket: Ticket, range: Range) {
         let recent = now < self.kernel.sizes.told + CROSSING_NS;
-        let least = if recent {
-            self.kernel.sizes.least
+        let (least, cut) = if recent {
+            (self.kernel.sizes.least, self.kernel.sizes.cuts(range))
         } else {
-            u64::MAX
+            (u64::MAX, u64::MAX)
         };
         let zeroed = self.kernel.sizes.zeroed;
         let zeroed =
@@ -120,6 +135,7 @@ impl Node {
             range,
             arrived: now,
             least,
+            cut,
             zeroed,
         });
     }
@@ -129,10 +145,20 @@ impl Node {
         let sizes = &mut self.kernel.sizes;
         let recent = now < sizes.told + CROSSING_NS;
         sizes.least = if recent { sizes.least.min(size) } else { size };
+        let partial = !size.is_multiple_of(BLOCK);
+        let known = sizes.partial.filter(|_| recent);
+        sizes.partial = match known {
+            Some((first, last)) if partial => Some((first.min(size), last.max(size))),
+            None if partial => Some((size, size)),
+            known => known,
+        };
         sizes.most = if set { size } else { sizes.most.max(size) };
         (sizes.told, sizes.moved) = (now, now);
         for reading in self.kernel.reading.values_mut() {
             reading.least = reading.least.min(size);
+            if partial && size > reading.range.0 {
+                reading.cut = reading.cut.min(size);
+            }
         }
     }
 
@@ -158,8 +184,9 @@ impl Node {
         let Reading {
             range: (from, to),
             arrived,
-            least,
+            cut,
             zeroed,
+            ..
         } = reading;
         let beside = self.remote_writes > 0;
         let sizes = &mut self.kernel.sizes;
@@ -168,7 +195,7 @@ impl Node {
             sizes.pages = sizes.pages.max(end);
         }
         sizes.paged = last;
-        let cut = (from < least && least < end).then_some(least);
+        let cut = (cut < end).then_some(cut);
         let crossed = sizes.notices > 0 || sizes.moved + CROSSING_NS > arrived;
         let ignored = end < to && crossed && sizes.most > end;
         if end < to && !crossed {

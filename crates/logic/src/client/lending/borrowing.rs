@@ -213,6 +213,17 @@ impl Client {
         }
     }
 
+    /// A recall of this file waits for blocks of it: lenders are given up, since they may wait for
+    /// the answer to that recall themselves.
+    pub(crate) fn borrow_no_more(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let of_file = |(id, one): (&u64, &Borrowing)| (one.fid == fid).then_some(*id);
+        let waited: Vec<u64> = self.lending.borrowing.iter().filter_map(of_file).collect();
+        for id in waited {
+            step.out.push(Output::Peer(PeerOutput::GiveUp { id }));
+            self.on_borrowed(step, id, &[], false);
+        }
+    }
+
     /// Lenders that have not answered in time are given up.
     pub(crate) fn tick_borrowing(&mut self, step: &mut Step<'_>) {
         let late = |(id, one): (&u64, &Borrowing)| (one.until <= step.now).then_some(*id);

@@ -58,6 +58,7 @@ impl Client {
         for &fid in &taken.tokens {
             self.note_place(fid);
         }
+        self.lose_stores(step, |fid| taken.tokens.contains(&fid));
         for &fid in &taken.tokens {
             self.lose_token(step, fid);
             let directory = self.nodes.get(&fid).is_some_and(|node| node.directory);

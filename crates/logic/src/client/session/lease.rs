@@ -110,6 +110,7 @@ impl Client {
         self.lose_delegated(step);
         self.lose_rooms();
         self.drop_everything(step);
+        self.lose_stores(step, |_| true);
         let fids: Vec<Fid> = self.nodes.keys().copied().collect();
         for fid in fids {
             self.forget_session(step, fid);
@@ -145,6 +146,7 @@ impl Client {
 
     /// An object that was to be made could not be.
     pub(crate) fn forget_unmade(&mut self, step: &mut Step<'_>, fid: Fid) {
+        self.lose_stores(step, |of| of == fid);
         self.forget_session(step, fid);
         let parked = core::mem::take(&mut self.parked);
         for ticket in parked {

@@ -117,10 +117,6 @@ impl Client {
     /// The names and objects that others must not be shown yet if this call's change has been
     /// applied. The objects that names named are known to the server only.
     pub(crate) fn touches(&self, request: RequestId, call: &Call) -> Option<Unseen> {
-        let caches = |fid: &Fid| {
-            let node = self.nodes.get(fid);
-            node.is_some_and(|node| node.right > Right::None)
-        };
         let none = Footprint::new(&Op::StatFs);
         let (footprint, bytes) = match call {
             Call::Op(op) => (Footprint::new(op), None),
@@ -137,7 +133,7 @@ impl Client {
         };
         let names = footprint.changed_names();
         let names: Vec<(Fid, Name)> = names.map(|(dir, name)| (dir, name.clone())).collect();
-        let fids: Vec<Fid> = bytes.filter(caches).or(object).into_iter().collect();
+        let fids: Vec<Fid> = bytes.or(object).into_iter().collect();
         if names.is_empty() && fids.is_empty() {
             return None;
         }

@@ -7,6 +7,7 @@
 use super::LinkState;
 use crate::Ticket;
 use crate::client::api::{Output, Piece};
+use crate::client::lending::is_offer;
 use crate::client::node::FillStart;
 use crate::client::{Client, Step};
 use alloc::boxed::Box;
@@ -224,7 +225,7 @@ impl Client {
         if self.state == LinkState::Left {
             return;
         }
-        self.begun |= !matches!(message, ToClient::Welcome(_));
+        self.begun |= !matches!(message, ToClient::Welcome(_)) && !is_offer(&message);
         self.hear(step.now);
         self.heard_at = step.now;
         self.note_stable(step, &message);

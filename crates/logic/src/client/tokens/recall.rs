@@ -7,16 +7,18 @@
 //! may have locked a page after that: such reads are answered, and their ranges dropped once more.
 //! Then dirty blocks are written back, then the answer leaves, then everybody goes on.
 
+use crate::Ticket;
 use crate::client::data::read_write::young;
 use crate::client::kernel::uncovered_sizes::UNCOVERED_LOCK_WAIT_NS;
 use crate::client::mutant::Mutant;
 use crate::client::node::{Drain, Phase, Range};
 use crate::client::notices::Invalidate;
+use crate::client::session::requests::Why;
 use crate::client::{After, Client, Step};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use wire::{Attr, Epoch, Fid, Hold, Recall, Returned, Right, Time, ToServer, What};
+use wire::{Attr, Epoch, Fid, Hold, Op, Recall, Returned, Right, Time, ToServer, What};
 
 const WHOLE: Range = (0, u64::MAX);
 /// How long an answer about attributes may take to be taken in by the kernel.
@@ -429,19 +431,43 @@ impl Client {
         }
     }
 
-    /// The kernel may be waiting for a page that such a read holds locked.
+    /// The kernel may be waiting for a page that such a read holds locked: it waits for no other
+    /// client, which may itself wait for the answer to this recall.
     fn free_reads(&mut self, step: &mut Step<'_>, fid: Fid) {
+        let claiming = self.frees_claiming(fid);
         let node = self.node(fid);
-        let (reads, others): (Vec<_>, Vec<_>) = core::mem::take(&mut node.parked)
+        let (mut reads, others): (Vec<_>, Vec<_>) = core::mem::take(&mut node.parked)
             .into_iter()
             .partition(|ticket| node.kernel.reads(*ticket));
         node.parked = others;
+        reads.extend(claiming);
         if let Some(drain) = node.drain.as_mut() {
             drain.freed.extend(node.kernel.all_reads());
         }
+        self.borrow_no_more(step, fid);
         for ticket in reads {
             self.start(step, ticket);
         }
+    }
+
+    /// Reads for pages that have asked for the file's token, and can do without: programs may store
+    /// into no page of it any more, or the kernel has some that are being dropped.
+    fn frees_claiming(&self, fid: Fid) -> Vec<Ticket> {
+        let Some(node) = self.nodes.get(&fid).filter(|node| node.claiming > 0) else {
+            return Vec::new();
+        };
+        let Some(drain) = node.drain.as_ref() else {
+            return Vec::new();
+        };
+        if self.withholds_pages(fid) && !node.kernel.has_pages() {
+            return Vec::new();
+        }
+        let claims = self.requests.values().filter_map(|sent| match sent.why {
+            Why::Call(ticket) if sent.request.op == (Op::Claim { fid }) => Some(ticket),
+            _ => None,
+        });
+        let held_up = |ticket: &Ticket| node.kernel.reads(*ticket) && !drain.freed.contains(ticket);
+        claims.filter(held_up).collect()
     }
 
     pub(crate) fn drains_due(&self) -> Option<Time> {

@@ -475,7 +475,7 @@ impl Plan {
 }
 
 /// The right that others keep of an object that is changed: of a directory, all but its attributes.
-fn kept_of(disk: &impl Disk, fid: Fid) -> Result<Right, Refusal> {
+pub(super) fn kept_of(disk: &impl Disk, fid: Fid) -> Result<Right, Refusal> {
     let attr = disk.attr(fid)?;
     let directory = attr.is_some_and(|attr| attr.kind == Kind::Directory);
     Ok(if directory {

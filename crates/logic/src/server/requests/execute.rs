@@ -294,6 +294,8 @@ impl Server {
         for (fid, _) in &plan.changes {
             self.unconfirm(change, *fid, None);
         }
+        // Also where its machine keeps nothing: others may be shown only what its client has been
+        // answered, as it asks for nothing else again when the server loses its power.
         if let Op::Write {
             fid,
             mode: WriteMode::At | WriteMode::Append,
@@ -302,13 +304,7 @@ impl Server {
         | Op::Allocate { fid, .. }
         | Op::Copy { to: fid, .. } = &waiting.request.op
         {
-            let caches = self
-                .files
-                .get(fid)
-                .and_then(|file| file.holders.get(&session));
-            if caches.is_some_and(|holder| holder.right != Right::None) {
-                self.unconfirm(change, *fid, None);
-            }
+            self.unconfirm(change, *fid, None);
         }
     }
 

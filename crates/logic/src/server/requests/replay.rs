@@ -16,7 +16,7 @@
 //! whose next one does not come is waited for as one that does not say what it holds. The requests
 //! held meanwhile are bounded by those that clients may have under way.
 
-use super::conflicts::Need;
+use super::conflicts::{Need, kept_of};
 use crate::server::api::{Bulk, By, Disk, Mutant};
 use crate::server::table::Waiting;
 use crate::server::{Server, Step};
@@ -279,15 +279,21 @@ impl Server {
     }
 
     /// A machine was lost together with the power, and with it changes that others may have seen:
-    /// nobody keeps anything that may have been made of them.
+    /// nobody keeps anything that may have been made of them. Of a directory a kernel may have a
+    /// name in hand: whoever changes one later asks for that.
     pub(crate) fn take_all_back(&mut self, step: &mut Step<'_, impl Disk>) {
-        let held = self.files.iter().flat_map(|(fid, file)| {
+        let mut held = Vec::new();
+        for (fid, file) in &self.files {
+            let kept = match kept_of(&*step.disk, *fid) {
+                Ok(Right::Shared) => Right::Transient,
+                _ => Right::None,
+            };
             let holders = file.holders.iter();
-            let holding = holders.filter(|(_, holder)| holder.right > Right::None);
-            holding.map(|(session, holder)| (*session, *fid, holder.epoch))
-        });
-        for (session, fid, epoch) in held.collect::<Vec<_>>() {
-            let what = What::Keep(Right::None);
+            let holding = holders.filter(|(_, holder)| holder.right > kept);
+            held.extend(holding.map(|(session, holder)| (*session, *fid, holder.epoch, kept)));
+        }
+        for (session, fid, epoch, kept) in held {
+            let what = What::Keep(kept);
             let need = Need { session, fid, what };
             self.ask(step, need, (epoch, step.now), None);
         }
