@@ -1,7 +1,7 @@
 //! Page tables: one entry for each page that was ever used, in chunks, so that a large segment of
 //! which little is used costs little.
 
-use super::{Figures, FileId, PageNo, SegmentId};
+use super::{Figures, FileId, PageNo, Run, SegmentId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -36,6 +36,9 @@ pub(super) const ALONE: u16 = 1 << 12;
 pub(super) const FRESH: u16 = 1 << 13;
 /// May be mapped: used only to choose between mapping and unprotecting.
 pub(super) const MAPPED: u16 = 1 << 14;
+/// Not mapped only because its program unmapped all for a fork: it may be mapped with others that
+/// are used.
+pub(super) const ASIDE: u16 = 1 << 15;
 
 pub(super) const BUSY: u16 = COMING | LEAVING;
 
@@ -91,6 +94,8 @@ pub(super) struct Segment {
     pub(super) inactive: VecDeque<Queued>,
     pub(super) clean: VecDeque<Queued>,
     pub(super) streams: super::jobs::Streams,
+    /// Its program unmaps all of it for a fork: the pages that were mapped since it began.
+    pub(super) mapped_since: Option<Vec<Run>>,
 }
 
 impl Segment {
@@ -108,7 +113,13 @@ impl Segment {
             inactive: VecDeque::new(),
             clean: VecDeque::new(),
             streams: super::jobs::Streams::default(),
+            mapped_since: None,
         }
+    }
+
+    /// A second thread that begins, too, forgets nothing of what the first needs.
+    pub(super) fn begin_unmapping(&mut self) {
+        self.mapped_since.get_or_insert_default();
     }
 
     pub(super) fn entry(&self, page: PageNo) -> Entry {
@@ -197,6 +208,10 @@ impl Table {
         self.segments.get(&id)
     }
 
+    pub(super) fn get_mut(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        self.segments.get_mut(&id)
+    }
+
     pub(super) fn of(&self, id: SegmentId) -> &Segment {
         self.get(id).expect("the segment is there")
     }
@@ -244,7 +259,7 @@ impl Table {
 
     /// A frame is given up. The place in the queue goes when the clock comes to it.
     pub(super) fn give_frame(&mut self, id: SegmentId, entry: &mut Entry) {
-        entry.clear(RESIDENT | WRITABLE | REFERENCED | AHEAD | MAPPED);
+        entry.clear(RESIDENT | WRITABLE | REFERENCED | AHEAD | MAPPED | ASIDE);
         self.frames -= 1;
         self.of_mut(id).frames -= 1;
     }
