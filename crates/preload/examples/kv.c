@@ -100,7 +100,8 @@ static void *serve(void *socket)
     while (read(*(int *)socket, &key, sizeof key) == sizeof key && key != END) {
         if (key == SNAPSHOT) {
             begin_snapshot();
-            check(!pthread_create(&saver, NULL, table ? save_segment : await_child, NULL), "thread");
+            void *(*saves)(void *) = table ? save_segment : await_child;
+            check(pthread_create(&saver, NULL, saves, NULL) == 0, "no thread");
         } else {
             words[key] += 1;
         }

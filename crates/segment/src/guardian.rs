@@ -38,8 +38,8 @@ pub(crate) fn guard(orders: OwnedFd, ranges: Ranges) -> Result<()> {
     Ok(())
 }
 
-/// A thread of this library in a program. Signals are the program's, and its handlers may use memory
-/// that has to be paged.
+/// A thread of this library in a program. Signals are the program's, and its handlers may use
+/// memory that has to be paged.
 pub(crate) fn quiet_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let mut all = std::mem::MaybeUninit::uninit();
     let mut old = std::mem::MaybeUninit::uninit();

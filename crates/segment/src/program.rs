@@ -382,8 +382,10 @@ impl Segment {
         let calls = self.connection.0.calls.lock();
         let child = fork(&calls, self.id, (kind, aside.is_some()), limit);
         drop(calls);
+        let made = self.connection.attach(child?);
+        // Now: while the kernel unmaps so much it maps nothing new.
         aside.map(Aside::drop_later);
-        self.connection.attach(child?)
+        made
     }
 
     /// Unmaps all pages at one moment: each is mapped again at its next use. The kernel takes a

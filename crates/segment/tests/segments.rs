@@ -132,8 +132,8 @@ fn children_of_all_kinds_see_the_parent_as_it_was() {
     check(&grandchild, 5, 0..512);
 }
 
-/// One thread writes counts to pages in turn. What a child has must have been there at one moment:
-/// each page holds the last count that was written to it before.
+/// One thread writes counts to pages in turn. A child holds what was there at one moment: in each
+/// page the last count that was written to it before.
 #[test]
 fn a_fork_shows_one_moment_of_what_a_thread_writes() {
     const PAGES: u64 = 64;

@@ -118,7 +118,7 @@ impl Pages {
         let writable = writable && entry.is(DIRTY) && !entry.is(COW) && !fresh;
         for at in run.page..run.end() {
             entry = self.table.entry(segment, at);
-            // What is mapped with others is as used as it was.
+            // A page that is mapped with others is as used as it was.
             let used = at == page || !entry.is(ASIDE);
             entry.clear(AHEAD | ASIDE);
             entry.set(MAPPED | if used { REFERENCED } else { 0 });

@@ -71,14 +71,51 @@ impl Entry {
 }
 
 const CHUNK: usize = 512;
-type Chunk = Box<[Entry; CHUNK]>;
+
+/// Some entries in a row.
+enum Chunk {
+    /// All are the same: nothing was used yet, or all is a relative's.
+    Same(Entry),
+    Each(Box<[Entry; CHUNK]>),
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self::Same(Entry::default())
+    }
+}
+
+impl Chunk {
+    fn is_untouched(&self) -> bool {
+        matches!(self, Self::Same(entry) if *entry == Entry::default())
+    }
+
+    fn get(&self, at: usize) -> Entry {
+        match self {
+            Self::Same(entry) => *entry,
+            Self::Each(entries) => entries[at],
+        }
+    }
+
+    fn set(&mut self, at: usize, entry: Entry) {
+        match self {
+            Self::Same(same) if *same == entry => {}
+            Self::Same(same) => {
+                let mut entries = Box::new([*same; CHUNK]);
+                entries[at] = entry;
+                *self = Self::Each(entries);
+            }
+            Self::Each(entries) => entries[at] = entry,
+        }
+    }
+}
 
 /// A place in a queue, and when the page came there.
 pub(super) type Queued = (PageNo, u64);
 
 /// One segment.
 pub(super) struct Segment {
-    chunks: Vec<Option<Chunk>>,
+    chunks: Vec<Chunk>,
     pub(super) pages: u32,
     /// Most frames.
     pub(super) limit: u32,
@@ -101,7 +138,7 @@ pub(super) struct Segment {
 impl Segment {
     pub(super) fn new(pages: u32, limit: u32, file: FileId, family: SegmentId) -> Self {
         let mut chunks = Vec::new();
-        chunks.resize_with((pages as usize).div_ceil(CHUNK), || None);
+        chunks.resize_with((pages as usize).div_ceil(CHUNK), Chunk::default);
         Self {
             chunks,
             pages,
@@ -123,31 +160,29 @@ impl Segment {
     }
 
     pub(super) fn entry(&self, page: PageNo) -> Entry {
-        let chunk = &self.chunks[page as usize / CHUNK];
-        chunk
-            .as_ref()
-            .map_or_else(Entry::default, |chunk| chunk[page as usize % CHUNK])
+        self.chunks[page as usize / CHUNK].get(page as usize % CHUNK)
     }
 
     pub(super) fn set(&mut self, page: PageNo, entry: Entry) {
-        let chunk = self.chunks[page as usize / CHUNK]
-            .get_or_insert_with(|| Box::new([Entry::default(); CHUNK]));
-        chunk[page as usize % CHUNK] = entry;
+        self.chunks[page as usize / CHUNK].set(page as usize % CHUNK, entry);
     }
 
     /// The pages that were ever used, in order.
     pub(super) fn used(&self) -> impl Iterator<Item = (PageNo, Entry)> + '_ {
         let chunks = self.chunks.iter().enumerate();
+        let pages = self.pages;
         chunks
-            .filter_map(|(at, chunk)| Some((at, chunk.as_ref()?)))
+            .filter(|(_, chunk)| !chunk.is_untouched())
             .flat_map(|(at, chunk)| {
                 let first = (at * CHUNK) as PageNo;
-                (first..).zip(chunk.iter().copied())
+                (first..).zip((0..CHUNK).map(|at| chunk.get(at)))
             })
+            .take_while(move |(page, _)| *page < pages)
     }
 
     /// Goes through the pages that were ever used, with the same pages of a child, which get what
-    /// is returned.
+    /// is returned. A part of the table that is all a relative's is one entry: a fork of many pages
+    /// makes no large table.
     pub(super) fn for_child(
         &mut self,
         child: &mut Self,
@@ -155,12 +190,18 @@ impl Segment {
     ) {
         let pairs = self.chunks.iter_mut().zip(&mut child.chunks);
         for (at, (chunk, to)) in pairs.enumerate() {
-            let Some(chunk) = chunk else { continue };
+            if chunk.is_untouched() {
+                continue;
+            }
             let first = (at * CHUNK) as PageNo;
-            for (offset, entry) in chunk.iter_mut().enumerate() {
-                if let Some(made) = each(first + offset as PageNo, entry) {
-                    let to = to.get_or_insert_with(|| Box::new([Entry::default(); CHUNK]));
-                    to[offset] = made;
+            let end = CHUNK.min((self.pages - first) as usize);
+            for offset in 0..end {
+                let mut entry = chunk.get(offset);
+                let made = each(first + offset as PageNo, &mut entry);
+                chunk.set(offset, entry);
+                match (offset, made.unwrap_or_default()) {
+                    (0, made) => *to = Chunk::Same(made),
+                    (_, made) => to.set(offset, made),
                 }
             }
         }

@@ -539,17 +539,22 @@ fn family(kinds: &[Kind], frames: u32) -> World {
         access(&mut world, 1, page, Some(u64::from(page) + 1000));
     }
     for (to, kind) in (2..).zip(kinds) {
-        world.model.insert(to, world.model[&1].clone());
-        world.pending.insert(to);
-        world.tell(Input::Fork {
-            from: 1,
-            to,
-            kind: *kind,
-            frames: u32::MAX,
-            unmapped: false,
-        });
+        fork(&mut world, to, *kind, false);
     }
     world
+}
+
+/// A child of the first segment.
+fn fork(world: &mut World, to: SegmentId, kind: Kind, unmapped: bool) {
+    world.model.insert(to, world.model[&1].clone());
+    world.pending.insert(to);
+    world.tell(Input::Fork {
+        from: 1,
+        to,
+        kind,
+        frames: u32::MAX,
+        unmapped,
+    });
 }
 
 fn access(world: &mut World, segment: SegmentId, page: PageNo, write: Option<u64>) {
@@ -607,16 +612,7 @@ fn a_fork_of_an_unmapped_segment_protects_only_what_was_mapped_meanwhile() {
     world.tell(Input::Unmapping { segment: 1 });
     world.mapped.clear();
     access(&mut world, 1, 3, Some(7));
-    let to = 2;
-    world.model.insert(to, world.model[&1].clone());
-    world.pending.insert(to);
-    world.tell(Input::Fork {
-        from: 1,
-        to,
-        kind: Kind::CowCor,
-        frames: u32::MAX,
-        unmapped: true,
-    });
+    fork(&mut world, 2, Kind::CowCor, true);
     assert_eq!(world.protected, 1);
     // Pages that are only read are mapped with others.
     let before = world.pages.counters().faults;
@@ -630,17 +626,8 @@ fn a_fork_of_an_unmapped_segment_protects_only_what_was_mapped_meanwhile() {
     assert_eq!(world.pages.counters().cow_faults, 2);
     world.compare_all();
     // Only a fork that follows on it may be told so.
-    world.delete(to);
-    let to = 3;
-    world.model.insert(to, world.model[&1].clone());
-    world.pending.insert(to);
-    world.tell(Input::Fork {
-        from: 1,
-        to,
-        kind: Kind::CowCor,
-        frames: u32::MAX,
-        unmapped: true,
-    });
+    world.delete(2);
+    fork(&mut world, 3, Kind::CowCor, true);
     access(&mut world, 1, 4, Some(10));
     world.compare_all();
     world.end();

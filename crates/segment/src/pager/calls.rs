@@ -168,6 +168,8 @@ impl<'a> Connection<'a> {
     fn fork(&mut self, from: u64, (kind, unmapped): (u64, bool), limit: u64) -> Answer {
         let from = SegmentId::try_from(from).map_err(|_| NO_SEGMENT)?;
         let frames = frames(limit)?;
+        // Only its own program can have done that.
+        let unmapped = unmapped && self.owned.contains(&from);
         let kind = match kind {
             0 => Kind::Copy,
             1 => Kind::OnWrite,
