@@ -13,6 +13,9 @@ MAN = $(PREFIX)/share/man/man1
 UNITS = $(PREFIX)/lib/systemd/system
 USERS = $(PREFIX)/lib/sysusers.d
 
+# Tests with mounts wait more than they compute: one more at once than there are processors.
+TESTS = $(shell expr $$(nproc) + 1)
+
 help:
 	@echo 'make up     build, start a server and mount it at .cell/mount'
 	@echo 'make down   unmount and stop it; the data stays in .cell/data'
@@ -80,7 +83,7 @@ test:
 	@tools/setup suites
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked --no-fail-fast
+	RUST_TEST_THREADS=$(TESTS) $(CARGO) test --workspace --locked --no-fail-fast
 
 conformance: build
 	@tools/setup suites

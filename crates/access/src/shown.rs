@@ -14,19 +14,11 @@ use crate::members::{Members, is_group};
 use crate::rights::Rights;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use wire::posix_acl::{GROUP, GROUP_OBJ, MASK, NO_ID, OTHER, USER, USER_OBJ, VERSION};
 use wire::{Attr, Caller, Kind};
 
 /// People whom a kernel can be told of: Linux reads a list of one page over FUSE.
 pub const PEOPLE_MAX: usize = 400;
-
-const VERSION: u32 = 2;
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
-const NO_ID: u32 = u32::MAX;
 
 /// The mode and the list that a kernel is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]

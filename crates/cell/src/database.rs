@@ -1,6 +1,8 @@
 //! The cell's database: small, seldom changed, and behind one trait, so that it can live in a
 //! replicated store when there are several servers. Nothing else knows the engine.
 
+use std::time::Duration;
+
 /// One record: in which table, under which key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -15,7 +17,7 @@ pub struct Place {
 pub struct Changes {
     /// They are made only if each of these records is as said; none: it must not be there.
     pub when: Vec<(Place, Option<Vec<u8>>)>,
-    /// The records and their new values; none: the record goes.
+    /// The records, each once, and their new values; none: the record goes.
     pub then: Vec<(Place, Option<Vec<u8>>)>,
 }
 
@@ -34,6 +36,17 @@ pub enum DatabaseError {
         /// Where it is.
         place: String,
         /// The engine's error.
+        error: String,
+    },
+    /// The database of the servers of a cell together is away, or refuses.
+    #[error(
+        "the cell's database at {place} does not answer ({error}): nothing can be changed in the \
+         cell until it does; see to etcd"
+    )]
+    Shared {
+        /// Where it is.
+        place: String,
+        /// Its error.
         error: String,
     },
 }
@@ -56,4 +69,21 @@ pub trait Database: Send + Sync {
     /// # Errors
     /// The engine failed, and it is not known whether they were made.
     fn commit(&self, changes: &Changes) -> Result<bool, DatabaseError>;
+    /// Is it changed by other processes, too?
+    fn is_shared(&self) -> bool {
+        false
+    }
+    /// Waits at most so long until a record has another value than this; the value it has then.
+    ///
+    /// # Errors
+    /// The engine failed.
+    fn wait_changed(
+        &self,
+        place: &Place,
+        seen: Option<&[u8]>,
+        limit: Duration,
+    ) -> Result<Option<Vec<u8>>, DatabaseError> {
+        let _ = (seen, limit);
+        self.get(place)
+    }
 }

@@ -6,12 +6,14 @@
 
 use crate::audit::Audit;
 use crate::groups::{GroupDeed, OnGroups};
+use crate::location::Location;
 use crate::machine::{Machine, Role};
 use crate::members::{Cell, CellError};
 use crate::question::{Answer, Question};
+use crate::revision::ServerLine;
 use crate::words::now_s;
 use net::{Door, Identity, KeyPrint, ServerTls};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
@@ -25,13 +27,19 @@ type OnChange = Box<dyn Fn(MachineId, (bool, &str)) + Send + Sync>;
 
 /// The door.
 pub struct CellDoor {
-    cell: Cell,
+    pub(crate) cell: Cell,
     /// How the server shows itself, and the life of its certificate.
     tls: Mutex<(ServerTls, (u64, u64))>,
     on_change: OnceLock<OnChange>,
-    on_groups: OnceLock<Box<OnGroups>>,
+    pub(crate) on_groups: OnceLock<Box<OnGroups>>,
     audit: Audit,
     knocks: Mutex<Knocks>,
+    /// The server as the others of the cell see it, if there are others.
+    pub(crate) server: Option<Mutex<ServerLine>>,
+    /// Held while the changes of other servers are followed.
+    pub(crate) following: Mutex<()>,
+    pub(crate) stopping: Mutex<bool>,
+    pub(crate) stopped: Condvar,
 }
 
 /// The peers that were refused lately, and when the log last said so.
@@ -57,6 +65,11 @@ impl CellDoor {
     pub fn open(dir: &Path) -> Result<CellDoor, CellError> {
         let cell = Cell::open(dir)?;
         cell.renew_own(dir)?;
+        let server = Location::read(dir)?.map(|location| ServerLine {
+            name: location.server,
+            addresses: None,
+            revision: 0,
+        });
         let path = dir.join("audit.log");
         let audit = Audit::open(path.clone());
         let audit = audit.map_err(|error| CellError::Io { path, error })?;
@@ -67,6 +80,10 @@ impl CellDoor {
             on_groups: OnceLock::new(),
             audit,
             knocks: Mutex::new(Knocks::default()),
+            server: server.map(Mutex::new),
+            following: Mutex::new(()),
+            stopping: Mutex::new(false),
+            stopped: Condvar::new(),
         })
     }
 
@@ -99,7 +116,7 @@ impl CellDoor {
         rights
     }
 
-    fn changed(&self, machine: &Machine, why: &str) {
+    pub(crate) fn changed(&self, machine: &Machine, why: &str) {
         if let Some(on_change) = self.on_change.get() {
             on_change(machine.id, (machine.revoked_s.is_some(), why));
         }
@@ -117,7 +134,11 @@ impl CellDoor {
         }
     }
 
-    fn answer_to(&self, asker: Option<&Machine>, question: Question) -> Result<Answer, CellError> {
+    pub(crate) fn answer_to(
+        &self,
+        asker: Option<&Machine>,
+        question: Question,
+    ) -> Result<Answer, CellError> {
         let is_administrator = asker.is_some_and(|asker| asker.role == Role::Administrator);
         if administrates(&question) && !is_administrator {
             return Err(CellError::Refused(NOT_ADMINISTRATOR.into()));
@@ -135,6 +156,11 @@ impl CellDoor {
                 Ok(Answer::Invited { secret, expires_s })
             }
             Question::Machines => Ok(Answer::Machines(self.cell.machines())),
+            Question::Servers => {
+                asker.ok_or_else(unknown)?;
+                Ok(Answer::Servers(self.cell.servers()?))
+            }
+            Question::ForgetServer { name } => self.forget_server(&name),
             Question::Revoke { name } => {
                 let machine = self.cell.revoke(&name)?;
                 self.changed(&machine, &revoked(&machine).to_string());
@@ -160,10 +186,7 @@ impl CellDoor {
             }
             Question::Groups { uid, deed } => {
                 let asker = asker.ok_or_else(unknown)?;
-                let in_force = |members| match self.on_groups.get() {
-                    Some(on_groups) => on_groups(members),
-                    None => Ok(()),
-                };
+                let in_force = |members| self.put_in_force(members);
                 let told = self.cell.do_with_groups((asker, uid), &deed, &in_force)?;
                 Ok(match deed {
                     GroupDeed::List => Answer::Groups(told),
@@ -245,7 +268,7 @@ impl CellDoor {
     }
 }
 
-const CHANGED: &str = "the rights of this machine have changed";
+pub(crate) const CHANGED: &str = "the rights of this machine have changed";
 
 /// Is it an administrator's question?
 fn administrates(question: &Question) -> bool {
@@ -257,9 +280,11 @@ fn administrates(question: &Question) -> bool {
         | Question::Present { .. }
         | Question::Extend { .. }
         | Question::Groups { .. }
+        | Question::Servers
         | Question::Logout { .. } => false,
         Question::Invite(_)
         | Question::Machines
+        | Question::ForgetServer { .. }
         | Question::Revoke { .. }
         | Question::Grant { .. }
         | Question::SetUser { .. }
@@ -288,7 +313,7 @@ fn unknown() -> CellError {
     )
 }
 
-fn revoked(machine: &Machine) -> CellError {
+pub(crate) fn revoked(machine: &Machine) -> CellError {
     CellError::Refused(format!(
         "machine {} was revoked: only a new line lets it in again (`ariel join-token` on the \
          server's machine, then `ariel join` here)",
@@ -303,6 +328,8 @@ fn told(question: &Question) -> serde_json::Value {
         Question::Renew { .. } => json!("renew"),
         Question::Invite(invite) => json!({ "invite": invite }),
         Question::Machines => json!("machines"),
+        Question::Servers => json!("servers"),
+        Question::ForgetServer { name } => json!({ "forget-server": name }),
         Question::Revoke { name } => json!({ "revoke": name }),
         Question::Grant { name, rights } => json!({ "grant": name, "rights": rights }),
         Question::SetUser { user, password, .. } => {
@@ -365,9 +392,10 @@ impl Door for CellDoor {
                     Ok(None) => "a stranger".to_owned(),
                     Err(_) => key.map_or_else(String::new, |key| key.to_string()),
                 };
-                let answer = asker.and_then(|asker| self.answer_to(asker.as_ref(), question));
+                let answer = asker.and_then(|asker| self.settle(asker.as_ref(), &question));
                 let outcome = answer.as_ref().map(drop).map_err(ToString::to_string);
-                let looks = ["machines", "users", "groups", "challenge"].map(|word| json!(word));
+                let looks =
+                    ["machines", "servers", "users", "groups", "challenge"].map(|word| json!(word));
                 if !looks.contains(&what) || outcome.is_err() {
                     tracing::info!(who, %what, refused = outcome.as_ref().err(), "the cell");
                     self.audit.note(&who, &what, outcome);

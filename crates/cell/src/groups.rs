@@ -7,7 +7,9 @@
 
 use crate::database::{Changes, Database};
 use crate::machine::{Machine, Role};
-use crate::members::{CELL, Cell, CellError, decode, encode, place, refused};
+use crate::members::{CELL, Cell, CellError, State, decode, encode, place, refused};
+use crate::revision::Revision;
+use crate::users;
 use crate::words::group_name;
 use access::{GROUPS, Members};
 use parking_lot::Mutex;
@@ -102,8 +104,8 @@ struct Table {
 /// Has the server know who is in which group, and returns when no mount judges by anything else.
 pub type OnGroups = dyn Fn(Members) -> Result<(), String> + Send + Sync;
 
-/// The groups.
-pub(crate) struct Groups(Mutex<Table>);
+/// The groups, and what the server was told last of who is in them.
+pub(crate) struct Groups(Mutex<(Table, Members)>);
 
 /// Somebody who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,8 +176,8 @@ impl Table {
     }
 }
 
-impl Groups {
-    pub(crate) fn load(database: &dyn Database) -> Result<Groups, CellError> {
+impl Table {
+    fn load(database: &dyn Database) -> Result<Table, CellError> {
         let mut table = Table {
             next: *GROUPS.start(),
             ..Table::default()
@@ -187,7 +189,15 @@ impl Groups {
         if let Some(bytes) = database.get(&place(CELL, NEXT))? {
             table.next = decode(&bytes)?;
         }
-        Ok(Groups(Mutex::new(table)))
+        Ok(table)
+    }
+}
+
+impl Groups {
+    pub(crate) fn load(database: &dyn Database) -> Result<Groups, CellError> {
+        let table = Table::load(database)?;
+        let members = table.members();
+        Ok(Groups(Mutex::new((table, members))))
     }
 }
 
@@ -195,13 +205,13 @@ impl Cell {
     /// The users of each group.
     #[must_use]
     pub fn group_members(&self) -> Members {
-        self.groups.0.lock().members()
+        self.groups.0.lock().0.members()
     }
 
     /// All groups, by number.
     #[must_use]
     pub fn groups(&self) -> Vec<Group> {
-        self.groups.0.lock().groups.values().cloned().collect()
+        self.groups.0.lock().0.groups.values().cloned().collect()
     }
 
     /// Somebody on a machine, or an administrator, does something with groups.
@@ -219,7 +229,8 @@ impl Cell {
             return Ok(self.groups());
         }
         // Held until all of it is done: two changes are in force one after the other.
-        let mut table = self.groups.0.lock();
+        let mut held = self.groups.0.lock();
+        let (table, told) = &mut *held;
         let mut next = table.clone();
         self.change_groups(&mut next, asker, deed)?;
         if !next.is_bounded() {
@@ -227,11 +238,15 @@ impl Cell {
                 "somebody would be in more than {MEMBERSHIPS_MAX} groups, with those around his"
             )));
         }
-        if next.members() != table.members() {
-            in_force(next.members()).map_err(refused)?;
-        }
+        put_in_force(&next, told, in_force)?;
         let mut changes = Changes::default();
-        for gid in table.groups.keys().chain(next.groups.keys()) {
+        let gids: BTreeSet<u32> = table
+            .groups
+            .keys()
+            .chain(next.groups.keys())
+            .copied()
+            .collect();
+        for gid in &gids {
             let (old, new) = (table.groups.get(gid), next.groups.get(gid));
             if old != new {
                 let value = new.map(encode).transpose()?;
@@ -241,9 +256,33 @@ impl Cell {
         changes
             .then
             .push((place(CELL, NEXT), Some(encode(&next.next)?)));
-        self.database.commit(&changes)?;
+        self.commit(&mut self.changing.lock(), changes)?;
         *table = next;
         Ok(Vec::new())
+    }
+
+    /// Reads everything again as other servers have left it, and has the server judge by that; the
+    /// revision that it is.
+    pub(crate) fn reload(
+        &self,
+        in_force: &dyn Fn(Members) -> Result<(), String>,
+    ) -> Result<u64, CellError> {
+        let mut held = self.groups.0.lock();
+        let (table, told) = &mut *held;
+        let revision = {
+            let mut changing = self.changing.lock();
+            // Read first: what is changed after it is seen as a change.
+            let revision = Revision::load(&*self.database)?;
+            let users = users::tables(&*self.database)?;
+            let machines = State::load(&*self.database)?;
+            *table = Table::load(&*self.database)?;
+            self.users.replace(users);
+            *self.state.lock() = machines;
+            *changing = revision;
+            revision
+        };
+        put_in_force(table, told, in_force)?;
+        Ok(revision.0)
     }
 
     /// As whom somebody on a machine asks.
@@ -428,6 +467,20 @@ impl Cell {
             ))
         })
     }
+}
+
+/// Has the server judge by a table, if it judges by another one.
+fn put_in_force(
+    table: &Table,
+    told: &mut Members,
+    in_force: &dyn Fn(Members) -> Result<(), String>,
+) -> Result<(), CellError> {
+    let members = table.members();
+    if members != *told {
+        in_force(members.clone()).map_err(refused)?;
+        *told = members;
+    }
+    Ok(())
 }
 
 /// A group that the asker may change.

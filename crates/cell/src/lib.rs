@@ -1,9 +1,10 @@
 //! A cell: the machines that belong together, and how each proves that it is one of them.
 //!
-//! A cell has an authority, whose key never leaves the directory in which it was made. It certifies
-//! servers and machines; the rights of a machine stand in the cell's database, not in its
-//! certificate, so that it can be changed at once. A machine joins with a line that says where the
-//! server is, which key the authority has, and a secret that is worth a few uses and some time.
+//! A cell has an authority. Its key stands in the cell's own directory, or, of a cell with several
+//! servers, in the database that they share, and nowhere else. It certifies servers and machines;
+//! the rights of a machine stand in the cell's database, not in its certificate, so that they can
+//! be changed at once. A machine joins with a line that says where the server is, which key the
+//! authority has, and a secret that is worth a few uses and some time.
 //!
 //! On a machine that is not trusted a user proves who he is, with a password or a key of his, and
 //! gets a token: signed, for that machine, until a time.
@@ -20,14 +21,18 @@ mod credential;
 mod database;
 mod door;
 mod engine;
+mod etcd;
+mod following;
 mod groups;
 mod line;
+mod location;
 mod machine;
 mod members;
 mod own;
 mod private;
 mod question;
 mod renewal;
+mod revision;
 #[cfg(test)]
 mod test_cell;
 mod token;
@@ -41,10 +46,12 @@ pub use database::{Database, DatabaseError};
 pub use door::CellDoor;
 pub use groups::{Group, GroupDeed, Member, OnGroups};
 pub use line::{JoinLine, NoLine};
+pub use location::{DatabaseUrl, Location};
 pub use machine::{Machine, Role};
 pub use members::{Cell, CellError};
 pub use question::{Answer, AskError, Given, Invite, Question, ask, join};
 pub use renewal::Renewal;
+pub use revision::ServerLine;
 pub use token::{Narrower, TOKEN_BYTES_MAX, attenuate};
 pub use user::{Proof, User, ssh_key, to_sign};
 pub use words::{Words, group_name, machine_name, user_name};

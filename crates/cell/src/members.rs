@@ -4,15 +4,17 @@
 //! machines that are not revoked no two have a name in common; a number is never given twice. The
 //! memory agrees with the database: each change is made there first.
 //!
-//! `state` is changed under its lock alone, after the database.
+//! The memory is changed by the holder of `changing` alone, after the database.
 
 use crate::authority::{Authority, AuthorityError, PublicKey};
 use crate::database::{Changes, Database, DatabaseError, Place};
 use crate::engine::Embedded;
 use crate::groups::Groups;
+use crate::location::Location;
 use crate::machine::{Invitation, Key, Machine, Role};
 use crate::private;
 use crate::question::{Certified, Invite};
+use crate::revision::Revision;
 use crate::users::Users;
 use crate::words::{hash, hex, machine_name, now_s, secret, unhex};
 use net::{KeyPrint, Pem, ServerTls};
@@ -29,6 +31,8 @@ const LIFE_S: u64 = 30 * 86_400;
 /// Most machines that join with one line, and for how long at most it counts.
 const USES_MAX: u32 = 100_000;
 const INVITE_MAX_S: u64 = 365 * 86_400;
+/// So many expired ones are removed in one change.
+pub(crate) const EXPIRED_AT_ONCE: usize = 64;
 const MACHINES: &str = "machines";
 const INVITATIONS: &str = "invitations";
 /// The last number of a machine.
@@ -64,6 +68,9 @@ pub enum CellError {
     /// It may not be done; the reason in words for the asker.
     #[error("{0}")]
     Refused(String),
+    /// Another server has changed the cell meanwhile: what was decided may be wrong now.
+    #[error("another server of the cell changes it at the same moment: try again")]
+    Outdated,
 }
 
 pub(crate) fn refused(why: impl Into<String>) -> CellError {
@@ -85,12 +92,24 @@ pub(crate) const DATABASE: &str = "cell.redb";
 
 /// The machines, by number; and the number of the last.
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     machines: BTreeMap<u64, Machine>,
     last: u64,
 }
 
 impl State {
+    pub(crate) fn load(database: &dyn Database) -> Result<State, CellError> {
+        let mut state = State::default();
+        for (_, bytes) in database.list(MACHINES)? {
+            let machine: Machine = decode(&bytes)?;
+            state.machines.insert(machine.id, machine);
+        }
+        if let Some(bytes) = database.get(&place(CELL, LAST))? {
+            state.last = decode(&bytes)?;
+        }
+        Ok(state)
+    }
+
     fn alive(&self, name: &str, now_s: u64) -> Option<&Machine> {
         let mut all = self.machines.values();
         all.find(|machine| machine.name == name && machine.is_alive(now_s))
@@ -106,7 +125,10 @@ pub struct Cell {
     name: String,
     authority: Authority,
     pub(crate) database: Box<dyn Database>,
-    state: Mutex<State>,
+    /// Held while something is decided and noted, so that one follows the other; the memory is
+    /// locked for moments only, since the database may take its time.
+    pub(crate) changing: Mutex<Revision>,
+    pub(crate) state: Mutex<State>,
     pub(crate) users: Users,
     pub(crate) groups: Groups,
     life_s: u64,
@@ -132,11 +154,14 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CellError> 
 }
 
 impl Cell {
-    /// Opens the cell in a directory.
+    /// Opens the cell in a directory, or the one whose database a file there names.
     ///
     /// # Errors
-    /// There is none, another process has it, or its files are damaged.
+    /// There is none, another process has it, its files are damaged, or its database is away.
     pub fn open(dir: &Path) -> Result<Cell, CellError> {
+        if let Some(location) = Location::read(dir)? {
+            return Cell::open_shared(location);
+        }
         let path = dir.join(AUTHORITY);
         let text = match private::read(&path) {
             Ok(text) => text,
@@ -161,20 +186,16 @@ impl Cell {
             certificate,
             key,
         } = file;
-        let mut state = State::default();
-        for (_, bytes) in database.list(MACHINES)? {
-            let machine: Machine = decode(&bytes)?;
-            state.machines.insert(machine.id, machine);
-        }
-        if let Some(bytes) = database.get(&place(CELL, LAST))? {
-            state.last = decode(&bytes)?;
-        }
+        // Read first: what is changed after it is seen as a change.
+        let revision = Revision::load(&*database)?;
+        let state = State::load(&*database)?;
         Ok(Cell {
             authority: Authority::load(&cell, certificate, &key)?,
             name: cell,
             users: Users::load(&*database)?,
             groups: Groups::load(&*database)?,
             database,
+            changing: Mutex::new(revision),
             state: Mutex::new(state),
             life_s: LIFE_S,
         })
@@ -250,7 +271,7 @@ impl Cell {
         let mut changes = self.without_expired()?;
         let at = place(INVITATIONS, hash(&secret));
         changes.then.push((at, Some(encode(&invitation)?)));
-        self.database.commit(&changes)?;
+        self.commit(&mut self.changing.lock(), changes)?;
         Ok((hex(&secret), invitation.expires_s))
     }
 
@@ -264,6 +285,8 @@ impl Cell {
                 changes.then.push((place(INVITATIONS, key), None));
             }
         }
+        // The rest goes with the next line.
+        changes.then.truncate(EXPIRED_AT_ONCE);
         Ok(changes)
     }
 
@@ -302,17 +325,8 @@ impl Cell {
         mut changes: Changes,
     ) -> Result<Certified, CellError> {
         let key = PublicKey::parse(key).ok_or_else(|| refused("that is no public key"))?;
-        let mut state = self.state.lock();
-        if state.alive(name, now_s()).is_some() {
-            return Err(refused(format!(
-                "the cell has a machine {name} already: choose another name with `--name`, or take \
-                 its certificate from it with `ariel machine revoke {name}`"
-            )));
-        }
-        if state.by_key(key.print()).is_some() {
-            return Err(refused("that key is known already: make a new one"));
-        }
-        let (life_s, id) = (self.life(), state.last + 1);
+        let mut changing = self.changing.lock();
+        let (life_s, id) = (self.life(), self.next_id(name, &key)?);
         let machine = Machine {
             id,
             name: name.to_owned(),
@@ -330,12 +344,34 @@ impl Cell {
         changes
             .then
             .push((place(MACHINES, id), Some(encode(&machine)?)));
-        if !self.database.commit(&changes)? {
+        if !self.commit(&mut changing, changes)? {
             return Err(refused("another machine has just used the line: try again"));
         }
+        let mut state = self.state.lock();
         state.last = id;
         state.machines.insert(id, machine);
         Ok(certified)
+    }
+
+    /// Has no machine this name?
+    pub(crate) fn is_free(&self, name: &str) -> Result<(), CellError> {
+        match self.state.lock().alive(name, now_s()) {
+            Some(_) => Err(refused(format!(
+                "the cell has a machine {name} already: choose another name with `--name`, or take \
+                 its certificate from it with `ariel machine revoke {name}`"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of the next machine, if it may have this name and this key.
+    fn next_id(&self, name: &str, key: &PublicKey) -> Result<u64, CellError> {
+        self.is_free(name)?;
+        let state = self.state.lock();
+        match state.by_key(key.print()) {
+            Some(_) => Err(refused("that key is known already: make a new one")),
+            None => Ok(state.last + 1),
+        }
     }
 
     fn certify(
@@ -413,14 +449,15 @@ impl Cell {
         &self,
         how: impl FnOnce(&State) -> Result<Machine, CellError>,
     ) -> Result<Machine, CellError> {
-        let mut state = self.state.lock();
-        let machine = how(&state)?;
+        let mut changing = self.changing.lock();
+        let machine = how(&self.state.lock())?;
         let at = place(MACHINES, machine.id);
         let changes = Changes {
             when: Vec::new(),
             then: vec![(at, Some(encode(&machine)?))],
         };
-        self.database.commit(&changes)?;
+        self.commit(&mut changing, changes)?;
+        let mut state = self.state.lock();
         state.machines.insert(machine.id, machine.clone());
         Ok(machine)
     }

@@ -2,15 +2,23 @@
 
 use crate::authority::{Authority, new_key};
 use crate::credential::Credential;
-use crate::database::Changes;
+use crate::database::{Changes, Database as _};
 use crate::engine::Embedded;
+use crate::etcd::Etcd;
+use crate::location::{self, DatabaseUrl, Location};
 use crate::machine::Role;
-use crate::members::{AUTHORITY, AuthorityFile, Cell, CellError, DATABASE};
+use crate::members::{
+    AUTHORITY, AuthorityFile, CELL, Cell, CellError, DATABASE, decode, encode, place, refused,
+};
 use crate::private;
+use crate::revision::ServerLine;
 use crate::words::{hex, now_s, secret};
 use std::io;
 use std::path::{Path, PathBuf};
 use wire::Rights;
+
+/// The record of the authority, which certifies each server that has the database.
+const AUTHORITY_RECORD: &str = "authority";
 
 impl Cell {
     /// Makes a cell in a directory, with an administrator and the machine it is made on, whose
@@ -24,27 +32,26 @@ impl Cell {
             error,
         };
         let path = dir.join(AUTHORITY);
-        if path.exists() {
-            return Err(CellError::Exists(dir.to_owned()));
-        }
-        private::make_dir(dir).map_err(failed)?;
-        let name = hex(&secret()[..4]);
-        let (certificate, key) = Authority::make(&name, now_s())?;
-        let file = AuthorityFile {
-            cell: name,
-            certificate,
-            key,
-        };
+        begin(dir)?;
+        let file = new_cell()?;
         let text = serde_json::to_string_pretty(&file).map_err(|e| failed(io::Error::other(e)))?;
         let aside = dir.join("authority.new");
         private::write(&aside, &text).map_err(failed)?;
         let cell = Cell::with(file, Box::new(Embedded::open(&dir.join(DATABASE))?))?;
+        cell.add_own(dir, "administrator", machine)?;
+        // The last step: before it there is no cell.
+        std::fs::rename(&aside, &path).map_err(failed)
+    }
+
+    /// Adds an administrator and a machine, whose credentials come into directories inside of this
+    /// one.
+    fn add_own(&self, dir: &Path, administrator: &str, machine: &str) -> Result<(), CellError> {
         for (name, role, rights) in [
-            ("administrator", Role::Administrator, Rights::default()),
+            (administrator, Role::Administrator, Rights::default()),
             (machine, Role::Machine, Rights::all()),
         ] {
             let (key, public) = new_key()?;
-            let certified = cell.add((name, role, rights), &public, Changes::default())?;
+            let certified = self.add((name, role, rights), &public, Changes::default())?;
             let credential = Credential {
                 cell: certified.cell,
                 name: certified.name,
@@ -57,8 +64,96 @@ impl Cell {
             };
             credential.write(&Cell::credentials(dir, role))?;
         }
-        // The last step: before it there is no cell.
-        std::fs::rename(&aside, &path).map_err(failed)
+        Ok(())
+    }
+
+    /// Makes a cell whose servers will have one database together, with an administrator and the
+    /// machine it is made on, whose credentials come into directories inside of `dir`.
+    ///
+    /// # Errors
+    /// There is one already, here or there; or the database is away.
+    pub fn make_shared(dir: &Path, location: &Location, machine: &str) -> Result<(), CellError> {
+        begin(dir)?;
+        let database = Etcd::new(location.clone())?;
+        let file = new_cell()?;
+        let at = place(CELL, AUTHORITY_RECORD);
+        let changes = Changes {
+            when: vec![(at.clone(), None)],
+            then: vec![(at, Some(encode(&file)?))],
+        };
+        if !database.commit(&changes)? {
+            return Err(refused(format!(
+                "the database at {} has a cell already: `ariel serve --join` adds a server to it, \
+                 and another name after the last slash is for another cell",
+                location.url
+            )));
+        }
+        let cell = Cell::with(file, Box::new(database))?;
+        cell.add_own(dir, "administrator", machine)?;
+        cell.enter_server(location)?;
+        // The last step: before it this directory belongs to no cell.
+        location.write(dir)
+    }
+
+    /// Adds a server to the cell of a database, with an administrator and a machine of its own.
+    ///
+    /// # Errors
+    /// The directory has a cell, the database has none or is away, or a server, machine or
+    /// administrator of that name is there.
+    pub fn join_shared(dir: &Path, location: &Location, machine: &str) -> Result<(), CellError> {
+        begin(dir)?;
+        let cell = Cell::open_shared(location.clone())?;
+        let administrator = format!("administrator-{}", location.server);
+        // Looked at first, so that a refusal leaves nothing behind.
+        for name in [&administrator, machine] {
+            cell.is_free(name)?;
+        }
+        cell.add_own(dir, &administrator, machine)?;
+        cell.enter_server(location)?;
+        location.write(dir)
+    }
+
+    /// Opens the cell of a database.
+    pub(crate) fn open_shared(location: Location) -> Result<Cell, CellError> {
+        let url = location.url.clone();
+        let database = Etcd::new(location)?;
+        let bytes = database.get(&place(CELL, AUTHORITY_RECORD))?;
+        let bytes = bytes.ok_or_else(|| {
+            refused(format!(
+                "the database at {url} has no cell: make one with `ariel cell init --database`"
+            ))
+        })?;
+        Cell::with(decode(&bytes)?, Box::new(database))
+    }
+
+    /// Enters a server under its name, which no other one has.
+    fn enter_server(&self, location: &Location) -> Result<(), CellError> {
+        let name = &location.server;
+        if self.servers()?.iter().any(|line| line.name == *name) {
+            return Err(refused(format!(
+                "the cell has a server {name} already: choose another name with `--name`, or have \
+                 it forgotten with `ariel cell remove-server {name}`"
+            )));
+        }
+        self.tell_server(&ServerLine {
+            name: name.clone(),
+            addresses: None,
+            revision: 0,
+        })
+    }
+
+    /// Does this directory belong to a cell?
+    #[must_use]
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(AUTHORITY).exists() || dir.join(location::FILE).exists()
+    }
+
+    /// The database that a directory's cell shares with other servers.
+    ///
+    /// # Errors
+    /// The file that says it cannot be read.
+    pub fn database(dir: &Path) -> Result<Option<DatabaseUrl>, CellError> {
+        Ok(Location::read(dir)?.map(|location| location.url))
     }
 
     /// Where the credentials of a cell's own administrator, and its own machine, are.
@@ -93,4 +188,26 @@ impl Cell {
         }
         Ok(())
     }
+}
+
+/// The name and the authority of a new cell.
+fn new_cell() -> Result<AuthorityFile, CellError> {
+    let cell = hex(&secret()[..4]);
+    let (certificate, key) = Authority::make(&cell, now_s())?;
+    Ok(AuthorityFile {
+        cell,
+        certificate,
+        key,
+    })
+}
+
+/// Makes the directory of a cell that has none yet.
+fn begin(dir: &Path) -> Result<(), CellError> {
+    if Cell::is_in(dir) {
+        return Err(CellError::Exists(dir.to_owned()));
+    }
+    private::make_dir(dir).map_err(|error| CellError::Io {
+        path: dir.to_owned(),
+        error,
+    })
 }

@@ -5,6 +5,7 @@ use crate::credential::{Credential, CredentialError};
 use crate::groups::{Group, GroupDeed};
 use crate::line::JoinLine;
 use crate::machine::{Machine, Role};
+use crate::revision::ServerLine;
 use crate::user::{Proof, User};
 use crate::words::hex;
 use net::{Addresses, ClientTls};
@@ -46,6 +47,13 @@ pub enum Question {
     Invite(Invite),
     /// An administrator wants to see the machines.
     Machines,
+    /// A machine or an administrator wants to see the servers.
+    Servers,
+    /// An administrator says that a server will never come back.
+    ForgetServer {
+        /// Its name.
+        name: String,
+    },
     /// An administrator takes everything from a machine.
     Revoke {
         /// Its name.
@@ -169,6 +177,8 @@ pub enum Answer {
     },
     /// The machines.
     Machines(Vec<Machine>),
+    /// The servers.
+    Servers(Vec<ServerLine>),
     /// It is done; the machine as it is now.
     Done(Machine),
     /// The users.

@@ -5,7 +5,8 @@
 //! nobody can widen it. Guarantees: a token of another cell, of another machine, or changed by
 //! anybody but by narrowing is refused; so is one whose limits are not all understood.
 
-use crate::members::{CellError, refused};
+use crate::database::{Changes, Database};
+use crate::members::{CELL, CellError, decode, encode, place, refused};
 use crate::words::{hex, unhex};
 use biscuit_auth::builder::{Algorithm, AuthorizerBuilder, BiscuitBuilder, BlockBuilder};
 use biscuit_auth::{AuthorizerLimits, Biscuit, KeyPair, PrivateKey, UnverifiedBiscuit};
@@ -17,6 +18,8 @@ pub const TOKEN_BYTES_MAX: usize = 3000;
 /// The longest that the checks of a token may take. The library's own limit is a millisecond: a
 /// server that Linux did not run meanwhile refused tokens that were right.
 const CHECK_TIME_MAX: Duration = Duration::from_secs(1);
+/// The record of the key that signs tokens.
+const TOKENS: &str = "tokens";
 /// Most times that a token is narrowed.
 const BLOCKS_MAX: usize = 16;
 
@@ -24,6 +27,24 @@ const BLOCKS_MAX: usize = 16;
 pub(crate) struct Signer(KeyPair);
 
 impl Signer {
+    /// The key of a cell: its first server makes it.
+    pub(crate) fn of(database: &dyn Database) -> Result<Signer, CellError> {
+        let at = place(CELL, TOKENS);
+        if let Some(bytes) = database.get(&at)? {
+            return Signer::load(&decode::<String>(&bytes)?);
+        }
+        let (signer, private) = Signer::make();
+        let changes = Changes {
+            when: vec![(at.clone(), None)],
+            then: vec![(at.clone(), Some(encode(&private)?))],
+        };
+        if database.commit(&changes)? {
+            return Ok(signer);
+        }
+        let bytes = database.get(&at)?.ok_or(CellError::Outdated)?;
+        Signer::load(&decode::<String>(&bytes)?)
+    }
+
     /// A new one, and its private part in hexadecimal.
     pub(crate) fn make() -> (Signer, String) {
         let pair = KeyPair::new();

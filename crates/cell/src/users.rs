@@ -7,7 +7,7 @@
 
 use crate::database::{Changes, Database};
 use crate::machine::Machine;
-use crate::members::{CELL, Cell, CellError, decode, encode, place, refused};
+use crate::members::{Cell, CellError, EXPIRED_AT_ONCE, decode, encode, place, refused};
 use crate::question::Given;
 use crate::token::{Claims, Signer};
 use crate::user::{Kept, Login, Proof, User, hash, is_password, is_signed, ssh_key, to_sign};
@@ -19,7 +19,6 @@ use wire::{Proven, Rights};
 
 const USERS: &str = "users";
 const LOGINS: &str = "logins";
-const TOKENS: &str = "tokens";
 /// How long a token counts at most, and for how long after a login it is renewed.
 const TOKEN_MAX_S: u64 = 86_400;
 const RENEWABLE_S: u64 = 7 * 86_400;
@@ -54,35 +53,65 @@ pub(crate) struct Users {
     changed: Condvar,
 }
 
+/// The users and the logins of a database.
+pub(crate) type Tables = (BTreeMap<String, Kept>, BTreeMap<String, Login>);
+
+pub(crate) fn tables(database: &dyn Database) -> Result<Tables, CellError> {
+    let mut tables = Tables::default();
+    for (name, bytes) in database.list(USERS)? {
+        tables.0.insert(name, decode(&bytes)?);
+    }
+    for (key, bytes) in database.list(LOGINS)? {
+        tables.1.insert(key, decode(&bytes)?);
+    }
+    Ok(tables)
+}
+
+impl State {
+    /// The user of this name as he is now, if he may become this one.
+    fn replaced(&self, user: &User, name: &str, new: bool) -> Result<Option<Kept>, CellError> {
+        let before = self.users.get(name).cloned();
+        match (&before, new) {
+            (Some(_), true) => {
+                return Err(refused(format!(
+                    "the cell has a user {name} already: change him with `ariel user passwd {name}`"
+                )));
+            }
+            (None, false) => return Err(no_user(name)),
+            _ => {}
+        }
+        let mut others = self.users.values().map(|kept| &kept.user);
+        match others.find(|other| other.uid == user.uid && other.name != name) {
+            Some(other) => Err(refused(format!(
+                "{} has the number {} already",
+                other.name, user.uid
+            ))),
+            None => Ok(before),
+        }
+    }
+}
+
 impl Users {
     pub(crate) fn load(database: &dyn Database) -> Result<Users, CellError> {
-        let mut state = State {
+        let (users, logins) = tables(database)?;
+        let state = State {
+            users,
+            logins,
             seen_s: now_s(),
             ..State::default()
         };
-        for (name, bytes) in database.list(USERS)? {
-            state.users.insert(name, decode(&bytes)?);
-        }
-        for (key, bytes) in database.list(LOGINS)? {
-            state.logins.insert(key, decode(&bytes)?);
-        }
-        let signer = match database.get(&place(CELL, TOKENS))? {
-            Some(bytes) => Signer::load(&decode::<String>(&bytes)?)?,
-            None => {
-                let (signer, private) = Signer::make();
-                let changes = Changes {
-                    when: Vec::new(),
-                    then: vec![(place(CELL, TOKENS), Some(encode(&private)?))],
-                };
-                database.commit(&changes)?;
-                signer
-            }
-        };
         Ok(Users {
-            signer,
+            signer: Signer::of(database)?,
             state: Mutex::new(state),
             changed: Condvar::new(),
         })
+    }
+
+    /// From now on the users and logins are these.
+    pub(crate) fn replace(&self, (users, logins): Tables) {
+        let mut state = self.state.lock();
+        (state.users, state.logins) = (users, logins);
+        self.changed.notify_all();
     }
 
     /// Waits until some logins have expired: of which machines. `None`: it is time to end.
@@ -156,24 +185,8 @@ impl Cell {
             *key = ssh_key(key).map_err(refused)?;
         }
         let hashed = password.map(hash).transpose().map_err(refused)?;
-        let mut state = self.users.state.lock();
-        let before = state.users.get(&name).cloned();
-        match (&before, new) {
-            (Some(_), true) => {
-                return Err(refused(format!(
-                    "the cell has a user {name} already: change him with `ariel user passwd {name}`"
-                )));
-            }
-            (None, false) => return Err(no_user(&name)),
-            _ => {}
-        }
-        let mut others = state.users.values().map(|kept| &kept.user);
-        if let Some(other) = others.find(|other| other.uid == user.uid && other.name != name) {
-            return Err(refused(format!(
-                "{} has the number {} already",
-                other.name, user.uid
-            )));
-        }
+        let mut changing = self.changing.lock();
+        let before = self.users.state.lock().replaced(&user, &name, new)?;
         let hash = hashed.or(before.and_then(|kept| kept.hash));
         user.password = hash.is_some();
         let kept = Kept { user, hash };
@@ -181,7 +194,8 @@ impl Cell {
             when: Vec::new(),
             then: vec![(place(USERS, &name), Some(encode(&kept)?))],
         };
-        self.database.commit(&changes)?;
+        self.commit(&mut changing, changes)?;
+        let mut state = self.users.state.lock();
         state.users.insert(name.clone(), kept);
         let own = state.logins.values().filter(|login| login.name == name);
         Ok(own.map(|login| login.machine).collect())
@@ -192,16 +206,20 @@ impl Cell {
     /// # Errors
     /// There is none of this name.
     pub fn remove_user(&self, name: &str) -> Result<Vec<u64>, CellError> {
-        let mut state = self.users.state.lock();
-        if !state.users.contains_key(name) {
-            return Err(no_user(name));
-        }
+        let mut changing = self.changing.lock();
         let own = |login: &Login| login.name == name;
-        let machines = state.logins.values().filter(|login| own(login));
-        let machines: Vec<u64> = machines.map(|login| login.machine).collect();
-        let mut changes = ended(&state, own);
+        let (machines, mut changes) = {
+            let state = self.users.state.lock();
+            if !state.users.contains_key(name) {
+                return Err(no_user(name));
+            }
+            let machines = state.logins.values().filter(|login| own(login));
+            let machines: Vec<u64> = machines.map(|login| login.machine).collect();
+            (machines, ended(&state, own))
+        };
         changes.then.push((place(USERS, name), None));
-        self.database.commit(&changes)?;
+        self.commit(&mut changing, changes)?;
+        let mut state = self.users.state.lock();
         state.users.remove(name);
         state.logins.retain(|_, login| !own(login));
         Ok(machines)
@@ -348,14 +366,24 @@ impl Cell {
         };
         let key = login.key();
         let now_s = now_s();
-        let old = |login: &Login| login.expires_s + REMEMBERED_S <= now_s;
-        let mut state = self.users.state.lock();
-        let mut changes = ended(&state, old);
+        let past = |login: &Login| login.expires_s + REMEMBERED_S <= now_s;
+        let old = |login: &Login| past(login) && login.key() != key;
+        let mut changing = self.changing.lock();
+        let mut changes = ended(&self.users.state.lock(), old);
+        // The rest goes with the next login.
+        changes.then.truncate(EXPIRED_AT_ONCE);
         changes
             .then
             .push((place(LOGINS, &key), Some(encode(&login)?)));
-        self.database.commit(&changes)?;
-        state.logins.retain(|_, login| !old(login));
+        self.note(&mut changing, &changes)?;
+        let mut state = self.users.state.lock();
+        let gone = |key: &String| {
+            changes
+                .then
+                .iter()
+                .any(|(at, it)| at.key == *key && it.is_none())
+        };
+        state.logins.retain(|key, _| !gone(key));
         state.logins.insert(key, login);
         self.users.changed.notify_all();
         Ok(())
@@ -415,8 +443,10 @@ impl Cell {
     /// The database fails.
     pub fn logout(&self, machine: &Machine, uid: u32) -> Result<(), CellError> {
         let own = |login: &Login| login.machine == machine.id && login.uid == uid;
+        let mut changing = self.changing.lock();
+        let changes = ended(&self.users.state.lock(), own);
+        self.note(&mut changing, &changes)?;
         let mut state = self.users.state.lock();
-        self.database.commit(&ended(&state, own))?;
         state.logins.retain(|_, login| !own(login));
         Ok(())
     }

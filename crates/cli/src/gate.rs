@@ -30,6 +30,30 @@ impl Drop for Lapses {
     }
 }
 
+/// Takes in what other servers of the cell change. Dropping it ends that, and tells them.
+pub(crate) struct Follower {
+    gate: Arc<Gatekeeper>,
+    worker: Worker,
+}
+
+impl Follower {
+    pub(crate) fn start(gate: &Arc<Gatekeeper>) -> std::io::Result<Follower> {
+        let (gate, watched) = (Arc::clone(gate), Arc::clone(gate));
+        let run = move || while watched.0.follow_next() {};
+        Ok(Follower {
+            gate,
+            worker: Worker::start("follower", run)?,
+        })
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.gate.0.stop_following();
+        self.worker.join();
+    }
+}
+
 /// The door of a cell that was opened for a server.
 pub(crate) struct Gatekeeper(pub(crate) CellDoor);
 

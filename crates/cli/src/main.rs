@@ -36,6 +36,7 @@ mod run;
 mod runtime;
 mod segment;
 mod serve;
+mod servers;
 mod service;
 mod show;
 mod signals;

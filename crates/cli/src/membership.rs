@@ -2,10 +2,13 @@
 
 use crate::args::{
     AdminArgs, CellCommand, CellInitArgs, JoinArgs, JoinTokenArgs, MachineCommand, RightsArgs,
+    ServeArgs,
 };
 use crate::failure::Failure;
 use crate::{show, trust};
-use cell::{Answer, Cell, Credential, Invite, JoinLine, Machine, Question, Role, Words};
+use cell::{
+    Answer, Cell, Credential, Invite, JoinLine, Machine, Question, Role, ServerLine, Words,
+};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use net::Addresses;
@@ -21,28 +24,63 @@ use wire::Rights;
 const LINE_BYTES_MAX: u64 = 4096;
 
 pub(crate) fn cell(command: &CellCommand) -> Result<ExitCode, Failure> {
-    let CellCommand::Init(args) = command;
-    let CellInitArgs {
-        data,
-        name,
-        if_none,
-    } = args;
-    let failed = |error: &dyn std::fmt::Display| Failure::of("cell init", error);
-    let data = std::path::absolute(data).map_err(|error| failed(&error))?;
-    let dir = trust::cell_dir(&data);
-    if *if_none && dir.exists() {
-        return Ok(ExitCode::SUCCESS);
+    match command {
+        CellCommand::Init(args) => init_cell(args)?,
+        CellCommand::Servers(args) => {
+            let what = "cell servers";
+            let Answer::Servers(servers) = ask(what, &args.admin, &Question::Servers)?.1 else {
+                return Err(strange(what));
+            };
+            let shown = match args.json {
+                true => format!("{:#}", json!(servers)),
+                false => servers_table(&servers),
+            };
+            show::print(&shown);
+        }
+        CellCommand::RemoveServer(args) => {
+            let name = args.name.clone();
+            ask(
+                "cell remove-server",
+                &args.admin,
+                &Question::ForgetServer { name },
+            )?;
+            show::print(&format!(
+                "{} is forgotten: nothing waits for it. Its data is left alone.",
+                args.name
+            ));
+        }
     }
-    init(&data, name.as_deref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn init_cell(args: &CellInitArgs) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::of("cell init", error);
+    let data = std::path::absolute(&args.data).map_err(|error| failed(&error))?;
+    let dir = trust::cell_dir(&data);
+    let name = args.name.as_deref();
+    let further = match &args.database {
+        None => {
+            init(&data, name)?;
+            String::new()
+        }
+        Some(url) => {
+            let name = name.map_or_else(host_name, |name| Ok(name.to_owned()))?;
+            let location = args.database_trust.location(url, &name);
+            let location = location.map_err(|error| failed(&error))?;
+            make_store(&data).map_err(|error| failed(&error))?;
+            Cell::make_shared(&dir, &location, &name).map_err(|error| failed(&error))?;
+            format!("\nFurther servers:   ariel serve --data DIR --listen ADDR --join {url}")
+        }
+    };
     show::print(&format!(
         "A cell was made in {}: keep a copy of it where nobody else can read it.\n\n\
          Next:   ariel serve --data {} --listen 0.0.0.0:7070\n\
-         Join:   ariel join-token --data {}     prints a line for another machine",
+         Join:   ariel join-token --data {}     prints a line for another machine{further}",
         dir.display(),
         data.display(),
         data.display()
     ));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Makes a cell, and the store it is for, which wants its directory to be empty.
@@ -52,6 +90,47 @@ pub(crate) fn init(data: &Path, name: Option<&str>) -> Result<(), Failure> {
         Some(name) => name.to_owned(),
         None => host_name()?,
     };
+    make_store(data).map_err(|error| failed(&error))?;
+    Cell::make(&trust::cell_dir(data), &name).map_err(|error| failed(&error))
+}
+
+/// Makes a cell, or joins one, where a server is told to and has none.
+pub(crate) fn begin(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::of("serve --join", error);
+    let dir = trust::cell_dir(data);
+    let Some(url) = &args.join else {
+        return match args.init && !Cell::is_in(&dir) {
+            true => init(data, None),
+            false => Ok(()),
+        };
+    };
+    match Cell::database(&dir).map_err(|error| failed(&error))? {
+        Some(joined) if joined == *url => return Ok(()),
+        Some(other) => {
+            let text = format!(
+                "{} is of the cell at {other}, and not at {url}: correct `--join`, or name another \
+                 directory with `--data`",
+                data.display()
+            );
+            return Err(failed(&text));
+        }
+        None if Cell::is_in(&dir) => {
+            let text = format!(
+                "{} is of a cell with one server: name a directory that has none with `--data`",
+                data.display()
+            );
+            return Err(failed(&text));
+        }
+        None => {}
+    }
+    let name = args.name.clone().map_or_else(host_name, Ok)?;
+    let location = args.database_trust.location(url, &name);
+    let location = location.map_err(|error| failed(&error))?;
+    make_store(data).map_err(|error| failed(&error))?;
+    Cell::join_shared(&dir, &location, &name).map_err(|error| failed(&error))
+}
+
+fn make_store(data: &Path) -> Result<(), store::StoreError> {
     let options = store::Options {
         root_uid: geteuid().as_raw(),
         root_gid: getegid().as_raw(),
@@ -60,10 +139,26 @@ pub(crate) fn init(data: &Path, name: Option<&str>) -> Result<(), Failure> {
         ..store::Options::default()
     };
     only_mine();
-    let store = store::Store::open_or_create(data, &options);
-    let closed = store.and_then(store::Store::close);
-    closed.map_err(|error| failed(&error))?;
-    Cell::make(&trust::cell_dir(data), &name).map_err(|error| failed(&error))
+    store::Store::open_or_create(data, &options).and_then(store::Store::close)
+}
+
+fn servers_table(servers: &[ServerLine]) -> String {
+    if servers.is_empty() {
+        return "This cell has one server, and its database is in the server's directory.".into();
+    }
+    let latest = servers.iter().map(|line| line.revision).max().unwrap_or(0);
+    let mut text = String::from("NAME                 KNOWS        ADDRESSES\n");
+    for line in servers {
+        let knows = match (&line.addresses, latest - line.revision) {
+            (None, _) => "-".to_owned(),
+            (_, 0) => "all".to_owned(),
+            (_, behind) => format!("{behind} behind"),
+        };
+        let addresses = line.addresses.as_deref().unwrap_or("not running");
+        let _ = writeln!(text, "{:<20} {knows:<12} {addresses}", line.name);
+    }
+    text.truncate(text.trim_end().len());
+    text
 }
 
 /// From now on what this process makes is its user's alone.

@@ -8,7 +8,7 @@ use crate::guard::{self, Again, Guard};
 use crate::login::Logins;
 use crate::place::Place;
 use crate::watch::relay;
-use crate::{daemon, end, log, metrics, paths, profile, runtime, service, show, trust};
+use crate::{daemon, end, log, metrics, paths, profile, runtime, servers, service, show, trust};
 use cell::Renewal;
 use client::front::Lends;
 use client::{LeaveError, Owed};
@@ -70,10 +70,10 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let (send, receive) = end::channel("mount", args.detached || service::is_managed())?;
     // Held until the process ends.
     let _place = Place::take(&point, |text| tracing::info!("{text}"))?;
-    let (server, credentials) = trust::server("mount", &args.server, &args.trust)?;
+    let (addresses, (server, credentials)) = reach(&args)?;
     let _renewal = credentials
         .as_deref()
-        .map(|dir| keep_fresh(dir, &args.server));
+        .map(|dir| keep_fresh(dir, &addresses));
     let mount = Mount::start(options(&args, (&point, server)));
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let again = again(&args, (&point, credentials.as_deref()), words)?;
@@ -83,7 +83,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let control = listen(&mount, &args, &point, send.clone());
     serve_metrics(&mount, &args, &point)?;
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
-    daemon::ready(&format!("mounted {} at {}", args.server, dir.display()))?;
+    daemon::ready(&format!("mounted {addresses} at {}", dir.display()))?;
     if args.detached {
         daemon::let_go()?;
     }
@@ -101,6 +101,17 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     }
     drop((control, logins));
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The server that is to be mounted from, and how.
+type Reached = (Addresses, (client::Server, Option<PathBuf>));
+
+/// The server that has the volume, and the directory of the credential for it.
+fn reach(args: &MountArgs) -> Result<Reached, Failure> {
+    let at = (&args.trust, args.volume.as_ref());
+    let addresses = servers::of_volume("mount", &args.server, at)?;
+    let reached = trust::server("mount", &addresses, &args.trust)?;
+    Ok((addresses, reached))
 }
 
 /// `mount -o remount,...`.

@@ -4,7 +4,7 @@ use crate::args::ServeArgs;
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
-use crate::gate::{Gatekeeper, Lapses};
+use crate::gate::{Follower, Gatekeeper, Lapses};
 use crate::{
     cooperate, daemon, end, log, membership, metrics, profile, runtime, service, show, trust,
 };
@@ -43,7 +43,8 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
     log::end_on_panic();
     membership::only_mine();
     let (send, receive) = end::channel("serve", args.detached || service::is_managed())?;
-    let (server, lapses) = start(&args, &data, send.clone())?;
+    membership::begin(&args, &data)?;
+    let (server, watchers) = start(&args, &data, send.clone())?;
     let renewals = renewals(&args, &server, &data);
     let control = listen(&server, send);
     if args.detached {
@@ -66,7 +67,7 @@ pub(crate) fn serve(args: ServeArgs, words: &[OsString]) -> Result<ExitCode, Fai
     }
     watch(&server);
     let ended = wait(&server, receive);
-    drop((renewals, lapses));
+    drop((renewals, watchers));
     drop(control);
     drop(pid_file);
     ended
@@ -78,7 +79,7 @@ fn start(
     args: &ServeArgs,
     data: &Path,
     send: Sender<End>,
-) -> Result<(Arc<Server>, Option<Lapses>), Failure> {
+) -> Result<(Arc<Server>, Option<Watchers>), Failure> {
     let gate = gate(args, data)?;
     let mut machine = MachineOptions::default();
     if let Some(grace_ns) = args.grace {
@@ -112,11 +113,29 @@ fn start(
             let server = regrouped.upgrade();
             server.map_or(Ok(()), |server| server.regroup(members))
         }));
-        tell_own(data, &dialled(server.local_addrs()));
-        let lapses = Lapses::start(&gate).map_err(|error| Failure::of("serve", error))?;
-        return Ok((server, Some(lapses)));
+        let addresses = dialled(server.local_addrs());
+        tell_own(data, &addresses);
+        let told = gate.0.tell_addresses(Some(&addresses));
+        told.map_err(|error| Failure::of("serve", error))?;
+        let watchers = Watchers::start(&gate).map_err(|error| Failure::of("serve", error))?;
+        return Ok((server, Some(watchers)));
     }
     Ok((server, None))
+}
+
+/// The threads that wait for changes of the cell. Dropping it ends them.
+struct Watchers {
+    _lapses: Lapses,
+    _follower: Follower,
+}
+
+impl Watchers {
+    fn start(gate: &Arc<Gatekeeper>) -> std::io::Result<Watchers> {
+        Ok(Watchers {
+            _lapses: Lapses::start(gate)?,
+            _follower: Follower::start(gate)?,
+        })
+    }
 }
 
 /// The cell of this store.

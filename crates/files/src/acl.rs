@@ -1,16 +1,9 @@
 //! POSIX access lists, as far as a user's right to an object depends on them (acl(5)).
 
+use wire::posix_acl::{GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, VERSION};
 use wire::{Attr, Caller};
 
-const VERSION: u32 = 2;
 const ENTRY_BYTES: usize = 8;
-
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
 
 struct Entry {
     tag: u16,

@@ -36,9 +36,10 @@ const PAUSE_REFUSED_NS: u64 = 5_000_000_000;
 /// How long it may take to connect, and then to be greeted; [`Dialer::stop`] waits for it. The
 /// kernel repeats its first packet after a second.
 const ATTEMPT: Duration = Duration::from_millis(1500);
-/// How long a handshake may take, and a question with its answer.
+/// How long a handshake may take, and a question with its answer, for which a server may wait until
+/// other servers and all mounts judge by a change.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(30);
 /// Messages about ends that do not fit.
 const PLAIN_SERVER: &str = "the server speaks without TLS: mount it with --insecure-loopback, or \
      start it without that option";

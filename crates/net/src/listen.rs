@@ -364,7 +364,11 @@ fn come_in(
         let key = secured.peer;
         let mut exchange = Exchange::new(socket, secured, deadline_ns);
         let question = exchange.hear(QUESTION_BYTES_MAX).map_err(failed)?;
-        exchange.say(&door.answer(key, &question)).map_err(failed)?;
+        let answer = door.answer(key, &question);
+        // The door may have waited for others: the time to take the answer begins now.
+        let deadline_ns = clock::now_ns() + HELLO_TIMEOUT.as_nanos() as u64;
+        exchange.extend(deadline_ns);
+        exchange.say(&answer).map_err(failed)?;
         await_end(socket, deadline_ns);
         return Ok(None);
     }

@@ -2,18 +2,12 @@
 //! mode, what a mode makes of a list, and what is inherited. The rules are those of Linux
 //! (`fs/posix_acl.c`); the rights that a list gives are decided in `permission`.
 
+use wire::posix_acl::{GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, VERSION};
+
 /// The extended attribute that holds an object's access list.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
 /// The one that holds what is made in a directory inherits.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
-
-const VERSION: u32 = 2;
-const USER_OBJ: u16 = 0x01;
-pub(crate) const USER: u16 = 0x02;
-pub(crate) const GROUP_OBJ: u16 = 0x04;
-pub(crate) const GROUP: u16 = 0x08;
-pub(crate) const MASK: u16 = 0x10;
-pub(crate) const OTHER: u16 = 0x20;
 
 /// An entry: a user or a class of users, and the rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,12 @@
 //! served so any more: the server takes groups that it is not told of for none. But the log of a
 //! store may hold changes that were made so, and they are made again as they were.
 
-use crate::acl::{self, GROUP, GROUP_OBJ, MASK, OTHER, USER};
+use crate::acl;
 use crate::key;
 use crate::state::Core;
 use crate::txn::trouble;
 use access::{List, Rights};
+use wire::posix_acl::{GROUP, GROUP_OBJ, MASK, OTHER, USER};
 use wire::{Attr, Caller, Fid, Kind, Refusal};
 
 /// The rights that a caller wants on an object: the bits of one class, and what they mean where a

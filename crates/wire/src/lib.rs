@@ -21,6 +21,7 @@ mod message;
 mod name;
 mod op;
 mod outcome;
+pub mod posix_acl;
 mod refusal;
 mod request;
 mod rights;

@@ -1,6 +1,6 @@
 //! The command lines of a cell: its machines and how they join it.
 
-use cell::JoinLine;
+use cell::{DatabaseUrl, JoinLine};
 use clap::Subcommand;
 use net::Addresses;
 use std::path::PathBuf;
@@ -34,6 +34,61 @@ pub(crate) struct AdminArgs {
 pub(crate) enum CellCommand {
     /// Make a cell: its authority, an administrator, and this machine's certificate
     Init(CellInitArgs),
+    /// List the servers of a cell whose servers have one database together
+    Servers(CellServersArgs),
+    /// Have a server forgotten that will never come back, so that nothing waits for it
+    RemoveServer(RemoveServerArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CellServersArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RemoveServerArgs {
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+    /// Its name, as `ariel cell servers` shows it
+    #[arg(value_name = "NAME", value_parser = cell::machine_name)]
+    pub(crate) name: String,
+}
+
+/// How a server shows itself to the database that it shares with others.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct DatabaseArgs {
+    /// Certificates of the authorities that etcd's are from, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) database_ca: Option<PathBuf>,
+    /// This server's certificate as a client of etcd, as PEM
+    #[arg(long, value_name = "FILE", requires = "database_key")]
+    pub(crate) database_cert: Option<PathBuf>,
+    /// Its key, as PEM
+    #[arg(long, value_name = "FILE", requires = "database_cert")]
+    pub(crate) database_key: Option<PathBuf>,
+}
+
+impl DatabaseArgs {
+    /// The database at this place, for a server of this name.
+    pub(crate) fn location(
+        &self,
+        url: &DatabaseUrl,
+        server: &str,
+    ) -> std::io::Result<cell::Location> {
+        // Servers are started elsewhere later.
+        let absolute = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
+        let certificate = absolute(&self.database_cert)?;
+        Ok(cell::Location {
+            url: url.clone(),
+            ca: absolute(&self.database_ca)?,
+            client: certificate.zip(absolute(&self.database_key)?),
+            server: server.to_owned(),
+        })
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -41,7 +96,10 @@ pub(crate) enum CellCommand {
 Example:
   ariel cell init --data /srv/ariel
   ariel serve --data /srv/ariel --listen 0.0.0.0:7070
-Everything is in DIR/cell: keep a copy of it where nobody else can read it.")]
+Everything is in DIR/cell: keep a copy of it where nobody else can read it.
+A cell with several servers keeps its machines, users and groups in etcd:
+  ariel cell init --data /srv/ariel --database etcds://db1,db2,db3 --database-ca ca.pem
+and each further server comes with `ariel serve --join`.")]
 pub(crate) struct CellInitArgs {
     /// Directory of the server's store; made if it is not there
     #[arg(long, value_name = "DIR")]
@@ -49,9 +107,12 @@ pub(crate) struct CellInitArgs {
     /// How the cell calls this machine [default: its host name]
     #[arg(long, value_name = "NAME", value_parser = cell::machine_name)]
     pub(crate) name: Option<String>,
-    /// Do nothing where there is a cell already: for what starts a server by itself
-    #[arg(long)]
-    pub(crate) if_none: bool,
+    /// Keep machines, users and groups in etcd, so that several servers have them: etcds://HOST
+    /// with all members after commas [default: in DIR/cell, for one server]
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<DatabaseUrl>,
+    #[command(flatten)]
+    pub(crate) database_trust: DatabaseArgs,
 }
 
 /// The rights of a machine.

@@ -1,6 +1,7 @@
 //! The command line of a server.
 
 use super::{Cooperation, cell, seconds};
+use ::cell::DatabaseUrl;
 use net::Addresses;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ Examples:
   ariel cell init --data /srv/a            once
   ariel serve --data /srv/a --listen 0.0.0.0:7000 --listen [::]:7000
   ariel serve --data /srv/a --listen 127.0.0.1:0 --daemon --pid-file /run/a.pid
+  ariel serve --data /srv/b --listen 0.0.0.0:7000 --join etcds://db1,db2,db3 --database-ca ca.pem
 Prints `listening on ADDR` when it is ready. SIGTERM and SIGINT end it in order.")]
 pub(crate) struct ServeArgs {
     /// Directory of the store; made if it is not there
@@ -19,6 +21,19 @@ pub(crate) struct ServeArgs {
     /// Address, or name, and port to listen at; port 0 takes a free one. May be given several times
     #[arg(long, value_name = "ADDR", value_parser = cell::addresses, required = true)]
     pub(crate) listen: Vec<Addresses>,
+    /// Make a cell first, as `ariel cell init` does, where there is none and --join names
+    /// none
+    #[arg(long, conflicts_with = "insecure_loopback")]
+    pub(crate) init: bool,
+    /// Be one more server of the cell with this database, from the first start on: the URL that
+    /// `ariel cell init --database` was given
+    #[arg(long, value_name = "URL", conflicts_with = "insecure_loopback")]
+    pub(crate) join: Option<DatabaseUrl>,
+    /// With --join: how the cell calls this server and its machine [default: the host name]
+    #[arg(long, value_name = "NAME", value_parser = ::cell::machine_name, requires = "join")]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) database_trust: cell::DatabaseArgs,
     /// Without TLS, and without any proof of who is who: on loopback alone. Every user of this
     /// machine can do everything then
     #[arg(long)]

@@ -76,6 +76,9 @@ pub(crate) struct AtArgs {
 pub(crate) struct VolumeListArgs {
     #[command(flatten)]
     pub(crate) at: AtArgs,
+    /// Of all servers of the cell that run
+    #[arg(long)]
+    pub(crate) all: bool,
     /// A line of JSON for each
     #[arg(long)]
     pub(crate) json: bool,

@@ -33,7 +33,7 @@ pub(crate) use volume::volume;
 
 use crate::args::{Remote, TreeArgs};
 use crate::failure::{FAILED, Failure};
-use crate::trust;
+use crate::{servers, trust};
 use files::{Error, Options, Tree};
 use net::Addresses;
 use std::collections::BTreeMap;
@@ -79,7 +79,9 @@ impl Session {
             volume: self.args.volume.as_ref().map(ToString::to_string),
             ..Options::default()
         };
-        let (server, _) = trust::server(self.command, &place.server, &self.args.trust)?;
+        let at = (&self.args.trust, self.args.volume.as_ref());
+        let addresses = servers::of_volume(self.command, &place.server, at)?;
+        let (server, _) = trust::server(self.command, &addresses, &self.args.trust)?;
         let tree = Tree::connect(server, &options);
         let tree = Arc::new(tree.map_err(|error| Failure::of(self.command, error))?);
         self.trees.insert(place.server.clone(), Arc::clone(&tree));

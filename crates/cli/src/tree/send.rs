@@ -5,7 +5,7 @@
 
 use super::names::size_text;
 use super::progress::Progress;
-use super::volume::{connect, end, say};
+use super::volume::{connect_to, end, say};
 use crate::args::SendArgs;
 use crate::failure::{Failure, NOT_RUN};
 use files::Tree;
@@ -35,7 +35,7 @@ pub(crate) fn send(args: &SendArgs) -> Result<ExitCode, Failure> {
     let since = args.since.as_ref().map(|since| full(&args.name, since));
     let since = since.transpose()?;
     let range = (&args.name, since.as_ref());
-    let tree = connect(&args.at.trust, &args.at.server)?;
+    let tree = connect_to(&args.at.trust, &args.at.server, &args.name)?;
     match args.dry_run {
         true => plan(&tree, range)?,
         false => write(&tree, range, args)?,

@@ -7,7 +7,8 @@ use crate::args::{
     BranchArgs, CreateArgs, LimitArgs, OneArgs, ScheduleArgs, SetArgs, TrustArgs, VolumeArgs,
     VolumeCommand, VolumeListArgs,
 };
-use crate::failure::{Failure, NOT_RUN};
+use crate::failure::{FAILED, Failure, NOT_RUN};
+use crate::servers::{self, Found, Running};
 use crate::trust;
 use files::{Error, Options, Tree};
 use net::Addresses;
@@ -43,6 +44,16 @@ pub(super) fn connect(trust: &TrustArgs, server: &Addresses) -> Result<Tree, Fai
     connect_in(trust, server, None)
 }
 
+/// The first tree of the server that has this volume.
+pub(super) fn connect_to(
+    trust: &TrustArgs,
+    server: &Addresses,
+    volume: &Name,
+) -> Result<Tree, Failure> {
+    let addresses = servers::of_volume("volume", server, (trust, Some(volume)))?;
+    connect(trust, &addresses)
+}
+
 /// The tree of a volume; `None`: of the first one.
 pub(super) fn connect_in(
     trust: &TrustArgs,
@@ -54,7 +65,8 @@ pub(super) fn connect_in(
         volume: volume.map(ToString::to_string),
         ..Options::default()
     };
-    let (server, _) = trust::server("volume", server, trust)?;
+    let addresses = servers::of_volume("volume", server, (trust, volume))?;
+    let (server, _) = trust::server("volume", &addresses, trust)?;
     Tree::connect(server, &options).map_err(|error| Failure::of("volume", error))
 }
 
@@ -77,7 +89,7 @@ fn change(
     name: &Name,
     op: VolumeOp,
 ) -> Result<ExitCode, Failure> {
-    change_all(connect(trust, server)?, name, [op])
+    change_all(connect_to(trust, server, name)?, name, [op])
 }
 
 /// The same of several changes, one after the other.
@@ -111,6 +123,13 @@ fn create(args: &CreateArgs) -> Result<ExitCode, Failure> {
     let made = VolumeOp::Create { name, mode };
     let (of, limits) = (args.name.clone(), changed(Limits::default(), &args.limits));
     let limited = (!limits.is_none()).then_some(VolumeOp::Limit { of, limits });
+    let at = (&args.at.trust, Some(&args.name));
+    if let Ok(other) = servers::of_volume("volume", &args.at.server, at)
+        && other != args.at.server
+    {
+        let text = format!("the server at {other} has a volume of this name: choose another one");
+        return Err(Failure::of(&args.name.to_string(), text));
+    }
     let tree = connect(&args.at.trust, &args.at.server)?;
     change_all(tree, &args.name, [made].into_iter().chain(limited))
 }
@@ -128,7 +147,7 @@ fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
         let text = "volume set: say --quota SIZE, --objects N, or both";
         return Err(Failure::new(NOT_RUN, text.to_owned()));
     }
-    let tree = connect(&args.at.trust, &args.at.server)?;
+    let tree = connect_to(&args.at.trust, &args.at.server, &args.name)?;
     let text = args.name.to_string();
     let all = tree.volumes().map_err(|error| told(&text, &error))?;
     let here = |info: &&VolumeInfo| info.name == args.name && info.state == VolumeState::Present;
@@ -181,7 +200,7 @@ fn rule_text(rule: &ScheduleRule) -> String {
 }
 
 fn purge(args: &OneArgs) -> Result<ExitCode, Failure> {
-    let tree = connect(&args.at.trust, &args.at.server)?;
+    let tree = connect_to(&args.at.trust, &args.at.server, &args.name)?;
     let text = args.name.to_string();
     let all = tree.volumes().map_err(|error| told(&text, &error))?;
     let deleted = all.iter().filter_map(|info| match info.state {
@@ -239,39 +258,92 @@ fn told(name: &str, error: &Error) -> Failure {
 }
 
 fn list(args: &VolumeListArgs) -> Result<ExitCode, Failure> {
-    let tree = connect(&args.at.trust, &args.at.server)?;
-    let mut all = tree
-        .volumes()
-        .map_err(|error| Failure::of("volume", error))?;
-    tree.close().map_err(|error| Failure::of("volume", error))?;
-    all.sort_by(|a, b| a.name.cmp(&b.name).then(a.id.cmp(&b.id)));
-    let mut text = String::new();
-    if args.json {
-        for info in &all {
-            text.push_str(&json(info, &all));
-            text.push('\n');
-        }
-        return say(&text).map(|()| ExitCode::SUCCESS);
+    let (server, trust) = (&args.at.server, &args.at.trust);
+    let all = match args.all {
+        true => servers::running("volume", server, trust)?,
+        false => Running::default(),
+    };
+    let of_several = !all.servers.is_empty();
+    let (asked, trust) = match of_several {
+        true => (all.servers, &all.trust),
+        false => (vec![(server.to_string(), server.clone())], trust),
+    };
+    let look = |one| servers::look("volume", one, trust);
+    let mut found: Vec<Found> = asked.into_iter().map(look).collect();
+    for found in &mut found {
+        let by_name = |a: &VolumeInfo, b: &VolumeInfo| a.name.cmp(&b.name).then(a.id.cmp(&b.id));
+        let volumes = found.volumes.as_mut().ok();
+        volumes.into_iter().for_each(|all| all.sort_by(by_name));
     }
-    let width = all.iter().map(|info| info.name.to_string().len()).max();
-    let width = width.unwrap_or(0).max("NAME".len());
-    text.push_str(&format!(
+    let text = match args.json {
+        true => json_lines(&found, of_several),
+        false => table(&found, of_several),
+    };
+    say(&text)?;
+    let mut code = ExitCode::SUCCESS;
+    for found in &found {
+        if let Err(why) = &found.volumes {
+            // Where standard error is gone, there is nobody to tell.
+            let _ = writeln!(io::stderr(), "ariel: volume: {}: {why}", found.server);
+            code = ExitCode::from(FAILED);
+        }
+    }
+    Ok(code)
+}
+
+/// A server's name, a volume of it, and all that it has.
+type Row<'a> = (&'a str, &'a VolumeInfo, &'a [VolumeInfo]);
+
+/// All volumes of servers.
+fn rows(found: &[Found]) -> impl Iterator<Item = Row<'_>> {
+    found.iter().flat_map(|found| {
+        let all = found.volumes.as_deref().unwrap_or_default();
+        all.iter()
+            .map(move |info| (found.server.as_str(), info, all))
+    })
+}
+
+fn json_lines(found: &[Found], of_several: bool) -> String {
+    let lines = rows(found).map(|(server, info, all)| {
+        let mut line = json(info, all);
+        if of_several {
+            line["server"] = server.into();
+        }
+        format!("{line}\n")
+    });
+    lines.collect()
+}
+
+fn table(found: &[Found], of_several: bool) -> String {
+    let column = |title: &str, text: &dyn Fn(Row<'_>) -> usize| {
+        let widths = rows(found).map(text).max();
+        widths.unwrap_or(0).max(title.len())
+    };
+    let width = column("NAME", &|(_, info, _)| info.name.to_string().len());
+    let of_server = column("SERVER", &|(server, _, _)| server.len());
+    let mut text = format!(
         "{:width$}  {:>10}  {:>10}  {:>12}  {:>12}  {:19}  STATE\n",
         "NAME", "BYTES", "QUOTA", "OBJECTS", "MOST", "MADE"
-    ));
-    for info in &all {
+    );
+    if of_several {
+        text = format!("{:of_server$}  {text}", "SERVER");
+    }
+    for (server, info, all) in rows(found) {
         let name = info.name.to_string();
         let (size, made) = (size_text(info.bytes), local(info.made));
-        let (objects, state) = (info.objects, state(info, &all));
+        let (objects, state) = (info.objects, state(info, all));
         let quota = limit_text(info.limits.bytes, size_text);
         let most = limit_text(info.limits.objects, |objects| objects.to_string());
         let line = format!(
             "{name:width$}  {size:>10}  {quota:>10}  {objects:>12}  {most:>12}  {made:19}  {state}"
         );
+        if of_several {
+            text.push_str(&format!("{server:of_server$}  "));
+        }
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    say(&text).map(|()| ExitCode::SUCCESS)
+    text
 }
 
 /// A limit, if there is one.
@@ -310,7 +382,7 @@ fn state(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
     words.join(", ")
 }
 
-fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
+fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> serde_json::Value {
     let deleted = match info.state {
         VolumeState::Present | VolumeState::Receiving => None,
         VolumeState::Deleted(at) => Some(at),
@@ -331,11 +403,10 @@ fn json(info: &VolumeInfo, all: &[VolumeInfo]) -> String {
             serde_json::json!({"every_s": rule.every_s, "keep": rule.keep})
         }).collect::<Vec<_>>(),
     })
-    .to_string()
 }
 
 fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
-    let tree = connect(&args.at.trust, &args.at.server)?;
+    let tree = connect_to(&args.at.trust, &args.at.server, &args.name)?;
     let text = args.name.to_string();
     let all = tree.volumes().map_err(|error| told(&text, &error))?;
     tree.close().map_err(|error| Failure::of(&text, error))?;

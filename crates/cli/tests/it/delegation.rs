@@ -63,8 +63,9 @@ fn of_temporary_files_the_server_is_told_nothing() {
     let Some(cell) = Cell::start("temporary") else {
         return;
     };
-    // Nothing is reported because of its age: objects that are there at such a moment would be.
-    let mount = cell.mount_with(&["--name-delay", "600"]);
+    // Nothing is reported because of its age: objects that are there at such a moment would be. The
+    // size of the cache is fixed, or it would shrink when other tests want memory.
+    let mount = cell.mount_with(&["--name-delay", "600", "--cache-mib", "64"]);
     let dir = mount.join("own");
     fs::create_dir(&dir).unwrap();
     let temporary = |n: u32| {

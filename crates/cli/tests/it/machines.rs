@@ -21,11 +21,16 @@ pub fn can_have_machines(test: &str) -> bool {
     real_system(test) && programs.iter().all(|program| has_program(test, program))
 }
 
-/// The commands of docs/operations.md, each with its machine: `machine# command`; or
-/// `machine$ command`, which the user 1001 of that machine gives.
+/// The commands of docs/operations.md.
 pub fn page() -> Vec<(String, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(root.join("docs/operations.md")).unwrap();
+    commands_of("operations.md")
+}
+
+/// The commands of a page, each with its machine: `machine# command`; or `machine$ command`, which
+/// the user 1001 of that machine gives.
+pub fn commands_of(page: &str) -> Vec<(String, String)> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join(page)).unwrap();
     let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
     let is_name = |name: &str| {
         let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'-';

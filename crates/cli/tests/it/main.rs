@@ -64,6 +64,7 @@ mod refused;
 mod replaced;
 mod restart;
 mod room;
+mod servers;
 mod service;
 mod silent;
 mod sparse;

@@ -87,16 +87,9 @@ fn packages_work_on_a_clean_debian_and_leave_data_alone() {
 
     // As the unit does it: the user of the service, and the directory of its state.
     root.run("install -d -m 700 -o ariel -g ariel /var/lib/ariel");
-    let of_user = "chroot --userspec=ariel:ariel / ariel";
-    root.run(&format!(
-        "{of_user} cell init --if-none --data /var/lib/ariel"
-    ));
-    root.run(&format!(
-        "{of_user} cell init --if-none --data /var/lib/ariel"
-    ));
     let mut serve = Command::new("chroot");
     serve.args(["--userspec=ariel:ariel"]).arg(&root.0);
-    serve.args(["ariel", "serve", "--listen", "127.0.0.1:0"]);
+    serve.args(["ariel", "serve", "--init", "--listen", "127.0.0.1:0"]);
     let mut server = Proc::spawn(serve.stdout(Stdio::piped()), None).unwrap();
     let mut line = String::new();
     let stdout = server.child().stdout.take().unwrap();

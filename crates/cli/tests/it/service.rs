@@ -76,6 +76,47 @@ fn a_service_manager_is_told_of_a_servers_life() {
 }
 
 #[test]
+fn the_first_start_makes_a_cell_and_later_ones_find_it() {
+    let scratch = Scratch::new("service-init");
+    let data = scratch.join("data");
+    let authority = data.join("cell/authority.json");
+    let args = |more: &[&'static str]| {
+        let mut args = vec!["serve", "--listen", "127.0.0.1:0", "--data"];
+        args.push(data.to_str().unwrap());
+        [&args[..], more].concat()
+    };
+    let output = run(&mut ariel(&args(&[])));
+    assert!(
+        text(&output).contains("ariel cell init"),
+        "{}",
+        text(&output)
+    );
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let (manager, mut command) = managed(&scratch, &args(&["--init"]));
+        let mut server = Proc::spawn(&mut command, None).unwrap();
+        manager.await_line("READY=1");
+        server.signal(Signal::TERM);
+        assert!(server.wait(LIMIT).expect("it ends").success());
+        fs::remove_file(scratch.join("notify")).unwrap();
+        made.push(fs::read(&authority).unwrap());
+    }
+    assert_eq!(made[0], made[1]);
+    // It is never mixed up with a server of another cell.
+    let output = run(&mut ariel(&args(&[
+        "--init",
+        "--join",
+        "etcd://127.0.0.1:1",
+    ])));
+    let told = text(&output);
+    assert!(
+        told.contains("of a cell with one server") && told.contains("--data"),
+        "{told}"
+    );
+    assert!(!output.status.success());
+}
+
+#[test]
 fn a_service_manager_is_told_of_a_mounts_life() {
     if !real_system("service-mount") {
         return;

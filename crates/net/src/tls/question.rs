@@ -32,6 +32,11 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// It is given up only then.
+    pub(crate) fn extend(&mut self, deadline_ns: u64) {
+        self.deadline_ns = deadline_ns;
+    }
+
     fn left(&self) -> io::Result<Duration> {
         match self.deadline_ns.saturating_sub(clock::now_ns()) {
             0 => Err(io::ErrorKind::TimedOut.into()),

@@ -90,7 +90,12 @@ fn broken(error: rustls::Error) -> io::Error {
 
 /// The two halves of a connection whose handshake is done.
 pub(crate) fn halves(secrets: ExtractedSecrets, kernel: Kernel) -> io::Result<(Sealer, Opener)> {
-    let SupportedCipherSuite::Tls13(suite) = kernel.suite();
+    // Neither side offers an older version; the library may know one for other crates.
+    let SupportedCipherSuite::Tls13(suite) = kernel.suite() else {
+        return Err(io::Error::other(
+            "a version of TLS before 1.3 was agreed on",
+        ));
+    };
     let (aead, kernel) = (suite.aead_alg, Arc::new(Mutex::new(kernel)));
     let (key, iv) = parts(secrets.tx.1)?;
     let sealer = Sealer {

@@ -8,6 +8,7 @@ use super::judge::{Do, Judge, Seen};
 use logic::Ticket;
 use logic::client::{self, Client, Done, Invalidate};
 use logic::server::{self, Conn, Server};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::hash::{DefaultHasher, Hasher};
@@ -82,19 +83,19 @@ struct Part<T> {
     mark: u64,
 }
 
-struct Sink(DefaultHasher);
-
-impl Write for Sink {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.write(text.as_bytes());
-        Ok(())
-    }
+thread_local! {
+    /// The text of one part: hashed at once, since a hash of many small pieces takes longer.
+    static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 fn mark(value: &impl Debug) -> u64 {
-    let mut sink = Sink(DefaultHasher::new());
-    write!(sink, "{value:?}").expect("a hash takes any text");
-    sink.0.finish()
+    TEXT.with_borrow_mut(|text| {
+        text.clear();
+        write!(text, "{value:?}").expect("a string takes any text");
+        let mut hasher = DefaultHasher::new();
+        hasher.write(text.as_bytes());
+        hasher.finish()
+    })
 }
 
 impl<T: Clone + Debug> Part<T> {

@@ -4,6 +4,7 @@
 use super::cell::first_line;
 use super::process::{Proc, run, run_within, text};
 use super::scratch::set_mode;
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -145,6 +146,25 @@ impl Machines {
         command
     }
 
+    /// Sends a signal to the one process of a machine whose command line begins with these words.
+    pub fn signal(&mut self, name: &str, words: &str, signal: Signal) {
+        let machine = self.machines.iter().find(|machine| machine.name == name);
+        let space = &machine.expect("there is such a machine").space;
+        let line = |pid: &Pid| {
+            let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
+            String::from_utf8_lossy(&line.unwrap_or_default()).replace('\0', " ")
+        };
+        let mut all = pids(space);
+        all.retain(|pid| {
+            let line = line(pid);
+            let program = line.split(' ').next().unwrap_or_default().len();
+            let base = line[..program].rfind('/').map_or(0, |at| at + 1);
+            line[base..].starts_with(words)
+        });
+        assert_eq!(all.len(), 1, "{name}: {words}");
+        kill_process(all[0], signal).unwrap();
+    }
+
     /// Runs it to its end.
     pub fn run(&mut self, name: &str, line: &str) -> Output {
         run_within(&mut self.command(name, line), LIMIT)
@@ -172,16 +192,20 @@ impl Machines {
     }
 }
 
+/// The processes of a namespace.
+fn pids(space: &str) -> Vec<Pid> {
+    let found = run(Command::new("ip").args(["netns", "pids", space]));
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    let pids = found.split_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.filter_map(Pid::from_raw).collect()
+}
+
 /// Kills what runs in a namespace; how much that was.
 fn kill_all(space: &str) -> usize {
-    let left = run(Command::new("ip").args(["netns", "pids", space]));
-    let left = String::from_utf8_lossy(&left.stdout).into_owned();
-    let pids = left.split_whitespace().filter_map(|pid| pid.parse().ok());
-    let pids = pids.filter_map(rustix::process::Pid::from_raw);
     let mut killed = 0;
-    for pid in pids {
+    for pid in pids(space) {
         // It may have ended meanwhile.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let _ = kill_process(pid, Signal::KILL);
         killed += 1;
     }
     killed

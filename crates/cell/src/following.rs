@@ -1,0 +1,198 @@
+//! The door of one of several servers: it answers by the changes that the others have made, too.
+//!
+//! Guarantees: an answer that a change is made says that every server that runs judges by it; one
+//! that cannot say so names the servers. A server follows the others in the order of their changes.
+
+use crate::door::{CHANGED, CellDoor, revoked};
+use crate::groups::GroupDeed;
+use crate::machine::Machine;
+use crate::members::CellError;
+use crate::question::{Answer, Question};
+use crate::revision::ServerLine;
+use access::Members;
+use net::Addresses;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::{MachineId, Rights};
+
+/// How long it is waited for a change before it is looked whether the server ends.
+const WAIT_TIME: Duration = Duration::from_secs(2);
+/// How long after a failure of the database it is asked again.
+const AWAY_TIME: Duration = Duration::from_secs(1);
+/// How long an answer waits for the other servers.
+const FOLLOW_TIME: Duration = Duration::from_secs(5);
+/// So often is a question answered again because other servers change the cell, too.
+const TRIES: usize = 16;
+
+fn away(error: &CellError) -> Duration {
+    tracing::warn!(%error, "changes by other servers of the cell are not known for now");
+    AWAY_TIME
+}
+
+impl CellDoor {
+    /// Answers a question by all changes that were made before it. Where it changes the rights of
+    /// somebody, every server knows that when it is answered.
+    pub(crate) fn settle(
+        &self,
+        asker: Option<&Machine>,
+        question: &Question,
+    ) -> Result<Answer, CellError> {
+        let mut answer = self.answer_to(asker, question.clone());
+        for _ in 0..TRIES {
+            if !matches!(answer, Err(CellError::Outdated)) {
+                break;
+            }
+            self.follow()?;
+            answer = self.answer_to(asker, question.clone());
+        }
+        let answer = answer?;
+        let Some(server) = &self.server else {
+            return Ok(answer);
+        };
+        let (own, told) = {
+            let line = server.lock();
+            (line.name.clone(), line.revision)
+        };
+        // This server judges by its own change already.
+        let revision = self.cell.revision();
+        if told < revision {
+            self.tell_server(|line| line.revision = line.revision.max(revision))?;
+        }
+        if !concerns_all(question) {
+            return Ok(answer);
+        }
+        let behind = self.cell.wait_followed(&own, FOLLOW_TIME)?;
+        match behind.is_empty() {
+            true => Ok(answer),
+            false => Err(CellError::Refused(format!(
+                "it is done, and in force at {own}, but not yet known to be at {}: `ariel cell \
+                 servers` shows when it is; a server that will never come back is forgotten with \
+                 `ariel cell remove-server`",
+                behind.join(", ")
+            ))),
+        }
+    }
+
+    pub(crate) fn forget_server(&self, name: &str) -> Result<Answer, CellError> {
+        let own = self
+            .server
+            .as_ref()
+            .map(|server| server.lock().name.clone());
+        if own.as_deref() == Some(name) {
+            return Err(CellError::Refused(format!(
+                "{name} is the server that answers: ask another one of the cell"
+            )));
+        }
+        match self.cell.forget_server(name)? {
+            true => Ok(Answer::Ok),
+            false => Err(CellError::Refused(format!(
+                "the cell has no server {name}: `ariel cell servers` shows all"
+            ))),
+        }
+    }
+
+    pub(crate) fn put_in_force(&self, members: Members) -> Result<(), String> {
+        match self.on_groups.get() {
+            Some(on_groups) => on_groups(members),
+            None => Ok(()),
+        }
+    }
+
+    /// The rights of each machine, and whether it was revoked.
+    fn known(&self) -> BTreeMap<MachineId, (bool, Rights)> {
+        let all = self.cell.machines().into_iter();
+        let known = all.map(|it| (it.id, (it.revoked_s.is_some(), self.rights(it.id))));
+        known.collect()
+    }
+
+    /// Takes in what other servers have changed.
+    fn follow(&self) -> Result<(), CellError> {
+        let _alone = self.following.lock();
+        let before = self.known();
+        let revision = self.cell.reload(&|members| self.put_in_force(members))?;
+        for (id, now) in self.known() {
+            if before.get(&id) == Some(&now) {
+                continue;
+            }
+            match self.cell.machine(id) {
+                Some(machine) if now.0 => self.changed(&machine, &revoked(&machine).to_string()),
+                Some(machine) => self.changed(&machine, CHANGED),
+                None => {}
+            }
+        }
+        self.tell_server(|line| line.revision = line.revision.max(revision))
+    }
+
+    fn tell_server(&self, how: impl FnOnce(&mut ServerLine)) -> Result<(), CellError> {
+        let Some(server) = &self.server else {
+            return Ok(());
+        };
+        let mut line = server.lock();
+        how(&mut line);
+        self.cell.tell_server(&line)
+    }
+
+    /// The server is reached there from now on, or nowhere.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub fn tell_addresses(&self, addresses: Option<&Addresses>) -> Result<(), CellError> {
+        self.follow()?;
+        self.tell_server(|line| line.addresses = addresses.map(ToString::to_string))
+    }
+
+    /// Waits for changes by other servers, and takes them in; false: it is time to end.
+    pub fn follow_next(&self) -> bool {
+        let pause = match self.cell.is_shared() {
+            false => None,
+            true => match self.cell.wait_outdated(WAIT_TIME) {
+                Ok(false) => Some(Duration::ZERO),
+                Ok(true) => self
+                    .follow()
+                    .map_or_else(|error| Some(away(&error)), |()| None),
+                Err(error) => Some(away(&error)),
+            },
+        };
+        let mut stopping = self.stopping.lock();
+        match pause {
+            _ if *stopping => {}
+            None if self.cell.is_shared() => {}
+            None => self.stopped.wait(&mut stopping),
+            Some(pause) => drop(self.stopped.wait_for(&mut stopping, pause)),
+        }
+        !*stopping
+    }
+
+    /// Nobody follows other servers any more.
+    pub fn stop_following(&self) {
+        *self.stopping.lock() = true;
+        self.stopped.notify_all();
+        // The others need not wait for it. They do not hear that if the database is away.
+        if let Err(error) = self.tell_server(|line| line.addresses = None) {
+            tracing::warn!(%error, "the other servers are not told that this one ends");
+        }
+    }
+}
+
+/// Does it take something from somebody, or give it, so that every server is to know it?
+fn concerns_all(question: &Question) -> bool {
+    match question {
+        Question::Revoke { .. }
+        | Question::Grant { .. }
+        | Question::SetUser { .. }
+        | Question::RemoveUser { .. }
+        | Question::Logout { .. } => true,
+        Question::Groups { deed, .. } => *deed != GroupDeed::List,
+        Question::Join { .. }
+        | Question::Renew { .. }
+        | Question::Invite(_)
+        | Question::Machines
+        | Question::Servers
+        | Question::ForgetServer { .. }
+        | Question::Users
+        | Question::Challenge
+        | Question::Login { .. }
+        | Question::Present { .. }
+        | Question::Extend { .. } => false,
+    }
+}
