@@ -384,7 +384,9 @@ impl Segment {
         drop(calls);
         let made = self.connection.attach(child?);
         // Now: while the kernel unmaps so much it maps nothing new.
-        aside.map(Aside::drop_later);
+        if let Some(aside) = aside {
+            aside.drop_later();
+        }
         made
     }
 
