@@ -11,7 +11,7 @@ use crate::tree::{Tree, ask, nonsense};
 use client::Client;
 use client::front::{Call, Completion, Done, How};
 use rustix::io::Errno;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::{Access, Caller, Kind, Make, Op, Refusal, limits};
@@ -301,6 +301,26 @@ impl File {
             count += slice.len();
         }
         Ok(count)
+    }
+
+    /// Reads bytes from an offset on, at most 1 MiB, and gives them to `take` where they are: they
+    /// are not copied before. There are none at the end.
+    ///
+    /// # Errors
+    /// As pread(2).
+    pub fn read_parts_at<R>(
+        &self,
+        len: usize,
+        offset: u64,
+        take: impl FnOnce(&mut [IoSlice<'_>]) -> R,
+    ) -> Result<R> {
+        let completion = match len {
+            0 => None,
+            len => Some(self.read_bytes(offset, len)?),
+        };
+        let slices = completion.iter().flat_map(|done| done.bytes.slices());
+        let mut parts: Vec<_> = slices.map(IoSlice::new).collect();
+        Ok(take(&mut parts))
     }
 
     /// Writes bytes at an offset (of a file opened for appending: at its end), at most 1 MiB: how

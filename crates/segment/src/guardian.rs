@@ -25,7 +25,22 @@ pub(crate) type Ranges = Arc<Mutex<Vec<(usize, usize)>>>;
 pub(crate) fn guard(orders: OwnedFd, ranges: Ranges) -> Result<()> {
     let (ready, is_ready) = mpsc::sync_channel(1);
     let number = orders.as_raw_fd();
-    // Signals are the program's, and its handlers may use memory that has to be paged.
+    quiet_thread("guardian", move || {
+        keep_only(&orders);
+        // The starter waits.
+        let _ = ready.send(());
+        watch(&orders, &ranges);
+    })?;
+    is_ready.recv().map_err(|_| Error::Pager(Errno::PIPE))?;
+    // The guardian has its own copy by now, and never closes this one.
+    // SAFETY: the descriptor is ours, and nobody in this table uses it any more.
+    unsafe { libc::close(number) };
+    Ok(())
+}
+
+/// A thread of this library in a program. Signals are the program's, and its handlers may use
+/// memory that has to be paged.
+pub(crate) fn quiet_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
     let mut all = std::mem::MaybeUninit::uninit();
     let mut old = std::mem::MaybeUninit::uninit();
     // SAFETY: both sets are ours; the first is filled before it is used.
@@ -33,21 +48,11 @@ pub(crate) fn guard(orders: OwnedFd, ranges: Ranges) -> Result<()> {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
     }
-    let builder = std::thread::Builder::new().name("guardian".to_owned());
-    let guardian = builder.spawn(move || {
-        keep_only(&orders);
-        // The starter waits.
-        let _ = ready.send(());
-        watch(&orders, &ranges);
-    });
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    let spawned = builder.spawn(work);
     // SAFETY: `old` was filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut()) };
-    guardian?;
-    is_ready.recv().map_err(|_| Error::Pager(Errno::PIPE))?;
-    // The guardian has its own copy by now, and never closes this one.
-    // SAFETY: the descriptor is ours, and nobody in this table uses it any more.
-    unsafe { libc::close(number) };
-    Ok(())
+    Ok(spawned.map(drop)?)
 }
 
 /// This thread gets a table of descriptors of its own, with this one alone: whatever the program

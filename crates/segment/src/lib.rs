@@ -23,5 +23,5 @@ pub use guardian::EXIT_CODE;
 pub use pager::{Pager, PagerOptions};
 pub use program::{Connection, Detached, Fork, Joined, Segment, SegmentFigures};
 pub use start::Started;
-pub use store::{Backing, CellStore, LocalStore, Store};
+pub use store::{Backing, CellStore, Give, LocalStore, Store};
 pub use uffd::PAGE;

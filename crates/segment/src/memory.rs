@@ -1,13 +1,22 @@
-//! Memory that is shared by a program and its pager: a file without a name in memory, and mappings
-//! of it.
+//! Memory that is shared by a program and its pager: a file without a name in memory. Programs map
+//! it; the pager reads and writes it as a file: what it does not map costs it no page tables, and
+//! the kernel does not fill frames with zeros that are about to be filled otherwise.
 //!
-//! Guarantees: a mapping lives as long as its owner; a range that is used is within it.
+//! Guarantees: a mapping lives as long as its owner; a frame that is written is whole before a
+//! program maps it.
 
 use crate::error::{Error, Result};
-use crate::uffd::PAGE;
+use crate::guardian::quiet_thread;
 use rustix::fs::{FallocateFlags, MemfdFlags};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
+
+/// Parts of a write that the kernel takes at once.
+const MOST_PARTS: usize = 1024;
+/// Bytes that are copied from file to file at once.
+const MOST_COPIED: usize = 64 << 10;
 
 /// Mapped bytes of a memory file.
 #[derive(Debug)]
@@ -34,6 +43,52 @@ pub(crate) fn allocate(file: impl AsFd, offset: usize, len: usize) -> Result<()>
 pub(crate) fn punch(file: impl AsFd, offset: usize, len: usize) -> Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(file, flags, offset as u64, len as u64).map_err(Error::Kernel)
+}
+
+/// Makes frames that hold these bytes, or puts the bytes into the frames that are there.
+pub(crate) fn write(file: impl AsFd, mut parts: &mut [IoSlice<'_>], offset: usize) -> Result<()> {
+    let mut offset = offset as u64;
+    while !parts.is_empty() {
+        let most = parts.len().min(MOST_PARTS);
+        match rustix::io::pwritev(&file, &parts[..most], offset) {
+            Ok(0) => return Err(Error::Kernel(Errno::NOSPC)),
+            Ok(count) => {
+                IoSlice::advance_slices(&mut parts, count);
+                offset += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::Kernel(error)),
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of frames. A program may write them meanwhile: then the copy is of no use, and the
+/// caller finds that out.
+pub(crate) fn read(file: impl AsFd, buffer: &mut [u8], offset: usize) -> Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(&file, &mut buffer[done..], (offset + done) as u64) {
+            Ok(0) => return Err(Error::Kernel(Errno::IO)),
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::Kernel(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Makes frames with the content of the same frames of another file.
+pub(crate) fn copy(from: impl AsFd, to: impl AsFd, offset: usize, len: usize) -> Result<()> {
+    let mut buffer = vec![0; len.min(MOST_COPIED)];
+    let mut done = 0;
+    while done < len {
+        let part = &mut buffer[..MOST_COPIED.min(len - done)];
+        read(&from, part, offset + done)?;
+        write(&to, &mut [IoSlice::new(part)], offset + done)?;
+        done += part.len();
+    }
+    Ok(())
 }
 
 impl Mapping {
@@ -63,54 +118,40 @@ impl Mapping {
         self.len
     }
 
+    /// Moves the pages to another place, all at one moment, and leaves the range without any.
+    pub(crate) fn set_aside(&self) -> Option<Aside> {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
+        let at = self.address as *mut libc::c_void;
+        // SAFETY: the range stays mapped, with the same content: its frames are in the file. The
+        // kernel chooses the other place.
+        let moved = unsafe { libc::mremap(at, self.len, self.len, flags) };
+        (moved != libc::MAP_FAILED).then(|| {
+            let (address, len) = (moved as usize, self.len);
+            Aside {
+                _pages: Mapping { address, len },
+            }
+        })
+    }
+
     /// A child of fork(2) does not get the mapping.
     pub(crate) fn keep_from_children(&self) {
         let at = self.address as *mut std::ffi::c_void;
         // SAFETY: the mapping is ours; its content stays.
         let _ = unsafe { rustix::mm::madvise(at, self.len, rustix::mm::Advice::LinuxDontFork) };
     }
+}
 
-    /// Maps the frames of a range here with one call. Without it each costs a fault of its own.
-    pub(crate) fn populate(&self, offset: usize, len: usize) {
-        assert!(offset + len <= self.len);
-        let at = (self.address + offset) as *mut std::ffi::c_void;
-        // SAFETY: the range is mapped as long as `self` lives, and its content stays. Where the
-        // kernel does not do it (before 5.14) the faults do.
-        let _ = unsafe { rustix::mm::madvise(at, len, rustix::mm::Advice::LinuxPopulateWrite) };
-    }
+/// Pages that nobody uses at this place.
+#[must_use]
+pub(crate) struct Aside {
+    _pages: Mapping,
+}
 
-    /// Gives the bytes of a range to a function that writes them.
-    ///
-    /// # Safety
-    /// Nothing else reads or writes the range meanwhile: no program maps these frames, and no other
-    /// job works on them.
-    pub(crate) unsafe fn fill<R>(
-        &self,
-        offset: usize,
-        len: usize,
-        write: impl FnOnce(&mut [u8]) -> R,
-    ) -> R {
-        assert!(offset + len <= self.len);
-        let at = (self.address + offset) as *mut u8;
-        // SAFETY: the range is mapped as long as `self` lives, and the caller alone uses it.
-        write(unsafe { std::slice::from_raw_parts_mut(at, len) })
-    }
-
-    /// A copy of a range. A program may write it meanwhile: then the copy is of no use, and the
-    /// caller finds that out.
-    pub(crate) fn copy_out(&self, offset: usize, buffer: &mut [u8]) {
-        assert!(offset + buffer.len() <= self.len);
-        let from = (self.address + offset) as *const u8;
-        // SAFETY: the range is mapped as long as `self` lives; the buffer is apart from it.
-        unsafe { std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), buffer.len()) }
-    }
-
-    /// Copies one page from another mapping.
-    pub(crate) fn copy_page(&self, from: &Self, offset: usize) {
-        assert!(offset + PAGE <= self.len && offset + PAGE <= from.len);
-        let (from, to) = (from.address + offset, self.address + offset);
-        // SAFETY: both pages are mapped as long as their mappings live, and are not the same one.
-        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, PAGE) }
+impl Aside {
+    /// Unmaps them, which takes the kernel some time: by a thread of its own.
+    pub(crate) fn drop_later(self) {
+        // Without a thread the closure is dropped, and the pages with it.
+        let _ = quiet_thread("segment aside", move || drop(self));
     }
 }
 

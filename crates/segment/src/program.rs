@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::guardian::{Ranges, guard};
-use crate::memory::Mapping;
+use crate::memory::{Aside, Mapping};
 use crate::pager::Pager;
 use crate::talk::{self, REFUSALS, Words, call};
 use crate::uffd::{PAGE, Uffd};
@@ -92,13 +92,13 @@ fn dial(path: &Path) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-fn ask(
+fn ask<const N: usize>(
     calls: &OwnedFd,
-    words: [u64; 4],
+    said: [u64; N],
     fds: &[BorrowedFd<'_>],
 ) -> Result<(Words, Option<OwnedFd>)> {
-    let [name, first, second, third] = words;
-    let words = [name, first, second, third, 0, 0, 0, 0];
+    let mut words: Words = [0; 8];
+    words[..N].copy_from_slice(&said);
     talk::send(calls, &words, fds, true).map_err(Error::Pager)?;
     let answer = talk::receive(calls).map_err(Error::Pager)?;
     let (words, mut fds) = answer.ok_or(Error::Pager(Errno::PIPE))?;
@@ -137,7 +137,7 @@ impl Joined {
     /// # Errors
     /// There is no such segment, or no room for another.
     pub fn fork(&self, from: u32, kind: Fork, limit: u64) -> Result<Detached> {
-        fork(&self.calls, from, kind, limit)
+        fork(&self.calls, from, (kind, false), limit)
     }
 
     /// Begins to use the connection, in the process that is to have it.
@@ -152,8 +152,15 @@ impl Joined {
     }
 }
 
-fn fork(calls: &OwnedFd, from: u32, kind: Fork, limit: u64) -> Result<Detached> {
-    let words = [call::FORK, u64::from(from), kind as u64, limit];
+/// `unmapped`: the program has unmapped all of the parent since it said that it would.
+fn fork(
+    calls: &OwnedFd,
+    from: u32,
+    (kind, unmapped): (Fork, bool),
+    limit: u64,
+) -> Result<Detached> {
+    let (kind, unmapped) = (kind as u64, u64::from(unmapped));
+    let words = [call::FORK, u64::from(from), kind, limit, unmapped];
     detached(ask(calls, words, &[])?)
 }
 
@@ -184,7 +191,11 @@ impl Connection {
         Joined::over(mine)?.begin()
     }
 
-    fn ask(&self, words: [u64; 4], fds: &[BorrowedFd<'_>]) -> Result<(Words, Option<OwnedFd>)> {
+    fn ask<const N: usize>(
+        &self,
+        words: [u64; N],
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(Words, Option<OwnedFd>)> {
         ask(&self.0.calls.lock(), words, fds)
     }
 
@@ -203,7 +214,7 @@ impl Connection {
     /// # Errors
     /// There is no such segment, or no room for another.
     pub fn fork(&self, from: u32, kind: Fork, limit: u64) -> Result<Segment> {
-        let child = fork(&self.0.calls.lock(), from, kind, limit)?;
+        let child = fork(&self.0.calls.lock(), from, (kind, false), limit)?;
         self.attach(child)
     }
 
@@ -367,7 +378,25 @@ impl Segment {
     /// # Errors
     /// There is no room for another.
     pub fn fork(&self, kind: Fork, limit: u64) -> Result<Segment> {
-        self.connection.fork(self.id, kind, limit)
+        let aside = self.set_aside();
+        let calls = self.connection.0.calls.lock();
+        let child = fork(&calls, self.id, (kind, aside.is_some()), limit);
+        drop(calls);
+        let made = self.connection.attach(child?);
+        // Now: while the kernel unmaps so much it maps nothing new.
+        if let Some(aside) = aside {
+            aside.drop_later();
+        }
+        made
+    }
+
+    /// Unmaps all pages at one moment: each is mapped again at its next use. The kernel takes a
+    /// part of the time that protecting them would take, and gives the rest of it to another
+    /// thread. `None`: this kernel, or the pager, cannot.
+    fn set_aside(&self) -> Option<Aside> {
+        let words = [call::UNMAPPING, u64::from(self.id)];
+        self.connection.ask(words, &[]).ok()?;
+        self.mapping().set_aside()
     }
 
     /// Makes pages zeros again, and gives up their frames and places.

@@ -5,10 +5,14 @@
 
 use crate::error::{Error, Result};
 use files::{File, OpenOptions, Tree};
+use std::io::IoSlice;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a local file that are read at once.
+const PART: usize = 64 << 10;
 
 /// Makes backing files.
 pub trait Store: Send + Sync {
@@ -19,13 +23,16 @@ pub trait Store: Send + Sync {
     fn make(&self) -> Result<Box<dyn Backing>>;
 }
 
+/// Takes bytes where they are, so that nobody copies them in between.
+pub type Give<'a> = &'a mut dyn FnMut(&mut [IoSlice<'_>]) -> Result<()>;
+
 /// A backing file. Any number of threads may use it.
 pub trait Backing: Send + Sync {
-    /// Reads bytes that were written before.
+    /// Reads bytes that were written before, and gives them away in parts, in their order.
     ///
     /// # Errors
-    /// They cannot be had.
-    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
+    /// They cannot be had, or `give` refuses them.
+    fn read(&self, offset: u64, len: usize, give: Give<'_>) -> Result<()>;
 
     /// Writes bytes.
     ///
@@ -72,16 +79,20 @@ impl Store for CellStore {
 }
 
 impl Backing for File {
-    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+    fn read(&self, offset: u64, len: usize, give: Give<'_>) -> Result<()> {
         let mut done = 0;
-        while done < buffer.len() {
-            let count = self.read_at(&mut buffer[done..], offset + done as u64)?;
-            if count == 0 {
-                return Err(Error::Refused(
-                    "a backing file is shorter than what was stored",
-                ));
+        while done < len {
+            let given = self.read_parts_at(len - done, offset + done as u64, |parts| {
+                let count: usize = parts.iter().map(|part| part.len()).sum();
+                give(parts).map(|()| count)
+            })?;
+            match given? {
+                0 => {
+                    let text = "a backing file is shorter than what was stored";
+                    return Err(Error::Refused(text));
+                }
+                count => done += count,
             }
-            done += count;
         }
         Ok(())
     }
@@ -117,8 +128,17 @@ impl Store for LocalStore {
 }
 
 impl Backing for std::fs::File {
-    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        Ok(self.read_exact_at(buffer, offset)?)
+    fn read(&self, offset: u64, len: usize, give: Give<'_>) -> Result<()> {
+        let mut buffer = vec![0; len.min(PART)];
+        let end = offset + len as u64;
+        let mut at = offset;
+        while at < end {
+            let part = PART.min((end - at) as usize);
+            self.read_exact_at(&mut buffer[..part], at)?;
+            give(&mut [IoSlice::new(&buffer[..part])])?;
+            at += part as u64;
+        }
+        Ok(())
     }
 
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {

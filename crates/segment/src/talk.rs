@@ -27,7 +27,8 @@ pub(crate) mod call {
     pub(crate) const MAKE: u64 = 2;
     /// Number, address, with the program's side of its faults.
     pub(crate) const ATTACH: u64 = 3;
-    /// Number, kind, limit: number, memory and bytes of the child.
+    /// Number, kind, limit, 1 if the program has unmapped all since `UNMAPPING`: number, memory and
+    /// bytes of the child.
     pub(crate) const FORK: u64 = 4;
     /// Number.
     pub(crate) const DELETE: u64 = 5;
@@ -41,6 +42,8 @@ pub(crate) mod call {
     pub(crate) const NEXT: u64 = 9;
     /// The pager's work so far: eight counters from the one of this number on.
     pub(crate) const COUNTERS: u64 = 10;
+    /// Number: the program begins to unmap all of it, for a fork.
+    pub(crate) const UNMAPPING: u64 = 11;
 }
 
 /// Orders of a pager.

@@ -6,6 +6,7 @@ use ariel_segment::{Connection, Error, Fork, Joined, LocalStore, PAGE, Pager, Se
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tempfile::TempDir;
 
 /// A pager of this process, and a connection to it.
@@ -129,6 +130,68 @@ fn children_of_all_kinds_see_the_parent_as_it_was() {
     check(&children[2], 1, 0..512);
     check(&children[1], 4, 0..512);
     check(&grandchild, 5, 0..512);
+}
+
+/// One thread writes counts to pages in turn. A child holds what was there at one moment: in each
+/// page the last count that was written to it before.
+#[test]
+fn a_fork_shows_one_moment_of_what_a_thread_writes() {
+    const PAGES: u64 = 64;
+    let Some(local) = local("a_fork_shows_one_moment_of_what_a_thread_writes", 4096) else {
+        return;
+    };
+    let parent = local.connection.make(PAGES * PAGE as u64, 0).unwrap();
+    let address = parent.as_ptr() as usize;
+    let (written, end) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut count = 0;
+            while !end.load(Ordering::Relaxed) {
+                count += 1;
+                let at = address + (count % PAGES) as usize * PAGE;
+                // SAFETY: the word is in the segment, which outlives the thread, and aligned.
+                unsafe { AtomicU64::from_ptr(at as *mut u64) }.store(count, Ordering::Release);
+                written.store(count, Ordering::Release);
+            }
+        });
+        // Also when a check fails.
+        let _end = Ends(&end);
+        for round in 0..40 {
+            // Each fork finds pages that were written since the last one.
+            let before = written.load(Ordering::Acquire);
+            while written.load(Ordering::Acquire) < before.max(1) + 2 * PAGES {
+                std::thread::yield_now();
+            }
+            let child = match round % 2 {
+                0 => parent.fork(Fork::CowCor, 0),
+                // As another process does, which cannot unmap the parent's pages.
+                _ => local.connection.fork(parent.id(), Fork::CowCor, 0),
+            };
+            let child = child.unwrap();
+            let words = child.bytes().chunks_exact(PAGE).map(|page| {
+                let word = page[..8].try_into();
+                u64::from_ne_bytes(word.unwrap())
+            });
+            let words: Vec<u64> = words.collect();
+            let last = *words.iter().max().unwrap();
+            for (page, word) in words.iter().enumerate() {
+                let behind = (last % PAGES + PAGES - page as u64) % PAGES;
+                assert_eq!(
+                    *word,
+                    last - behind,
+                    "round {round}, page {page}: {words:?}"
+                );
+            }
+        }
+    });
+}
+
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]

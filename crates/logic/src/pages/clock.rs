@@ -6,10 +6,10 @@
 //! then waits at the head of all (`clean`). The hands are an eighth of the frames apart: with fewer
 //! pages between them a use is seen too rarely, with more there are faults for nothing.
 
-use super::forks::Runs;
+use super::runs::{Runs, join};
 use super::table::{
-    AHEAD, BUSY, COMING, DIRTY, Entry, LEAVING, MAPPED, QUEUED, Queued, REFERENCED, RESIDENT,
-    Segment,
+    AHEAD, ASIDE, BUSY, COMING, DIRTY, Entry, LEAVING, MAPPED, QUEUED, Queued, REFERENCED,
+    RESIDENT, Segment,
 };
 use super::{Output, PageNo, Pages, Run, SegmentId};
 use alloc::vec::Vec;
@@ -20,8 +20,9 @@ const LEAST_BETWEEN: u32 = 16;
 /// The part of the frames that is kept free, so that a fault rarely waits; and the most.
 const FREE_PART: u32 = 32;
 const MOST_FREE: u32 = 512;
-/// The part of the frames that one run may take.
-const MOST_AHEAD: u32 = 8;
+/// The part of the frames that one run may take, and that all runs read ahead for a program may.
+const RUN_PART: u32 = 8;
+const AHEAD_PART: u32 = 4;
 /// Dirty neighbours that are stored with a page.
 const MOST_CLUSTER: u32 = 64;
 
@@ -67,8 +68,17 @@ impl Pages {
 
     /// The longest run that is worth reading: reading ahead must not push out what it has read.
     pub(super) fn most_window(&self, segment: SegmentId) -> u32 {
-        let limit = self.table.of(segment).limit.min(self.options.frames);
-        self.options.most_run.min((limit / MOST_AHEAD).max(1))
+        let part = self.limit_of(segment) / RUN_PART;
+        self.options.most_run.min(part.max(1))
+    }
+
+    /// The most pages that are worth having ahead of a program.
+    pub(super) fn most_ahead(&self, segment: SegmentId) -> u32 {
+        self.limit_of(segment) / AHEAD_PART
+    }
+
+    fn limit_of(&self, segment: SegmentId) -> u32 {
+        self.table.of(segment).limit.min(self.options.frames)
     }
 
     /// Frees frames for a fault: how many there are, at most `wanted`. 0: stores are under way, and
@@ -180,7 +190,7 @@ impl Pages {
                 self.table.set(segment, page, entry);
                 self.counters.dropped += 1;
                 let run = Run::one(page);
-                outputs.push(Output::Drop { segment, run });
+                join(outputs, Output::Drop { segment, run });
                 return Reclaimed::Frame;
             } else if self.stores() < self.options.most_stores {
                 entry.clear(QUEUED);
@@ -239,7 +249,7 @@ impl Pages {
                 if entry.is(MAPPED) {
                     unmapped.push(page);
                 }
-                entry.clear(REFERENCED | MAPPED);
+                entry.clear(REFERENCED | MAPPED | ASIDE);
                 segment.inactive.push_back((page, since));
             }
             segment.set(page, entry);

@@ -1,11 +1,17 @@
 //! Faults: where a page comes from, and what a first write changes.
 
+use super::runs::join;
 use super::table::{
-    AHEAD, ALONE, BUSY, COMING, COW, DIRTY, Entry, FRESH, LEAVING, MAPPED, ON_WRITE, REFERENCED,
-    RESIDENT, STORED, TOUCHED, WRITABLE,
+    AHEAD, ALONE, ASIDE, BUSY, COMING, COW, DIRTY, Entry, FRESH, LEAVING, MAPPED, ON_WRITE,
+    REFERENCED, RESIDENT, STORED, TOUCHED, WRITABLE,
 };
 use super::{FileId, Output, PageNo, Pages, Run, SegmentId, Waiter};
 use alloc::vec::Vec;
+
+/// Pages that are mapped at one fault when a fork has unmapped them.
+const MOST_ABOUT: u32 = 16;
+/// Runs that are read ahead of a program.
+const AHEAD_RUNS: u32 = 3;
 
 /// Where the content of a page without a frame is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,7 +88,7 @@ impl Pages {
         }
         let mut entry = self.table.entry(segment, page);
         self.written(&mut entry, outputs);
-        entry.clear(AHEAD);
+        entry.clear(AHEAD | ASIDE);
         entry.set(WRITABLE | MAPPED | REFERENCED);
         self.table.set(segment, page, entry);
         outputs.push(Output::Map {
@@ -104,15 +110,20 @@ impl Pages {
 
     fn map_read(&mut self, segment: SegmentId, page: PageNo, outputs: &mut Vec<Output>) {
         let ahead = self.ahead_run(segment, page);
-        let run = ahead.unwrap_or(Run::one(page));
+        let aside = self.aside_run(segment, page);
+        let run = ahead.or(aside).unwrap_or(Run::one(page));
         let mut entry = self.table.entry(segment, page);
         let fresh = entry.is(FRESH) && self.options.count_writes;
-        let writable = ahead.is_none() && entry.is(DIRTY) && !entry.is(COW) && !fresh;
-        for page in run.page..run.end() {
-            entry = self.table.entry(segment, page);
-            entry.clear(AHEAD);
-            entry.set(MAPPED | REFERENCED | if writable { WRITABLE } else { 0 });
-            self.table.set(segment, page, entry);
+        let writable = run.count == 1 && ahead.is_none();
+        let writable = writable && entry.is(DIRTY) && !entry.is(COW) && !fresh;
+        for at in run.page..run.end() {
+            entry = self.table.entry(segment, at);
+            // A page that is mapped with others is as used as it was.
+            let used = at == page || !entry.is(ASIDE);
+            entry.clear(AHEAD | ASIDE);
+            entry.set(MAPPED | if used { REFERENCED } else { 0 });
+            entry.set(if writable { WRITABLE } else { 0 });
+            self.table.set(segment, at, entry);
         }
         outputs.push(Output::Map {
             segment,
@@ -122,6 +133,23 @@ impl Pages {
         if ahead.is_some() {
             self.on_ahead_used(segment, run, outputs);
         }
+    }
+
+    /// The pages about this one that a fork has unmapped, as this one; `None`: it has not.
+    fn aside_run(&self, segment: SegmentId, page: PageNo) -> Option<Run> {
+        let table = self.table.of(segment);
+        let is_aside = |page: &PageNo| table.entry(*page).is(ASIDE);
+        if !is_aside(&page) {
+            return None;
+        }
+        let first = page - page % MOST_ABOUT;
+        let end = table.pages.min(first + MOST_ABOUT);
+        let before = (first..page).rev().take_while(is_aside).count() as u32;
+        let behind = (page + 1..end).take_while(is_aside).count() as u32;
+        Some(Run {
+            page: page - before,
+            count: before + 1 + behind,
+        })
     }
 
     fn source(&self, segment: SegmentId, page: PageNo) -> Source {
@@ -208,31 +236,38 @@ impl Pages {
         }
     }
 
-    /// Begins to fetch what a sequential program will want next, if that costs nobody a wait.
+    /// Begins to fetch what a sequential program will want next, if that costs nobody a wait. Some
+    /// runs are ahead, so that others come while one is used.
     pub(super) fn fetch_ahead(
         &mut self,
         segment: SegmentId,
-        page: PageNo,
+        from: PageNo,
         wanted: u32,
         outputs: &mut Vec<Output>,
     ) {
-        if page >= self.table.of(segment).pages {
-            return;
-        }
-        let entry = self.table.entry(segment, page);
-        if entry.is(RESIDENT) || entry.is(BUSY) {
-            return;
-        }
-        if !matches!(self.source(segment, page), Source::File(_)) {
-            return;
-        }
-        let room = self.free_room(segment, wanted, outputs);
-        if room == 0 {
-            return;
-        }
-        if let Source::File(file) = self.source(segment, page) {
+        let most = (wanted * AHEAD_RUNS).min(self.most_ahead(segment));
+        let end = self.table.of(segment).pages.min(from.saturating_add(most));
+        let mut page = from;
+        while page < end {
+            let entry = self.table.entry(segment, page);
+            if entry.is(RESIDENT | BUSY) {
+                page += 1;
+                continue;
+            }
+            if !matches!(self.source(segment, page), Source::File(_)) {
+                return;
+            }
+            let room = self.free_room(segment, wanted, outputs);
+            // Making room may have moved the content.
+            let Source::File(file) = self.source(segment, page) else {
+                return;
+            };
+            if room == 0 {
+                return;
+            }
             let run = self.same_source(segment, page, wanted.min(room));
             self.fetch(segment, run, file, super::jobs::For::Later, outputs);
+            page = run.end();
         }
     }
 
@@ -264,18 +299,10 @@ impl Pages {
         write: bool,
         outputs: &mut Vec<Output>,
     ) {
+        let flags = RESIDENT | MAPPED | REFERENCED;
+        self.copy_frames((master, segment), run, flags, outputs);
         let mut writable = true;
         for page in run.page..run.end() {
-            let mut entry = self.table.entry(segment, page);
-            self.table.take_frame(segment, page, &mut entry);
-            entry.set(RESIDENT | MAPPED | REFERENCED);
-            self.table.set(segment, page, entry);
-            self.counters.copies += 1;
-            outputs.push(Output::Copy {
-                from: master,
-                to: segment,
-                page,
-            });
             let written = write && page == run.page;
             writable &= self.arrived(segment, page, written, outputs);
         }
@@ -291,6 +318,23 @@ impl Pages {
             run,
             writable,
         });
+    }
+
+    fn copy_frames(
+        &mut self,
+        (from, to): (SegmentId, SegmentId),
+        run: Run,
+        flags: u16,
+        outputs: &mut Vec<Output>,
+    ) {
+        for page in run.page..run.end() {
+            let mut entry = self.table.entry(to, page);
+            self.table.take_frame(to, page, &mut entry);
+            entry.set(flags);
+            self.table.set(to, page, entry);
+        }
+        self.counters.copies += u64::from(run.count);
+        join(outputs, Output::Copy { from, to, run });
     }
 
     /// The content of a slave's page is in its frame. Is the page the slave's own now, to be
@@ -351,7 +395,9 @@ impl Pages {
         entry.clear(COW);
         if entry.is(DIRTY) && entry.is(MAPPED) && !entry.is(LEAVING) {
             entry.set(WRITABLE);
-            unprotect(master, page, outputs);
+            let run = Run::one(page);
+            let segment = master;
+            join(outputs, Output::Unprotect { segment, run });
         }
         self.table.set(master, page, entry);
     }
@@ -383,17 +429,11 @@ impl Pages {
         }
         match self.source(segment, page) {
             Source::Frame(master) => {
-                let mut entry = self.table.entry(segment, page);
-                self.table.take_frame(segment, page, &mut entry);
-                entry.set(RESIDENT);
-                self.table.set(segment, page, entry);
-                self.counters.copies += 1;
-                outputs.push(Output::Copy {
-                    from: master,
-                    to: segment,
-                    page,
-                });
-                self.arrived(segment, page, false, outputs);
+                let run = self.same_source(segment, page, room.min(most));
+                self.copy_frames((master, segment), run, RESIDENT, outputs);
+                for page in run.page..run.end() {
+                    self.arrived(segment, page, false, outputs);
+                }
                 false
             }
             Source::File(file) => {
@@ -405,17 +445,4 @@ impl Pages {
             Source::Zeros => unreachable!("a slave's master has content"),
         }
     }
-}
-
-/// One call of the kernel for pages in a row: a deletion may settle all pages of its relative.
-fn unprotect(segment: SegmentId, page: PageNo, outputs: &mut Vec<Output>) {
-    if let Some(Output::Unprotect { segment: of, run }) = outputs.last_mut()
-        && *of == segment
-        && run.end() == page
-    {
-        run.count += 1;
-        return;
-    }
-    let run = Run::one(page);
-    outputs.push(Output::Unprotect { segment, run });
 }

@@ -1,36 +1,22 @@
 //! Forks, deletions and discards: who is master of a page, and who gets it (Nelson, section 7.4).
 
+use super::runs::{Runs, join};
 use super::table::{
-    ALONE, BUSY, COMING, COW, DIRTY, Entry, ON_WRITE, QUEUED, RESIDENT, STORED, Segment, TOUCHED,
-    WRITABLE,
+    ALONE, ASIDE, BUSY, COMING, COW, DIRTY, Entry, MAPPED, ON_WRITE, QUEUED, RESIDENT, STORED,
+    Segment, TOUCHED, WRITABLE,
 };
 use super::{Kind, Output, PageNo, Pages, Run, SegmentId, Waiter};
 use alloc::vec::Vec;
 
-/// Collects pages in ascending order into runs.
-#[derive(Default)]
-pub(super) struct Runs(Vec<Run>);
-
-impl Runs {
-    pub(super) fn add(&mut self, page: PageNo) {
-        match self.0.last_mut() {
-            Some(run) if run.end() == page => run.count += 1,
-            _ => self.0.push(Run::one(page)),
-        }
-    }
-
-    pub(super) fn into_vec(self) -> Vec<Run> {
-        self.0
-    }
-}
+/// Runs that are noted while a program unmaps a segment.
+const MOST_SINCE: usize = 4096;
 
 impl Pages {
     pub(super) fn on_fork(
         &mut self,
         from: SegmentId,
-        to: SegmentId,
-        kind: Kind,
-        frames: u32,
+        (to, kind, frames): (SegmentId, Kind, u32),
+        unmapped: bool,
         outputs: &mut Vec<Output>,
     ) {
         let file = self.new_file();
@@ -40,6 +26,11 @@ impl Pages {
             Kind::Copy | Kind::CowCor => 0,
         };
         let parent = self.table.of_mut(from);
+        let since = parent.mapped_since.take().filter(|_| unmapped);
+        let revoked = match since {
+            Some(_) => WRITABLE | MAPPED,
+            None => WRITABLE,
+        };
         let mut child = Segment::new(parent.pages, frames, file, parent.family);
         let (mut protected, mut masters, mut slaves) = (Runs::default(), 0, 0);
         parent.for_child(&mut child, |page, entry| {
@@ -47,9 +38,12 @@ impl Pages {
                 entry.master
             } else if entry.is(TOUCHED) {
                 if entry.is(WRITABLE) {
-                    entry.clear(WRITABLE);
                     protected.add(page);
                 }
+                if since.is_some() && entry.is(MAPPED) {
+                    entry.set(ASIDE);
+                }
+                entry.clear(revoked);
                 entry.set(COW);
                 masters += 1;
                 from
@@ -66,12 +60,48 @@ impl Pages {
         self.counters.cow_marked += masters;
         self.counters.cor_marked += slaves;
         self.table.insert(to, child);
-        for run in protected.into_vec() {
+        for run in since.iter().flatten() {
+            self.set_mapped(from, *run);
+        }
+        let protected = since.unwrap_or_else(|| protected.into_vec());
+        for run in protected {
             outputs.push(Output::Protect { segment: from, run });
         }
         match kind {
             Kind::Copy => self.copy_on(to, 0, outputs),
             _ => outputs.push(Output::Forked { segment: to }),
+        }
+    }
+
+    fn set_mapped(&mut self, segment: SegmentId, run: Run) {
+        for page in run.page..run.end() {
+            let mut entry = self.table.entry(segment, page);
+            if entry.is(RESIDENT) {
+                entry.set(MAPPED);
+                entry.clear(ASIDE);
+                self.table.set(segment, page, entry);
+            }
+        }
+    }
+
+    /// Keeps account of what is mapped while a program unmaps a segment: it may be mapped before
+    /// the program comes to it, or afterwards.
+    pub(super) fn note_mapped(&mut self, outputs: &[Output]) {
+        for output in outputs {
+            let (Output::Map { segment, run, .. } | Output::Unprotect { segment, run }) = output
+            else {
+                continue;
+            };
+            let Some(segment) = self.table.get_mut(*segment) else {
+                continue;
+            };
+            if let Some(since) = &mut segment.mapped_since {
+                since.push(*run);
+                // A program that maps so much meanwhile gains nothing by it any more.
+                if since.len() > MOST_SINCE {
+                    segment.mapped_since = None;
+                }
+            }
         }
     }
 
@@ -131,7 +161,8 @@ impl Pages {
             self.table.take_frame(to, page, &mut entry);
             entry.set(RESIDENT);
             self.counters.copies += 1;
-            outputs.push(Output::Copy { from, to, page });
+            let run = Run::one(page);
+            join(outputs, Output::Copy { from, to, run });
         }
         entry.master = 0;
         entry.clear(ON_WRITE | ALONE);

@@ -1,7 +1,7 @@
 //! Page tables: one entry for each page that was ever used, in chunks, so that a large segment of
 //! which little is used costs little.
 
-use super::{Figures, FileId, PageNo, SegmentId};
+use super::{Figures, FileId, PageNo, Run, SegmentId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -36,6 +36,9 @@ pub(super) const ALONE: u16 = 1 << 12;
 pub(super) const FRESH: u16 = 1 << 13;
 /// May be mapped: used only to choose between mapping and unprotecting.
 pub(super) const MAPPED: u16 = 1 << 14;
+/// Not mapped only because its program unmapped all for a fork: it may be mapped with others that
+/// are used.
+pub(super) const ASIDE: u16 = 1 << 15;
 
 pub(super) const BUSY: u16 = COMING | LEAVING;
 
@@ -68,14 +71,51 @@ impl Entry {
 }
 
 const CHUNK: usize = 512;
-type Chunk = Box<[Entry; CHUNK]>;
+
+/// Some entries in a row.
+enum Chunk {
+    /// All are the same: nothing was used yet, or all is a relative's.
+    Same(Entry),
+    Each(Box<[Entry; CHUNK]>),
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self::Same(Entry::default())
+    }
+}
+
+impl Chunk {
+    fn is_untouched(&self) -> bool {
+        matches!(self, Self::Same(entry) if *entry == Entry::default())
+    }
+
+    fn get(&self, at: usize) -> Entry {
+        match self {
+            Self::Same(entry) => *entry,
+            Self::Each(entries) => entries[at],
+        }
+    }
+
+    fn set(&mut self, at: usize, entry: Entry) {
+        match self {
+            Self::Same(same) if *same == entry => {}
+            Self::Same(same) => {
+                let mut entries = Box::new([*same; CHUNK]);
+                entries[at] = entry;
+                *self = Self::Each(entries);
+            }
+            Self::Each(entries) => entries[at] = entry,
+        }
+    }
+}
 
 /// A place in a queue, and when the page came there.
 pub(super) type Queued = (PageNo, u64);
 
 /// One segment.
 pub(super) struct Segment {
-    chunks: Vec<Option<Chunk>>,
+    chunks: Vec<Chunk>,
     pub(super) pages: u32,
     /// Most frames.
     pub(super) limit: u32,
@@ -91,12 +131,14 @@ pub(super) struct Segment {
     pub(super) inactive: VecDeque<Queued>,
     pub(super) clean: VecDeque<Queued>,
     pub(super) streams: super::jobs::Streams,
+    /// Its program unmaps all of it for a fork: the pages that were mapped since it began.
+    pub(super) mapped_since: Option<Vec<Run>>,
 }
 
 impl Segment {
     pub(super) fn new(pages: u32, limit: u32, file: FileId, family: SegmentId) -> Self {
         let mut chunks = Vec::new();
-        chunks.resize_with((pages as usize).div_ceil(CHUNK), || None);
+        chunks.resize_with((pages as usize).div_ceil(CHUNK), Chunk::default);
         Self {
             chunks,
             pages,
@@ -108,35 +150,39 @@ impl Segment {
             inactive: VecDeque::new(),
             clean: VecDeque::new(),
             streams: super::jobs::Streams::default(),
+            mapped_since: None,
         }
     }
 
+    /// A second thread that begins, too, forgets nothing of what the first needs.
+    pub(super) fn begin_unmapping(&mut self) {
+        self.mapped_since.get_or_insert_default();
+    }
+
     pub(super) fn entry(&self, page: PageNo) -> Entry {
-        let chunk = &self.chunks[page as usize / CHUNK];
-        chunk
-            .as_ref()
-            .map_or_else(Entry::default, |chunk| chunk[page as usize % CHUNK])
+        self.chunks[page as usize / CHUNK].get(page as usize % CHUNK)
     }
 
     pub(super) fn set(&mut self, page: PageNo, entry: Entry) {
-        let chunk = self.chunks[page as usize / CHUNK]
-            .get_or_insert_with(|| Box::new([Entry::default(); CHUNK]));
-        chunk[page as usize % CHUNK] = entry;
+        self.chunks[page as usize / CHUNK].set(page as usize % CHUNK, entry);
     }
 
     /// The pages that were ever used, in order.
     pub(super) fn used(&self) -> impl Iterator<Item = (PageNo, Entry)> + '_ {
         let chunks = self.chunks.iter().enumerate();
+        let pages = self.pages;
         chunks
-            .filter_map(|(at, chunk)| Some((at, chunk.as_ref()?)))
+            .filter(|(_, chunk)| !chunk.is_untouched())
             .flat_map(|(at, chunk)| {
                 let first = (at * CHUNK) as PageNo;
-                (first..).zip(chunk.iter().copied())
+                (first..).zip((0..CHUNK).map(|at| chunk.get(at)))
             })
+            .take_while(move |(page, _)| *page < pages)
     }
 
     /// Goes through the pages that were ever used, with the same pages of a child, which get what
-    /// is returned.
+    /// is returned. A part of the table that is all a relative's is one entry: a fork of many pages
+    /// makes no large table.
     pub(super) fn for_child(
         &mut self,
         child: &mut Self,
@@ -144,12 +190,18 @@ impl Segment {
     ) {
         let pairs = self.chunks.iter_mut().zip(&mut child.chunks);
         for (at, (chunk, to)) in pairs.enumerate() {
-            let Some(chunk) = chunk else { continue };
+            if chunk.is_untouched() {
+                continue;
+            }
             let first = (at * CHUNK) as PageNo;
-            for (offset, entry) in chunk.iter_mut().enumerate() {
-                if let Some(made) = each(first + offset as PageNo, entry) {
-                    let to = to.get_or_insert_with(|| Box::new([Entry::default(); CHUNK]));
-                    to[offset] = made;
+            let end = CHUNK.min((self.pages - first) as usize);
+            for offset in 0..end {
+                let mut entry = chunk.get(offset);
+                let made = each(first + offset as PageNo, &mut entry);
+                chunk.set(offset, entry);
+                match (offset, made.unwrap_or_default()) {
+                    (0, made) => *to = Chunk::Same(made),
+                    (_, made) => to.set(offset, made),
                 }
             }
         }
@@ -195,6 +247,10 @@ impl Table {
 
     pub(super) fn get(&self, id: SegmentId) -> Option<&Segment> {
         self.segments.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: SegmentId) -> Option<&mut Segment> {
+        self.segments.get_mut(&id)
     }
 
     pub(super) fn of(&self, id: SegmentId) -> &Segment {
@@ -244,7 +300,7 @@ impl Table {
 
     /// A frame is given up. The place in the queue goes when the clock comes to it.
     pub(super) fn give_frame(&mut self, id: SegmentId, entry: &mut Entry) {
-        entry.clear(RESIDENT | WRITABLE | REFERENCED | AHEAD | MAPPED);
+        entry.clear(RESIDENT | WRITABLE | REFERENCED | AHEAD | MAPPED | ASIDE);
         self.frames -= 1;
         self.of_mut(id).frames -= 1;
     }

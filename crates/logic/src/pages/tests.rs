@@ -67,6 +67,8 @@ struct World {
     pending: BTreeSet<SegmentId>,
     ended: BTreeSet<SegmentId>,
     value: u64,
+    /// Pages that were protected.
+    protected: u64,
 }
 
 impl World {
@@ -87,6 +89,7 @@ impl World {
             pending: BTreeSet::new(),
             ended: BTreeSet::new(),
             value: 0,
+            protected: 0,
         }
     }
 
@@ -107,10 +110,12 @@ impl World {
                     assert!(self.frames.insert((segment, page), 0).is_none());
                 }
             }
-            Output::Copy { from, to, page } => {
-                let content = self.frames[&(from, page)];
-                assert_ne!(content, TORN);
-                assert!(self.frames.insert((to, page), content).is_none());
+            Output::Copy { from, to, run } => {
+                for page in run.page..run.end() {
+                    let content = self.frames[&(from, page)];
+                    assert_ne!(content, TORN);
+                    assert!(self.frames.insert((to, page), content).is_none());
+                }
             }
             Output::Map {
                 segment,
@@ -118,6 +123,7 @@ impl World {
                 writable,
             } => self.map(segment, run, writable),
             Output::Protect { segment, run } => {
+                self.protected += u64::from(run.count);
                 for page in run.page..run.end() {
                     self.mapped
                         .entry((segment, page))
@@ -301,6 +307,10 @@ impl World {
         ];
         let kind = kinds[self.random.below(5) as usize];
         let frames = if self.random.one_in(2) { u32::MAX } else { 5 };
+        let unmapped = self.random.one_in(2);
+        if unmapped {
+            self.unmap_for_fork(from);
+        }
         self.model.insert(to, self.model[&from].clone());
         self.pending.insert(to);
         self.tell(Input::Fork {
@@ -308,7 +318,30 @@ impl World {
             to,
             kind,
             frames,
+            unmapped,
         });
+    }
+
+    /// The program unmaps all at some time between its two calls, and its threads go on meanwhile.
+    fn unmap_for_fork(&mut self, segment: SegmentId) {
+        self.tell(Input::Unmapping { segment });
+        if self.random.one_in(8) {
+            // Another thread, too.
+            self.unmap_for_fork(segment);
+        }
+        self.go_on(segment);
+        self.mapped.retain(|(of, _), _| *of != segment);
+        self.go_on(segment);
+    }
+
+    fn go_on(&mut self, segment: SegmentId) {
+        for _ in 0..self.random.below(4) {
+            self.access(segment);
+            self.advance();
+            if !self.jobs.is_empty() && self.random.one_in(2) {
+                self.end_job(false);
+            }
+        }
     }
 
     fn discard(&mut self, segment: SegmentId) {
@@ -506,16 +539,22 @@ fn family(kinds: &[Kind], frames: u32) -> World {
         access(&mut world, 1, page, Some(u64::from(page) + 1000));
     }
     for (to, kind) in (2..).zip(kinds) {
-        world.model.insert(to, world.model[&1].clone());
-        world.pending.insert(to);
-        world.tell(Input::Fork {
-            from: 1,
-            to,
-            kind: *kind,
-            frames: u32::MAX,
-        });
+        fork(&mut world, to, *kind, false);
     }
     world
+}
+
+/// A child of the first segment.
+fn fork(world: &mut World, to: SegmentId, kind: Kind, unmapped: bool) {
+    world.model.insert(to, world.model[&1].clone());
+    world.pending.insert(to);
+    world.tell(Input::Fork {
+        from: 1,
+        to,
+        kind,
+        frames: u32::MAX,
+        unmapped,
+    });
 }
 
 fn access(world: &mut World, segment: SegmentId, page: PageNo, write: Option<u64>) {
@@ -564,6 +603,33 @@ fn a_parent_is_as_before_when_its_child_is_deleted() {
         access(&mut world, 1, page, Some(9));
     }
     assert_eq!(world.pages.counters().faults, before);
+    world.end();
+}
+
+#[test]
+fn a_fork_of_an_unmapped_segment_protects_only_what_was_mapped_meanwhile() {
+    let mut world = family(&[], u32::MAX);
+    world.tell(Input::Unmapping { segment: 1 });
+    world.mapped.clear();
+    access(&mut world, 1, 3, Some(7));
+    fork(&mut world, 2, Kind::CowCor, true);
+    assert_eq!(world.protected, 1);
+    // Pages that are only read are mapped with others.
+    let before = world.pages.counters().faults;
+    for page in 0..PAGES {
+        access(&mut world, 1, page, None);
+    }
+    let faults = world.pages.counters().faults - before;
+    assert!(faults <= 4, "{faults}");
+    access(&mut world, 1, 3, Some(8));
+    access(&mut world, 1, 4, Some(9));
+    assert_eq!(world.pages.counters().cow_faults, 2);
+    world.compare_all();
+    // Only a fork that follows on it may be told so.
+    world.delete(2);
+    fork(&mut world, 3, Kind::CowCor, true);
+    access(&mut world, 1, 4, Some(10));
+    world.compare_all();
     world.end();
 }
 

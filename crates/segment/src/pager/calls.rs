@@ -73,7 +73,7 @@ impl<'a> Connection<'a> {
                 self.attach(segment, uffd.into(), words[2] as usize)?;
                 none
             }
-            call::FORK => self.fork(words[1], words[2], words[3]),
+            call::FORK => self.fork(words[1], (words[2], words[4] == 1), words[3]),
             call::DELETE => {
                 let segment = self.own(words[1])?;
                 self.owned.remove(&segment);
@@ -89,6 +89,11 @@ impl<'a> Connection<'a> {
                 let segment = self.own(words[1])?;
                 let frames = frames(words[2])?;
                 self.shared.tell(Input::LimitOf { segment, frames }, false);
+                none
+            }
+            call::UNMAPPING => {
+                let segment = self.own(words[1])?;
+                self.shared.tell(Input::Unmapping { segment }, false);
                 none
             }
             call::STAT => self.stat(words[1]),
@@ -160,9 +165,11 @@ impl<'a> Connection<'a> {
         })
     }
 
-    fn fork(&mut self, from: u64, kind: u64, limit: u64) -> Answer {
+    fn fork(&mut self, from: u64, (kind, unmapped): (u64, bool), limit: u64) -> Answer {
         let from = SegmentId::try_from(from).map_err(|_| NO_SEGMENT)?;
         let frames = frames(limit)?;
+        // Only its own program can have done that.
+        let unmapped = unmapped && self.owned.contains(&from);
         let kind = match kind {
             0 => Kind::Copy,
             1 => Kind::OnWrite,
@@ -186,6 +193,7 @@ impl<'a> Connection<'a> {
                 to,
                 kind,
                 frames,
+                unmapped,
             };
             self.shared.tell_locked(&mut state, input, false);
         }

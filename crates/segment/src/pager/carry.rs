@@ -42,10 +42,7 @@ impl State {
                 (*segment, room(segment).zero_mapped(*run))
             }
             Output::Zero { segment, run } => (*segment, room(segment).zero(*run)),
-            Output::Copy { from, to, page } => {
-                room(to).copy_from(room(from), *page);
-                (*to, Ok(()))
-            }
+            Output::Copy { from, to, run } => (*to, room(to).copy_from(room(from), *run)),
             Output::Map {
                 segment,
                 run,

@@ -4,7 +4,7 @@
 
 use super::Shared;
 use crate::error::{Error, Result};
-use crate::memory::{self, Mapping};
+use crate::memory;
 use crate::store::Backing;
 use crate::talk::{self, order};
 use crate::uffd::{Fault, PAGE, Uffd};
@@ -30,7 +30,6 @@ pub(super) struct Room {
     /// The process that made it, for people.
     pub(super) process: u32,
     pub(super) file: OwnedFd,
-    memory: Mapping,
     attached: OnceLock<Attached>,
     stop: OwnedFd,
 }
@@ -42,14 +41,12 @@ fn at(page: PageNo) -> usize {
 impl Room {
     pub(super) fn new(id: SegmentId, pages: u32, process: u32) -> Result<Self> {
         let file = memory::file(at(pages))?;
-        let memory = Mapping::new(&file, at(pages))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(Error::Kernel)?;
         Ok(Self {
             id,
             pages,
             process,
             file,
-            memory,
             attached: OnceLock::new(),
             stop,
         })
@@ -123,8 +120,8 @@ impl Room {
         }
     }
 
-    pub(super) fn copy_from(&self, from: &Self, page: PageNo) {
-        self.memory.copy_page(&from.memory, at(page));
+    pub(super) fn copy_from(&self, from: &Self, run: Run) -> Result<()> {
+        memory::copy(&from.file, &self.file, at(run.page), at(run.count))
     }
 
     pub(super) fn map(&self, run: Run, writable: bool) -> Result<()> {
@@ -147,17 +144,15 @@ impl Room {
         memory::punch(&self.file, at(run.page), at(run.count))
     }
 
-    /// Fills frames, which no program has mapped yet.
+    /// Makes frames and fills them; no program maps them yet.
     pub(super) fn read(&self, run: Run, file: &dyn Backing) -> Result<()> {
-        let (offset, len) = (at(run.page), at(run.count));
-        memory::allocate(&self.file, offset, len)?;
-        self.memory.populate(offset, len);
-        // SAFETY: the machine says that these frames are being filled: it maps them for the
-        // program, copies from them and gives other jobs for them only after this one.
-        unsafe {
-            self.memory
-                .fill(offset, len, |bytes| file.read(bytes, offset as u64))
-        }
+        let mut offset = at(run.page);
+        file.read(offset as u64, at(run.count), &mut |parts| {
+            let len: usize = parts.iter().map(|part| part.len()).sum();
+            memory::write(&self.file, parts, offset)?;
+            offset += len;
+            Ok(())
+        })
     }
 
     /// Writes frames, which the program may have begun to change again: then they are dirty, and
@@ -165,7 +160,7 @@ impl Room {
     pub(super) fn write(&self, run: Run, file: &dyn Backing) -> Result<()> {
         let offset = at(run.page);
         let mut buffer = vec![0; at(run.count)];
-        self.memory.copy_out(offset, &mut buffer);
+        memory::read(&self.file, &mut buffer, offset)?;
         file.write(&buffer, offset as u64)
     }
 

@@ -112,7 +112,7 @@ fn sizes(seed: u64) -> Vec<Figure> {
     let divisions: Vec<Division> = FIXED
         .into_iter()
         .map(fixed)
-        .chain([Division::Varies(0)])
+        .chain([0, logic::memory::PENALTY_NS].map(Division::Varies))
         .collect();
     let names: Vec<String> = divisions
         .iter()
@@ -120,9 +120,10 @@ fn sizes(seed: u64) -> Vec<Figure> {
         .collect();
     let mut head = vec!["memory, MiB"];
     head.extend(names.iter().map(String::as_str));
+    let mut traffic = Table::new(&head);
     head.push("variable against the best fixed size");
+    head.push("the same with the usual penalty");
     let mut elapsed = Table::new(&head);
-    let mut traffic = Table::new(&head[..head.len() - 1]);
     let mut lines: Vec<Line> = names.iter().map(|name| (name.clone(), vec![])).collect();
     let mut moved = lines.clone();
     for memory in MEMORIES {
@@ -130,12 +131,14 @@ fn sizes(seed: u64) -> Vec<Figure> {
             .iter()
             .map(|division| ecd::run(memory * MIB, *division, seed))
             .collect();
-        let (variable, others) = runs.split_last().expect("there are some");
-        let best = others.iter().map(|run| run.elapsed).reduce(f64::min);
+        let (of_fixed_size, variable) = runs.split_at(FIXED.len());
+        let best = of_fixed_size.iter().map(|run| run.elapsed);
+        let best = best.reduce(f64::min);
         let best = best.expect("there are some");
         let mut row = vec![memory.to_string()];
         row.extend(runs.iter().map(|run| format!("{:.0} s", run.elapsed)));
-        row.push(format!("{:+.1} %", (variable.elapsed / best - 1.0) * 100.0));
+        let against = |run: &ecd::Run| format!("{:+.1} %", (run.elapsed / best - 1.0) * 100.0);
+        row.extend(variable.iter().map(against));
         elapsed.rows.push(row);
         let mut row = vec![memory.to_string()];
         let words = |run: &ecd::Run| format!("{:.0} + {:.0}", run.paged(), run.filed());
