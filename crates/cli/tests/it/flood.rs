@@ -160,6 +160,18 @@ fn turns(
     }
 }
 
+/// Does the server sign, or seal much, for it?
+fn is_costly(name: &str) -> bool {
+    [
+        "half-open handshakes",
+        "silent connections",
+        "questions",
+        "attributes",
+        "reads of 1 MiB",
+    ]
+    .contains(&name)
+}
+
 /// The attack is made, slows nobody down, and takes bounded memory; how often it was made.
 fn assert_harmless(
     own: (&Cell, &Path, u64),
@@ -182,6 +194,13 @@ fn assert_harmless(
         let most = before_mib + MORE_MIB;
         assert!(mib <= most, "{name}: {mib} MiB, and {before_mib} before");
         if figures.is_harmless() {
+            return done;
+        }
+        // Signing and sealing take an unoptimised program many times as long.
+        if cfg!(debug_assertions) && is_costly(name) {
+            say(&format!(
+                "NOT JUDGED: the time of {name}, of an unoptimised program"
+            ));
             return done;
         }
         assert!(
