@@ -60,6 +60,7 @@ impl<T: Copy + Eq> Ranges<T> {
 
     /// Maps each number of the span to what follows from what it was mapped to.
     pub fn update(&mut self, span: Span, mut follows: impl FnMut(Option<T>) -> Option<T>) {
+        assert!(span.0 <= span.1, "a range ends where it begins, or later");
         let met: Vec<(Span, T)> = self.overlapping(span).collect();
         let mut new = Vec::with_capacity(2 * met.len() + 1);
         let mut next = Some(span.0);
@@ -92,6 +93,11 @@ impl<T: Copy + Eq> Ranges<T> {
     /// Enters a part behind or between others, as part of the one before it if they are alike.
     fn join(&mut self, (first, last): Span, value: T) {
         let before = self.parts.range_mut(..first).next_back();
+        assert!(first <= last, "a part ends where it begins, or later");
+        assert!(
+            before.as_ref().is_none_or(|(_, known)| known.0 < first),
+            "parts do not overlap"
+        );
         match before {
             Some((_, known)) if known.1 == value && first.checked_sub(1) == Some(known.0) => {
                 known.0 = last;

@@ -160,6 +160,30 @@ impl Cache {
             self.index.remove(&self.entries[slot as usize].key);
             self.free.push(slot);
         }
+        self.check();
+    }
+
+    /// Each slot that was ever used holds a block or nothing, and each block counts where it does.
+    fn check(&self) {
+        let (here, free) = (self.index.len(), self.free.len());
+        assert!(here + free == self.entries.len(), "a slot is lost");
+        assert!(
+            self.entries.len() <= self.most as usize,
+            "more slots than there may be"
+        );
+        assert!(
+            self.listed as usize + self.dirty as usize <= here,
+            "a block counts as clean and as changed"
+        );
+        assert!(
+            (self.listed == 0) == (self.oldest == NONE)
+                && (self.oldest == NONE) == (self.newest == NONE),
+            "clean blocks are in the list, and nothing else"
+        );
+        assert!(
+            self.changed.is_empty() == (self.dirty == 0),
+            "files with changes are those of changed blocks"
+        );
     }
 
     /// Are there blocks to be given up beyond the limit?
@@ -205,7 +229,6 @@ impl Cache {
 
     /// Gives a block a slot, if need be that of the block not used for longest.
     pub(crate) fn take(&mut self, fid: Fid, block: u64, state: BlockState) -> Option<Slot> {
-        debug_assert!(!self.index.contains_key(&(fid, block)));
         let slot = match self.vacant() {
             Some(slot) => slot,
             None => {
@@ -215,10 +238,12 @@ impl Cache {
                 slot
             }
         };
-        self.index.insert((fid, block), slot);
+        let before = self.index.insert((fid, block), slot);
+        assert!(before.is_none(), "a block has one slot");
         let entry = &mut self.entries[slot as usize];
         (entry.key, entry.state, entry.there) = ((fid, block), state, There::Unknown);
         self.enter(slot, state);
+        self.check();
         Some(slot)
     }
 
@@ -343,6 +368,7 @@ impl Cache {
         if let Some(slot) = self.index.remove(&(fid, block)) {
             self.leave(slot);
             self.free.push(slot);
+            self.check();
         }
     }
 
@@ -445,12 +471,14 @@ impl Cache {
             BlockState::Dirty(_) | BlockState::Sending(_) => {
                 let Entry { key, there, .. } = self.entries[slot as usize];
                 let (fid, _) = key;
-                if let Some(changed) = self.changed.get_mut(&fid) {
-                    changed.count(there, false);
-                    if changed.count == 0 {
-                        self.changed.remove(&fid);
-                    }
+                let changed = self.changed.get_mut(&fid);
+                let changed = changed.expect("a file with a changed block is among those");
+                assert!(changed.count > 0, "a changed block of a file counts there");
+                changed.count(there, false);
+                if changed.count == 0 {
+                    self.changed.remove(&fid);
                 }
+                assert!(self.dirty > 0, "a changed block counts");
                 self.dirty -= 1;
                 self.by_volume
                     .count(fid.volume, self.entries[slot as usize].state, false);
@@ -473,6 +501,7 @@ impl Cache {
     }
 
     fn unlist(&mut self, slot: Slot) {
+        assert!(self.listed > 0, "a clean block is in the list");
         self.listed -= 1;
         let Entry { older, newer, .. } = self.entries[slot as usize];
         match older {

@@ -394,7 +394,10 @@ impl Client {
         let Some(running) = self.calls.get(&ticket) else {
             return;
         };
-        debug_assert!(matches!(running.call, Call::Sync { .. }));
+        assert!(
+            matches!(running.call, Call::Sync { .. }),
+            "a sync waits for write-back here"
+        );
         let caller = running.caller.clone();
         let op = Op::Sync { fid };
         self.request(

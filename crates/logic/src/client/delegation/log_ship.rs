@@ -22,7 +22,7 @@ impl Client {
             if let Some(sent) = self.requests.get_mut(&id) {
                 sent.kept = false;
                 sent.request.after = core::mem::replace(&mut self.delegation.last, id);
-                debug_assert!(sent.request.after < id, "changes are told in their order");
+                assert!(sent.request.after < id, "changes are told in their order");
             }
         }
         if !ids.is_empty() {

@@ -141,6 +141,7 @@ impl Client {
             _ => self.delegation.last_unanswered(&self.requests),
         };
         let lenders = self.lending.lenders(&why);
+        assert!(after < id, "a request waits for earlier ones alone");
         let request = Request {
             caller,
             hold,
@@ -150,17 +151,16 @@ impl Client {
             lenders,
             ..Request::new(id, op)
         };
-        self.requests.insert(
-            id,
-            Sent {
-                request,
-                bulk,
-                why,
-                left: None,
-                kept: false,
-                said: false,
-            },
-        );
+        let sent = Sent {
+            request,
+            bulk,
+            why,
+            left: None,
+            kept: false,
+            said: false,
+        };
+        let before = self.requests.insert(id, sent);
+        assert!(before.is_none(), "each request has a number of its own");
         self.await_word(step.now);
         if self.state == LinkState::Up {
             self.send_request(step, id);

@@ -83,6 +83,18 @@ impl Unstable {
         self.bytes
     }
 
+    /// The bytes are those of the changes.
+    fn check(&self) {
+        assert!(
+            !self.changes.is_empty() || self.bytes == 0,
+            "bytes are kept of no change"
+        );
+        assert!(
+            self.asking.under_way.len() <= self.asking.owed.len(),
+            "more is under way than is owed"
+        );
+    }
+
     /// The first request that is asked for again and not answered.
     pub(crate) fn first_owed(&self) -> Option<RequestId> {
         self.asking.owed.first().copied()
@@ -199,7 +211,8 @@ impl Client {
             now: place,
             bytes,
         };
-        self.unstable.changes.insert(place, kept);
+        let before = self.unstable.changes.insert(place, kept);
+        assert!(before.is_none(), "each record of the log is one change");
         self.press(step);
     }
 
@@ -267,6 +280,7 @@ impl Client {
             let_go(step, &kept.request);
             any = true;
         }
+        self.unstable.check();
         if any {
             self.next_cleaner(step);
         }

@@ -209,7 +209,11 @@ impl Server {
         plan: Plan,
         needs: Needs,
     ) {
-        self.waiting.insert(seq, waiting);
+        let before = self.waiting.insert(seq, waiting);
+        assert!(
+            before.is_none(),
+            "each request that waits has a place of its own"
+        );
         self.note_freezing(&*step.disk, seq);
         self.wait(step, seq, plan, needs);
     }
@@ -330,7 +334,7 @@ impl Server {
             owed.insert(Awaited::Answer(question));
         }
         for confirm in confirms {
-            debug_assert!(
+            assert!(
                 session != confirm.session || freezes,
                 "nobody waits for himself"
             );

@@ -87,7 +87,20 @@ impl Server {
         grants: &mut Vec<Grant>,
     ) {
         let epoch: Epoch = self.next_epoch();
-        let holder = self.files.entry(fid).or_default().holders.of(session);
+        let file = self.files.entry(fid).or_default();
+        if right == Right::Exclusive {
+            let mut others = file.holders.iter().filter(|(id, _)| **id != session);
+            assert!(
+                others.all(|(_, other)| other.right == Right::None),
+                "Exclusive is granted while no other client has any right"
+            );
+        }
+        let holder = file.holders.of(session);
+        assert!(
+            epoch > holder.epoch,
+            "grants of an object follow one another"
+        );
+        assert!(held >= right, "a grant takes nothing away");
         let grown = held > holder.right;
         holder.right = held;
         holder.epoch = epoch;
