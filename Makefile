@@ -88,7 +88,7 @@ test:
 conformance: build
 	@tools/setup suites
 	ARIEL_LONG=1 $(CARGO) test --release --locked -p ariel-cli --test it -- \
-		suites given two_mounts programs postgres large kernels delegation transport packages
+		suites given two_mounts programs postgres large kernels delegation transport packages flood
 
 demo: build
 	@tools/setup

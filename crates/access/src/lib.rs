@@ -20,6 +20,6 @@ mod rights;
 mod shown;
 
 pub use list::{ENTRIES_MAX, Entry, List, Who};
-pub use members::{GROUPS, Members, is_group};
+pub use members::{GROUPS, Here, Members, Mount, is_group};
 pub use rights::Rights;
 pub use shown::{PEOPLE_MAX, Shown, shown};

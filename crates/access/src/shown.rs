@@ -10,7 +10,7 @@
 //! groups of a cell nor takes rights away.
 
 use crate::list::{List, Who, bits_of, cap};
-use crate::members::{Members, is_group};
+use crate::members::{Here, is_group};
 use crate::rights::Rights;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ pub struct Shown {
 
 /// The mode and list that a kernel is shown of an object that this list governs.
 #[must_use]
-pub fn shown(list: &List, members: &Members, object: &Attr) -> Shown {
+pub fn shown(list: &List, members: Here<'_>, object: &Attr) -> Shown {
     if object.kind == Kind::Symlink {
         return Shown {
             mode: object.mode,
@@ -94,7 +94,7 @@ pub fn shown(list: &List, members: &Members, object: &Attr) -> Shown {
 }
 
 /// Everybody whom the list names, by his number or by a group of the cell.
-fn people(list: &List, members: &Members) -> BTreeSet<u32> {
+fn people(list: &List, members: Here<'_>) -> BTreeSet<u32> {
     let mut people = BTreeSet::new();
     for entry in list.entries() {
         match entry.who {
@@ -122,7 +122,7 @@ fn groups_of_machines(
 }
 
 /// A user as the server sees him, but for the groups of his machine.
-fn as_user(uid: u32, members: &Members) -> Caller {
+fn as_user(uid: u32, members: Here<'_>) -> Caller {
     Caller {
         uid,
         gid: NO_ID,

@@ -71,8 +71,17 @@ fn list() -> impl Strategy<Value = List> {
 
 fn members() -> impl Strategy<Value = Members> {
     let uids = || proptest::collection::vec(1..6u32, 0..4);
-    (uids(), uids(), uids())
-        .prop_map(|(a, b, c)| Members::new([(OF_CELL, a), (OF_CELL + 1, b), (OF_CELL + 2, c)]))
+    let left = proptest::option::of((
+        1..6u32,
+        proptest::collection::vec(OF_CELL..OF_CELL + 3, 0..3),
+    ));
+    (uids(), uids(), uids(), left).prop_map(|(a, b, c, left)| {
+        let members = Members::new([(OF_CELL, a), (OF_CELL + 1, b), (OF_CELL + 2, c)]);
+        match left {
+            Some((uid, left)) => members.with_left((1, b"m".to_vec()), uid, left),
+            None => members,
+        }
+    })
 }
 
 fn object() -> impl Strategy<Value = Attr> {
@@ -91,10 +100,11 @@ proptest! {
         (list, members, object) in (list(), members(), object()),
         (uid, gid, more) in (1..7u32, 99..103u32, 99..103u32),
     ) {
-        let mut groups = members.groups_of(uid).to_vec();
+        let here = members.on(1, b"m");
+        let mut groups = here.groups_of(uid).to_vec();
         groups.push(more);
         let caller = Caller { uid, gid, groups: Some(groups) };
-        let shown = shown(&list, &members, &object);
+        let shown = shown(&list, here, &object);
         for bit in [4, 2, 1] {
             let kernel = kernel_allows(&shown, &object, &caller, bit);
             prop_assert_eq!(kernel, list.bits(&caller, &object) & bit != 0, "{}", bit);
@@ -137,7 +147,7 @@ fn of_too_many_people_a_kernel_never_learns_too_much() {
             },
         );
         let list = List::new(vec![entry(negative, Who::Group(OF_CELL)), others]).unwrap();
-        let shown = shown(&list, &members, &file);
+        let shown = shown(&list, members.everywhere(), &file);
         assert!(shown.list.as_ref().is_none_or(|list| list.len() <= 4096));
         for uid in &everybody {
             let caller = Caller {

@@ -32,6 +32,10 @@ pub struct Figure {
 pub struct Report {
     /// How often each measure was taken.
     pub rounds: u32,
+    /// The mount is compared with another mount in place of the local directory, which is called
+    /// so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<&'static str>,
     /// The figures.
     pub figures: Vec<Figure>,
     /// Measures that were not taken, and why.
@@ -121,6 +125,44 @@ fn short(value: f64) -> String {
 }
 
 impl Report {
+    /// Adds the figures of a later round.
+    pub fn add(&mut self, round: Report) {
+        self.rounds += round.rounds;
+        for figure in round.figures {
+            match self.figures.iter_mut().find(|it| it.name == figure.name) {
+                Some(known) => {
+                    known.local.extend(figure.local);
+                    known.mount.extend(figure.mount);
+                }
+                None => self.figures.push(figure),
+            }
+        }
+        self.not_taken = round.not_taken;
+    }
+
+    /// The same mount beside another one, of which the same was measured in turn. Each of these
+    /// measures should have such a ratio, at least, or of times at most.
+    #[must_use]
+    pub fn beside(self, other: Report, called: &'static str, wishes: &[(&str, f64)]) -> Report {
+        let one = |figure: Figure| {
+            let of = other.figures.iter().find(|it| it.name == figure.name)?;
+            let (_, wished) = wishes.iter().find(|(name, _)| *name == figure.name)?;
+            Some(Figure {
+                local: of.mount.clone(),
+                wish: "ratio",
+                least: *wished,
+                aim: *wished,
+                ..figure
+            })
+        };
+        Report {
+            rounds: self.rounds,
+            beside: Some(called),
+            figures: self.figures.into_iter().filter_map(one).collect(),
+            not_taken: self.not_taken,
+        }
+    }
+
     /// Are all figures as good as they must be?
     #[must_use]
     pub fn is_met(&self) -> bool {
@@ -136,9 +178,10 @@ impl Report {
     /// A table, with the medians.
     #[must_use]
     pub fn text(&self) -> String {
+        let other = self.beside.unwrap_or("local");
         let mut out = format!(
             "{:<44} {:>5} {:>10} {:>10} {:>6} {:>15} {:>8} {:>8}\n",
-            "", "unit", "local", "mount", "ratio", "of the rounds", "least", "aim"
+            "", "unit", other, "mount", "ratio", "of the rounds", "least", "aim"
         );
         for figure in &self.figures {
             let cell = |value: Option<f64>| value.map_or("-".to_owned(), short);
@@ -162,7 +205,7 @@ impl Report {
         }
         let _ = writeln!(
             out,
-            "Medians of {} rounds. Ratios are mount to local: of rates (at least), of times \
+            "Medians of {} rounds. Ratios are mount to {other}: of rates (at least), of times \
              (at most).",
             self.rounds
         );
@@ -237,6 +280,34 @@ mod tests {
         let wish = Wish::ValueOrLocal(1000.0, 1000.0);
         let of = |local, mount| figure(Unit::Megabytes, wish, &[local], &[mount]).is_met();
         assert!(of(2000.0, 1500.0) && of(200.0, 210.0) && !of(2000.0, 900.0));
+    }
+
+    #[test]
+    fn two_mounts_are_compared_by_the_rounds_of_both() {
+        let round = |rate: f64, time: f64| Report {
+            rounds: 1,
+            figures: vec![
+                figure(Unit::PerSecond, Wish::Value(1.0, 2.0), &[500.0], &[rate]),
+                Figure {
+                    name: "y",
+                    ..figure(Unit::Seconds, Wish::Value(1.0, 2.0), &[], &[time])
+                },
+            ],
+            ..Report::default()
+        };
+        let (mut sealed, mut plain) = (round(70.0, 1.0), round(100.0, 1.0));
+        sealed.add(round(8.0, 11.0));
+        plain.add(round(10.0, 10.0));
+        let report = sealed.beside(plain, "plain", &[("x", 0.74), ("y", 1.03)]);
+        assert_eq!((report.rounds, report.figures.len()), (2, 2));
+        assert_eq!(report.figures[0].local, [100.0, 10.0]);
+        assert!(report.figures[0].is_met(), "a ratio of 0.75 as the median");
+        assert!(
+            !report.figures[1].is_met(),
+            "{:?}",
+            report.figures[1].ratio()
+        );
+        assert!(report.text().contains("mount to plain"));
     }
 
     #[test]

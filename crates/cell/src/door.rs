@@ -5,6 +5,7 @@
 //! secrets left out; the server is told which machines a change concerns before the answer leaves.
 
 use crate::audit::Audit;
+use crate::given_up::At;
 use crate::groups::{GroupDeed, OnGroups};
 use crate::location::Location;
 use crate::machine::{Machine, Role};
@@ -112,6 +113,7 @@ impl CellDoor {
         let mut rights = known.map_or(nothing(), |machine| machine.rights);
         if !rights.trusted {
             rights.users = self.cell.proven(machine, &rights);
+            rights.ended = self.cell.ended(machine, &rights);
         }
         rights
     }
@@ -184,17 +186,35 @@ impl CellDoor {
                 let machines = self.cell.remove_user(&name)?;
                 Ok(self.changed_all(&machines))
             }
-            Question::Groups { uid, deed } => {
-                let asker = asker.ok_or_else(unknown)?;
+            Question::Groups { uid, mount, deed } => {
+                self.answer_about_groups(asker.ok_or_else(unknown)?, (uid, mount.as_deref(), &deed))
+            }
+            Question::Unmounted { mount } => {
+                let of = (asker.ok_or_else(unknown)?, mount.as_str());
                 let in_force = |members| self.put_in_force(members);
-                let told = self.cell.do_with_groups((asker, uid), &deed, &in_force)?;
-                Ok(match deed {
-                    GroupDeed::List => Answer::Groups(told),
-                    _ => Answer::Ok,
-                })
+                self.cell.forget_mount(of, &in_force)?;
+                Ok(Answer::Ok)
             }
             question => self.answer_about_logins(asker.ok_or_else(unknown)?, question),
         }
+    }
+
+    fn answer_about_groups(
+        &self,
+        machine: &Machine,
+        (uid, mount, deed): (u32, Option<&str>, &GroupDeed),
+    ) -> Result<Answer, CellError> {
+        let at = At {
+            machine,
+            uid,
+            mount,
+        };
+        let in_force = |members| self.put_in_force(members);
+        let told = self.cell.do_with_groups(at, deed, &in_force)?;
+        Ok(match deed {
+            GroupDeed::List => Answer::Groups(told),
+            _ => Answer::Ok,
+        })
     }
 
     fn answer_about_logins(
@@ -281,6 +301,7 @@ fn administrates(question: &Question) -> bool {
         | Question::Extend { .. }
         | Question::Groups { .. }
         | Question::Servers
+        | Question::Unmounted { .. }
         | Question::Logout { .. } => false,
         Question::Invite(_)
         | Question::Machines
@@ -345,7 +366,10 @@ fn told(question: &Question) -> serde_json::Value {
             deed: GroupDeed::List,
             ..
         } => json!("groups"),
-        Question::Groups { uid, deed } => json!({ "groups": deed, "uid": uid }),
+        Question::Groups { uid, mount, deed } => {
+            json!({ "groups": deed, "uid": uid, "mount": mount })
+        }
+        Question::Unmounted { mount } => json!({ "unmounted": mount }),
         Question::Logout { uid } => json!({ "logout": uid }),
     }
 }

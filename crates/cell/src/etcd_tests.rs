@@ -298,7 +298,8 @@ fn a_change_at_one_server_is_in_force_at_the_other_when_it_is_answered() {
                 add: true,
             },
         ] {
-            let question = Question::Groups { uid: 0, deed };
+            let (uid, mount) = (0, None);
+            let question = Question::Groups { uid, mount, deed };
             let answer = ask(&one, key, &question);
             assert!(matches!(answer, Answer::Ok), "{answer:?}");
         }

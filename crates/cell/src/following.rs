@@ -181,6 +181,7 @@ fn concerns_all(question: &Question) -> bool {
         | Question::Grant { .. }
         | Question::SetUser { .. }
         | Question::RemoveUser { .. }
+        | Question::Unmounted { .. }
         | Question::Logout { .. } => true,
         Question::Groups { deed, .. } => *deed != GroupDeed::List,
         Question::Join { .. }

@@ -2,29 +2,27 @@
 //!
 //! Guarantees: no group contains itself, through however many others; a number is never given
 //! twice, so that a list which names a group that is gone names nobody; what a group contains is
-//! changed by its owner or an administrator alone. A change is in force at the server before it is
-//! noted: a command that has returned is both, and one that has failed is repeated.
+//! changed by its owner or an administrator alone; and a user is on a mount in no group that he has
+//! given up there, nor in one that he is in by that group alone. A change is in force at the server
+//! before it is noted: a command that has returned is both, and one that has failed is repeated.
 
-use crate::database::{Changes, Database};
+use crate::database::Database;
+use crate::given_up::At;
+use crate::group_table::{Table, put_in_force};
 use crate::machine::{Machine, Role};
-use crate::members::{CELL, Cell, CellError, State, decode, encode, place, refused};
+use crate::members::{Cell, CellError, State, refused};
 use crate::revision::Revision;
 use crate::users;
 use crate::words::group_name;
 use access::{GROUPS, Members};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-const TABLE: &str = "groups";
-/// The number that the next group gets.
-const NEXT: &str = "next-group";
 /// Groups of a cell, and members and owned groups of one, at most.
 const GROUPS_MAX: usize = 16_384;
 const MEMBERS_MAX: usize = 4096;
 const OWNED_MAX: usize = 64;
-/// Groups that a user is in at most, others within them included.
-const MEMBERSHIPS_MAX: usize = 256;
 
 /// Something that a group contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +45,9 @@ pub struct Group {
     pub owner: u32,
     /// The users and groups in it.
     pub members: BTreeSet<Member>,
+    /// The user who sees it has given up his membership on the mount through which he asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disabled: bool,
 }
 
 /// Something to be done with groups.
@@ -76,6 +77,13 @@ pub enum GroupDeed {
         /// In, or out.
         add: bool,
     },
+    /// Give up the asker's membership on the mount through which he asks, or take it back.
+    Hold {
+        /// Its name.
+        name: String,
+        /// Back.
+        held: bool,
+    },
     /// Give it another name.
     Rename {
         /// Its name.
@@ -94,103 +102,17 @@ pub enum GroupDeed {
     },
 }
 
-/// The groups by their numbers, and the number that the next one gets.
-#[derive(Clone, Default)]
-struct Table {
-    groups: BTreeMap<u32, Group>,
-    next: u32,
-}
-
 /// Has the server know who is in which group, and returns when no mount judges by anything else.
 pub type OnGroups = dyn Fn(Members) -> Result<(), String> + Send + Sync;
 
 /// The groups, and what the server was told last of who is in them.
-pub(crate) struct Groups(Mutex<(Table, Members)>);
+pub(crate) struct Groups(pub(crate) Mutex<(Table, Members)>);
 
 /// Somebody who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
     Administrator,
     User(u32),
-}
-
-impl Table {
-    fn named(&self, name: &str) -> Result<&Group, CellError> {
-        let found = self.groups.values().find(|group| group.name == name);
-        found.ok_or_else(|| {
-            refused(format!(
-                "the cell has no group {name}: `ariel group list` shows all"
-            ))
-        })
-    }
-
-    /// The users in a group, through all groups within it.
-    fn users_of(&self, gid: u32) -> BTreeSet<u32> {
-        let (mut users, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![gid]);
-        while let Some(gid) = open.pop() {
-            if !seen.insert(gid) {
-                continue;
-            }
-            for member in self.groups.get(&gid).into_iter().flat_map(|it| &it.members) {
-                match *member {
-                    Member::User(uid) => drop(users.insert(uid)),
-                    Member::Group(gid) => open.push(gid),
-                }
-            }
-        }
-        users
-    }
-
-    /// Is the second group the first one, or within it?
-    fn contains(&self, gid: u32, other: u32) -> bool {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![gid]);
-        while let Some(gid) = open.pop() {
-            if gid == other {
-                return true;
-            }
-            if seen.insert(gid) {
-                let members = self.groups.get(&gid).into_iter().flat_map(|it| &it.members);
-                open.extend(members.filter_map(|member| match member {
-                    Member::Group(gid) => Some(*gid),
-                    Member::User(_) => None,
-                }));
-            }
-        }
-        false
-    }
-
-    fn members(&self) -> Members {
-        let users = |gid: &u32| (*gid, self.users_of(*gid).into_iter().collect());
-        Members::new(self.groups.keys().map(users))
-    }
-
-    /// Is nobody in more groups than a request can name?
-    fn is_bounded(&self) -> bool {
-        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        for gid in self.groups.keys() {
-            for uid in self.users_of(*gid) {
-                *counts.entry(uid).or_default() += 1;
-            }
-        }
-        counts.values().all(|count| *count <= MEMBERSHIPS_MAX)
-    }
-}
-
-impl Table {
-    fn load(database: &dyn Database) -> Result<Table, CellError> {
-        let mut table = Table {
-            next: *GROUPS.start(),
-            ..Table::default()
-        };
-        for (_, bytes) in database.list(TABLE)? {
-            let group: Group = decode(&bytes)?;
-            table.groups.insert(group.gid, group);
-        }
-        if let Some(bytes) = database.get(&place(CELL, NEXT))? {
-            table.next = decode(&bytes)?;
-        }
-        Ok(table)
-    }
 }
 
 impl Groups {
@@ -218,45 +140,27 @@ impl Cell {
     ///
     /// # Errors
     /// He may not, or it cannot be done; what cures it is said.
-    pub fn do_with_groups(
+    pub(crate) fn do_with_groups(
         &self,
-        (machine, uid): (&Machine, u32),
+        at: At<'_>,
         deed: &GroupDeed,
         in_force: &dyn Fn(Members) -> Result<(), String>,
     ) -> Result<Vec<Group>, CellError> {
-        let asker = self.group_asker(machine, uid)?;
+        let asker = self.group_asker(at.machine, at.uid)?;
         if *deed == GroupDeed::List {
-            return Ok(self.groups());
+            return Ok(self.groups_seen(at));
         }
         // Held until all of it is done: two changes are in force one after the other.
         let mut held = self.groups.0.lock();
         let (table, told) = &mut *held;
         let mut next = table.clone();
-        self.change_groups(&mut next, asker, deed)?;
-        if !next.is_bounded() {
-            return Err(refused(format!(
-                "somebody would be in more than {MEMBERSHIPS_MAX} groups, with those around his"
-            )));
+        match deed {
+            GroupDeed::Hold { name, held } => next.hold(at, (name, *held))?,
+            deed => self.change_groups(&mut next, asker, deed)?,
         }
+        next.is_bounded()?;
         put_in_force(&next, told, in_force)?;
-        let mut changes = Changes::default();
-        let gids: BTreeSet<u32> = table
-            .groups
-            .keys()
-            .chain(next.groups.keys())
-            .copied()
-            .collect();
-        for gid in &gids {
-            let (old, new) = (table.groups.get(gid), next.groups.get(gid));
-            if old != new {
-                let value = new.map(encode).transpose()?;
-                changes.then.push((place(TABLE, gid), value));
-            }
-        }
-        changes
-            .then
-            .push((place(CELL, NEXT), Some(encode(&next.next)?)));
-        self.commit(&mut self.changing.lock(), changes)?;
+        self.commit(&mut self.changing.lock(), next.changes_from(table)?)?;
         *table = next;
         Ok(Vec::new())
     }
@@ -314,14 +218,11 @@ impl Cell {
         deed: &GroupDeed,
     ) -> Result<(), CellError> {
         match deed {
-            GroupDeed::List => Ok(()),
+            GroupDeed::List | GroupDeed::Hold { .. } => Ok(()),
             GroupDeed::Create { name } => self.create_group(table, asker, name),
             GroupDeed::Delete { name } => {
                 let gid = own(table, asker, name)?.gid;
-                table.groups.remove(&gid);
-                for group in table.groups.values_mut() {
-                    group.members.remove(&Member::Group(gid));
-                }
+                table.remove(gid);
                 Ok(())
             }
             GroupDeed::Change {
@@ -381,6 +282,7 @@ impl Cell {
             gid,
             owner,
             members: BTreeSet::new(),
+            disabled: false,
         };
         table.groups.insert(gid, group);
         Ok(())
@@ -467,20 +369,6 @@ impl Cell {
             ))
         })
     }
-}
-
-/// Has the server judge by a table, if it judges by another one.
-fn put_in_force(
-    table: &Table,
-    told: &mut Members,
-    in_force: &dyn Fn(Members) -> Result<(), String>,
-) -> Result<(), CellError> {
-    let members = table.members();
-    if members != *told {
-        in_force(members.clone()).map_err(refused)?;
-        *told = members;
-    }
-    Ok(())
 }
 
 /// A group that the asker may change.

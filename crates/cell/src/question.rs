@@ -116,8 +116,16 @@ pub enum Question {
     Groups {
         /// The user's number on that machine.
         uid: u32,
+        /// The name of the mount through which he asks, if he does.
+        #[serde(default)]
+        mount: Option<String>,
         /// What.
         deed: GroupDeed,
+    },
+    /// A mount has ended for good: what users have given up there is as it was.
+    Unmounted {
+        /// The mount's name.
+        mount: String,
     },
     /// A machine says that a user has left.
     Logout {

@@ -46,6 +46,9 @@ pub(crate) struct Login {
     pub(crate) expires_s: u64,
     pub(crate) write: bool,
     pub(crate) under: Option<String>,
+    /// Its user has left, or was removed; the group and further groups that he had.
+    #[serde(default)]
+    pub(crate) ended: Option<(u32, Vec<u32>)>,
 }
 
 impl Login {
@@ -58,7 +61,7 @@ impl Login {
     }
 
     /// The login as a server is told of it.
-    pub(crate) fn proven(&self, user: &User, now_s: u64) -> Proven {
+    pub(crate) fn proven(&self, (gid, groups): (u32, &[u32]), now_s: u64) -> Proven {
         let names = |path: &String| {
             let names = path.split('/').filter(|name| !name.is_empty());
             names
@@ -66,9 +69,9 @@ impl Login {
                 .collect()
         };
         Proven {
-            uid: user.uid,
-            gid: user.gid,
-            groups: user.groups.clone(),
+            uid: self.uid,
+            gid,
+            groups: groups.to_vec(),
             session: self.session,
             write: self.write,
             under: self.under.as_ref().map(names),

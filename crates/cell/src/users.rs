@@ -2,10 +2,12 @@
 //!
 //! Guarantees: a password is never kept, and is guessed at a bounded rate; a signature counts once;
 //! a token is given to a user for the machine alone that asks, where he has the number that he has
-//! in the cell; a user who is removed, or who logs out, has no login from then on. The memory
-//! agrees with the database: each change is made there first.
+//! in the cell; a user who is removed, or who logs out, has no login from then on, and for a day
+//! the changes still count that his machine has answered him before. The memory agrees with the
+//! database: each change is made there first.
 
 use crate::database::{Changes, Database};
+use crate::ended::{end, forget};
 use crate::machine::Machine;
 use crate::members::{Cell, CellError, EXPIRED_AT_ONCE, decode, encode, place, refused};
 use crate::question::Given;
@@ -18,7 +20,7 @@ use std::time::Duration;
 use wire::{Proven, Rights};
 
 const USERS: &str = "users";
-const LOGINS: &str = "logins";
+pub(crate) const LOGINS: &str = "logins";
 /// How long a token counts at most, and for how long after a login it is renewed.
 const TOKEN_MAX_S: u64 = 86_400;
 const RENEWABLE_S: u64 = 7 * 86_400;
@@ -34,9 +36,9 @@ const GROUPS_MAX: usize = 256;
 const KEYS_MAX: usize = 32;
 
 #[derive(Default)]
-struct State {
-    users: BTreeMap<String, Kept>,
-    logins: BTreeMap<String, Login>,
+pub(crate) struct State {
+    pub(crate) users: BTreeMap<String, Kept>,
+    pub(crate) logins: BTreeMap<String, Login>,
     /// The challenges given out to be signed: the machine, and until when each counts.
     challenges: BTreeMap<String, (u64, u64)>,
     /// Wrong proofs, by user: how many since when.
@@ -49,7 +51,7 @@ struct State {
 /// The users, and their logins.
 pub(crate) struct Users {
     signer: Signer,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     changed: Condvar,
 }
 
@@ -197,7 +199,8 @@ impl Cell {
         self.commit(&mut changing, changes)?;
         let mut state = self.users.state.lock();
         state.users.insert(name.clone(), kept);
-        let own = state.logins.values().filter(|login| login.name == name);
+        let own = |login: &&Login| login.name == name && login.ended.is_none();
+        let own = state.logins.values().filter(own);
         Ok(own.map(|login| login.machine).collect())
     }
 
@@ -208,20 +211,21 @@ impl Cell {
     pub fn remove_user(&self, name: &str) -> Result<Vec<u64>, CellError> {
         let mut changing = self.changing.lock();
         let own = |login: &Login| login.name == name;
-        let (machines, mut changes) = {
+        let (machines, (mut changes, ended)) = {
             let state = self.users.state.lock();
             if !state.users.contains_key(name) {
                 return Err(no_user(name));
             }
-            let machines = state.logins.values().filter(|login| own(login));
+            let open = |login: &&Login| own(login) && login.ended.is_none();
+            let machines = state.logins.values().filter(open);
             let machines: Vec<u64> = machines.map(|login| login.machine).collect();
-            (machines, ended(&state, own))
+            (machines, end(&state, own)?)
         };
         changes.then.push((place(USERS, name), None));
         self.commit(&mut changing, changes)?;
         let mut state = self.users.state.lock();
         state.users.remove(name);
-        state.logins.retain(|_, login| !own(login));
+        state.logins.extend(ended);
         Ok(machines)
     }
 
@@ -363,13 +367,14 @@ impl Cell {
             expires_s: claims.expires_s,
             write: !claims.reads_only,
             under: claims.under.clone(),
+            ended: None,
         };
         let key = login.key();
         let now_s = now_s();
         let past = |login: &Login| login.expires_s + REMEMBERED_S <= now_s;
         let old = |login: &Login| past(login) && login.key() != key;
         let mut changing = self.changing.lock();
-        let mut changes = ended(&self.users.state.lock(), old);
+        let mut changes = forget(&self.users.state.lock(), old);
         // The rest goes with the next login.
         changes.then.truncate(EXPIRED_AT_ONCE);
         changes
@@ -444,10 +449,10 @@ impl Cell {
     pub fn logout(&self, machine: &Machine, uid: u32) -> Result<(), CellError> {
         let own = |login: &Login| login.machine == machine.id && login.uid == uid;
         let mut changing = self.changing.lock();
-        let changes = ended(&self.users.state.lock(), own);
+        let (changes, ended) = end(&self.users.state.lock(), own)?;
         self.note(&mut changing, &changes)?;
         let mut state = self.users.state.lock();
-        state.logins.retain(|_, login| !own(login));
+        state.logins.extend(ended);
         Ok(())
     }
 
@@ -456,24 +461,15 @@ impl Cell {
     pub fn proven(&self, machine: u64, rights: &Rights) -> Vec<Proven> {
         let now_s = now_s();
         let state = self.users.state.lock();
-        let own = state
-            .logins
-            .values()
-            .filter(|login| login.machine == machine);
-        let proven = own.filter_map(|login| {
-            let user = &state.users.get(&login.name)?.user;
-            rights.bounds(user.uid).then(|| login.proven(user, now_s))
-        });
+        let own = state.logins.values().filter(|it| it.machine == machine);
+        let proven = own
+            .filter(|login| login.ended.is_none())
+            .filter_map(|login| {
+                let user = &state.users.get(&login.name)?.user;
+                let groups = (user.gid, user.groups.as_slice());
+                rights.bounds(user.uid).then(|| login.proven(groups, now_s))
+            });
         proven.collect()
-    }
-}
-
-/// These logins end.
-fn ended(state: &State, which: impl Fn(&Login) -> bool) -> Changes {
-    let ended = state.logins.iter().filter(|(_, login)| which(login));
-    Changes {
-        when: Vec::new(),
-        then: ended.map(|(key, _)| (place(LOGINS, key), None)).collect(),
     }
 }
 

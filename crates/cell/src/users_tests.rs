@@ -91,6 +91,42 @@ fn logins_outlive_the_server_and_lapse_in_time() {
 }
 
 #[test]
+fn who_has_left_or_was_removed_is_known_for_what_he_was_answered_before() {
+    let (dir, cell) = cell();
+    let (desk, lab) = (machine(&cell, "desk", false), machine(&cell, "lab", false));
+    cell.set_user(ann(), Some("correct horse"), true).unwrap();
+    let proof = password("correct horse");
+    let login = |at| cell.login(at, ("ann", 1001), &proof, (60, false)).unwrap();
+    login(&desk);
+    login(&lab);
+    let on = |cell: &Cell, at: &Machine| {
+        let (proven, ended) = (
+            cell.proven(at.id, &at.rights),
+            cell.ended(at.id, &at.rights),
+        );
+        (
+            proven.len(),
+            ended.iter().map(|user| user.caller()).collect::<Vec<_>>(),
+        )
+    };
+    let known = cell.proven(desk.id, &desk.rights)[0].caller();
+    assert_eq!(on(&cell, &desk), (1, vec![]));
+    cell.logout(&desk, 1001).unwrap();
+    assert_eq!(on(&cell, &desk), (0, vec![known.clone()]));
+    assert_eq!(on(&cell, &lab), (1, vec![]), "he has left one machine");
+    assert_eq!(cell.remove_user("ann").unwrap(), [lab.id], "where he was");
+    assert_eq!(on(&cell, &lab), (0, vec![known.clone()]));
+    drop(cell);
+    let cell = Cell::open(&dir.path().join("cell")).unwrap();
+    assert_eq!(on(&cell, &desk), (0, vec![known.clone()]));
+    // A user who comes again under that name has the login alone that is new.
+    cell.set_user(ann(), Some("correct horse"), true).unwrap();
+    cell.login(&desk, ("ann", 1001), &proof, (60, false))
+        .unwrap();
+    assert_eq!(on(&cell, &desk), (1, vec![]));
+}
+
+#[test]
 fn tokens_are_renewed_as_long_as_was_said_and_narrowed_ones_never() {
     let (_dir, cell) = cell();
     let desk = machine(&cell, "desk", false);

@@ -29,7 +29,9 @@ pub(crate) use cell::{
     TrustArgs,
 };
 pub(crate) use cooperate::{CooperateArgs, Cooperation};
-pub(crate) use group::{GroupArgs, GroupCommand, GroupMembersArgs, GroupWayArgs};
+pub(crate) use group::{
+    GroupArgs, GroupCommand, GroupMembersArgs, GroupWayArgs, GroupWithoutArgs, WithinArgs,
+};
 pub(crate) use internal::{GuardArgs, PagesArgs, RemountArgs, TortureWorkerArgs};
 pub(crate) use lifetime::Cache;
 pub(crate) use login::{
@@ -52,7 +54,7 @@ pub(crate) use tree::{
 };
 pub(crate) use up::{DownArgs, UpArgs};
 pub(crate) use volume::{
-    BranchArgs, CreateArgs, LimitArgs, MountPointArgs, OneArgs, ReceiveArgs, ScheduleArgs,
+    AtArgs, BranchArgs, CreateArgs, LimitArgs, MountPointArgs, OneArgs, ReceiveArgs, ScheduleArgs,
     SendArgs, SetArgs, UnmountArgs, VolumeArgs, VolumeCommand, VolumeListArgs,
 };
 pub(crate) use words::words;
@@ -186,6 +188,9 @@ pub(crate) enum Command {
     /// Change the flags of a mount; what `mount -o remount` calls
     #[command(name = "__remount", hide = true)]
     Remount(RemountArgs),
+    /// A program sees a mount of its own in the place of another one
+    #[command(name = "__within", hide = true)]
+    Within(WithinArgs),
     /// Write the manual pages into a directory; what `make install` calls
     #[command(name = "__pages", hide = true)]
     Pages(PagesArgs),
@@ -288,7 +293,7 @@ pub(crate) struct MountArgs {
     pub(crate) again: AgainArgs,
 }
 
-/// The arguments that a guard adds when it mounts again.
+/// The arguments that a guard or a daemon adds when it mounts again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AgainArgs {
     /// Take the place of this mount, which is dead
@@ -300,6 +305,9 @@ pub(crate) struct AgainArgs {
     /// Where DIR is, seen from the root
     #[arg(long, hide = true, value_name = "DIR")]
     pub(crate) at: Option<PathBuf>,
+    /// For one program and what it starts: the mount is not begun again, and shows no metrics
+    #[arg(long, hide = true)]
+    pub(crate) apart: bool,
 }
 
 /// How do the kernel's requests come?

@@ -27,9 +27,18 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
                 announced: existing(mount)?,
                 silent: args.silent.as_deref().map(existing).transpose()?,
             };
-            measure(args, &local, mounted, (None, None, None))?
+            let what = (args.rounds, args.only.clone());
+            measure((args, what), &local, mounted, (None, None, None))?
         }
-        None => on_own_cell(args, &local)?,
+        None if args.cost_of_security => cost_of_security(args, &local)?,
+        None => {
+            let passage = match args.insecure_loopback {
+                true => Passage::Insecure,
+                false => Passage::Tls,
+            };
+            let (rounds, only) = (args.rounds, args.only.clone());
+            on_own_cell((args, &local), passage, (rounds, only))?
+        }
     };
     if let Some(file) = &args.json {
         let written = std::fs::write(file, report.json() + "\n");
@@ -44,16 +53,50 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The measures by which the price of security is told, and the least ratio of each.
+const COSTS: [(&str, f64); 4] = [
+    ("cold-read", 0.7),
+    ("write", 0.7),
+    ("create", 0.97),
+    ("andrew", 1.03),
+];
+
+/// Measures a cell as it is and one that protects nothing, a round of each in turn.
+fn cost_of_security(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
+    let taken = |name: &str| name != "andrew" || args.project.is_some();
+    let costs = COSTS.map(|(name, _)| name.to_owned()).into_iter();
+    let only = match args.only.is_empty() {
+        true => costs.filter(|name| taken(name)).collect(),
+        false => args.only.clone(),
+    };
+    let (mut whole, mut plain) = (Report::default(), Report::default());
+    for round in 0..args.rounds {
+        // Which of the two is first changes, as what the machine has cached does.
+        let mut both = [(&mut whole, Passage::Tls), (&mut plain, Passage::Insecure)];
+        if round % 2 == 1 {
+            both.reverse();
+        }
+        for (report, passage) in both {
+            report.add(on_own_cell((args, local), passage, (1, only.clone()))?);
+        }
+    }
+    let named = COSTS
+        .iter()
+        .filter(|(name, _)| only.iter().any(|it| it == name));
+    let wishes: Vec<(&str, f64)> = named.copied().collect();
+    Ok(whole.beside(plain, "plain", &wishes))
+}
+
 /// Starts a server and two mounts beside the local directory, and ends them whatever comes out.
-fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
+fn on_own_cell(
+    (args, local): (&BenchArgs, &Path),
+    passage: Passage,
+    what: (u32, Vec<String>),
+) -> Result<Report, Failure> {
     let dir = local.join(format!("ariel-bench-{}", std::process::id()));
     let transport = ["--transport".into(), args.transport.word().into()];
     let mut mounts = [transport.to_vec(), transport.to_vec()];
     mounts[1].extend(["--opens".into(), "silent".into()]);
-    let passage = match args.insecure_loopback {
-        true => Passage::Insecure,
-        false => Passage::Tls,
-    };
     let started = Cell::start(&dir, &mounts, passage);
     let cell = started.map_err(|error| {
         // The rest of the cell is of no use; a directory that is still mounted stays.
@@ -72,7 +115,7 @@ fn on_own_cell(args: &BenchArgs, local: &Path) -> Result<Report, Failure> {
     };
     let uses = |point: &Path| usage(&cell.borrow(), point);
     let known = (Some(&mut fresh as _), Some(&uses as _), Some(&told as _));
-    let report = measure(args, local, mounted, known);
+    let report = measure((args, what), local, mounted, known);
     let mut faults = cell.into_inner().end();
     if let Err(error) = trial::remove(&dir) {
         faults.push(format!("{}: {error}", dir.display()));
@@ -117,7 +160,7 @@ fn read_told(status: &Value) -> Option<Told> {
 }
 
 fn measure(
-    args: &BenchArgs,
+    (args, (rounds, only)): (&BenchArgs, (u32, Vec<String>)),
     local: &Path,
     mounted: Mounted,
     (fresh, uses, told): (
@@ -134,8 +177,8 @@ fn measure(
     let options = Options {
         local: local.to_owned(),
         mounted,
-        rounds: args.rounds,
-        only: args.only.clone(),
+        rounds,
+        only,
         files: args.files,
         large_bytes: u64::from(args.large_mib) << 20,
         project: project.map(|dir| (dir, args.build.clone())),

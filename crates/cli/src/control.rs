@@ -310,7 +310,8 @@ fn ask_at(stream: &UnixStream, word: &str, timeout: Option<Duration>) -> anyhow:
     hear(stream)
 }
 
-fn hear(stream: &UnixStream) -> anyhow::Result<Value> {
+/// Hears one line, and no more.
+pub(crate) fn hear(stream: &UnixStream) -> anyhow::Result<Value> {
     let mut line = String::new();
     let read = BufReader::new(stream).read_line(&mut line);
     read.context("no answer in time: is the process stopped, or very busy?")?;

@@ -10,10 +10,15 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// Starts this program again with these arguments, and waits for its line.
 pub(crate) fn launch(arguments: &[OsString]) -> Result<String, Failure> {
+    start(arguments).map(|(line, _)| line)
+}
+
+/// The same; the line, and the process, for which a long-lived caller waits one day.
+pub(crate) fn start(arguments: &[OsString]) -> Result<(String, Child), Failure> {
     let cannot = |error: std::io::Error| Failure::of("no background process can be started", error);
     let mut child = Command::new(own_program())
         .args(arguments)
@@ -30,7 +35,7 @@ pub(crate) fn launch(arguments: &[OsString]) -> Result<String, Failure> {
             .map_err(cannot)?;
     }
     if line.ends_with('\n') {
-        return Ok(line.trim_end().to_owned());
+        return Ok((line.trim_end().to_owned(), child));
     }
     // It ended without a line: it failed.
     let mut said = String::new();

@@ -5,7 +5,7 @@
 
 use crate::args::{GroupArgs, GroupCommand, GroupMembersArgs, GroupWayArgs};
 use crate::failure::Failure;
-use crate::{login, membership, show};
+use crate::{apart, login, membership, show};
 use cell::{Answer, Group, GroupDeed, Member, Question};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -47,6 +47,9 @@ pub(crate) fn group(command: &GroupCommand) -> Result<ExitCode, Failure> {
             let deed = GroupDeed::Chown { name, to, uid };
             done("group chown", &args.group.way, &deed)?;
         }
+        GroupCommand::Disable(args) => hold("group disable", args, false)?,
+        GroupCommand::Enable(args) => hold("group enable", args, true)?,
+        GroupCommand::Without(args) => return apart::without(args),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -55,8 +58,8 @@ pub(crate) fn group(command: &GroupCommand) -> Result<ExitCode, Failure> {
 fn ask(what: &'static str, way: &GroupWayArgs, deed: &GroupDeed) -> Result<Vec<Group>, Failure> {
     let strange = || Failure::of(what, cell::AskError::Strange);
     if way.admin.data.is_some() || way.admin.credentials.is_some() {
-        let (uid, deed) = (0, deed.clone());
-        let question = Question::Groups { uid, deed };
+        let (uid, mount, deed) = (0, None, deed.clone());
+        let question = Question::Groups { uid, mount, deed };
         return match membership::ask(what, &way.admin, &question)?.1 {
             Answer::Groups(groups) => Ok(groups),
             Answer::Ok => Ok(Vec::new()),
@@ -68,7 +71,7 @@ fn ask(what: &'static str, way: &GroupWayArgs, deed: &GroupDeed) -> Result<Vec<G
 }
 
 /// Asks the daemon of a mount.
-fn through(mount: Option<&Path>, deed: &GroupDeed) -> anyhow::Result<Vec<Group>> {
+pub(crate) fn through(mount: Option<&Path>, deed: &GroupDeed) -> anyhow::Result<Vec<Group>> {
     let answer = login::ask(mount, &json!({ "ask": "groups", "deed": deed }))?;
     Ok(serde_json::from_value(answer["groups"].clone()).unwrap_or_default())
 }
@@ -98,6 +101,11 @@ fn change(what: &'static str, args: &GroupMembersArgs, add: bool) -> Result<(), 
         done(what, &args.way, &deed)?;
     }
     Ok(())
+}
+
+fn hold(what: &'static str, args: &GroupArgs, held: bool) -> Result<(), Failure> {
+    let name = args.name.clone();
+    done(what, &args.way, &GroupDeed::Hold { name, held })
 }
 
 /// The users of this machine.
@@ -157,7 +165,12 @@ fn table(groups: &[Group]) -> String {
     for group in groups {
         let owner = name_of(&users, group.owner);
         let (name, count) = (&group.name, group.members.len());
-        let _ = write!(text, "\n{name:width$}  {count:>7}  {owner}");
+        let mark = if group.disabled {
+            "  (given up here)"
+        } else {
+            ""
+        };
+        let _ = write!(text, "\n{name:width$}  {count:>7}  {owner}{mark}");
     }
     text
 }

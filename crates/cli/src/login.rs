@@ -6,11 +6,11 @@
 mod agent;
 mod daemon;
 
-pub(crate) use daemon::Logins;
+pub(crate) use daemon::{Logins, Of};
 
 use crate::args::{AttenuateArgs, LoginArgs, LogoutArgs, TokenCommand, WhoamiArgs};
 use crate::failure::Failure;
-use crate::{control, membership, paths, runtime, show};
+use crate::{apart, control, membership, paths, runtime, show};
 use agent::Agent;
 use anyhow::{Context, bail};
 use base64::Engine;
@@ -52,19 +52,22 @@ pub(crate) fn secret(what: &str) -> anyhow::Result<String> {
 }
 
 /// The socket of a mount's daemon, of this user or of root.
-fn connect(dir: Option<&Path>) -> anyhow::Result<UnixStream> {
+pub(crate) fn connect(dir: Option<&Path>) -> anyhow::Result<UnixStream> {
     let own = geteuid().as_raw();
     let trusted = |path: &PathBuf| {
         let found = path.symlink_metadata();
-        found.is_ok_and(|found| found.uid() == 0 || found.uid() == own)
+        // In a user namespace root's files are nobody's; there it alone makes any.
+        let in_namespace = apart::own().is_some() && path.starts_with(runtime::OF_USERS);
+        let is_roots = |uid| uid == 0 || (in_namespace && uid == wire::NOBODY);
+        found.is_ok_and(|found| found.uid() == own || is_roots(found.uid()))
     };
     let wanted = match dir {
         Some(dir) => {
             let point = paths::mount_point(dir);
             let point = point.with_context(|| dir.display().to_string())?;
-            Some(daemon::socket_name(&point))
+            Some(daemon::socket_name(&apart::seen_for(point)))
         }
-        None => None,
+        None => apart::own().map(|at| daemon::socket_name(&at)),
     };
     for place in runtime::users_dirs() {
         let names = std::fs::read_dir(&place).into_iter().flatten().flatten();

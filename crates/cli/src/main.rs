@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod apart;
 mod args;
 mod bench;
 mod child;
@@ -136,6 +137,7 @@ fn carry_out(command: Command, words: &[OsString]) -> Result<ExitCode, Failure> 
         Command::TortureWorker(args) => torture::worker(&args),
         Command::Guard(_) => guard::guard(),
         Command::Remount(args) => mount::remount(&args),
+        Command::Within(args) => apart::within(&args),
         Command::Pages(args) => pages::pages(&args),
     }
 }

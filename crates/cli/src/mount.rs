@@ -5,7 +5,7 @@ use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
-use crate::login::Logins;
+use crate::login::{Logins, Of};
 use crate::place::Place;
 use crate::watch::relay;
 use crate::{daemon, end, log, metrics, paths, profile, runtime, servers, service, show, trust};
@@ -78,7 +78,7 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let again = again(&args, (&point, credentials.as_deref()), words)?;
     let logins = credentials.as_deref();
-    let logins = logins.and_then(|dir| take_logins(&mount, dir, (&args, &point)));
+    let logins = logins.and_then(|dir| take_logins(&mount, dir, (&args, &point), words));
     let guard = start_guard(&mount, (credentials, again));
     let control = listen(&mount, &args, &point, send.clone());
     serve_metrics(&mount, &args, &point)?;
@@ -128,8 +128,13 @@ fn keep_fresh(dir: &Path, servers: &Addresses) -> Option<Renewal> {
         .ok()
 }
 
-fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountOptions {
+/// The name of a mount for people, by which the cell knows it, too.
+fn name(point: &Path) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}:{}", host.trim(), point.display())
+}
+
+fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountOptions {
     MountOptions {
         dir: point.to_owned(),
         server,
@@ -162,7 +167,7 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
             Lend::Idle => Lends::Idle,
             Lend::Always => Lends::Always,
         },
-        name: format!("{}:{}", host.trim(), point.display()),
+        name: name(point),
     }
 }
 
@@ -183,19 +188,24 @@ fn again(
     (point, credentials): (&Path, Option<&Path>),
     words: &[OsString],
 ) -> Result<Option<Again>, Failure> {
-    if !args.detached {
+    if !args.detached || args.again.apart {
         return Ok(None);
     }
+    Ok(Some(Again {
+        words: words_again(args, credentials, words),
+        deaths: args.again.deaths,
+        log: log_file(args, point)?,
+    }))
+}
+
+/// The command line of one more mount like this.
+fn words_again(args: &MountArgs, credentials: Option<&Path>, words: &[OsString]) -> Vec<OsString> {
     let mut words = guard::without_added(words);
     if let Some(dir) = credentials.filter(|_| args.trust.credentials.is_none()) {
         // The server that told where they are may be away then.
         words.extend(["--credentials".into(), dir.into()]);
     }
-    Ok(Some(Again {
-        words,
-        deaths: args.again.deaths,
-        log: log_file(args, point)?,
-    }))
+    words
 }
 
 /// Without a guard the mount works; only after a kill nobody would see to it.
@@ -210,8 +220,21 @@ fn start_guard(
 }
 
 /// Takes logins of users. Without that the mount works all the same.
-fn take_logins(mount: &Arc<Mount>, credentials: &Path, of: (&MountArgs, &Path)) -> Option<Logins> {
-    Logins::start(mount, (credentials, &of.0.server), of.1)
+fn take_logins(
+    mount: &Arc<Mount>,
+    credentials: &Path,
+    (args, point): (&MountArgs, &Path),
+    words: &[OsString],
+) -> Option<Logins> {
+    let of = Of {
+        credentials: credentials.to_owned(),
+        servers: args.server.clone(),
+        point: point.to_owned(),
+        name: name(point),
+        words: words_again(args, Some(credentials), words),
+        is_apart: args.again.apart,
+    };
+    Logins::start(mount, of)
         .inspect_err(|error| tracing::warn!("`ariel login` will not work: {error:#}"))
         .ok()
 }
@@ -244,7 +267,7 @@ fn listen(
 
 /// Shows what is counted, if that is wanted.
 fn serve_metrics(mount: &Arc<Mount>, args: &MountArgs, point: &Path) -> Result<(), Failure> {
-    let Some(addr) = args.metrics else {
+    let Some(addr) = args.metrics.filter(|_| !args.again.apart) else {
         return Ok(());
     };
     let (server, kept) = (args.server.to_string(), args.cache.to_string());

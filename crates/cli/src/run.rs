@@ -21,9 +21,6 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     log::end_on_panic();
     let library = library("run")?;
     let served = pager::serve("run", (&args.place, &args.trust), args.memory)?;
-    let failed = |error: std::io::Error| Failure::of("run", error);
-    // Before the program is there: a signal that comes early is not lost.
-    let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT]).map_err(failed)?;
     let mut preload = OsString::from(library);
     if let Some(others) = std::env::var_os("LD_PRELOAD") {
         preload.push(":");
@@ -35,14 +32,24 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         .env("LD_PRELOAD", preload)
         .env("ARIEL_PAGER", &served.path)
         .env("ARIEL_FAR", args.far.to_string());
-    let program = args.program[0].display();
-    let started = command.spawn();
-    let mut child =
-        started.map_err(|error| Failure::of("run", format_args!("{program}: {error}")))?;
-    forward(signals, child.id()).map_err(failed)?;
-    let status = child.wait().map_err(failed)?;
+    let ended = to_its_end("run", &mut command);
     // Programs that it has started may go on, and need their memory.
     served.end();
+    ended
+}
+
+/// Runs a program to its end; its exit code is the command's.
+pub(crate) fn to_its_end(what: &str, command: &mut Command) -> Result<ExitCode, Failure> {
+    let failed = |error: std::io::Error| Failure::of(what, error);
+    // Before the program is there: a signal that comes early is not lost.
+    let signals = Signals::new([SIGTERM, SIGHUP, SIGINT, SIGQUIT]).map_err(failed)?;
+    let started = command.spawn();
+    let mut child = started.map_err(|error| {
+        let program = command.get_program().display();
+        Failure::of(what, format_args!("{program}: {error}"))
+    })?;
+    forward(signals, child.id()).map_err(failed)?;
+    let status = child.wait().map_err(failed)?;
     Ok(ExitCode::from(code(status)))
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn asked() -> Vec<PathBuf> {
 }
 
 /// Where users reach root's daemons, each for himself.
-const OF_USERS: &str = "/run/ariel-users";
+pub(crate) const OF_USERS: &str = "/run/ariel-users";
 
 /// Where a daemon may be that takes logins.
 pub(crate) fn users_dirs() -> Vec<PathBuf> {

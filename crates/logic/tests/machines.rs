@@ -12,8 +12,9 @@ mod disk;
 use disk::MemoryDisk;
 use logic::server::{Conn, Event, Input, Options, Output, Server};
 use wire::{
-    Access, Delegated, Fid, Hold, Make, Name, Op, Outcome, Refusal, Reply, Request, Right, Rights,
-    SessionId, Set, Time, ToClient, ToServer, VERSION, Violation, Welcome, WriteMode, XattrMode,
+    Access, Delegated, Fid, Hold, Make, Name, Op, Outcome, Proven, Refusal, Reply, Request, Right,
+    Rights, SessionId, Set, Time, ToClient, ToServer, VERSION, Violation, Welcome, WriteMode,
+    XattrMode,
 };
 
 const SESSION: SessionId = 77;
@@ -477,6 +478,55 @@ fn what_was_answered_before_a_machine_may_only_read_is_done_and_asked_back() {
         assert_eq!(world.asks(2, back(6, late)), lost);
         // That is not the end of what it may still do.
         assert_eq!(world.asks(2, told(7, make(dir, "x", Make::File))), refused);
+    }
+}
+
+/// A user logs out, or is removed, while his machine has yet to tell what it answered him: that is
+/// done in his name, and nothing new is.
+#[test]
+fn a_change_that_a_user_was_answered_before_he_left_is_done() {
+    for ended in [true, false] {
+        let mut world = World::knowing(vec![]);
+        let ann = Proven {
+            uid: 1001,
+            gid: 7,
+            groups: vec![8],
+            session: None,
+            write: true,
+            under: None,
+            expired: false,
+        };
+        let rights = |users, ended| Rights {
+            trusted: false,
+            users,
+            ended,
+            ..Rights::default()
+        };
+        let by_ann = |mut request: Request| {
+            request.caller.uid = 1001;
+            request
+        };
+        world.comes(1, OURS, rights(vec![ann.clone()], vec![]));
+        world.greets(1, SESSION);
+        let makes = by_ann(request(1, make(Fid::root(1), "d", Make::Directory)));
+        let dir = made(&world.asks(1, makes));
+        // He leaves. The server goes on knowing him for that, or does not.
+        let known = if ended { vec![ann] } else { vec![] };
+        world.comes(2, OURS, rights(vec![], known));
+        world.greets(2, SESSION);
+        let late = by_ann(told(2, make(dir, "late", Make::File)));
+        let late = world.asks(2, late);
+        let denied = Outcome::Refused(Refusal::Denied);
+        match ended {
+            true => assert!(matches!(late, Outcome::Entry(_)), "{late:?}"),
+            false => assert_eq!(late, denied),
+        }
+        let new = by_ann(request(3, make(dir, "new", Make::File)));
+        assert_eq!(world.asks(2, new), denied);
+        // A change of somebody else is not his.
+        let mut other = told(4, make(dir, "other", Make::File));
+        other.caller.uid = 1002;
+        assert_eq!(world.asks(2, other), denied);
     }
 }
 

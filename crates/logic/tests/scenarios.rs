@@ -40,7 +40,7 @@
 //!                                 and another one is made / is there twice
 //!     free S>A                    they arrive
 //!     wait 5                      seconds pass
-//!     regroup                     the cell's groups are others
+//!     regroup [B]                 the cell's groups are others (on the mount of one client)
 //!     restart                     the server dies, starts again on its store, clients dial
 //!     want "hello"                the last answer (`A want`: to A); `state f ONE_WRITER`;
 //!                                 `stored f "hello"`; `modified f 7`; `gone f`

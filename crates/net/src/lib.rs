@@ -31,6 +31,7 @@ mod socket;
 pub mod spare;
 mod timer;
 mod tls;
+mod told;
 mod worker;
 
 pub use addresses::{Addresses, NoAddress};

@@ -4,8 +4,10 @@
 //! Over TLS no event is told of a peer that the [`crate::Door`] has not let in. At most
 //! [`CONNECTIONS_MAX`] links live at once, and one of whose peer nothing is heard for too long
 //! ends: machines that are gone take nobody's place. Peers that have not shown who they are, are
-//! bounded in number and time, each address by itself, and take no link's place. After
-//! [`Listener::stop`] no thread of the listener runs and no event comes.
+//! bounded in number and time, each address by itself, and take no link's place; where there are
+//! too many, the one that has had the most time goes for the one that comes, so that whoever has a
+//! certificate gets in. The log of them is bounded, too. After [`Listener::stop`] no thread of the
+//! listener runs and no event comes.
 
 use crate::door::Entrance;
 use crate::frame::{Header, Kind};
@@ -17,6 +19,7 @@ use crate::reason::CloseReason;
 use crate::receive::{self, Patience};
 use crate::tls::question::{Exchange, QUESTION_BYTES_MAX, await_end};
 use crate::tls::shake::{self, Secured, ShakeError};
+use crate::told::Told;
 use crate::{Events, clock, tls};
 use parking_lot::{Condvar, Mutex};
 use rustix::net::Shutdown;
@@ -50,6 +53,8 @@ const NO_CERTIFICATE: &str = "a mount needs a certificate of the cell, and none 
 enum End {
     /// Its peer is not known yet.
     Stranger(Arc<TcpStream>, IpAddr),
+    /// It had to go for another one, and its thread is about to end.
+    Leaving,
     Link(Arc<Link>),
 }
 
@@ -65,29 +70,55 @@ struct State {
     connections: BTreeMap<u64, Connection>,
     /// Readers in their last instructions, to be joined.
     finished: Vec<JoinHandle<()>>,
+    told: Told,
 }
 
 impl State {
-    /// May one more stranger try to become a link?
-    fn takes(&self, from: IpAddr) -> Result<(), String> {
-        let strangers = self.connections.values().filter_map(|one| match &one.end {
-            End::Stranger(_, from) => Some(*from),
-            End::Link(_) => None,
-        });
-        let (all, own) = strangers.fold((0, 0), |(all, own), other| {
-            (all + 1, own + usize::from(other == from))
-        });
-        if self.connections.len() - all >= CONNECTIONS_MAX {
+    /// May one more stranger try to become a link? The number of the one that goes for him.
+    fn takes(&self, from: IpAddr) -> Result<Option<u64>, String> {
+        let (mut links, mut leaving, mut all) = (0, 0, 0);
+        // Of each address how many there are, and the one that came first.
+        let mut addresses: BTreeMap<IpAddr, (usize, u64)> = BTreeMap::new();
+        for (number, connection) in &self.connections {
+            match &connection.end {
+                End::Link(_) => links += 1,
+                End::Leaving => leaving += 1,
+                End::Stranger(_, from) => {
+                    all += 1;
+                    addresses.entry(*from).or_insert((0, *number)).0 += 1;
+                }
+            }
+        }
+        if links >= CONNECTIONS_MAX {
             return Err(format!(
                 "there are {CONNECTIONS_MAX} connections: close some"
             ));
         }
-        if all >= STRANGERS_MAX || own >= STRANGERS_OF_ADDRESS_MAX {
+        let own = addresses.get(&from).copied().unwrap_or_default();
+        let goes = match (all, own.0) {
+            (_, STRANGERS_OF_ADDRESS_MAX..) => Some(own.1),
+            (STRANGERS_MAX.., _) => {
+                let most = addresses.values().max_by_key(|(count, _)| *count);
+                most.map(|(_, first)| *first)
+            }
+            _ => None,
+        };
+        if goes.is_some() && leaving >= STRANGERS_MAX {
             return Err(format!(
-                "{all} connections, {own} of them of this address, have not shown who they are"
+                "{all} connections have not shown who they are, and {leaving} more are ending"
             ));
         }
-        Ok(())
+        Ok(goes)
+    }
+
+    /// A stranger goes, for another one.
+    fn show_out(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number)
+            && let End::Stranger(socket, _) = std::mem::replace(&mut connection.end, End::Leaving)
+        {
+            // An error means that it is gone already.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
     }
 }
 
@@ -100,6 +131,16 @@ struct Shared {
     state: Mutex<State>,
     /// `stopping` was set.
     changed: Condvar,
+}
+
+impl Shared {
+    /// Has a refusal logged, unless there were many.
+    fn tell(&self, log: impl FnOnce(u64)) {
+        let told = self.state.lock().told.takes(clock::now_ns());
+        if let Some(hushed) = told {
+            log(hushed);
+        }
+    }
 }
 
 /// Listening sockets and their links.
@@ -181,7 +222,7 @@ impl Listener {
             let state = self.shared.state.lock();
             let links = state.connections.values().filter_map(|one| match &one.end {
                 End::Link(link) => Some(link),
-                End::Stranger(..) => None,
+                End::Stranger(..) | End::Leaving => None,
             });
             let is_its = |link: &&Arc<Link>| match link.identity() {
                 Identity::Machine { id, .. } => *id == machine,
@@ -211,6 +252,7 @@ impl Listener {
                 End::Link(link) => link.close(CloseReason::Stopped),
                 // An error means that it is gone already.
                 End::Stranger(socket, _) => drop(socket.shutdown(std::net::Shutdown::Both)),
+                End::Leaving => {}
             }
         }
         join_all(
@@ -268,7 +310,7 @@ fn accept(shared: &Arc<Shared>, at: usize) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => error,
         };
-        tracing::warn!(%error, "a connection was not accepted");
+        shared.tell(|hushed| tracing::warn!(%error, hushed, "a connection was not accepted"));
         if error.kind() != io::ErrorKind::PermissionDenied {
             let mut state = shared.state.lock();
             if !state.stopping {
@@ -288,9 +330,13 @@ fn admit(shared: &Arc<Shared>, socket: TcpStream, peer: SocketAddr) -> io::Resul
         return Ok(());
     }
     let from = peer.ip().to_canonical();
-    if let Err(why) = state.takes(from) {
-        let what = format!("{peer} is not let in: {why}");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    match state.takes(from) {
+        Ok(None) => {}
+        Ok(Some(goes)) => state.show_out(goes),
+        Err(why) => {
+            let what = format!("{peer} is not let in: {why}");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
     }
     state.last += 1;
     let (number, socket) = (state.last, Arc::new(socket));
@@ -328,7 +374,9 @@ fn serve(shared: &Arc<Shared>, number: u64, (socket, peer): (&Arc<TcpStream>, So
         Err(reason) => Err(reason),
     };
     if let Err(reason) = outcome {
-        tracing::warn!(%peer, %reason, "a connection did not become a link");
+        shared.tell(|hushed| {
+            tracing::warn!(%peer, %reason, hushed, "a connection did not become a link");
+        });
     }
 }
 
@@ -424,9 +472,12 @@ fn become_link(
     {
         let mut state = shared.state.lock();
         match state.connections.get_mut(&number) {
-            Some(connection) => connection.end = End::Link(Arc::clone(&link)),
-            // `stop` did not see the link.
-            None => link.abort(CloseReason::Stopped),
+            Some(Connection {
+                end: end @ End::Stranger(..),
+                ..
+            }) => *end = End::Link(Arc::clone(&link)),
+            // It has just been shown out, or `stop` did not see the link.
+            _ => link.abort(CloseReason::Stopped),
         }
     }
     let how = (&shared.speaks, &shared.patience);
@@ -438,28 +489,67 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    /// A stranger of this address comes; true if he is let in.
+    fn add(state: &mut State, stream: &Arc<TcpStream>, from: [u8; 4]) -> bool {
+        let from = from.into();
+        match state.takes(from) {
+            Ok(Some(goes)) => state.show_out(goes),
+            Ok(None) => {}
+            Err(_) => return false,
+        }
+        state.last += 1;
+        let end = End::Stranger(Arc::clone(stream), from);
+        let reader = thread::spawn(|| {});
+        state
+            .connections
+            .insert(state.last, Connection { end, reader });
+        true
+    }
+
+    fn count(state: &State, is: impl Fn(&End) -> bool) -> usize {
+        state
+            .connections
+            .values()
+            .filter(|one| is(&one.end))
+            .count()
+    }
+
     #[test]
-    fn strangers_are_bounded_in_all_and_for_each_address() {
+    fn strangers_are_bounded_in_all_and_for_each_address_and_the_last_one_is_let_in() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = Arc::new(TcpStream::connect(socket.local_addr().unwrap()).unwrap());
+        let stranger = |end: &End| matches!(end, End::Stranger(..));
+        let leaving = |end: &End| matches!(end, End::Leaving);
         let mut state = State::default();
-        let add = |state: &mut State, from: [u8; 4]| {
-            let taken = state.takes(from.into());
-            if taken.is_ok() {
-                state.last += 1;
-                let end = End::Stranger(Arc::clone(&stream), from.into());
-                let reader = thread::spawn(|| {});
-                state
-                    .connections
-                    .insert(state.last, Connection { end, reader });
-            }
-            taken.is_ok()
+        for _ in 0..STRANGERS_OF_ADDRESS_MAX + 20 {
+            assert!(add(&mut state, &stream, [10, 0, 0, 1]));
+        }
+        assert_eq!(count(&state, stranger), STRANGERS_OF_ADDRESS_MAX);
+        assert_eq!(count(&state, leaving), 20);
+        // Those that came first have gone.
+        assert!((1..=20).all(|number| leaving(&state.connections[&number].end)));
+        assert!(
+            add(&mut state, &stream, [10, 0, 0, 2]),
+            "others still come in"
+        );
+        for number in 0..=99 {
+            assert!(add(&mut state, &stream, [10, 1, 0, number]));
+            assert!(add(&mut state, &stream, [10, 1, 0, number]));
+        }
+        assert_eq!(count(&state, stranger), STRANGERS_MAX);
+        // Where one address has most of them, its own go first.
+        let of = |end: &End, own: [u8; 4]| {
+            let own = IpAddr::from(own);
+            matches!(end, End::Stranger(_, from) if *from == own)
         };
-        let of_one = (0..1000).filter(|_| add(&mut state, [10, 0, 0, 1])).count();
-        assert_eq!(of_one, STRANGERS_OF_ADDRESS_MAX);
-        assert!(add(&mut state, [10, 0, 0, 2]), "others still come in");
-        let of_all = (0..=255).map(|n| (0..9).filter(|_| add(&mut state, [10, 1, 0, n])).count());
-        let of_all = of_all.sum::<usize>() + of_one + 1;
-        assert_eq!(of_all, STRANGERS_MAX);
+        assert!(count(&state, |end| of(end, [10, 0, 0, 1])) < STRANGERS_OF_ADDRESS_MAX);
+        assert_eq!(count(&state, |end| of(end, [10, 0, 0, 2])), 1);
+        // Threads of those that go are bounded: nobody comes in until some have ended.
+        while count(&state, leaving) < STRANGERS_MAX {
+            assert!(add(&mut state, &stream, [10, 0, 0, 1]));
+        }
+        assert!(!add(&mut state, &stream, [10, 0, 0, 1]));
+        state.connections.retain(|_, one| !leaving(&one.end));
+        assert!(add(&mut state, &stream, [10, 0, 0, 1]));
     }
 }

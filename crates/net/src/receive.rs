@@ -15,6 +15,7 @@ use crate::tls::record::{Incoming, Opener};
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// How long a peer may take.
@@ -176,9 +177,14 @@ fn deliver(link: &Arc<Link>, frames: &mut FrameReader<Incoming<'_>>, events: &dy
                     let _held = hold.then(|| Held::new(link.id()));
                     events.frame(link, frame.body, frame.bulk);
                 }
+                let goes_on = frame.short_follows;
                 if !hold {
                     held_since_ns = None;
                     link.flush();
+                    // A peer that asks without end leaves the processor to others, now and then.
+                    if goes_on {
+                        thread::yield_now();
+                    }
                 }
             }
             Ok(Some(frame)) => return unexpected(&frame),

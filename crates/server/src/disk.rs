@@ -2,7 +2,7 @@
 
 use crate::bulks::Bulks;
 use crate::held::HeldLog;
-use logic::server::{Bulk, By, Disk};
+use logic::server::{Bulk, By, Disk, On};
 use store::{Apply, Store};
 use wire::{
     Attr, Caller, Digest, Fid, Name, Op, Origin, Outcome, Refusal, RequestId, Right, RoomOfDisk,
@@ -110,8 +110,9 @@ impl Disk for StoreDisk<'_> {
         self.store.is_bare(fid) && !self.store.is_governed(fid)
     }
 
-    fn show(&self, op: &Op, outcome: &mut Outcome) {
-        self.store.show(op, outcome);
+    fn show(&self, on: On<'_>, op: &Op, outcome: &mut Outcome) {
+        let here = self.store.members().on(on.machine, on.name);
+        self.store.show(here, op, outcome);
     }
 
     fn governed(&self, fid: Fid) -> bool {
@@ -122,8 +123,10 @@ impl Disk for StoreDisk<'_> {
         self.store.may_lock(caller, fid)
     }
 
-    fn join_groups(&self, caller: &mut Caller) {
-        self.store.members().join(caller);
+    fn join_groups(&self, on: Option<On<'_>>, caller: &mut Caller) {
+        let members = self.store.members();
+        let here = on.map_or(members.everywhere(), |on| members.on(on.machine, on.name));
+        here.join(caller);
     }
 
     fn allows(&self, caller: &Caller, fid: Fid, bit: u16) -> Result<bool, Refusal> {

@@ -108,12 +108,13 @@ impl State {
             return;
         };
         let before = store.members().clone();
+        let on = members.changed_on(&before);
         store.set_members(members);
         self.last_regrouping += 1;
         let ticket = self.last_regrouping;
         let (sender, own) = std::sync::mpsc::channel();
         self.regroupings.insert(ticket, sender);
-        self.handle(Input::Regroup { ticket }, after);
+        self.handle(Input::Regroup { ticket, on }, after);
         match own.try_recv() {
             Ok(done) => {
                 if let Some(store) = self.store.as_mut().filter(|_| !done) {

@@ -14,7 +14,7 @@ use crate::permission::Want;
 use crate::store::Store;
 use crate::txn::{Txn, trouble};
 use crate::value::Object;
-use access::{List, Members, Rights, Shown, shown};
+use access::{Here, List, Members, Rights, Shown, shown};
 use wire::{ACCESS_LIST, Attr, Caller, Fid, Kind, Op, Outcome, Refusal};
 
 impl Index {
@@ -144,26 +144,27 @@ impl Store {
         }
     }
 
-    /// Makes of an outcome what clients are shown: attributes and lists by which kernels judge.
-    pub fn show(&self, op: &Op, outcome: &mut Outcome) {
+    /// Makes of an outcome what clients are shown: attributes and lists by which kernels judge, on
+    /// a mount where the groups count so.
+    pub fn show(&self, here: Here<'_>, op: &Op, outcome: &mut Outcome) {
         let (dir, second) = dirs_of(op);
         match outcome {
             Outcome::Entry(entry) => {
-                self.show_one(Some(entry.fid), &mut entry.attr);
-                self.show_one(dir, &mut entry.dir);
+                self.show_one(here, Some(entry.fid), &mut entry.attr);
+                self.show_one(here, dir, &mut entry.dir);
             }
-            Outcome::Absent { dir: attr } => self.show_one(dir, attr),
+            Outcome::Absent { dir: attr } => self.show_one(here, dir, attr),
             Outcome::Attr(attr)
             | Outcome::Opened(attr)
             | Outcome::Written { attr, .. }
-            | Outcome::Copied { attr, .. } => self.show_one(object_of(op), attr),
+            | Outcome::Copied { attr, .. } => self.show_one(here, object_of(op), attr),
             Outcome::Removed {
                 fid,
                 attr,
                 dir: parent,
             } => {
-                self.show_one(Some(*fid), attr);
-                self.show_one(dir, parent);
+                self.show_one(here, Some(*fid), attr);
+                self.show_one(here, dir, parent);
             }
             Outcome::Renamed {
                 fid,
@@ -172,44 +173,44 @@ impl Store {
                 from,
                 to,
             } => {
-                self.show_one(Some(*fid), attr);
+                self.show_one(here, Some(*fid), attr);
                 if let Some((fid, attr)) = victim {
-                    self.show_one(Some(*fid), attr);
+                    self.show_one(here, Some(*fid), attr);
                 }
-                self.show_one(dir, from);
-                self.show_one(second, to);
+                self.show_one(here, dir, from);
+                self.show_one(here, second, to);
             }
             Outcome::Dir {
                 entries, dir: own, ..
             } => {
                 for entry in entries {
                     if let Some(attr) = &mut entry.attr {
-                        entry.bare &= !self.shows(entry.fid, attr);
+                        entry.bare &= !self.shows(here, entry.fid, attr);
                     }
                 }
-                self.show_one(dir, own);
+                self.show_one(here, dir, own);
             }
             Outcome::Value(_) | Outcome::Refused(Refusal::NoAttribute) => {
-                self.show_list(op, outcome);
+                self.show_list(here, op, outcome);
             }
             _ => {}
         }
     }
 
-    /// The attributes of an object as clients are shown them.
+    /// The attributes of an object as clients are shown them, where nobody has given up groups.
     pub fn show_attr(&self, fid: Fid, attr: &mut Attr) {
-        self.shows(fid, attr);
+        self.shows(self.members.everywhere(), fid, attr);
     }
 
-    fn show_one(&self, fid: Option<Fid>, attr: &mut Attr) {
+    fn show_one(&self, here: Here<'_>, fid: Option<Fid>, attr: &mut Attr) {
         if let Some(fid) = fid {
-            self.shows(fid, attr);
+            self.shows(here, fid, attr);
         }
     }
 
     /// True if a list governs it.
-    fn shows(&self, fid: Fid, attr: &mut Attr) -> bool {
-        match self.shown_of(fid, attr) {
+    fn shows(&self, here: Here<'_>, fid: Fid, attr: &mut Attr) -> bool {
+        match self.shown_of(here, fid, attr) {
             Some(shown) => {
                 attr.mode = shown.mode;
                 true
@@ -218,18 +219,18 @@ impl Store {
         }
     }
 
-    fn shown_of(&self, fid: Fid, attr: &Attr) -> Option<Shown> {
+    fn shown_of(&self, here: Here<'_>, fid: Fid, attr: &Attr) -> Option<Shown> {
         let object = self.core.object(fid).ok()?;
         let list = match self.core.index.governing(fid, &object) {
             Ok(list) => list?,
             // A disk that fails allows nothing.
             Err(_) => List::default(),
         };
-        Some(shown(&list, &self.members, attr))
+        Some(shown(&list, here, attr))
     }
 
     /// The POSIX list of what a list of a directory governs is the one that stands for it.
-    fn show_list(&self, op: &Op, outcome: &mut Outcome) {
+    fn show_list(&self, here: Here<'_>, op: &Op, outcome: &mut Outcome) {
         let Op::GetXattr { fid, name } = op else {
             return;
         };
@@ -240,7 +241,7 @@ impl Store {
         let Some(attr) = self.core.object(*fid).ok().map(|object| object.attr) else {
             return;
         };
-        if let Some(shown) = self.shown_of(*fid, &attr) {
+        if let Some(shown) = self.shown_of(here, *fid, &attr) {
             let value = shown.list.filter(|_| name == acl::ACCESS);
             *outcome = value.map_or(Outcome::Refused(Refusal::NoAttribute), Outcome::Value);
         }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use wire::{Blob, Bounded, StreamChunk, StreamHead};
 
 /// The version of the layout that this program writes, and the latest one that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// The version whose parts name no groups.
+pub(crate) const NAMELESS: u32 = 1;
 /// The first bytes of a stream.
 pub(crate) const MAGIC: [u8; 8] = *b"ArielVol";
 /// Most bytes of the head.
@@ -31,9 +33,9 @@ pub struct Chain(pub [u8; HASH_BYTES]);
 
 impl Chain {
     /// Behind the head.
-    pub(crate) fn of_head(head: &StreamHead) -> Self {
+    pub(crate) fn of_head(version: u32, head: &StreamHead) -> Self {
         let bytes = wire::encode(head);
-        Self(*blake3::hash(&[&MAGIC[..], &VERSION.to_le_bytes(), &bytes].concat()).as_bytes())
+        Self(*blake3::hash(&[&MAGIC[..], &version.to_le_bytes(), &bytes].concat()).as_bytes())
     }
 
     /// Behind one more frame.
@@ -79,6 +81,27 @@ pub struct Part {
     pub after: Blob,
     /// The pieces of the part, and the bytes of files.
     pub chunk: StreamChunk,
+    /// The groups of the sender's cell that access lists in the part name, by their numbers there:
+    /// these mean nothing elsewhere.
+    pub groups: Vec<(u32, Vec<u8>)>,
+}
+
+/// A part in which groups have no names.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct NamelessPart {
+    after: Blob,
+    chunk: StreamChunk,
+}
+
+impl From<NamelessPart> for Part {
+    fn from(NamelessPart { after, chunk }: NamelessPart) -> Self {
+        let groups = Vec::new();
+        Self {
+            after,
+            chunk,
+            groups,
+        }
+    }
 }
 
 /// The end of a stream.
@@ -94,9 +117,17 @@ impl Bounded for Head {
     }
 }
 
-impl Bounded for Part {
+impl Bounded for NamelessPart {
     fn within_bounds(&self) -> bool {
         self.after.0.len() <= wire::limits::STREAM_AFTER_BYTES && self.chunk.within_bounds()
+    }
+}
+
+impl Bounded for Part {
+    fn within_bounds(&self) -> bool {
+        let named = |(_, name): &(u32, Vec<u8>)| name.len() <= wire::limits::NAME_BYTES;
+        let after = self.after.0.len() <= wire::limits::STREAM_AFTER_BYTES;
+        after && self.chunk.within_bounds() && self.groups.iter().all(named)
     }
 }
 

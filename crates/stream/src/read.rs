@@ -2,8 +2,8 @@
 
 use crate::error::StreamError;
 use crate::frame::{
-    Chain, END, End, HASH_BYTES, HEAD_BYTES, Head, MAGIC, PART, PART_BYTES, PLAIN, Part, Resume,
-    VERSION, ZSTD, seal,
+    Chain, END, End, HASH_BYTES, HEAD_BYTES, Head, MAGIC, NAMELESS, NamelessPart, PART, PART_BYTES,
+    PLAIN, Part, Resume, VERSION, ZSTD, seal,
 };
 use std::io::{self, Read};
 use wire::StreamHead;
@@ -21,6 +21,7 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
+    version: u32,
     head: StreamHead,
     at: Resume,
 }
@@ -72,11 +73,12 @@ impl<R: Read> Reader<R> {
         let Ok(Head { head, from }) = wire::decode(&bytes) else {
             return Err(damaged("its head cannot be decoded"));
         };
-        if from.parts == 0 && from.chain != Chain::of_head(&head) {
+        if from.parts == 0 && from.chain != Chain::of_head(found, &head) {
             return Err(damaged("its head does not begin it"));
         }
         Ok(Self {
             input,
+            version: found,
             head,
             at: from,
         })
@@ -136,7 +138,10 @@ impl<R: Read> Reader<R> {
         }
         match kind {
             PART => {
-                let part = wire::decode(&plain);
+                let part = match self.version {
+                    NAMELESS => wire::decode::<NamelessPart>(&plain).map(Part::from),
+                    _ => wire::decode(&plain),
+                };
                 let part = part.map_err(|_| self.damaged("it cannot be decoded"))?;
                 self.at.parts += 1;
                 self.at.chain = chain;

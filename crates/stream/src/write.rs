@@ -35,7 +35,7 @@ impl<W: Write> Writer<W> {
     ) -> io::Result<Self> {
         let from = from.unwrap_or_else(|| Resume {
             parts: 0,
-            chain: Chain::of_head(head),
+            chain: Chain::of_head(VERSION, head),
         });
         let head = head.clone();
         let Resume { parts, chain } = from;

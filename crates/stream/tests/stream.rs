@@ -40,6 +40,7 @@ fn part(nth: u64, bytes: &[u8]) -> Part {
             pieces: vec![piece],
             bytes: Blob(bytes.to_vec()),
         },
+        groups: vec![(0x7000_0000 + nth as u32, b"staff".to_vec())],
     }
 }
 
@@ -205,17 +206,27 @@ fn a_stream_goes_on_where_a_token_says() {
     assert_eq!(last(&rest), last(&bytes));
 }
 
-/// The bytes of version 1, so that later programs go on reading it.
+/// The bytes of each version, so that later programs go on reading it.
 #[test]
-fn version_1_is_read_as_it_was_written() {
+fn streams_of_each_version_are_read_as_they_were_written() {
+    let nameless = Part {
+        groups: Vec::new(),
+        ..part(7, b"hello")
+    };
+    let (one, two) = (include_str!("version_1.hex"), include_str!("version_2.hex"));
     let mut writer = Writer::new(Vec::new(), &head(), None, Compression::None).unwrap();
     writer.part(&part(7, b"hello")).unwrap();
     let bytes = writer.end().unwrap();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, include_str!("version_1.hex").trim());
-    let (got, end) = read(&bytes);
-    assert_eq!(got, [part(7, b"hello")]);
-    end.unwrap();
-    let begin = Reader::new(&bytes[..]).unwrap().at().chain;
-    assert_ne!(Chain::default(), begin);
+    assert_eq!(hex, two.trim(), "the version that is written");
+    for (hex, expected) in [(one, nameless), (two, part(7, b"hello"))] {
+        let digits = hex.trim().as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+        let bytes: Vec<u8> = digits.map(byte).collect();
+        let (got, end) = read(&bytes);
+        assert_eq!(got, [expected]);
+        end.unwrap();
+        let begin = Reader::new(&bytes[..]).unwrap().at().chain;
+        assert_ne!(Chain::default(), begin);
+    }
 }

@@ -46,7 +46,7 @@ pub use op::{ACCESS_LIST, Access, Caller, Make, Op, UMASK_SHIFT, WriteMode, Xatt
 pub use outcome::{DirEntry, Entry, Filesystem, Grant, Logged, Outcome, Reply};
 pub use refusal::Refusal;
 pub use request::Request;
-pub use rights::{MachineId, NOBODY, Proven, Rights};
+pub use rights::{MachineId, NOBODY, Proven, Rights, next_session};
 pub use seed::{mix64, splitmix64};
 pub use stream::{
     Child, Dump, Identity, Provenance, Receiving, StreamChunk, StreamHead, StreamPiece,

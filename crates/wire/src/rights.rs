@@ -14,6 +14,23 @@ pub type MachineId = u64;
 /// The user and group who stand for those that a machine may not speak for.
 pub const NOBODY: u32 = 65_534;
 
+/// So many losses of a client's session are followed.
+const LOSSES_MAX: usize = 1024;
+
+/// The session that a client has after the loss of this one: it is the same mount, and what was
+/// said of its users goes on.
+#[must_use]
+pub fn next_session(session: SessionId) -> SessionId {
+    let mut state = session;
+    crate::splitmix64(&mut state).max(1)
+}
+
+/// Is it the same client, perhaps after losses of its session?
+fn leads_to(first: SessionId, now: SessionId) -> bool {
+    let all = core::iter::successors(Some(first), |it| Some(next_session(*it)));
+    all.take(LOSSES_MAX).any(|session| session == now)
+}
+
 /// A user who has proved himself on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proven {
@@ -66,6 +83,10 @@ pub struct Rights {
     /// Of a machine that is not trusted: the users who have proved themselves.
     #[serde(default)]
     pub users: Vec<Proven>,
+    /// Those who had, and have left or were removed since: what they were answered before may come
+    /// late, and counts. Clients are not told of them.
+    #[serde(skip)]
+    pub ended: Vec<Proven>,
 }
 
 impl Default for Rights {
@@ -77,6 +98,7 @@ impl Default for Rights {
             write: true,
             uids: Vec::new(),
             users: Vec::new(),
+            ended: Vec::new(),
         }
     }
 }
@@ -90,6 +112,7 @@ impl Rights {
             write: true,
             uids: Vec::new(),
             users: Vec::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -111,7 +134,7 @@ impl Rights {
     /// The rights that count in a session.
     #[must_use]
     pub fn within(mut self, session: SessionId) -> Self {
-        let own = |user: &Proven| user.session == Some(session);
+        let own = |user: &Proven| user.session.is_some_and(|it| leads_to(it, session));
         let narrowed: Vec<u32> = self
             .users
             .iter()
@@ -126,6 +149,20 @@ impl Rights {
     /// The user of this number who has proved himself, perhaps too long ago.
     pub fn proven(&self, uid: u32) -> Option<&Proven> {
         self.users.iter().find(|user| user.uid == uid)
+    }
+
+    /// The user of this number in whose name the machine answers for earlier changes.
+    pub fn answerable(&self, uid: u32) -> Option<&Proven> {
+        let ended = || self.ended.iter().find(|user| user.uid == uid);
+        self.proven(uid).or_else(ended)
+    }
+
+    /// The caller as whom the machine tells a change that it has answered before.
+    pub fn squash_answered(&self, caller: Caller) -> Caller {
+        match self.answerable(caller.uid).filter(|_| !self.trusted) {
+            Some(user) => user.caller(),
+            None => self.squash(caller),
+        }
     }
 
     /// Might anybody for whom the machine speaks be let at an object with these attributes, for
@@ -166,6 +203,40 @@ impl Rights {
 mod tests {
     use super::*;
     use alloc::vec;
+
+    #[test]
+    fn a_narrow_proof_counts_after_a_loss_of_the_session_too() {
+        let narrow = Proven {
+            write: false,
+            ..proven(5, Some(77))
+        };
+        let rights = Rights {
+            trusted: false,
+            users: vec![proven(5, None), narrow.clone()],
+            ..Rights::default()
+        };
+        let mut session = 77;
+        for _ in 0..3 {
+            assert_eq!(rights.clone().within(session).users, vec![narrow.clone()]);
+            session = next_session(session);
+        }
+        assert_eq!(rights.clone().within(78).users, [proven(5, None)]);
+    }
+
+    #[test]
+    fn who_has_left_is_nobody_but_for_what_he_was_answered() {
+        let rights = Rights {
+            trusted: false,
+            ended: vec![proven(5, None)],
+            ..Rights::default()
+        };
+        assert_eq!(rights.squash(caller(5, 0)), Caller::nobody());
+        assert_eq!(
+            rights.squash_answered(caller(5, 0)),
+            proven(5, None).caller()
+        );
+        assert_eq!(rights.squash_answered(caller(6, 0)), Caller::nobody());
+    }
 
     fn proven(uid: u32, session: Option<SessionId>) -> Proven {
         Proven {

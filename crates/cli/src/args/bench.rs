@@ -11,6 +11,7 @@ Examples:
   ariel bench --only stat --only open              these measures only
   ariel bench --only extract --only git-clone --only build   with tar, git and make
   ariel bench --project ~/lua --build 'make -j2'   with a build of a C project
+  ariel bench --cost-of-security --project ~/lua   what TLS and looking at rights cost
   ariel bench --mount /mnt/a                       a mount that is there, of any file system
 Each measure is taken on the mount and in the local directory in turn; the table has the medians,
 what is wished for at least, and what is aimed at. Takes some minutes, and about 4 GiB of disk.
@@ -33,6 +34,11 @@ pub(crate) struct BenchArgs {
     /// The bench's own server and mounts talk without TLS, to tell what TLS costs
     #[arg(long, conflicts_with = "mount")]
     pub(crate) insecure_loopback: bool,
+    /// Compare a cell as it is with one without TLS, in which nobody's rights are looked at, in
+    /// turn; only `cold-read`, `write`, `create`, and with --project `andrew`, unless others are
+    /// named
+    #[arg(long, conflicts_with_all = ["mount", "insecure_loopback"])]
+    pub(crate) cost_of_security: bool,
     /// How often each measure is taken on each side
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -2,6 +2,7 @@
 
 use super::cell::AdminArgs;
 use clap::Subcommand;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -22,6 +23,12 @@ pub(crate) enum GroupCommand {
     Rename(GroupToArgs),
     /// Give a group to another user; it goes by his name then
     Chown(GroupToArgs),
+    /// Give up your own membership on a mount, until you take it back
+    Disable(GroupArgs),
+    /// Take back a membership that you have given up on a mount
+    Enable(GroupArgs),
+    /// Run a program, and whatever it starts, without your membership of some groups
+    Without(GroupWithoutArgs),
 }
 
 /// How the asker reaches the cell: through a mount, as the user who he is, or as its administrator.
@@ -91,4 +98,39 @@ pub(crate) struct GroupToArgs {
     /// The new name, or the new owner
     #[arg(value_name = "TO")]
     pub(crate) to: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ariel group without ann:friends -- make
+  ariel group without staff admins -- bash       a shell that can spoil less
+The program and all that it starts see, in the place of the mount, one of their own, on which you
+are not in these groups, nor in others that you are in by these alone. `ariel group enable` in it
+takes a membership back there. The mount goes when the last of them has ended. It guards against
+errors, not against a program that wants your rights back: give that one a narrower token
+(`ariel token`). Other users' files are shown to it as nobody's, as in any user namespace.")]
+pub(crate) struct GroupWithoutArgs {
+    /// A mount of the cell [default: any mount on this machine]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) mount: Option<PathBuf>,
+    /// The groups
+    #[arg(value_name = "GROUP", required = true, value_parser = cell::group_name)]
+    pub(crate) groups: Vec<String>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct WithinArgs {
+    /// The mount that the program does not see
+    #[arg(value_name = "DIR")]
+    pub(crate) of: PathBuf,
+    /// The one that it sees in its place
+    #[arg(value_name = "DIR")]
+    pub(crate) at: PathBuf,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
 }

@@ -6,6 +6,7 @@
 //! the machine; when a login or its end has been answered, this mount's programs have what it
 //! gives.
 
+use crate::apart;
 use crate::control::{self, Answer, Listener};
 use crate::runtime;
 use anyhow::{Context, bail};
@@ -14,6 +15,7 @@ use fuse::front::Mount;
 use net::{Addresses, Worker};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -26,11 +28,25 @@ const RECONNECT: Duration = Duration::from_secs(10);
 /// How often tokens are looked at, at most: another daemon may have taken one.
 const LOOK_AT_TOKENS: Duration = Duration::from_secs(60);
 
+/// The mount whose users log in.
+pub(crate) struct Of {
+    /// Where its machine's credential is.
+    pub(crate) credentials: PathBuf,
+    /// Its server.
+    pub(crate) servers: Addresses,
+    /// Where it is.
+    pub(crate) point: PathBuf,
+    /// Its name at the server.
+    pub(crate) name: String,
+    /// The command line of another mount like it.
+    pub(crate) words: Vec<OsString>,
+    /// It is for one program and what that starts.
+    pub(crate) is_apart: bool,
+}
+
 struct Shared {
     mount: Weak<Mount>,
-    credentials: PathBuf,
-    servers: Addresses,
-    point: PathBuf,
+    of: Of,
     session: u64,
     /// Where tokens are.
     tokens: PathBuf,
@@ -47,19 +63,14 @@ pub(crate) struct Logins {
 
 impl Logins {
     /// Takes questions of users of the mount there.
-    pub(crate) fn start(
-        mount: &Arc<Mount>,
-        (credentials, servers): (&Path, &Addresses),
-        point: &Path,
-    ) -> anyhow::Result<Logins> {
-        let name = runtime::of_mount(credentials).replace("mount", "tokens");
+    pub(crate) fn start(mount: &Arc<Mount>, of: Of) -> anyhow::Result<Logins> {
+        let name = runtime::of_mount(&of.credentials).replace("mount", "tokens");
         let tokens = runtime::dir()?.join(name);
         make_private(&tokens)?;
+        let path = runtime::users_dir()?.join(socket_name(&of.point));
         let shared = Arc::new(Shared {
             mount: Arc::downgrade(mount),
-            credentials: credentials.to_owned(),
-            servers: servers.clone(),
-            point: point.to_owned(),
+            of,
             session: mount.client().session(),
             tokens,
             stopping: Mutex::new(false),
@@ -67,12 +78,15 @@ impl Logins {
         });
         let answering = Arc::clone(&shared);
         let answer = move |word: &str, question: &Value| -> Answer {
+            if word == "apart" {
+                let of = &answering.of;
+                return apart::mount(&of.words, &of.point, question);
+            }
             let answer = answering.answer(word, question);
             answer
                 .unwrap_or_else(|error| control::refusal(format_args!("{error:#}")))
                 .into()
         };
-        let path = runtime::users_dir()?.join(socket_name(point));
         let listener = Listener::at(&path, Box::new(answer))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         let renewing = Arc::clone(&shared);
@@ -90,6 +104,12 @@ impl Drop for Logins {
         *lock(&self.shared.stopping) = true;
         self.shared.changed.notify_all();
         self.renewer.join();
+        let mount = self.shared.of.name.clone();
+        if self.shared.of.is_apart
+            && let Err(error) = self.shared.ask(&Question::Unmounted { mount })
+        {
+            tracing::warn!("what was given up on this mount is not forgotten: {error:#}");
+        }
     }
 }
 
@@ -118,10 +138,10 @@ fn now_s() -> u64 {
 
 impl Shared {
     fn ask(&self, question: &Question) -> anyhow::Result<Told> {
-        let credential = Credential::read(&self.credentials)?;
+        let credential = Credential::read(&self.of.credentials)?;
         let credential = credential.context("this machine's certificate is gone: join again")?;
         let tls = credential.tls().map_err(anyhow::Error::msg)?;
-        Ok(cell::ask(&self.servers, &tls, question)?)
+        Ok(cell::ask(&self.of.servers, &tls, question)?)
     }
 
     fn answer(&self, word: &str, question: &Value) -> anyhow::Result<Value> {
@@ -160,7 +180,8 @@ impl Shared {
             "groups" => {
                 let deed = serde_json::from_value(question["deed"].clone());
                 let deed = deed.context("a mount does not know what to do with groups")?;
-                match self.ask(&Question::Groups { uid, deed })? {
+                let mount = Some(self.of.name.clone());
+                match self.ask(&Question::Groups { uid, mount, deed })? {
                     Told::Groups(groups) => Ok(json!({ "groups": groups })),
                     Told::Ok => Ok(json!({ "ok": true })),
                     _ => bail!(STRANGE),
@@ -224,7 +245,7 @@ impl Shared {
 
     /// Has the mount write back and tell all that it has. A failure is logged where it happens.
     fn write_back(&self) {
-        if let Ok(dir) = fs::File::open(&self.point) {
+        if let Ok(dir) = fs::File::open(&self.of.point) {
             let _ = rustix::fs::syncfs(dir);
         }
     }

@@ -8,6 +8,7 @@ mod cat;
 mod copy;
 mod get;
 mod list;
+mod lists;
 mod long;
 mod mkdir;
 mod mounts;

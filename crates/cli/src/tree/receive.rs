@@ -3,6 +3,7 @@
 //! Guarantees: when it ends with 0 the snapshot is there, on the server's disk; otherwise nobody
 //! sees any of it. The server keeps the received parts then, and the command says how to go on.
 
+use super::lists::ReceiverGroups;
 use super::progress::Progress;
 use super::volume::{connect, end, say};
 use crate::args::ReceiveArgs;
@@ -51,9 +52,11 @@ pub(crate) fn receive(args: &ReceiveArgs) -> Result<ExitCode, Failure> {
         volume: info.id,
         receiving,
         unstable: 0,
+        groups: ReceiverGroups::new(&args.at),
     };
     work.all(reader, &progress)?;
     progress.end();
+    work.groups.report();
     let done = tree.try_volume(VolumeOp::Publish { volume: info.id });
     let done = done.map_err(|refusal| work.told_at_end(refusal))?;
     end(tree)?;
@@ -153,6 +156,7 @@ struct Work<'a> {
     receiving: Receiving,
     /// Bytes since the server's disk had all.
     unstable: u64,
+    groups: ReceiverGroups<'a>,
 }
 
 impl Work<'_> {
@@ -220,6 +224,10 @@ impl Work<'_> {
                 self.fits(&reader)?;
                 continue;
             }
+            let mut part = part;
+            self.groups
+                .translate(&mut part)
+                .map_err(|error| self.interrupted(&error))?;
             let (chain, after) = (at.chain, part.after);
             let kept = Mark { chain, after }.kept();
             let place = (self.volume, at.parts - 1);

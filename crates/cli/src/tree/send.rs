@@ -3,6 +3,7 @@
 //! Guarantees: when it ends with 0 the whole stream has been written. While one part is written the
 //! next one is fetched, and no more: the memory that it takes does not depend on the volume.
 
+use super::lists::SenderGroups;
 use super::names::size_text;
 use super::progress::Progress;
 use super::volume::{connect_to, end, say};
@@ -140,10 +141,12 @@ fn write(tree: &Tree, range: Range<'_>, args: &SendArgs) -> Result<(), Failure> 
         progress.found(head.bytes);
     }
     if !only_end {
-        parts(tree, range, first, |dump| {
+        let mut groups = SenderGroups::new(&args.at);
+        parts(tree, range, first, |mut dump| {
             let bytes = dump.chunk.bytes.0.len() as u64;
             let part = Part {
                 after: dump.next.unwrap_or_default(),
+                groups: groups.named_in(&mut dump.chunk)?,
                 chunk: dump.chunk,
             };
             writer.part(&part).map_err(written)?;

@@ -10,22 +10,28 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-const ANN: u32 = 20_001;
-const BOB: u32 = 20_002;
+pub const ANN: u32 = 20_001;
+pub const BOB: u32 = 20_002;
 const GROUP: u32 = 20_100;
 
 /// A shell of an ordinary user that works in a directory.
-struct Person {
+pub struct Person {
     child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
 impl Person {
-    fn at(dir: &Path, uid: u32) -> Self {
+    pub fn at(dir: &Path, uid: u32) -> Self {
+        Self::by(dir, uid, &[])
+    }
+
+    /// The same, of a shell that this command line runs.
+    pub fn by(dir: &Path, uid: u32, words: &[&str]) -> Self {
         let (uid, group) = (uid.to_string(), GROUP.to_string());
         let mut shell = Command::new("setpriv");
-        shell.args(["--reuid", &uid, "--regid", &uid, "--groups", &group, "sh"]);
+        shell.args(["--reuid", &uid, "--regid", &uid, "--groups", &group]);
+        shell.args(words).arg("sh");
         shell.current_dir(dir).stdin(Stdio::piped());
         shell.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = shell.spawn().unwrap();
@@ -38,7 +44,7 @@ impl Person {
     }
 
     /// Does this succeed?
-    fn can(&mut self, line: &str) -> bool {
+    pub fn can(&mut self, line: &str) -> bool {
         let to = self.to.as_mut().unwrap();
         // A redirection that fails ends a shell, but not a shell below it.
         writeln!(
@@ -65,7 +71,7 @@ impl Drop for Person {
 }
 
 /// `ariel acl`, which must succeed; what it prints.
-fn acl(words: &[&str]) -> String {
+pub fn acl(words: &[&str]) -> String {
     let done = run(ariel(&["acl"]).args(words));
     assert!(done.status.success(), "{words:?}: {}", text(&done));
     String::from_utf8(done.stdout).unwrap()
@@ -78,7 +84,7 @@ fn refused(words: &[&str]) -> String {
     String::from_utf8(done.stderr).unwrap()
 }
 
-fn word(path: &Path) -> &str {
+pub fn word(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -86,7 +92,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn start(name: &str) -> Option<Pair> {
+pub fn start(name: &str) -> Option<Pair> {
     let programs = ["setpriv", "flock", "setfattr", "setfacl"];
     if !real_system(name) || !programs.iter().all(|program| has_program(name, program)) {
         return None;
@@ -97,7 +103,7 @@ fn start(name: &str) -> Option<Pair> {
 }
 
 /// A directory of root that is closed to others, with a file.
-fn closed(dir: &Path) {
+pub fn closed(dir: &Path) {
     fs::create_dir(dir).unwrap();
     fs::write(dir.join("f"), "bytes\n").unwrap();
     set_mode(dir, 0o700);
@@ -413,7 +419,7 @@ fn lists_are_shown_copied_and_refused_in_words() {
 }
 
 /// `ariel group` through a mount, which must succeed; what it prints.
-fn group(words: &[&str], mount: &Path) -> String {
+pub fn group(words: &[&str], mount: &Path) -> String {
     let done = run(ariel(&["group"]).args(words).arg("--mount").arg(mount));
     assert!(done.status.success(), "{words:?}: {}", text(&done));
     String::from_utf8(done.stdout).unwrap()

@@ -275,13 +275,13 @@ fn strangers(machines: &mut Machines) {
 }
 
 /// Carries bytes between clients and a server, and keeps all of them.
-struct Wiretap {
-    addr: String,
+pub struct Wiretap {
+    pub addr: String,
     heard: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Wiretap {
-    fn new(server: &str) -> Self {
+    pub fn new(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap().to_string();
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -403,6 +403,50 @@ fn whoever_listens_on_the_way_reads_no_byte_name_or_secret() {
                 "a secret travels in clear"
             );
         }
+    }
+}
+
+#[test]
+fn other_users_of_the_servers_machine_read_nothing_of_it_and_ask_it_nothing() {
+    if !real_system("server-users") || !has_program("server-users", "setpriv") {
+        return;
+    }
+    let Some(cell) = Cell::start("server-users") else {
+        return;
+    };
+    let mount = cell.mount();
+    fs::write(mount.join("f"), "bytes that are no others").unwrap();
+    fs::File::open(mount.join("f")).unwrap().sync_all().unwrap();
+    let program = env!("CARGO_BIN_EXE_ariel");
+    let (data, addr) = (cell.data(), cell.addr());
+    let data = data.display();
+    let sockets = "/run/ariel /tmp/ariel-0";
+    let try_all = |uid: u32, line: &str| {
+        let mut command = std::process::Command::new("sh");
+        let output = run(command
+            .arg("-c")
+            .arg(as_user(uid, &format!("sh -c '{line}'"))));
+        (output.status.success(), text(&output))
+    };
+    // Root finds all that these lines look for.
+    let find = format!("find {data} {sockets} -type f -o -type s 2>/dev/null | grep -c .");
+    let found = try_all(0, &find).1;
+    let lines = [
+        format!("test -n \"$(find {data} -type f 2>/dev/null)\""),
+        format!("cat {data}/cell/authority.json"),
+        format!("cat {data}/cell/administrator/machine.json {data}/cell/machine/machine.json"),
+        format!("grep -rq bytes {data}"),
+        format!("test -n \"$(find {sockets} -type s 2>/dev/null)\""),
+        format!("{program} status {addr}"),
+        format!("{program} status {}", mount.path().display()),
+        format!("{program} machine list --data {data}"),
+        format!("{program} ls {addr}:/"),
+    ];
+    for line in lines {
+        let (can, told) = try_all(0, &line);
+        assert!(can, "root cannot: {line}: {told} ({found})");
+        let (can, told) = try_all(12_345, &line);
+        assert!(!can, "another user can: {line}: {told}");
     }
 }
 

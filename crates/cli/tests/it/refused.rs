@@ -8,13 +8,15 @@ mod operations;
 
 use crate::harness::process::{run, text};
 use crate::harness::{Cell, Pair, ariel, has_program, real_system};
-use net::{Bulk, CloseReason, Dialer, Events, Link, LinkId, Passage, Speaks};
+use net::{Addresses, Bulk, CloseReason, Dialer, Events, Link, LinkId, Passage, Speaks};
 use operations::every;
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +42,7 @@ impl Events for Ear {
 }
 
 /// A client made by hand, with the credential in a directory.
-struct Hand {
+pub struct Hand {
     link: Arc<Link>,
     heard: Receiver<ToClient>,
     last: u64,
@@ -48,33 +50,74 @@ struct Hand {
 }
 
 impl Hand {
-    fn new(cell: &Cell, credential: &Path) -> Self {
-        let (said, heard) = channel();
-        let passage = Passage::Tls(Arc::new(cell::Shown::of(credential)));
+    pub fn new(cell: &Cell, credential: &Path) -> Self {
+        Self::try_new(cell, credential, 4_711).expect("a client that may come in does")
+    }
+
+    /// The same with another session; none: it cannot connect in time.
+    pub fn try_new(cell: &Cell, credential: &Path, session: u64) -> Option<Self> {
+        Self::at(cell.addr().parse().unwrap(), credential, session)
+    }
+
+    /// The same, by another address of the server.
+    pub fn at(addr: SocketAddr, credential: &Path, session: u64) -> Option<Self> {
         let speaks = Speaks {
             oldest: VERSION,
             newest: VERSION,
             program: "by hand".into(),
         };
+        Self::speaking(addr, credential, (session, speaks)).ok()
+    }
+
+    /// The same, of a program that speaks these versions; an error: why it does not come in.
+    pub fn speaking(
+        addr: SocketAddr,
+        credential: &Path,
+        (session, speaks): (u64, Speaks),
+    ) -> Result<Self, String> {
+        let (said, heard) = channel();
+        let passage = Passage::Tls(Arc::new(cell::Shown::of(credential)));
         let ear = Arc::new(Ear(Mutex::new(said)));
-        let addr = cell.addr().parse().unwrap();
-        let dialer = Dialer::new(addr, (passage, speaks), ear).unwrap();
-        let link = dialer.wait_connected(LIMIT).unwrap();
+        let dialer = Dialer::new(Addresses::from(addr), (passage, speaks), ear).unwrap();
+        let link = dialer.wait_connected(LIMIT);
         let hand = Self {
-            link,
+            link: link.map_err(|error| error.to_string())?,
             heard,
             last: 0,
             _dialer: dialer,
         };
         hand.say(&ToServer::Hello {
             version: VERSION,
-            session: 4_711,
+            session,
             name: b"by hand".to_vec(),
             volume: Vec::new(),
         });
-        let welcome = hand.heard.recv_timeout(LIMIT).unwrap();
+        let welcome = hand.heard.recv_timeout(LIMIT);
+        let welcome = welcome.map_err(|error| error.to_string())?;
         assert!(matches!(welcome, ToClient::Welcome(_)), "{welcome:?}");
-        hand
+        Ok(hand)
+    }
+
+    /// Asks for an operation until it is to end, with so many questions open at a time; how many
+    /// were answered.
+    pub fn floods(&mut self, op: &Op, open_max: u64, ends: &AtomicBool) -> u64 {
+        let (first, mut answered) = (self.last, 0);
+        while !ends.load(Ordering::SeqCst) {
+            while self.last - first - answered < open_max {
+                self.last += 1;
+                let request = Request::new(self.last, op.clone());
+                let body = wire::encode(&ToServer::Request(request));
+                self.link.send(body, Bulk::empty());
+            }
+            self.link.flush();
+            let mut heard = self.heard.recv_timeout(LIMIT).ok();
+            assert!(heard.is_some(), "the server answers no more");
+            while let Some(message) = heard {
+                answered += u64::from(matches!(message, ToClient::Reply { .. }));
+                heard = self.heard.try_recv().ok();
+            }
+        }
+        answered
     }
 
     fn say(&self, message: &ToServer) {
@@ -82,7 +125,7 @@ impl Hand {
         self.link.flush();
     }
 
-    fn asks(&mut self, op: Op, caller: &Caller) -> Outcome {
+    pub fn asks(&mut self, op: Op, caller: &Caller) -> Outcome {
         self.last += 1;
         let request = Request {
             caller: caller.clone(),
@@ -210,6 +253,103 @@ fn a_client_made_by_hand_is_refused_every_operation_on_protected_files() {
         &nobody,
     );
     assert!(matches!(read, Outcome::Read { len: 6, .. }), "{read:?}");
+}
+
+/// Ways to look at what is somebody else's, or to change it: lines of a shell in a directory with
+/// two of his directories, one that is closed and one whose file is.
+const LINES: [&str; 36] = [
+    "ls open/closed",
+    "cat closed/f",
+    "cat open/f",
+    "head -c 1 open/f",
+    "stat closed/f",
+    "readlink closed/l",
+    "echo more >> open/f",
+    "echo new > open/f",
+    "truncate -s 0 open/f",
+    "truncate -s 9 closed/f",
+    "fallocate -l 9 open/f",
+    "dd if=/dev/zero of=open/f bs=1 count=1 conv=notrunc",
+    "cp open/f /dev/null",
+    "cp /etc/hostname open/f",
+    "cp --reflink=always open/f own/copy",
+    "mv open/f own/f",
+    "mv own/mine open/f",
+    "mv closed/f own/f",
+    "rm -f open/f",
+    "rm -rf open/closed",
+    "rmdir open/empty",
+    "mkdir open/made",
+    "mknod open/fifo p",
+    "ln -s x open/link",
+    "ln own/mine open/mine",
+    "ln open/f own/f",
+    "touch open/made",
+    "touch -d @7 open/f",
+    "chmod 777 open/f",
+    "chmod 777 closed",
+    "chown 12345 open/f",
+    "setfattr -n user.x -v 1 open/f",
+    "getfattr --only-values -n user.note open/f",
+    "setfacl -m u:12345:rwx open/f",
+    "flock -n closed/f true",
+    "cd closed",
+];
+
+#[test]
+fn ordinary_users_are_refused_every_kind_of_call_on_what_is_somebody_elses() {
+    let programs = ["setpriv", "setfattr", "setfacl", "flock", "fallocate"];
+    if !programs
+        .iter()
+        .all(|program| has_program("refused-calls", program))
+    {
+        return;
+    }
+    let Some(pair) = Pair::start("refused-calls") else {
+        return;
+    };
+    for round in 0..4 {
+        let (one, other) = pair.sides(round);
+        let (name, owner) = (format!("of-{round}"), 20_000 + round as u32);
+        let (theirs, there) = (one.join(&name), other.join(&name));
+        fs::create_dir(&theirs).unwrap();
+        let make = "mkdir closed open open/closed open/empty own && echo secret > closed/f && \
+                    ln -s secret closed/l && echo secret > open/f && \
+                    setfattr -n user.note -v secret open/f && chmod 700 closed open/closed && \
+                    chmod 600 open/f && chmod 666 closed/f && chmod 755 open && chmod 777 own";
+        crate::harness::process::shell_ok(&theirs, make);
+        for path in [
+            "closed",
+            "closed/f",
+            "open",
+            "open/f",
+            "open/closed",
+            "open/empty",
+        ] {
+            chown(theirs.join(path), Some(owner), Some(owner)).unwrap();
+        }
+        assert!(as_member(&there, "12345", "echo 1 > own/mine"));
+        let before = [seen(&theirs.join("closed")), seen(&theirs.join("open"))];
+        let mut wrong = Vec::new();
+        // From both mounts, cold and warm; the owner has used it in between.
+        for (at, dir) in [(0, &there), (1, &theirs), (2, &there)] {
+            for line in LINES {
+                if as_member(dir, "12345", line) {
+                    wrong.push(format!("round {round}, {at}: {line}"));
+                }
+            }
+            let owners = format!(
+                "exec setpriv --reuid {owner} --regid {owner} --clear-groups \
+                                  cat closed/f open/f"
+            );
+            crate::harness::process::shell_ok(&theirs, &owners);
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert_eq!(
+            before,
+            [seen(&theirs.join("closed")), seen(&theirs.join("open"))]
+        );
+    }
 }
 
 /// Runs a line as a user with these groups; did it succeed?

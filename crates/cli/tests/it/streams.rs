@@ -2,13 +2,14 @@
 //! everything comes as it was, also the second time; what is interrupted goes on; what does not fit
 //! is refused with what helps.
 
+use crate::acl::{Person, acl, group};
 use crate::harness::{
     Cell, ariel, cell::CellOptions, long, process::shell_ok, real_system, run, say, text,
 };
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -220,6 +221,69 @@ fn a_volume_goes_to_another_cell_and_stays_the_same_there() {
         "{dry}"
     );
     drop((source, copy, kept));
+}
+
+fn shown(dir: &Path) -> String {
+    acl(&["get", dir.to_str().unwrap()])
+}
+
+/// Groups with other numbers than in the other cell, and a directory whose list names them.
+fn with_groups(source: &Path, target: &Path) -> PathBuf {
+    for name in ["other", "staff"] {
+        group(&["create", name], source);
+    }
+    group(&["create", "staff"], target);
+    group(&["add", "staff", "20001"], target);
+    let dir = source.join("d");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("f"), "bytes\n").unwrap();
+    let entries = ["staff", "read", "other", "write", "20002", "read"];
+    acl(&[&["set", dir.to_str().unwrap()][..], &entries].concat());
+    dir
+}
+
+#[test]
+fn groups_of_a_cell_go_by_their_names_in_access_lists() {
+    let Some(Two { from, to }) = two("streams-groups") else {
+        return;
+    };
+    if from.is_insecure() || !crate::harness::has_program("streams-groups", "setpriv") {
+        return;
+    }
+    let (source, target) = (from.mount(), to.mount());
+    let dir = with_groups(source.path(), target.path());
+    snapshot(&from, "a");
+    let file = from.scratch().join("a.ariel");
+    sent(&from, &["root@a"], &file);
+    let output = received(&to, &["copy"], &file);
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("no group other"), "{told}");
+    assert!(!told.contains("no group staff"), "{told}");
+    let copy = to.mount_with(&["--volume", "copy"]);
+    let there = copy.join("d");
+    let expected = format!("{}:\n  20002 rl\n  staff rl\n", there.display());
+    assert_eq!(shown(&there), expected);
+    crate::harness::scratch::set_mode(copy.path(), 0o755);
+    let mut member = Person::at(copy.path(), 20_001);
+    let mut stranger = Person::at(copy.path(), 20_003);
+    assert!(member.can("read x < d/f") && !stranger.can("read x < d/f"));
+    drop((member, stranger));
+
+    // Rights are not given because those from whom they are taken are not known.
+    acl(&["set", dir.to_str().unwrap(), "other", "w", "--negative"]);
+    snapshot(&from, "b");
+    sent(&from, &["root@b", "--since", "a"], &file);
+    let again = received(&to, &["copy", "--rollback"], &file);
+    let said = refused(&again, "takes rights from");
+    assert!(said.contains("ariel group create other"), "{said}");
+    assert_eq!(shown(&there), expected);
+    group(&["create", "other"], target.path());
+    receive(&to, &["copy", "--rollback"], &file);
+    let now = shown(&there);
+    assert!(now.contains("not other w"), "{now}");
+    assert!(now.contains("other rlidwk"), "{now}");
+    drop((source, target, copy));
 }
 
 /// Takes so many bytes of what is sent, and then no more.

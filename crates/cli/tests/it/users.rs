@@ -178,6 +178,105 @@ fn what_was_written_before_a_login_expires_is_kept_and_the_cure_is_named() {
     );
 }
 
+/// Makes things that are told to the server a while later, as a rule.
+fn works(machines: &mut Machines, dir: &str) {
+    let line = format!("sh -c 'mkdir -p {dir}/deep && cp /etc/services {dir}/deep/kept'");
+    must_as(machines, "desk", ANN, &line);
+    let more = format!("sh -c 'cat /etc/services >> {dir}/deep/kept && mv {dir}/deep {dir}/moved'");
+    must_as(machines, "desk", ANN, &more);
+}
+
+fn assert_kept(machines: &mut Machines, dir: &str) {
+    let whole = "cat /etc/services /etc/services";
+    machines.must("server", &format!("{whole} | cmp - {dir}/moved/kept"));
+    let owner = machines.must(
+        "server",
+        &format!("stat -c %u {dir}/moved {dir}/moved/kept"),
+    );
+    assert_eq!(owner, "1001\n1001\n");
+    for mount in ["/mnt", "/srv/second"] {
+        let status = machines.must("desk", &format!("ariel status {mount}"));
+        for counted in ["lost bytes", "lost changes", "refused write backs"] {
+            let line = status.lines().find(|line| line.starts_with(counted));
+            let count = line.and_then(|line| line.split_whitespace().last());
+            assert_eq!(count, Some("0"), "{mount}: {counted}: {status}");
+        }
+    }
+}
+
+#[test]
+fn what_was_written_before_a_logout_or_a_removal_is_kept_on_all_mounts() {
+    if !can_have_machines("users-kept") || !has_program("users-kept", "setpriv") {
+        return;
+    }
+    let mut machines = cell(&[], "ariel login");
+    let second = "mkdir /srv/second && ariel mount server:7070 /srv/second";
+    machines.must("desk", second);
+    let login = "ariel login --user ann < secret";
+    must_as(&mut machines, "desk", ANN, login);
+    works(&mut machines, "/mnt/ann/one");
+    works(&mut machines, "/srv/second/ann/two");
+    must_as(&mut machines, "desk", ANN, "ariel logout");
+    for dir in ["/mnt/ann/one", "/mnt/ann/two"] {
+        assert_kept(&mut machines, dir);
+    }
+    must_as(&mut machines, "desk", ANN, login);
+    works(&mut machines, "/mnt/ann/three");
+    works(&mut machines, "/srv/second/ann/four");
+    machines.must("server", "ariel user remove ann --data /srv/ariel");
+    for dir in ["/mnt/ann/three", "/mnt/ann/four"] {
+        assert_kept(&mut machines, dir);
+    }
+    let denied = ["Permission denied"];
+    refused_as(
+        &mut machines,
+        ("desk", ANN),
+        "cat /mnt/ann/one/moved/kept",
+        &denied,
+    );
+    refused_as(
+        &mut machines,
+        ("desk", ANN),
+        "touch /srv/second/ann/new",
+        &denied,
+    );
+}
+
+#[test]
+fn a_login_is_renewed_while_a_program_goes_on() {
+    if !can_have_machines("users-renewed") || !has_program("users-renewed", "setpriv") {
+        return;
+    }
+    let mut machines = cell(&[], "ariel login");
+    let login = "ariel login --user ann --expires 4s < secret";
+    must_as(&mut machines, "desk", ANN, login);
+    let until = |machines: &mut Machines| {
+        let told = must_as(machines, "desk", ANN, "ariel whoami --json");
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        told["expires"].as_u64().unwrap()
+    };
+    let first = until(&mut machines);
+    // One program from before the end of the first token until long after it. Each change is asked
+    // of the server, as everything of a user whose login has expired would be refused.
+    let line = format!(
+        "sh -c 'exec 3> /mnt/ann/log; n=0; while test $(date +%s) -le {}; do n=$((n + 1)); \
+         echo $n >&3 && sync /mnt/ann/log && mkdir /mnt/ann/d$n && rmdir /mnt/ann/d$n || exit 1; \
+         done; echo $n'",
+        first + 4
+    );
+    let rounds: u32 = must_as(&mut machines, "desk", ANN, &line)
+        .trim()
+        .parse()
+        .unwrap();
+    assert!(rounds > 10, "{rounds} rounds");
+    let log = machines.must("server", "cat /mnt/ann/log");
+    assert_eq!(log.lines().last(), Some(rounds.to_string().as_str()));
+    let renewed = until(&mut machines);
+    assert!(renewed > first + 3600, "{first} and {renewed}");
+    let audit = machines.must("server", "cat /srv/ariel/cell/audit.log");
+    assert!(audit.contains("\"extend\""), "{audit}");
+}
+
 #[test]
 fn tokens_count_within_their_machine_time_and_limits() {
     if !can_have_machines("users-tokens") || !has_program("users-tokens", "setpriv") {

@@ -154,6 +154,15 @@ pub struct By<'a> {
     pub promised: Option<RoomOfDisk>,
 }
 
+/// A mount. Groups of the cell may count for less on it than elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct On<'a> {
+    /// Its machine.
+    pub machine: MachineId,
+    /// Its name there.
+    pub name: &'a [u8],
+}
+
 /// The store as the machine sees it: at once, and never failing but by a refusal.
 pub trait Disk {
     /// The wall clock of the server's computer: ns since 1970, right or wrong, and now and then set
@@ -198,8 +207,9 @@ pub trait Disk {
         Ok(caller.uid == 0 || (attr.mode >> class) & bit != 0)
     }
     /// Makes of an outcome what clients are shown: where an access list of a directory decides,
-    /// the attributes by which kernels judge as it does. Without such lists there is nothing to do.
-    fn show(&self, _op: &Op, _outcome: &mut Outcome) {}
+    /// the attributes by which the mount's kernel judges as it does. Without such lists there is
+    /// nothing to do.
+    fn show(&self, _on: On<'_>, _op: &Op, _outcome: &mut Outcome) {}
     /// Does an access list of a directory say who may use this object?
     fn governed(&self, _fid: Fid) -> bool {
         false
@@ -208,8 +218,9 @@ pub trait Disk {
     fn may_lock(&self, _caller: &Caller, _fid: Fid) -> bool {
         true
     }
-    /// Gives a caller the groups of the cell that he is in, and no others.
-    fn join_groups(&self, _caller: &mut Caller) {}
+    /// Gives a caller the groups of the cell that he is in on this mount (none: on most), and no
+    /// others.
+    fn join_groups(&self, _on: Option<On<'_>>, _caller: &mut Caller) {}
     /// A name of an object: its directory, and how it is called there. Of an object with several
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.
@@ -295,6 +306,8 @@ pub enum Input {
     Regroup {
         /// The number of this.
         ticket: Ticket,
+        /// The mounts on which they count otherwise than before; none: on all.
+        on: Option<Vec<(MachineId, Vec<u8>)>>,
     },
     /// Changes applied before the `Sync` with this ticket are stable, or could not be made so.
     Synced {

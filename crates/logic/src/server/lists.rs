@@ -5,7 +5,7 @@
 //! of the directory; when the change is answered, it is in force everywhere. The same of a file
 //! that goes to another directory, where another list governs it.
 
-use super::api::{Event, Output};
+use super::api::{Event, On, Output};
 use super::requests::conflicts::Plan;
 use super::schedules::OWN;
 use super::table::{Seq, Waiting};
@@ -14,10 +14,19 @@ use crate::Ticket;
 use crate::server::api::Disk;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
-use wire::{Fid, Kind, Op, Refusal, Request, Right};
+use alloc::vec::Vec;
+use wire::{Fid, Kind, MachineId, Op, Refusal, Request, Right, SessionId};
 
 /// The requests of the server to itself that wait until all that lists govern was given up.
-pub(crate) type Regroupings = BTreeMap<Seq, Ticket>;
+pub(crate) type Regroupings = BTreeMap<Seq, Regrouping>;
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Regrouping {
+    ticket: Ticket,
+    /// The mounts on which groups count otherwise than before; none: on all.
+    on: Option<Vec<(MachineId, Vec<u8>)>>,
+}
 
 impl Server {
     /// The list of a directory changes: what it governs besides the directory is given up by all.
@@ -53,7 +62,12 @@ impl Server {
     }
 
     /// The cell's groups are others now: kernels that were shown who is in them forget that.
-    pub(crate) fn on_regroup(&mut self, step: &mut Step<'_, impl Disk>, ticket: Ticket) {
+    pub(crate) fn on_regroup(
+        &mut self,
+        step: &mut Step<'_, impl Disk>,
+        ticket: Ticket,
+        on: Option<Vec<(MachineId, Vec<u8>)>>,
+    ) {
         if self.locks_in_doubt().is_some() {
             let done = false;
             let event = Event::Regrouped { ticket, done };
@@ -63,9 +77,9 @@ impl Server {
         let seq = self.last_seq;
         // It looks at nothing: its plan says what it waits for.
         let request = Request::new(ticket, Op::GetAttr { fid: self.root });
-        self.regroupings.insert(seq, ticket);
+        let plan = self.plan_regroup(step.disk, on.as_deref());
+        self.regroupings.insert(seq, Regrouping { ticket, on });
         let waiting = Waiting::new((seq, self.epoch), OWN, (request, 0));
-        let plan = self.plan_regroup(step.disk);
         let needs = self.needs(&waiting, &plan);
         if needs.0.is_empty() {
             return self.execute(step, waiting, &plan);
@@ -73,15 +87,21 @@ impl Server {
         self.wait_for(step, (seq, waiting), plan, needs);
     }
 
-    /// All that lists govern is given up by all.
-    pub(crate) fn plan_regroup(&self, disk: &impl Disk) -> Plan {
+    /// All that lists govern, and that these mounts have, is given up by all.
+    fn plan_regroup(&self, disk: &impl Disk, on: Option<&[(MachineId, Vec<u8>)]>) -> Plan {
+        let of_mount = |session: &SessionId| {
+            let On { machine, name } = self.mount_of(*session);
+            let is =
+                |mount: &(MachineId, Vec<u8>)| (mount.0, mount.1.as_slice()) == (machine, name);
+            on.is_none_or(|mounts| mounts.iter().any(is))
+        };
         let mut plan = Plan {
             withdraws: true,
             ..Plan::default()
         };
         for (fid, file) in &self.files {
             let mut holders = file.holders.iter();
-            let held = holders.any(|(_, holder)| holder.right > Right::None);
+            let held = holders.any(|(id, holder)| holder.right > Right::None && of_mount(id));
             if held && disk.governed(*fid) {
                 plan.gathers.insert(*fid, Right::None);
             }
@@ -92,13 +112,19 @@ impl Server {
         plan
     }
 
+    /// The plan of such a request of the server to itself, as things are now.
+    pub(crate) fn regrouping(&self, disk: &impl Disk, seq: Seq) -> Option<Plan> {
+        let Regrouping { on, .. } = self.regroupings.get(&seq)?;
+        Some(self.plan_regroup(disk, on.as_deref()))
+    }
+
     /// Is it a request of the server to itself, about groups? It is done.
     pub(crate) fn ends_regrouping(
         &mut self,
         step: &mut Step<'_, impl Disk>,
         waiting: &Waiting,
     ) -> bool {
-        let Some(ticket) = self.regroupings.remove(&waiting.seq) else {
+        let Some(Regrouping { ticket, .. }) = self.regroupings.remove(&waiting.seq) else {
             return false;
         };
         let done = true;

@@ -30,7 +30,9 @@ mod tokens;
 mod volumes;
 mod watch;
 
-pub use api::{Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, Options, Output, TokenLine};
+pub use api::{
+    Bulk, By, Conn, Disk, Event, Figures, Input, Mutant, On, Options, Output, TokenLine,
+};
 pub use lending::LendingFigures;
 pub use rules::{Rule, Want, rule};
 
@@ -198,7 +200,7 @@ impl Server {
                 self.lending.forget_conn(conn);
                 self.on_gone(now, conn);
             }
-            Input::Regroup { ticket } => self.on_regroup(step, ticket),
+            Input::Regroup { ticket, on } => self.on_regroup(step, ticket, on),
             Input::Cooperate { policy } => self.on_cooperate(step, policy),
             Input::Synced { ticket, ok } => self.on_synced(step, ticket, ok),
             Input::Tick => self.on_tick(step),

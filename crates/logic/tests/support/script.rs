@@ -136,7 +136,8 @@ fn step(world: &mut World, words: &[&str]) {
     match words {
         ["lazy"] => world.disk.be_lazy(),
         ["power"] => world.power(),
-        ["regroup"] => world.regroup(),
+        ["regroup"] => world.regroup(None),
+        ["regroup", on] => world.regroup(Some(on)),
         ["lend"] | ["keep"] | ["lose", _] | [_, "lies"] | [_, "stalled", _] => {
             lending_step(world, words)
         }

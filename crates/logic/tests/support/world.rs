@@ -300,9 +300,10 @@ impl World {
         self.server(server::Input::Cooperate { policy });
     }
 
-    /// The cell's groups are others.
-    pub fn regroup(&mut self) {
-        self.server(server::Input::Regroup { ticket: 1 });
+    /// The cell's groups are others; on one client's mount, or on all.
+    pub fn regroup(&mut self, on: Option<&str>) {
+        let on = on.map(|name| vec![(0, name.as_bytes().to_vec())]);
+        self.server(server::Input::Regroup { ticket: 1, on });
     }
 
     /// The nth message held on a link is there twice.

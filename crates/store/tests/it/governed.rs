@@ -193,7 +193,7 @@ fn what_is_shown_says_who_is_in_a_group_now_and_what_was_decided_stays() {
     run(&mut store, &set(dir, list(&[(Who::Group(group), "rlidw")])));
     store.set_members(Members::new([(group, vec![5])]));
     let mut five = user(5);
-    store.members().join(&mut five);
+    store.members().everywhere().join(&mut five);
     let made = run_as(
         &mut store,
         &five,
@@ -207,7 +207,7 @@ fn what_is_shown_says_who_is_in_a_group_now_and_what_was_decided_stays() {
             name: b"system.posix_acl_access".to_vec(),
         };
         let mut outcome = Outcome::Refused(Refusal::NoAttribute);
-        store.show(&op, &mut outcome);
+        store.show(store.members().everywhere(), &op, &mut outcome);
         outcome
     };
     let with_five = shown(&store);
@@ -251,7 +251,7 @@ fn removals_show_the_directory_by_its_list() {
         Op::Unmount { dir, name: mount },
     ] {
         let mut outcome = run(&mut store, &op);
-        store.show(&op, &mut outcome);
+        store.show(store.members().everywhere(), &op, &mut outcome);
         let Outcome::Removed { dir: shown, .. } = outcome else {
             panic!("{op:?}: {outcome:?}");
         };

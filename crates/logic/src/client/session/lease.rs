@@ -117,7 +117,7 @@ impl Client {
         }
         self.lose_walks(step);
         self.idle_releases.clear();
-        self.session = renew(self.session);
+        self.session = wire::next_session(self.session);
         self.begun = false;
         self.statements.clear();
         self.liveness.lose();
@@ -244,10 +244,4 @@ impl Client {
             }
         }
     }
-}
-
-/// The next session's number: another one, as far from this one as can be.
-fn renew(session: u64) -> u64 {
-    let mut state = session;
-    wire::splitmix64(&mut state).max(1)
 }

@@ -134,8 +134,8 @@ impl Server {
     /// The plan of a request, as things are now; refused if the disk cannot say. An unknown object
     /// must not be taken for an absent one: somebody may cache it.
     pub(crate) fn plan(&self, disk: &impl Disk, waiting: &Waiting) -> Result<Plan, Refusal> {
-        if self.regroupings.contains_key(&waiting.seq) {
-            return Ok(self.plan_regroup(disk));
+        if let Some(plan) = self.regrouping(disk, waiting.seq) {
+            return Ok(plan);
         }
         let mut plan = Plan::default();
         match &waiting.request.op {

@@ -97,7 +97,7 @@ impl Server {
                 self.after_volume(step, (op, &outcome));
             }
         }
-        step.disk.show(op, &mut outcome);
+        step.disk.show(self.mount_of(session), op, &mut outcome);
         show_held(waiting, &mut outcome);
         self.hide(step.disk, session, (op, &mut outcome));
         let held = self.withhold(waiting, &mut outcome);

@@ -5,9 +5,10 @@
 //! makes of them. A machine that may not change the tree is never granted Exclusive, so that every
 //! change of its programs is asked for, and refused.
 
-use crate::server::api::{Conn, Disk};
+use crate::server::api::{Conn, Disk, On};
 use crate::server::requests::conflicts::Need;
 use crate::server::rules::{Want, rule};
+use crate::server::session::reach::is_answered;
 use crate::server::{Server, Step};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -165,10 +166,24 @@ impl Server {
     /// nothing.
     pub(crate) fn narrow(&self, disk: &impl Disk, conn: Conn, request: &mut Request) {
         if let Some(peer) = self.peers.0.get(&conn) {
-            request.caller = peer.rights.squash(core::mem::take(&mut request.caller));
+            let caller = core::mem::take(&mut request.caller);
+            request.caller = match is_answered(request) {
+                true => peer.rights.squash_answered(caller),
+                false => peer.rights.squash(caller),
+            };
         }
         request.caller.groups.get_or_insert_default();
-        disk.join_groups(&mut request.caller);
+        let session = self.conns.get(&conn);
+        disk.join_groups(session.map(|id| self.mount_of(*id)), &mut request.caller);
+    }
+
+    /// The mount of a session.
+    pub(crate) fn mount_of(&self, id: SessionId) -> On<'_> {
+        let session = self.sessions.get(&id);
+        On {
+            machine: session.and_then(|session| session.machine).unwrap_or(0),
+            name: session.map_or(&[], |session| &session.name),
+        }
     }
 
     /// Does the session's machine change nothing?

@@ -66,7 +66,7 @@ impl Party<'_> {
             }
             Self::User(user, _) => {
                 let mut caller = user.caller();
-                disk.join_groups(&mut caller);
+                disk.join_groups(None, &mut caller);
                 (caller, user.write)
             }
             Self::Nobody => (Caller::nobody(), false),
@@ -174,7 +174,7 @@ impl Server {
         if rights.trusted || !rule(&request.op).caller || raised(request).is_some() {
             return None;
         }
-        match rights.proven(request.caller.uid) {
+        match rights.answerable(request.caller.uid) {
             Some(user) => self.leaves_limit(disk, (id, user), &request.op).err(),
             None => Some(Refusal::Denied),
         }
@@ -438,7 +438,7 @@ impl Server {
 /// Was it answered by the client, under tokens that it had? Then it was allowed, and is done
 /// whatever has become of the rights since. It is taken under Exclusive alone, which is asked back
 /// when rights end.
-fn is_answered(request: &Request) -> bool {
+pub(crate) fn is_answered(request: &Request) -> bool {
     let back = matches!(
         &request.op,
         Op::Write {
