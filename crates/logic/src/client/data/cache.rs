@@ -11,6 +11,8 @@
 //! way, stay beyond that; reads then still find a few slots, so that they do not wait for blocks
 //! that cannot leave.
 
+mod block_order;
+
 use super::changes::{ByVolume, Changed};
 use crate::client::api::Slot;
 use alloc::collections::BTreeMap;
@@ -345,24 +347,6 @@ impl Cache {
         self.set(slot, state);
     }
 
-    /// The kernel has all of it: it is given up first (Nelson, section 6.2: infinite age).
-    pub(crate) fn age(&mut self, slot: Slot) {
-        if self.entries[slot as usize].state != BlockState::Clean {
-            return;
-        }
-        self.unlist(slot);
-        self.listed += 1;
-        self.entries[slot as usize].used = 0;
-        let oldest = self.oldest;
-        self.entries[slot as usize].newer = oldest;
-        self.entries[slot as usize].older = NONE;
-        match oldest {
-            NONE => self.newest = slot,
-            oldest => self.entries[oldest as usize].older = slot,
-        }
-        self.oldest = slot;
-    }
-
     /// Gives up a block, whatever its state.
     pub(crate) fn drop_block(&mut self, fid: Fid, block: u64) {
         if let Some(slot) = self.index.remove(&(fid, block)) {
@@ -484,33 +468,6 @@ impl Cache {
                     .count(fid.volume, self.entries[slot as usize].state, false);
             }
             BlockState::Filling => {}
-        }
-    }
-
-    fn list(&mut self, slot: Slot) {
-        self.listed += 1;
-        self.entries[slot as usize].used = self.now;
-        let newest = self.newest;
-        self.entries[slot as usize].older = newest;
-        self.entries[slot as usize].newer = NONE;
-        match newest {
-            NONE => self.oldest = slot,
-            newest => self.entries[newest as usize].newer = slot,
-        }
-        self.newest = slot;
-    }
-
-    fn unlist(&mut self, slot: Slot) {
-        assert!(self.listed > 0, "a clean block is in the list");
-        self.listed -= 1;
-        let Entry { older, newer, .. } = self.entries[slot as usize];
-        match older {
-            NONE => self.oldest = newer,
-            older => self.entries[older as usize].newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.entries[newer as usize].older = older,
         }
     }
 }
