@@ -20,7 +20,7 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 /// How long one member may take to be reached, and to answer.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
-const ANSWER_TIME: Duration = Duration::from_secs(3);
+const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// Most bytes of an answer, and of a line of it.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// etcd takes so many operations in one change, unless its `--max-txn-ops` says another number.

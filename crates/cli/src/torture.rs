@@ -202,9 +202,10 @@ impl Show {
 
 /// Absolute, so that workers and commands mean the same.
 fn directory(dir: &Path) -> Result<PathBuf, Failure> {
-    let found = dir.canonicalize();
-    let found = found.map_err(|error| could_not(format_args!("{}: {error}", dir.display())))?;
-    if found.is_dir() {
+    let failed = |error: std::io::Error| could_not(format_args!("{}: {error}", dir.display()));
+    // Links are not resolved: below `/proc/PID/root`, which is one, are mounts of other namespaces.
+    let found = std::path::absolute(dir).map_err(failed)?;
+    if std::fs::metadata(&found).map_err(failed)?.is_dir() {
         return Ok(found);
     }
     let what = format_args!("{}: not a directory: give mount points", dir.display()).to_string();
