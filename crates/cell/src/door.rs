@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 use wire::{MachineId, Rights};
 
 /// Told of each machine whose rights have changed, or that was revoked, and why its links end.
@@ -37,8 +38,12 @@ pub struct CellDoor {
     knocks: Mutex<Knocks>,
     /// The server as the others of the cell see it, if there are others.
     pub(crate) server: Option<Mutex<ServerLine>>,
-    /// Held while the changes of other servers are followed.
-    pub(crate) following: Mutex<()>,
+    /// The rights of each machine as the server was told them last, and whether it was revoked.
+    pub(crate) told: Mutex<BTreeMap<MachineId, (bool, Rights)>>,
+    /// The server judges by all changes up to this one, and the others know that.
+    pub(crate) followed: Mutex<u64>,
+    /// Is the database away, as far as is known?
+    pub(crate) is_away: AtomicBool,
     pub(crate) stopping: Mutex<bool>,
     pub(crate) stopped: Condvar,
 }
@@ -74,7 +79,7 @@ impl CellDoor {
         let path = dir.join("audit.log");
         let audit = Audit::open(path.clone());
         let audit = audit.map_err(|error| CellError::Io { path, error })?;
-        Ok(CellDoor {
+        let door = CellDoor {
             tls: Mutex::new(cell.certify_server()?),
             cell,
             on_change: OnceLock::new(),
@@ -82,10 +87,15 @@ impl CellDoor {
             audit,
             knocks: Mutex::new(Knocks::default()),
             server: server.map(Mutex::new),
-            following: Mutex::new(()),
+            told: Mutex::new(BTreeMap::new()),
+            followed: Mutex::new(0),
+            is_away: AtomicBool::new(false),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
-        })
+        };
+        // A server that is about to start asks for them itself.
+        *door.told.lock() = door.known();
+        Ok(door)
     }
 
     /// The cell.
@@ -119,6 +129,8 @@ impl CellDoor {
     }
 
     pub(crate) fn changed(&self, machine: &Machine, why: &str) {
+        let now = (machine.revoked_s.is_some(), self.rights(machine.id));
+        self.told.lock().insert(machine.id, now);
         if let Some(on_change) = self.on_change.get() {
             on_change(machine.id, (machine.revoked_s.is_some(), why));
         }

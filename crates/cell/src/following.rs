@@ -12,22 +12,18 @@ use crate::revision::ServerLine;
 use access::Members;
 use net::Addresses;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::{MachineId, Rights};
 
 /// How long it is waited for a change before it is looked whether the server ends.
 const WAIT_TIME: Duration = Duration::from_secs(2);
-/// How long after a failure of the database it is asked again.
+/// How long after a failure to follow the others it is tried again.
 const AWAY_TIME: Duration = Duration::from_secs(1);
 /// How long an answer waits for the other servers.
 const FOLLOW_TIME: Duration = Duration::from_secs(5);
 /// So often is a question answered again because other servers change the cell, too.
 const TRIES: usize = 16;
-
-fn away(error: &CellError) -> Duration {
-    tracing::warn!(%error, "changes by other servers of the cell are not known for now");
-    AWAY_TIME
-}
 
 impl CellDoor {
     /// Answers a question by all changes that were made before it. Where it changes the rights of
@@ -49,18 +45,12 @@ impl CellDoor {
         let Some(server) = &self.server else {
             return Ok(answer);
         };
-        let (own, told) = {
-            let line = server.lock();
-            (line.name.clone(), line.revision)
-        };
-        // This server judges by its own change already.
-        let revision = self.cell.revision();
-        if told < revision {
-            self.tell_server(|line| line.revision = line.revision.max(revision))?;
-        }
         if !concerns_all(question) {
             return Ok(answer);
         }
+        // Nothing that others have changed meanwhile is left out of what they are waited for.
+        self.follow()?;
+        let own = server.lock().name.clone();
         let behind = self.cell.wait_followed(&own, FOLLOW_TIME)?;
         match behind.is_empty() {
             true => Ok(answer),
@@ -99,19 +89,19 @@ impl CellDoor {
     }
 
     /// The rights of each machine, and whether it was revoked.
-    fn known(&self) -> BTreeMap<MachineId, (bool, Rights)> {
+    pub(crate) fn known(&self) -> BTreeMap<MachineId, (bool, Rights)> {
         let all = self.cell.machines().into_iter();
         let known = all.map(|it| (it.id, (it.revoked_s.is_some(), self.rights(it.id))));
         known.collect()
     }
 
-    /// Takes in what other servers have changed.
-    fn follow(&self) -> Result<(), CellError> {
-        let _alone = self.following.lock();
-        let before = self.known();
-        let revision = self.cell.reload(&|members| self.put_in_force(members))?;
+    /// Takes in what other servers have changed. What fails is done when this is called again: the
+    /// difference is to what the server was told, and not to what was known before.
+    pub(crate) fn follow(&self) -> Result<(), CellError> {
+        let mut followed = self.followed.lock();
+        let revision = self.cell.reload()?;
         for (id, now) in self.known() {
-            if before.get(&id) == Some(&now) {
+            if self.told.lock().get(&id) == Some(&now) {
                 continue;
             }
             match self.cell.machine(id) {
@@ -120,7 +110,11 @@ impl CellDoor {
                 None => {}
             }
         }
-        self.tell_server(|line| line.revision = line.revision.max(revision))
+        let in_force = |members| self.put_in_force(members);
+        self.cell.put_groups_in_force(&in_force)?;
+        self.tell_server(|line| line.revision = revision)?;
+        *followed = revision;
+        Ok(())
     }
 
     fn tell_server(&self, how: impl FnOnce(&mut ServerLine)) -> Result<(), CellError> {
@@ -137,30 +131,49 @@ impl CellDoor {
     /// # Errors
     /// The database fails.
     pub fn tell_addresses(&self, addresses: Option<&Addresses>) -> Result<(), CellError> {
-        self.follow()?;
         self.tell_server(|line| line.addresses = addresses.map(ToString::to_string))
     }
 
     /// Waits for changes by other servers, and takes them in; false: it is time to end.
     pub fn follow_next(&self) -> bool {
+        // Of a cell of its own nobody else changes anything: the end alone is waited for.
         let pause = match self.cell.is_shared() {
-            false => None,
-            true => match self.cell.wait_outdated(WAIT_TIME) {
-                Ok(false) => Some(Duration::ZERO),
-                Ok(true) => self
-                    .follow()
-                    .map_or_else(|error| Some(away(&error)), |()| None),
-                Err(error) => Some(away(&error)),
-            },
+            false => Duration::MAX,
+            true => self.note_away(self.follow_news()),
         };
         let mut stopping = self.stopping.lock();
-        match pause {
-            _ if *stopping => {}
-            None if self.cell.is_shared() => {}
-            None => self.stopped.wait(&mut stopping),
-            Some(pause) => drop(self.stopped.wait_for(&mut stopping, pause)),
+        if !*stopping && !pause.is_zero() {
+            self.stopped.wait_for(&mut stopping, pause);
         }
         !*stopping
+    }
+
+    /// Follows once, if there is something to follow before long.
+    fn follow_news(&self) -> Result<(), CellError> {
+        let is_news = *self.followed.lock() < self.cell.revision();
+        match is_news || self.cell.wait_outdated(WAIT_TIME)? {
+            true => self.follow(),
+            false => Ok(()),
+        }
+    }
+
+    /// When it is tried again. The log says once that nothing is heard, and that it is again.
+    fn note_away(&self, followed: Result<(), CellError>) -> Duration {
+        let was_away = self.is_away.swap(followed.is_err(), Ordering::Relaxed);
+        match followed {
+            Ok(()) => {
+                if was_away {
+                    tracing::info!("changes by other servers of the cell are in force again");
+                }
+                Duration::ZERO
+            }
+            Err(error) => {
+                if !was_away {
+                    tracing::warn!(%error, "changes by other servers are not in force for now");
+                }
+                AWAY_TIME
+            }
+        }
     }
 
     /// Nobody follows other servers any more.

@@ -165,28 +165,29 @@ impl Cell {
         Ok(Vec::new())
     }
 
-    /// Reads everything again as other servers have left it, and has the server judge by that; the
-    /// revision that it is.
-    pub(crate) fn reload(
+    /// Reads everything again as other servers have left it; the revision that it is.
+    pub(crate) fn reload(&self) -> Result<u64, CellError> {
+        let mut held = self.groups.0.lock();
+        let mut changing = self.changing.lock();
+        // Read first: what is changed after it is seen as a change.
+        let revision = Revision::load(&*self.database)?;
+        let users = users::tables(&*self.database)?;
+        let machines = State::load(&*self.database)?;
+        held.0 = Table::load(&*self.database)?;
+        self.users.replace(users);
+        *self.state.lock() = machines;
+        *changing = revision;
+        Ok(revision.0)
+    }
+
+    /// Has the server judge by the groups as they are now.
+    pub(crate) fn put_groups_in_force(
         &self,
         in_force: &dyn Fn(Members) -> Result<(), String>,
-    ) -> Result<u64, CellError> {
+    ) -> Result<(), CellError> {
         let mut held = self.groups.0.lock();
         let (table, told) = &mut *held;
-        let revision = {
-            let mut changing = self.changing.lock();
-            // Read first: what is changed after it is seen as a change.
-            let revision = Revision::load(&*self.database)?;
-            let users = users::tables(&*self.database)?;
-            let machines = State::load(&*self.database)?;
-            *table = Table::load(&*self.database)?;
-            self.users.replace(users);
-            *self.state.lock() = machines;
-            *changing = revision;
-            revision
-        };
-        put_in_force(table, told, in_force)?;
-        Ok(revision.0)
+        put_in_force(table, told, in_force)
     }
 
     /// As whom somebody on a machine asks.
