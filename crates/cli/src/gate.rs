@@ -3,53 +3,44 @@
 use cell::CellDoor;
 use net::{Door, Identity, KeyPrint, ServerTls, Worker};
 use server::Machines;
+use std::io;
 use std::sync::Arc;
 use wire::{MachineId, Rights};
 
-/// Sees to logins that expire. Dropping it ends that.
-pub(crate) struct Lapses {
+/// A thread that waits for something in the cell, again and again. Dropping it ends that.
+pub(crate) struct Watcher {
     gate: Arc<Gatekeeper>,
+    end: fn(&CellDoor),
     worker: Worker,
 }
 
-impl Lapses {
-    pub(crate) fn start(gate: &Arc<Gatekeeper>) -> std::io::Result<Lapses> {
+impl Watcher {
+    /// Sees to logins that expire.
+    pub(crate) fn of_logins(gate: &Arc<Gatekeeper>) -> io::Result<Watcher> {
+        Watcher::start(gate, CellDoor::lapse, CellDoor::stop_lapses)
+    }
+
+    /// Takes in what other servers of the cell change, and tells them at its end.
+    pub(crate) fn of_servers(gate: &Arc<Gatekeeper>) -> io::Result<Watcher> {
+        Watcher::start(gate, CellDoor::follow_next, CellDoor::stop_following)
+    }
+
+    /// `next` waits once; false: it is time to end.
+    fn start(
+        gate: &Arc<Gatekeeper>,
+        next: fn(&CellDoor) -> bool,
+        end: fn(&CellDoor),
+    ) -> io::Result<Watcher> {
         let (gate, watched) = (Arc::clone(gate), Arc::clone(gate));
-        let run = move || while watched.0.lapse() {};
-        Ok(Lapses {
-            gate,
-            worker: Worker::start("lapses", run)?,
-        })
+        let run = move || while next(&watched.0) {};
+        let worker = Worker::start("cell", run)?;
+        Ok(Watcher { gate, end, worker })
     }
 }
 
-impl Drop for Lapses {
+impl Drop for Watcher {
     fn drop(&mut self) {
-        self.gate.0.stop_lapses();
-        self.worker.join();
-    }
-}
-
-/// Takes in what other servers of the cell change. Dropping it ends that, and tells them.
-pub(crate) struct Follower {
-    gate: Arc<Gatekeeper>,
-    worker: Worker,
-}
-
-impl Follower {
-    pub(crate) fn start(gate: &Arc<Gatekeeper>) -> std::io::Result<Follower> {
-        let (gate, watched) = (Arc::clone(gate), Arc::clone(gate));
-        let run = move || while watched.0.follow_next() {};
-        Ok(Follower {
-            gate,
-            worker: Worker::start("follower", run)?,
-        })
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.gate.0.stop_following();
+        (self.end)(&self.gate.0);
         self.worker.join();
     }
 }

@@ -4,7 +4,7 @@ use crate::args::ServeArgs;
 use crate::control::{self, Listener};
 use crate::end::End;
 use crate::failure::Failure;
-use crate::gate::{Follower, Gatekeeper, Lapses};
+use crate::gate::{Gatekeeper, Watcher};
 use crate::{
     cooperate, daemon, end, log, membership, metrics, profile, runtime, service, show, trust,
 };
@@ -79,7 +79,7 @@ fn start(
     args: &ServeArgs,
     data: &Path,
     send: Sender<End>,
-) -> Result<(Arc<Server>, Option<Watchers>), Failure> {
+) -> Result<(Arc<Server>, Vec<Watcher>), Failure> {
     let gate = gate(args, data)?;
     let mut machine = MachineOptions::default();
     if let Some(grace_ns) = args.grace {
@@ -117,25 +117,14 @@ fn start(
         tell_own(data, &addresses);
         let told = gate.0.tell_addresses(Some(&addresses));
         told.map_err(|error| Failure::of("serve", error))?;
-        let watchers = Watchers::start(&gate).map_err(|error| Failure::of("serve", error))?;
-        return Ok((server, Some(watchers)));
+        let watchers = [Watcher::of_logins(&gate), Watcher::of_servers(&gate)];
+        let watchers = watchers.into_iter().collect::<std::io::Result<Vec<_>>>();
+        return Ok((
+            server,
+            watchers.map_err(|error| Failure::of("serve", error))?,
+        ));
     }
-    Ok((server, None))
-}
-
-/// The threads that wait for changes of the cell. Dropping it ends them.
-struct Watchers {
-    _lapses: Lapses,
-    _follower: Follower,
-}
-
-impl Watchers {
-    fn start(gate: &Arc<Gatekeeper>) -> std::io::Result<Watchers> {
-        Ok(Watchers {
-            _lapses: Lapses::start(gate)?,
-            _follower: Follower::start(gate)?,
-        })
-    }
+    Ok((server, Vec::new()))
 }
 
 /// The cell of this store.

@@ -98,7 +98,7 @@ fn ask(dir: &Path, time: Duration) -> Vec<Duration> {
         let asked = Instant::now();
         rustix::fs::statvfs(dir).unwrap();
         times.push(asked.elapsed());
-        // As a program that does other things, too.
+        // The pace of a program that does other things, too: until `time` is over.
         thread::sleep(Duration::from_millis(1));
     }
     times

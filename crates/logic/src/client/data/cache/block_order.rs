@@ -11,35 +11,34 @@ impl Cache {
             return;
         }
         self.unlist(slot);
-        self.listed += 1;
         self.entries[slot as usize].used = 0;
-        let oldest = self.oldest;
-        self.entries[slot as usize].newer = oldest;
-        self.entries[slot as usize].older = NONE;
-        match oldest {
-            NONE => self.newest = slot,
-            oldest => self.entries[oldest as usize].older = slot,
-        }
-        self.oldest = slot;
+        self.link(slot, (NONE, self.oldest));
     }
 
+    /// It has been used just now.
     pub(super) fn list(&mut self, slot: Slot) {
-        self.listed += 1;
         self.entries[slot as usize].used = self.now;
-        let newest = self.newest;
-        self.entries[slot as usize].older = newest;
-        self.entries[slot as usize].newer = NONE;
-        match newest {
-            NONE => self.oldest = slot,
-            newest => self.entries[newest as usize].newer = slot,
-        }
-        self.newest = slot;
+        self.link(slot, (self.newest, NONE));
+    }
+
+    /// Puts a block between two others, or an end.
+    fn link(&mut self, slot: Slot, (older, newer): (Slot, Slot)) {
+        self.listed += 1;
+        let entry = &mut self.entries[slot as usize];
+        (entry.older, entry.newer) = (older, newer);
+        self.join((older, slot));
+        self.join((slot, newer));
     }
 
     pub(super) fn unlist(&mut self, slot: Slot) {
         assert!(self.listed > 0, "a clean block is in the list");
         self.listed -= 1;
         let Entry { older, newer, .. } = self.entries[slot as usize];
+        self.join((older, newer));
+    }
+
+    /// Two blocks are neighbours from now on, or one of them is at an end.
+    fn join(&mut self, (older, newer): (Slot, Slot)) {
         match older {
             NONE => self.oldest = newer,
             older => self.entries[older as usize].newer = newer,
