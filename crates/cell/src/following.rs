@@ -95,8 +95,8 @@ impl CellDoor {
         known.collect()
     }
 
-    /// Takes in what other servers have changed. What fails is done when this is called again: the
-    /// difference is to what the server was told, and not to what was known before.
+    /// Takes in what other servers have changed. A later call does again what has failed, since it
+    /// compares with what the server was told and not with what was known before.
     pub(crate) fn follow(&self) -> Result<(), CellError> {
         let mut followed = self.followed.lock();
         let revision = self.cell.reload()?;

@@ -119,8 +119,8 @@ fn sound_with_faults(what: &str, scenario: &Scenario, depth: usize) {
     assert!(sound_within(what, scenario, (usize::MAX, depth)).whole);
 }
 
-/// What begins within so many steps with at most one message delayed; and within so many with one
-/// lost or with two deadlines. The result is that of the first.
+/// The scenario with at most one message delayed, begun within so many steps; and with one message
+/// lost or with two deadlines, begun within so many. The result is that of the first.
 #[track_caller]
 fn sound_within(what: &str, scenario: &Scenario, (delayed, others): (usize, usize)) -> Explored {
     let with = |lose, delay, ticks, depth| Scenario {

@@ -211,7 +211,7 @@ impl Client {
             now: place,
             bytes,
         };
-        // A server that says the same place twice says it of one of them wrongly; the count stays right.
+        // A server may say the same place twice, wrongly; the count stays right.
         if let Some(before) = self.unstable.changes.insert(place, kept) {
             self.unstable.bytes -= before.bytes;
         }
