@@ -75,6 +75,7 @@ impl CellDoor {
             name: location.server,
             addresses: None,
             revision: 0,
+            number: location.number,
         });
         let path = dir.join("audit.log");
         let audit = Audit::open(path.clone());

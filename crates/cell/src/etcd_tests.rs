@@ -107,6 +107,7 @@ impl Process {
             ca: None,
             client: None,
             server: "one".into(),
+            number: 0,
         }
     }
 
@@ -123,7 +124,11 @@ impl Process {
         };
         match name {
             "one" => Cell::make_shared(&dir, &location, name).unwrap(),
-            _ => Cell::join_shared(&dir, &location, name).unwrap(),
+            _ => {
+                let number = Cell::number_server(&location).unwrap();
+                let location = Location { number, ..location };
+                Cell::join_shared(&dir, &location, name).unwrap();
+            }
         }
         let door = CellDoor::open(&dir).unwrap();
         door.tell_addresses(Some(&"127.0.0.1:1".parse().unwrap()))
@@ -431,6 +436,11 @@ fn a_cell_is_made_once_and_joined_under_names_of_its_own() {
     assert!(error.to_string().contains("--join"), "{error}");
     let location = process.location("cell");
     let error = Cell::join_shared(&dir, &location, "b").unwrap_err();
+    assert!(error.to_string().contains("empty directory"), "{error}");
+    let number = Cell::number_server(&location).unwrap();
+    assert_eq!(Cell::number_server(&location).unwrap(), number + 1);
+    let location = Location { number, ..location };
+    let error = Cell::join_shared(&dir, &location, "b").unwrap_err();
     assert!(error.to_string().contains("server one already"), "{error}");
     let location = Location {
         server: "two".into(),
@@ -443,5 +453,16 @@ fn a_cell_is_made_once_and_joined_under_names_of_its_own() {
         Cell::join_shared(&dir, &location, "two"),
         Err(CellError::Exists(_))
     ));
-    assert_eq!(one.cell().servers().unwrap().len(), 2);
+    let lines = one.cell().servers().unwrap();
+    let numbers: Vec<u32> = lines.iter().map(|line| line.number).collect();
+    assert_eq!(numbers, [0, number]);
+    let (third, location) = (
+        dir.with_extension("third"),
+        Location {
+            server: "three".into(),
+            ..location
+        },
+    );
+    let error = Cell::join_shared(&third, &location, "three").unwrap_err();
+    assert!(error.to_string().contains("empty directory"), "{error}");
 }

@@ -1,7 +1,8 @@
 //! The door of one of several servers: it answers by the changes that the others have made, too.
 //!
 //! Guarantees: an answer that a change is made says that every server that runs judges by it; one
-//! that cannot say so names the servers. A server follows the others in the order of their changes.
+//! that cannot say so names the servers. A machine that joins, and a user who logs in, is known to
+//! every server that follows within some seconds when that is answered. A server follows the others in the order of their changes.
 
 use crate::door::{CHANGED, CellDoor, revoked};
 use crate::groups::GroupDeed;
@@ -45,14 +46,15 @@ impl CellDoor {
         let Some(server) = &self.server else {
             return Ok(answer);
         };
-        if !concerns_all(question) {
+        let concern = concern(question);
+        if concern == Concern::None {
             return Ok(answer);
         }
         // Nothing that others have changed meanwhile is left out of what they are waited for.
         self.follow()?;
         let own = server.lock().name.clone();
         let behind = self.cell.wait_followed(&own, FOLLOW_TIME)?;
-        match behind.is_empty() {
+        match behind.is_empty() || concern == Concern::Gives {
             true => Ok(answer),
             false => Err(CellError::Refused(format!(
                 "it is done, and in force at {own}, but not yet known to be at {}: `ariel cell \
@@ -187,17 +189,27 @@ impl CellDoor {
     }
 }
 
-/// Does it take something from somebody, or give it, so that every server is to know it?
-fn concerns_all(question: &Question) -> bool {
+/// The concern of the other servers in a question.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Concern {
+    None,
+    /// They are to let somebody in: they are waited for, and the answer is given all the same.
+    Gives,
+    /// It may take something from somebody: it is not done before they all know it.
+    Takes,
+}
+
+fn concern(question: &Question) -> Concern {
     match question {
         Question::Revoke { .. }
         | Question::Grant { .. }
         | Question::SetUser { .. }
         | Question::RemoveUser { .. }
         | Question::Unmounted { .. }
-        | Question::Logout { .. } => true,
-        Question::Groups { deed, .. } => *deed != GroupDeed::List,
-        Question::Join { .. }
+        | Question::Logout { .. } => Concern::Takes,
+        Question::Groups { deed, .. } if *deed != GroupDeed::List => Concern::Takes,
+        Question::Join { .. } | Question::Login { .. } => Concern::Gives,
+        Question::Groups { .. }
         | Question::Renew { .. }
         | Question::Invite(_)
         | Question::Machines
@@ -205,8 +217,7 @@ fn concerns_all(question: &Question) -> bool {
         | Question::ForgetServer { .. }
         | Question::Users
         | Question::Challenge
-        | Question::Login { .. }
         | Question::Present { .. }
-        | Question::Extend { .. } => false,
+        | Question::Extend { .. } => Concern::None,
     }
 }

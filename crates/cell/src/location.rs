@@ -116,6 +116,9 @@ pub struct Location {
     pub client: Option<(PathBuf, PathBuf)>,
     /// How the cell calls this server.
     pub server: String,
+    /// The number of this server; 0: it made the cell.
+    #[serde(default)]
+    pub number: u32,
 }
 
 impl Location {

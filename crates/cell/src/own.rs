@@ -95,14 +95,32 @@ impl Cell {
         location.write(dir)
     }
 
-    /// Adds a server to the cell of a database, with an administrator and a machine of its own.
+    /// A number for a server that is to be added to the cell of a database: its volumes are
+    /// numbered by it.
+    ///
+    /// # Errors
+    /// The database has no cell, or is away.
+    pub fn number_server(location: &Location) -> Result<u32, CellError> {
+        Cell::open_shared(location.clone())?.take_server_number()
+    }
+
+    /// Adds a server to the cell of a database, with an administrator and a machine of its own. Its
+    /// store numbers volumes by the number of the location.
     ///
     /// # Errors
     /// The directory has a cell, the database has none or is away, or a server, machine or
-    /// administrator of that name is there.
+    /// administrator of that name is there, or a server of that number.
     pub fn join_shared(dir: &Path, location: &Location, machine: &str) -> Result<(), CellError> {
         begin(dir)?;
         let cell = Cell::open_shared(location.clone())?;
+        let number = location.number;
+        if !cell.is_free_number(number)? {
+            return Err(refused(format!(
+                "the store was not made for this cell, and its volumes may have the numbers of \
+                 others (server number {number}): let the server begin with an empty directory, \
+                 and bring volumes there with `ariel volume send` and `receive`"
+            )));
+        }
         let administrator = format!("administrator-{}", location.server);
         // Looked at first, so that a refusal leaves nothing behind.
         for name in [&administrator, machine] {
@@ -139,6 +157,7 @@ impl Cell {
             name: name.clone(),
             addresses: None,
             revision: 0,
+            number: location.number,
         })
     }
 

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// The record that each change counts up.
 const REVISION: &str = "revision";
 const SERVERS: &str = "servers";
+/// The record of the last number that a server was given; the first server has 0.
+const NUMBERS: &str = "server-numbers";
 /// So often is it tried to note what nobody else's change forbids.
 const TRIES: usize = 16;
 
@@ -47,6 +49,9 @@ pub struct ServerLine {
     pub addresses: Option<String>,
     /// It judges by all changes up to this one.
     pub revision: u64,
+    /// Its number, which is in the numbers of its volumes; no other server ever has it.
+    #[serde(default)]
+    pub number: u32,
 }
 
 impl Cell {
@@ -122,6 +127,32 @@ impl Cell {
     pub fn servers(&self) -> Result<Vec<ServerLine>, CellError> {
         let all = self.database.list(SERVERS)?;
         all.iter().map(|(_, bytes)| decode(bytes)).collect()
+    }
+
+    /// A number for one more server. It is never given again, also when no server takes it.
+    pub(crate) fn take_server_number(&self) -> Result<u32, CellError> {
+        let at = place(CELL, NUMBERS);
+        for _ in 0..TRIES {
+            let found = self.database.get(&at)?;
+            let last: u32 = found.as_deref().map_or(Ok(0), decode)?;
+            let number = last + 1;
+            let changes = Changes {
+                when: vec![(at.clone(), found)],
+                then: vec![(at.clone(), Some(encode(&number)?))],
+            };
+            if self.database.commit(&changes)? {
+                return Ok(number);
+            }
+        }
+        Err(CellError::Outdated)
+    }
+
+    /// May a server have this number: was it given, and has nobody else it?
+    pub(crate) fn is_free_number(&self, number: u32) -> Result<bool, CellError> {
+        let found = self.database.get(&place(CELL, NUMBERS))?;
+        let last: u32 = found.as_deref().map_or(Ok(0), decode)?;
+        let taken = self.servers()?.iter().any(|line| line.number == number);
+        Ok((1..=last).contains(&number) && !taken)
     }
 
     /// Says of this server where it is, and by which changes it judges.

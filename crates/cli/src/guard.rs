@@ -41,6 +41,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The daemon was told to end: its mount is to go with it.
 const ENDING: &str = "ending";
+/// The mount has one more session: its number and its server follow.
+const ALSO: &str = "also";
 /// The first of the words that a guard adds to a command line.
 const AGAIN: &str = "--again";
 
@@ -106,6 +108,12 @@ impl Guard {
         let _ = self.say(ENDING);
     }
 
+    /// The mount has a session with one more server, which is told of the daemon's death, too.
+    pub(crate) fn also(&self, server: &Addresses, session: u64) {
+        // A guard that has died tells nobody.
+        let _ = self.say(&format!("{ALSO} {session} {server}"));
+    }
+
     /// Ends the guard: there is nothing to guard any more.
     pub(crate) fn dismiss(&self) {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +149,26 @@ fn text(value: &Value) -> Option<OsString> {
     bytes.map(OsString::from_vec)
 }
 
+/// The further sessions of which the daemon has told.
+fn further(said: &str) -> Vec<(Addresses, u64)> {
+    let lines = said.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let is_also = words.next() == Some(ALSO);
+        let session = words.next().filter(|_| is_also)?.parse().ok()?;
+        Some((words.next()?.parse().ok()?, session))
+    });
+    lines.collect()
+}
+
 impl Told {
+    /// The same machine at another server.
+    fn at(&self, server: &Addresses) -> client::Server {
+        client::Server {
+            addresses: server.clone(),
+            ..self.server()
+        }
+    }
+
     fn server(&self) -> client::Server {
         let passage = match &self.credentials {
             Some(dir) => Passage::Tls(Arc::new(Shown::of(dir))),
@@ -267,6 +294,13 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
         );
     }
     control::remove_stale(&runtime::of_mount(&told.dir));
+    let others: Vec<_> = further(&said)
+        .into_iter()
+        .map(|(server, session)| {
+            let server = told.at(&server);
+            thread::spawn(move || client::close_session(server, session, BURIAL_TIMEOUT))
+        })
+        .collect();
     let (server, session) = (told.server(), told.session);
     let burial = thread::spawn(move || client::close_session(server, session, BURIAL_TIMEOUT));
     match left {
@@ -275,6 +309,14 @@ pub(crate) fn guard() -> Result<ExitCode, Failure> {
             fuse::mount::detach(&told.dir, told.id).map_err(|error| Failure::of("guard", error))?;
         }
         Left::DeadMount => see_to(&told, begin.elapsed()),
+    }
+    for other in others {
+        if let Ok(Err(error)) = other.join() {
+            say(
+                &told.dir,
+                &format!("another server is not told of that: {error}"),
+            );
+        }
     }
     match burial.join() {
         Ok(Ok(())) => Ok(ExitCode::SUCCESS),
@@ -395,6 +437,9 @@ mod tests {
             assert_eq!(format!("{read:?}"), format!("{told:?}"));
         }
         assert!(Told::read("").is_none() && Told::read("{}").is_none());
+        let said = format!("{ALSO} 7 127.0.0.1:9,a.example:1\n{ENDING}\n{ALSO} x y\n{ALSO} 8");
+        let addresses = "127.0.0.1:9,a.example:1".parse().unwrap();
+        assert_eq!(further(&said), [(addresses, 7)]);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::{show, trust};
 use cell::{
-    Answer, Cell, Credential, Invite, JoinLine, Machine, Question, Role, ServerLine, Words,
+    Answer, Cell, Credential, Invite, JoinLine, Location, Machine, Question, Role, ServerLine,
+    Words,
 };
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -18,10 +19,12 @@ use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
-use wire::Rights;
+use wire::{Rights, volume_numbers};
 
 /// Most bytes of a line.
 const LINE_BYTES_MAX: u64 = 4096;
+/// The first volume of a cell's first server.
+const FIRST: u32 = 1;
 
 pub(crate) fn cell(command: &CellCommand) -> Result<ExitCode, Failure> {
     match command {
@@ -67,7 +70,7 @@ fn init_cell(args: &CellInitArgs) -> Result<(), Failure> {
             let name = name.map_or_else(host_name, |name| Ok(name.to_owned()))?;
             let location = args.database_trust.location(url, &name);
             let location = location.map_err(|error| failed(&error))?;
-            make_store(&data).map_err(|error| failed(&error))?;
+            make_store(&data, FIRST).map_err(|error| failed(&error))?;
             Cell::make_shared(&dir, &location, &name).map_err(|error| failed(&error))?;
             format!("\nFurther servers:   ariel serve --data DIR --listen ADDR --join {url}")
         }
@@ -90,7 +93,7 @@ pub(crate) fn init(data: &Path, name: Option<&str>) -> Result<(), Failure> {
         Some(name) => name.to_owned(),
         None => host_name()?,
     };
-    make_store(data).map_err(|error| failed(&error))?;
+    make_store(data, FIRST).map_err(|error| failed(&error))?;
     Cell::make(&trust::cell_dir(data), &name).map_err(|error| failed(&error))
 }
 
@@ -126,20 +129,36 @@ pub(crate) fn begin(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
     let name = args.name.clone().map_or_else(host_name, Ok)?;
     let location = args.database_trust.location(url, &name);
     let location = location.map_err(|error| failed(&error))?;
-    make_store(data).map_err(|error| failed(&error))?;
+    let number = Cell::number_server(&location).map_err(|error| failed(&error))?;
+    let first = volume_numbers::first(number).ok_or_else(|| {
+        let most = volume_numbers::SERVER_MAX + 1;
+        failed(&format!(
+            "the cell has had {most} servers, and has no number left for one more: make another cell"
+        ))
+    })?;
+    // One that is there already has its number.
+    let first = make_store(data, first).map_err(|error| failed(&error))?;
+    let number = volume_numbers::server(first);
+    let location = Location { number, ..location };
     Cell::join_shared(&dir, &location, &name).map_err(|error| failed(&error))
 }
 
-fn make_store(data: &Path) -> Result<(), store::StoreError> {
+/// Makes a store that begins with the volume of this number, unless there is one; the number of
+/// its first volume.
+fn make_store(data: &Path, volume: u32) -> Result<u32, store::StoreError> {
     let options = store::Options {
         root_uid: geteuid().as_raw(),
         root_gid: getegid().as_raw(),
         created: net::clock::wall_ns(),
         identity: net::entropy::seed(), // so that nobody can make a piece of the log
+        volume,
         ..store::Options::default()
     };
     only_mine();
-    store::Store::open_or_create(data, &options).and_then(store::Store::close)
+    let store = store::Store::open_or_create(data, &options)?;
+    let first = store.root().volume;
+    store.close()?;
+    Ok(first)
 }
 
 fn servers_table(servers: &[ServerLine]) -> String {

@@ -12,7 +12,7 @@ use crate::{daemon, end, log, metrics, paths, profile, runtime, servers, service
 use cell::Renewal;
 use client::front::Lends;
 use client::{LeaveError, Owed};
-use fuse::front::{Keeping, Mount, MountError, MountOptions};
+use fuse::front::{Keeping, Mount, MountError, MountOptions, Servers};
 use fuse::mount::MountId;
 use net::Addresses;
 use serde_json::{Value, json};
@@ -74,12 +74,19 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let _renewal = credentials
         .as_deref()
         .map(|dir| keep_fresh(dir, &addresses));
-    let mount = Mount::start(options(&args, (&point, server)));
+    let mut options = options(&args, (&point, server));
+    let servers = credentials.as_deref();
+    let servers = servers.map(|dir| Arc::new(servers::OfMount::new(&args.server, dir)));
+    options.servers = servers.clone().map(|servers| servers as Arc<dyn Servers>);
+    let mount = Mount::start(options);
     let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
     let again = again(&args, (&point, credentials.as_deref()), words)?;
     let logins = credentials.as_deref();
     let logins = logins.and_then(|dir| take_logins(&mount, dir, (&args, &point), words));
     let guard = start_guard(&mount, (credentials, again));
+    if let (Some(servers), Some(guard)) = (servers, &guard) {
+        servers.guarded_by(guard);
+    }
     let control = listen(&mount, &args, &point, send.clone());
     serve_metrics(&mount, &args, &point)?;
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
@@ -161,6 +168,7 @@ fn options(args: &MountArgs, (point, server): (&Path, client::Server)) -> MountO
         write_delay_ns: args.write_delay,
         name_delay_ns: args.name_delay,
         volume: args.volume.as_ref().map(ToString::to_string),
+        servers: None,
         hides_snapshots: args.hide_snapshots,
         lends: match args.lend {
             Lend::Never => Lends::Never,
@@ -348,8 +356,8 @@ fn end_in_time(mount: &Arc<Mount>) -> Result<(), Failure> {
     let spawned = thread::Builder::new().name("ending".into()).spawn(run);
     spawned.map_err(|error| Failure::of("mount", error))?;
     let owed = || {
-        let figures = mount.client().figures();
-        (figures.dirty, figures.untold)
+        let owed = mount.owed();
+        (owed.bytes, owed.changes)
     };
     let mut left = owed();
     let mut idle = Duration::ZERO;
@@ -366,7 +374,7 @@ fn end_in_time(mount: &Arc<Mount>) -> Result<(), Failure> {
             idle = Duration::ZERO;
         }
     }
-    Err(lost_to(mount, mount.client().owed()))
+    Err(lost_to(mount, mount.owed()))
 }
 
 /// The end while the server is away, and its price.

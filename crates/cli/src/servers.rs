@@ -6,11 +6,15 @@
 
 use crate::args::TrustArgs;
 use crate::failure::Failure;
+use crate::guard::Guard;
 use crate::trust;
 use cell::{Answer, Credential, Question};
 use files::{Options, Tree};
+use fuse::front::{Place, Servers};
 use net::Addresses;
-use wire::{Name, VolumeInfo, VolumeState};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wire::{Name, SessionId, VolumeInfo, VolumeState, volume_numbers};
 
 /// A server, by its name, and the volumes that it has; or why it does not tell.
 pub(crate) struct Found {
@@ -19,11 +23,20 @@ pub(crate) struct Found {
     pub(crate) volumes: Result<Vec<VolumeInfo>, String>,
 }
 
+/// A server that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct One {
+    pub(crate) name: String,
+    pub(crate) addresses: Addresses,
+    /// The number by which it numbers volumes.
+    number: u32,
+}
+
 /// The servers of the cell that run, as one of them tells, and how this machine shows itself to
 /// them: none of a cell with one server.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
-    pub(crate) servers: Vec<(String, Addresses)>,
+    pub(crate) servers: Vec<One>,
     pub(crate) trust: TrustArgs,
 }
 
@@ -47,8 +60,11 @@ pub(crate) fn running(
         return Err(failed(&cell::AskError::Strange));
     };
     let all = lines.into_iter().filter_map(|line| {
-        let addresses = line.addresses?.parse().ok()?;
-        Some((line.name, addresses))
+        Some(One {
+            addresses: line.addresses?.parse().ok()?,
+            name: line.name,
+            number: line.number,
+        })
     });
     Ok(Running {
         servers: all.collect(),
@@ -86,10 +102,29 @@ fn base(name: &Name) -> String {
         .map_or(text.clone(), |(base, _)| base.to_owned())
 }
 
-/// Has one of these volumes the name? One that is there goes before one that was deleted.
-fn has(volumes: &[VolumeInfo], name: &str) -> Option<bool> {
-    let named = volumes.iter().filter(|info| info.name.to_string() == name);
-    named.map(|info| info.state == VolumeState::Present).max()
+/// The volume that is meant, where a server has it, and the servers that do not tell; one that is
+/// there goes before one that was deleted.
+fn search(
+    all: impl Iterator<Item = Found>,
+    is_meant: impl Fn(&VolumeInfo) -> bool,
+) -> (Option<(Addresses, VolumeInfo)>, Vec<String>) {
+    let (mut silent, mut deleted) = (Vec::new(), None);
+    for found in all {
+        let Ok(volumes) = found.volumes else {
+            silent.push(found.server);
+            continue;
+        };
+        let meant = volumes.into_iter().filter(|info| is_meant(info));
+        let best = meant.max_by_key(|info| info.state == VolumeState::Present);
+        match best {
+            Some(info) if info.state == VolumeState::Present => {
+                return (Some((found.addresses, info)), silent);
+            }
+            Some(info) => drop(deleted.get_or_insert((found.addresses, info))),
+            None => {}
+        }
+    }
+    (deleted, silent)
 }
 
 /// The server that has a volume: this one before the others. Where nobody can be asked, it is this
@@ -102,26 +137,37 @@ pub(crate) fn of_volume(
     let Some(volume) = volume else {
         return Ok(server.clone());
     };
-    let Running { servers, trust } = running(what, server, trust).unwrap_or_default();
-    if servers.len() < 2 {
-        return Ok(server.clone());
+    let running = running(what, server, trust).unwrap_or_default();
+    match running.servers.len() < 2 {
+        true => Ok(server.clone()),
+        false => found(what, server, (running, &base(volume))).map(|(addresses, _)| addresses),
     }
-    let name = base(volume);
-    let named = look(what, (server.to_string(), server.clone()), &trust);
-    if matches!(&named.volumes, Ok(volumes) if has(volumes, &name) == Some(true)) {
-        return Ok(server.clone());
+}
+
+/// The server that has a volume, this one before the others, and what it says of it; nothing: the
+/// cell has no other servers.
+pub(crate) fn volume_elsewhere(
+    what: &str,
+    server: &Addresses,
+    (trust, volume): (&TrustArgs, &Name),
+) -> Result<Option<VolumeInfo>, Failure> {
+    let running = running(what, server, trust)?;
+    match running.servers.len() < 2 {
+        true => Ok(None),
+        false => found(what, server, (running, &volume.to_string())).map(|(_, info)| Some(info)),
     }
-    let (mut silent, mut deleted) = (Vec::new(), None);
-    let others = servers.into_iter().map(|one| look(what, one, &trust));
-    for found in std::iter::once(named).chain(others) {
-        match found.volumes.map(|volumes| has(&volumes, &name)) {
-            Ok(Some(true)) => return Ok(found.addresses),
-            Ok(Some(false)) => drop(deleted.get_or_insert(found.addresses)),
-            Ok(None) => {}
-            Err(_) => silent.push(found.server),
-        }
-    }
-    deleted.ok_or_else(|| {
+}
+
+fn found(
+    what: &str,
+    server: &Addresses,
+    (Running { servers, trust }, name): (Running, &str),
+) -> Result<(Addresses, VolumeInfo), Failure> {
+    let first = std::iter::once((server.to_string(), server.clone()));
+    let others = servers.into_iter().map(|one| (one.name, one.addresses));
+    let all = first.chain(others).map(|one| look(what, one, &trust));
+    let (found, silent) = search(all, |info| info.name.to_string() == name);
+    found.ok_or_else(|| {
         let without = match silent.is_empty() {
             true => String::new(),
             false => format!(" ({} did not answer)", silent.join(", ")),
@@ -132,4 +178,98 @@ pub(crate) fn of_volume(
         );
         Failure::of(what, text)
     })
+}
+
+/// Finds the servers of volumes for a mount: the servers that ran when one was asked last, where
+/// none can be asked now.
+#[derive(Debug)]
+pub(crate) struct OfMount {
+    server: Addresses,
+    trust: TrustArgs,
+    known: Mutex<Running>,
+    guard: Mutex<Told>,
+}
+
+/// The guard of the mount, once there is one, and the sessions of which it is to be told.
+#[derive(Default)]
+struct Told {
+    guard: Option<Arc<Guard>>,
+    early: Vec<(Addresses, SessionId)>,
+}
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} sessions not told", self.early.len())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OfMount {
+    pub(crate) fn new(server: &Addresses, credentials: &Path) -> OfMount {
+        OfMount {
+            server: server.clone(),
+            trust: TrustArgs {
+                credentials: Some(credentials.to_owned()),
+                insecure_loopback: false,
+            },
+            known: Mutex::default(),
+            guard: Mutex::default(),
+        }
+    }
+
+    /// From now on this guard is told of sessions.
+    pub(crate) fn guarded_by(&self, guard: &Arc<Guard>) {
+        let mut told = lock(&self.guard);
+        for (server, session) in told.early.drain(..) {
+            guard.also(&server, session);
+        }
+        told.guard = Some(Arc::clone(guard));
+    }
+
+    fn running(&self) -> Result<Running, String> {
+        let mut known = lock(&self.known);
+        match running(MOUNT, &self.server, &self.trust) {
+            Ok(running) => *known = running,
+            Err(error) if known.servers.is_empty() => return Err(error.to_string()),
+            Err(error) => tracing::warn!(%error, "the servers of the cell are as they were before"),
+        }
+        Ok(known.clone())
+    }
+}
+
+const MOUNT: &str = "mount";
+
+impl Servers for OfMount {
+    fn of_volume(&self, volume: u32) -> Result<Option<Place>, String> {
+        let Running { mut servers, trust } = self.running()?;
+        // The server that has made it has it still, as a rule.
+        servers.sort_by_key(|one| one.number != volume_numbers::server(volume));
+        let all = servers.into_iter().map(|one| (one.name, one.addresses));
+        let all = all.map(|one| look(MOUNT, one, &trust));
+        let is_meant = |info: &VolumeInfo| info.id == volume && info.state == VolumeState::Present;
+        match search(all, is_meant) {
+            (Some((addresses, info)), _) => {
+                let server = trust::server(MOUNT, &addresses, &trust);
+                let (server, _) = server.map_err(|error| error.to_string())?;
+                let volume = info.name.to_string();
+                Ok(Some(Place { server, volume }))
+            }
+            (None, silent) if silent.is_empty() => Ok(None),
+            (None, silent) => Err(format!(
+                "it is at none of the servers that answer, and {} did not answer: see whether it \
+                 runs, with `ariel cell servers`",
+                silent.join(", ")
+            )),
+        }
+    }
+    fn has_session(&self, server: &Addresses, session: SessionId) {
+        let mut told = lock(&self.guard);
+        match &told.guard {
+            Some(guard) => guard.also(server, session),
+            None => told.early.push((server.clone(), session)),
+        }
+    }
 }

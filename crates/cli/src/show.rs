@@ -1,7 +1,7 @@
 //! How servers and mounts are shown: as JSON, and the same as text.
 
 use client::front::{Figures, Memory, TokenLine};
-use fuse::front::Mount;
+use fuse::front::{Mount, OtherVolume};
 use serde_json::{Map, Value, json};
 use server::Status;
 use std::fmt::Write as _;
@@ -150,6 +150,7 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
         "lost_changes": counters.lost_changes,
         "refused_write_backs": counters.refused_write_backs,
         "conflicts": figures.conflicts,
+        "elsewhere": mount.other_volumes().iter().map(elsewhere).collect::<Vec<_>>(),
         "resumed_files": figures.resumed,
         "stranded_files": figures.stranded,
         "fuse": {
@@ -194,6 +195,17 @@ pub(crate) fn mount_status(mount: &Mount, (server, kept): (&str, &str), point: &
             "lacking": figures.lending.lacking,
             "failing": figures.lending.failing,
         },
+    })
+}
+
+/// A volume of another server that the mount shows.
+fn elsewhere(other: &OtherVolume) -> Value {
+    json!({
+        "volume": other.volume,
+        "server": other.server,
+        "connected": !other.away,
+        "owed_bytes": other.owed.bytes,
+        "owed_changes": other.owed.changes,
     })
 }
 

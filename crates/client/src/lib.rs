@@ -34,7 +34,8 @@ use crate::memory::Watch;
 use crate::state::State;
 use logic::Ticket;
 use logic::client::Input;
-use net::{Addresses, DialError, Dialer, Passage, Speaks, Timer};
+pub use net::Addresses;
+use net::{DialError, Dialer, Passage, Speaks, Timer};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -132,6 +133,18 @@ impl Owed {
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         *self == Owed::default()
+    }
+}
+
+impl std::ops::Add for Owed {
+    type Output = Owed;
+
+    fn add(self, other: Owed) -> Owed {
+        Owed {
+            bytes: self.bytes + other.bytes,
+            files: self.files + other.files,
+            changes: self.changes + other.changes,
+        }
     }
 }
 

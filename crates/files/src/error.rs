@@ -51,6 +51,14 @@ impl Error {
         Self::Refused { path, errno }
     }
 
+    /// The path leads to a volume of another server, with which there is no session.
+    pub(crate) fn elsewhere(path: &Path) -> Self {
+        let reason = "another server of the cell has what is behind a mount point on this path: \
+                      name its volume with --volume, or go there through a mount";
+        let path = path.to_owned();
+        Self::Server { path, reason }
+    }
+
     pub(crate) fn name(path: &Path, error: NameError) -> Self {
         Self::refused(path, error.into())
     }

@@ -171,6 +171,7 @@ impl Tree {
                 Ok(Found { object, attr })
             }
             Done::Absent { .. } => Err(Error::errno(path, Errno::NOENT)),
+            Done::Elsewhere { .. } => Err(Error::elsewhere(path)),
             _ => Err(nonsense(path)),
         }
     }

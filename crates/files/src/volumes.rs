@@ -76,13 +76,26 @@ impl Tree {
     /// The server refuses it: there is no such volume, something has the path, or the caller is
     /// neither root nor the owner of both the directory and the volume's root.
     pub fn mount_volume(&self, volume: &Name, path: &Path) -> std::result::Result<(), MountError> {
+        self.make_mount(Make::Mount(volume.clone()), path)
+    }
+
+    /// Makes a mount point of a volume that another server of the cell has, by its number.
+    ///
+    /// # Errors
+    /// The server refuses it: it has the numbers of that volume itself, something has the path, or
+    /// the caller is not root.
+    pub fn mount_elsewhere(&self, volume: u32, path: &Path) -> std::result::Result<(), MountError> {
+        self.make_mount(Make::MountElsewhere(volume), path)
+    }
+
+    fn make_mount(&self, make: Make, path: &Path) -> std::result::Result<(), MountError> {
         const MODE: u32 = 0o755;
         let place = self.place(path, Errno::EXIST).map_err(MountError::Path)?;
         let (dir, name) = (place.dir.fid(), place.name);
         let op = Op::Make {
             dir,
             name,
-            make: Make::Mount(volume.clone()),
+            make,
             mode: MODE,
             open: None,
         };

@@ -33,6 +33,25 @@ pub struct Request<'a> {
     pub header: Header,
     /// The operation.
     pub operation: Operation<'a>,
+    /// All of it, as it was read.
+    whole: (&'a [u8], Dialect),
+}
+
+/// A request that is decoded later.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    bytes: Vec<u8>,
+    dialect: Dialect,
+}
+
+impl Kept {
+    /// The request, decoded anew.
+    ///
+    /// # Errors
+    /// None: it was decoded before.
+    pub fn request(&self) -> Result<Request<'_>, ParseError> {
+        Request::parse_in(&self.bytes, self.dialect)
+    }
 }
 
 /// The parts of the negotiation that cannot be seen in a request.
@@ -109,9 +128,31 @@ impl<'a> Request<'a> {
         Self::parse_in(bytes, Dialect::default())
     }
 
+    /// A copy that outlives the buffer which the request was read into.
+    #[must_use]
+    pub fn keep(&self) -> Kept {
+        let (bytes, dialect) = self.whole;
+        let bytes = bytes.to_vec();
+        Kept { bytes, dialect }
+    }
+
     /// Decodes one request in the dialect negotiated.
     pub fn parse_in(bytes: &'a [u8], dialect: Dialect) -> Result<Self, ParseError> {
         decode::request(bytes, dialect)
+    }
+}
+
+impl Operation<'_> {
+    /// The node besides the request's that it is about.
+    pub(crate) fn other_node(&self) -> Option<u64> {
+        match self {
+            Operation::Rename(rename) => Some(rename.new_parent),
+            Operation::Link { nodeid, .. } => Some(*nodeid),
+            Operation::CopyFileRange(args) | Operation::CopyFileRange64(args) => {
+                Some(args.nodeid_out)
+            }
+            _ => None,
+        }
     }
 }
 

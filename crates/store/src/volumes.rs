@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{
     FIRST_VOLUME, Limits, Name, Refusal, Room, ScheduleRule, Time, VolumeInfo, VolumeState,
-    snapshot_name, split_volume_name,
+    snapshot_name, split_volume_name, volume_numbers,
 };
 
 /// The birth of all that a volume without an origin begins with.
@@ -194,6 +194,17 @@ impl Volumes {
     /// The number of the next volume.
     pub(crate) fn next(&self) -> u32 {
         self.next
+    }
+
+    /// The number of the volume that is made so many others after the next one: a refusal when the
+    /// server has given all of its numbers.
+    pub(crate) fn number(&self, others: u32) -> Result<u32, Refusal> {
+        let number = self.next.checked_add(others).ok_or(Refusal::NoSpace)?;
+        let server = volume_numbers::server;
+        match server(number) == server(self.next.saturating_sub(1)) {
+            true => Ok(number),
+            false => Err(Refusal::NoSpace),
+        }
     }
 
     /// Volumes that are there and may change, ascending.

@@ -53,6 +53,36 @@ pub type SessionId = u64;
 /// Numbers the requests of a session from 1 upwards, never reused within it.
 pub type RequestId = u64;
 
+/// The servers of a cell number their volumes apart: the upper 8 bits of a volume's number are those
+/// of the server on which it was made. The first server of a cell is number 0.
+pub mod volume_numbers {
+    /// So many bits of a number count the volumes and snapshots that a server has made.
+    const COUNT_BITS: u32 = 24;
+    /// The highest number of a server.
+    pub const SERVER_MAX: u32 = u32::MAX >> COUNT_BITS;
+
+    /// The number of the server on which the volume was made.
+    #[must_use]
+    pub const fn server(volume: u32) -> u32 {
+        volume >> COUNT_BITS
+    }
+
+    /// How many volumes and snapshots the server had made with this one.
+    #[must_use]
+    pub const fn count(volume: u32) -> u32 {
+        volume & (u32::MAX >> (u32::BITS - COUNT_BITS))
+    }
+
+    /// The first volume of a server; `None`: no server has this number.
+    #[must_use]
+    pub const fn first(server: u32) -> Option<u32> {
+        match server <= SERVER_MAX {
+            true => Some(server << COUNT_BITS | 1),
+            false => None,
+        }
+    }
+}
+
 /// Names a file, a directory or any other object for ever (Andrew, section 5.2): it holds no
 /// location, and is not used again when the object is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

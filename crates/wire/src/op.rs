@@ -72,6 +72,9 @@ pub enum Make {
     /// A mount point of the volume, or the snapshot, that has this name now. For a superuser, or
     /// for who owns both the directory and the volume's root.
     Mount(Name),
+    /// A mount point of a volume of another server of the cell, by its number. For a superuser: the
+    /// server cannot look who owns what is behind it.
+    MountElsewhere(u32),
 }
 
 /// The kind of a write.
@@ -360,7 +363,7 @@ impl Op {
             Self::Rename { exchange, .. } => !exchange,
             Self::SetXattr { mode, .. } => *mode != XattrMode::EndsSetGid,
             // The server knows the volumes, and who owns them.
-            Self::Make { make, .. } => !matches!(make, Make::Mount(_)),
+            Self::Make { make, .. } => !matches!(make, Make::Mount(_) | Make::MountElsewhere(_)),
             Self::RemoveXattr { .. }
             | Self::Link { .. }
             | Self::Unlink { .. }

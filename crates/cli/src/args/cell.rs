@@ -87,6 +87,7 @@ impl DatabaseArgs {
             ca: absolute(&self.database_ca)?,
             client: certificate.zip(absolute(&self.database_key)?),
             server: server.to_owned(),
+            number: 0,
         })
     }
 }

@@ -6,19 +6,33 @@
 use super::volume::{connect_in, end};
 use crate::args::{MountPointArgs, UnmountArgs};
 use crate::failure::Failure;
+use crate::servers;
 use files::{MountError, Tree};
 use std::path::Path;
 use std::process::ExitCode;
-use wire::Refusal;
+use wire::{Refusal, VolumeState};
 
 pub(super) fn mount(args: &MountPointArgs) -> Result<ExitCode, Failure> {
     let (at, path) = (&args.at, &args.path);
     let tree = connect_in(&at.trust, &at.server, args.volume.as_ref())?;
-    let made = tree.mount_volume(&args.name, path);
-    over(
-        tree,
-        made.map_err(|error| told(path, not_made(&error), &error)),
-    )
+    let failed = |error: MountError| told(path, not_made(&error), &error);
+    let made = match tree.mount_volume(&args.name, path) {
+        Err(MountError::Refused(Refusal::NotFound)) => elsewhere(args).and_then(|volume| {
+            let none = MountError::Refused(Refusal::NotFound);
+            let volume = volume.ok_or_else(|| failed(none))?;
+            tree.mount_elsewhere(volume, path).map_err(failed)
+        }),
+        made => made.map_err(failed),
+    };
+    over(tree, made)
+}
+
+/// The number of the volume, where another server of the cell has it.
+fn elsewhere(args: &MountPointArgs) -> Result<Option<u32>, Failure> {
+    let (trust, server) = (&args.at.trust, &args.at.server);
+    let found = servers::volume_elsewhere("volume mount", server, (trust, &args.name))?;
+    let present = found.filter(|info| info.state == VolumeState::Present);
+    Ok(present.map(|info| info.id))
 }
 
 pub(super) fn unmount(args: &UnmountArgs) -> Result<ExitCode, Failure> {
@@ -46,7 +60,9 @@ fn not_made(error: &MountError) -> Option<&'static str> {
         return None;
     };
     match refusal {
-        Refusal::NotFound => Some("there is no such volume: see `ariel volume list`"),
+        Refusal::NotFound => Some(
+            "there is no such volume: see `ariel volume list`, with `--all` those of all servers",
+        ),
         Refusal::Exists => Some("something has this name: a mount point takes one that is free"),
         Refusal::NotPermitted | Refusal::Denied => {
             Some("only root may do this, or who owns both the directory and the volume's root")

@@ -265,7 +265,13 @@ fn list(args: &VolumeListArgs) -> Result<ExitCode, Failure> {
     };
     let of_several = !all.servers.is_empty();
     let (asked, trust) = match of_several {
-        true => (all.servers, &all.trust),
+        true => {
+            let servers = all.servers.into_iter();
+            (
+                servers.map(|one| (one.name, one.addresses)).collect(),
+                &all.trust,
+            )
+        }
         false => (vec![(server.to_string(), server.clone())], trust),
     };
     let look = |one| servers::look("volume", one, trust);

@@ -50,21 +50,21 @@ fn run(
 ) -> std::io::Result<()> {
     let shared = Arc::new(Shared::default());
     let (send, receive) = mpsc::sync_channel(WAITING_MAX);
-    let fid = mount.fid(inode);
-    let Some(watch) = mount.client().watch(fid, recursive, takes(send, &shared)) else {
+    let (client, fid) = mount.object(inode);
+    let Some(watch) = client.watch(fid, recursive, takes(send, &shared)) else {
         return control::say(stream, &ended(None));
     };
     // The program sends nothing: only its end can be read.
     let hearing = {
-        let (mount, stream) = (Arc::clone(mount), Arc::clone(stream));
+        let (client, stream) = (Arc::clone(&client), Arc::clone(stream));
         let hear = move || {
             while (&*stream).read(&mut [0; 64]).is_ok_and(|len| len > 0) {}
-            mount.client().unwatch(watch);
+            client.unwatch(watch);
         };
         thread::Builder::new().name("watch".into()).spawn(hear)
     };
     let written = hearing.is_ok().then(|| write(stream, &receive, &shared));
-    mount.client().unwatch(watch);
+    client.unwatch(watch);
     let _ = stream.shutdown(Shutdown::Both);
     // It has seen the end of the stream by now.
     let _ = hearing?.join();

@@ -165,3 +165,151 @@ fn without_its_database_a_cell_goes_on() {
     });
     assert!(back, "{told}");
 }
+
+/// The machines of the page with the volume `data` of the second server in the first one's tree.
+fn with_one_tree() -> Machines {
+    let mut machines = followed("ariel group create");
+    let rest = commands_of("servers.md").into_iter();
+    let rest = rest.skip_while(|(_, command)| !command.starts_with("ariel volume create"));
+    let rest = rest.take_while(|(_, command)| !command.starts_with("ariel machine revoke"));
+    for (name, command) in rest {
+        machines.must(&name, &command);
+    }
+    machines
+}
+
+fn start_again(machines: &mut Machines, server: &str) {
+    let all = commands_of("servers.md").into_iter();
+    let mut starts = all.filter(|(name, command)| name == server && command.contains(" serve "));
+    let (_, start) = starts.next().expect("the page starts this server");
+    machines.must(server, &start);
+}
+
+#[test]
+fn the_tree_goes_on_at_the_other_server() {
+    if !can_have_servers("servers-tree") {
+        return;
+    }
+    let mut machines = with_one_tree();
+    let m = &mut machines;
+    let told = m.must("build-1", "ariel status /mnt/1");
+    for word in ["elsewhere", "data", "server-2:7070"] {
+        assert!(told.contains(word), "{told} lacks {word}");
+    }
+    // It is the volume, with its own numbers, and nothing is linked or renamed across.
+    assert_eq!(m.must("build-1", "cd /mnt/1/data; echo *"), "f g\n");
+    let link = "ln /mnt/1/f /mnt/1/data/f2";
+    m.refused("build-1", link, &["Invalid cross-device link"]);
+    m.must(
+        "build-1",
+        "mv /mnt/1/f /mnt/1/data/moved; test ! -e /mnt/1/f",
+    );
+    assert_eq!(m.must("build-1", "cat /mnt/data/moved"), "one\n");
+    m.refused("build-1", "rmdir /mnt/1/data", &["busy"]);
+    // Through the mount point and on a mount of its own, each change is seen at once.
+    let rounds = "set -e; for n in $(seq 100); do \
+                  echo $n > /mnt/1/data/n; test $(cat /mnt/data/n) = $n; \
+                  echo x$n >> /mnt/data/n; tail -1 /mnt/1/data/n | grep -q x$n; \
+                  mkdir /mnt/data/d$n; test -d /mnt/1/data/d$n; rmdir /mnt/1/data/d$n; \
+                  test ! -e /mnt/data/d$n; mv /mnt/data/n /mnt/data/n1; \
+                  test ! -e /mnt/1/data/n; mv /mnt/1/data/n1 /mnt/1/data/n; done";
+    m.must("build-1", rounds);
+    // The rights of its root are those of its own server, also where the kernel knew others.
+    m.must("build-1", "chmod 711 /mnt/data");
+    assert_eq!(m.must("build-1", "stat -c %a /mnt/1/data"), "711\n");
+    m.must(
+        "build-1",
+        "chmod 755 /mnt/1/data; test $(stat -c %a /mnt/data) = 755",
+    );
+    // In it another volume of the first server, and that one in the first server's tree, too.
+    m.must(
+        "server-1",
+        "ariel volume create 127.0.0.1:7070 inner --mode 777",
+    );
+    let inner = "ariel volume mount server-2:7070 inner /in --volume data";
+    m.must("build-1", inner);
+    m.must("build-1", "echo deep > /mnt/1/data/in/f");
+    m.must("server-1", "ariel volume mount 127.0.0.1:7070 inner /inner");
+    assert_eq!(m.must("build-1", "cat /mnt/1/inner/f"), "deep\n");
+    m.must(
+        "build-1",
+        "echo more >> /mnt/1/inner/f; test $(wc -l < /mnt/1/data/in/f) = 2",
+    );
+    let told = m.must(
+        "build-1",
+        "stat -c %i /mnt/1/inner/f /mnt/1/data/in/f | uniq | wc -l",
+    );
+    assert_eq!(told, "1\n");
+    // The mount point comes and goes for all at once, and what is written is there.
+    m.must("build-1", "mv /mnt/1/data /mnt/1/moved; cat /mnt/1/moved/g");
+    m.must("server-1", "ariel volume unmount 127.0.0.1:7070 /moved");
+    m.refused("build-1", "ls /mnt/1/moved", &["No such file"]);
+    m.must("server-1", "ariel volume mount 127.0.0.1:7070 data /data");
+    m.must(
+        "build-1",
+        "echo last > /mnt/1/data/last; ariel umount /mnt/1",
+    );
+    assert_eq!(m.must("build-1", "cat /mnt/data/last"), "last\n");
+    m.refused("build-1", "ariel ls server-1:7070:/data", &["--volume"]);
+    let none = "ariel volume mount 127.0.0.1:7070 nowhere /nowhere";
+    m.refused(
+        "server-1",
+        none,
+        &["no server of the cell has a volume nowhere"],
+    );
+    // No other volume ever has the number that is kept in a mount point.
+    let listed = m.must("server-1", "ariel volume list 127.0.0.1:7070 --all --json");
+    let mut ids: Vec<&str> = listed.split("\"id\":").skip(1).collect();
+    ids.iter_mut()
+        .for_each(|id| *id = id.split([',', '}']).next().unwrap_or_default());
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert!(all >= 5 && ids.len() == all, "{listed}");
+}
+
+#[test]
+fn a_server_that_is_away_takes_only_its_own_volumes_with_it() {
+    if !can_have_servers("servers-tree-away") {
+        return;
+    }
+    let mut machines = with_one_tree();
+    let m = &mut machines;
+    m.must(
+        "build-1",
+        "mkdir /mnt/fresh; ariel mount server-1:7070 /mnt/fresh",
+    );
+    m.signal("server-2", "ariel serve", Signal::KILL);
+    // What is of the first server goes on; what waits for the other one can be killed.
+    m.must(
+        "build-1",
+        "echo on > /mnt/1/on; cat /mnt/1/on; ls /mnt/fresh",
+    );
+    let waits = m.run(
+        "build-1",
+        "timeout -s KILL 2 sh -c 'echo no > /mnt/1/data/h'",
+    );
+    assert!(!waits.status.success());
+    m.refused("build-1", "cat /mnt/fresh/data/f", &["No route to host"]);
+    let names = m.must("build-1", "ls /mnt/fresh; rm /mnt/fresh/on");
+    assert!(names.contains("data"), "{names}");
+    start_again(m, "server-2");
+    let mut told = String::new();
+    let back = eventually(Duration::from_secs(30), || {
+        let output = m.run("build-1", "timeout 5 cat /mnt/fresh/data/f");
+        told = text(&output);
+        output.status.success()
+    });
+    assert!(back, "{told}");
+    m.must(
+        "build-1",
+        "echo yes > /mnt/1/data/h; test $(cat /mnt/fresh/data/h) = yes",
+    );
+    // Neither mount needs the database.
+    m.signal("db", "etcd --data-dir", Signal::KILL);
+    m.must(
+        "build-1",
+        "echo still > /mnt/1/data/h; test $(cat /mnt/fresh/data/h) = still",
+    );
+    m.must("build-1", "ariel umount /mnt/fresh; ariel umount /mnt/1");
+}

@@ -12,6 +12,8 @@ pub(super) const NO_SUCH_IOCTL: Errno = Errno::NOTTY;
 pub(super) const WALK_AGAIN: Errno = Errno::STALE;
 /// A mount point leads back to the root of what is mounted, which the kernel has in one place only.
 pub(super) const LOOP: Errno = Errno::LOOP;
+/// The server that has what is behind a mount point cannot be reached.
+pub(super) const UNREACHABLE: Errno = Errno::HOSTUNREACH;
 /// A value larger than any that can be stored.
 pub(super) const VALUE_TOO_BIG: Errno = Errno::TOOBIG;
 /// The client answered what was not asked: a bug, never the caller's fault.

@@ -14,6 +14,7 @@ use tracing::error;
 use wire::{Attr, Caller, Fid, Kind, Name, Op, Refusal, Set};
 
 use super::convert::Opening;
+use super::elsewhere::Elsewhere;
 use super::keeping::Keeping;
 use super::locks::{LockedFiles, Waiters};
 use super::nodes::Nodes;
@@ -28,7 +29,9 @@ use crate::session::Handler;
 /// The tree as this mount shows it.
 pub(super) struct Tree {
     pub(super) client: Arc<Client>,
-    pub(super) nodes: Arc<Nodes>,
+    pub(super) nodes: Nodes,
+    /// Volumes that other servers have.
+    pub(super) elsewhere: Arc<Elsewhere>,
     /// The root has a name for the snapshots of its volume.
     pub(super) shows_snapshots: bool,
     /// The kernel does not announce opens and closes.
@@ -109,6 +112,24 @@ pub(super) fn checked<T>(reply: Reply, result: Result<T, Refusal>) -> Option<(Re
 }
 
 impl Tree {
+    /// The tree of another session of the same mount.
+    pub(super) fn beside(&self, client: Arc<Client>, nodes: Nodes) -> Tree {
+        if !self.keeps_names || !self.keeping.takes_back() {
+            client.keeps_no_names();
+        }
+        Tree {
+            client,
+            nodes,
+            elsewhere: Arc::clone(&self.elsewhere),
+            notifier: self.notifier.clone(),
+            opened: AtomicU64::new(0),
+            locked: LockedFiles::default(),
+            waiters: Waiters::default(),
+            groups: Groups::default(),
+            ..*self
+        }
+    }
+
     /// A descriptor that is being opened.
     pub(super) fn opening(&self, flags: u32) -> Opening {
         Opening {
@@ -293,19 +314,65 @@ impl Tree {
     }
 }
 
-/// The handler of the session's requests.
+/// The handler of the mount's requests: each is served by the tree of its session.
 pub(super) struct Translator(pub(super) Arc<Tree>);
 
 impl Handler for Translator {
     fn handle(&self, request: Request<'_>, reply: Reply) {
-        let (tree, header) = (&self.0, &request.header);
+        let (main, elsewhere) = (&self.0, &self.0.elsewhere);
         match request.operation {
-            Operation::Lookup { name } => tree.lookup(header, name, reply),
             Operation::Forget(items) | Operation::BatchForget(items) => {
                 for (nodeid, count) in items.iter() {
-                    tree.client.forget(tree.fid(nodeid), count);
+                    self.forget(nodeid, count);
                 }
+                return;
             }
+            Operation::Interrupt { unique } => {
+                drop(reply);
+                main.interrupt(unique);
+                elsewhere
+                    .trees()
+                    .iter()
+                    .for_each(|tree| tree.interrupt(unique));
+                return;
+            }
+            _ => {}
+        }
+        let nodeid = request.header.nodeid;
+        let other = request.operation.other_node();
+        if other.is_some_and(|other| !elsewhere.slots().in_one_session(nodeid, other)) {
+            return refuse(reply, Refusal::CrossVolume);
+        }
+        match elsewhere.slots().other_session(nodeid) {
+            None => Self::serve(main, request, reply),
+            Some(session) => match elsewhere.tree(session) {
+                Some(tree) => Self::serve(&tree, request, reply),
+                None => elsewhere.serve_later((main, session), &request, reply),
+            },
+        }
+    }
+}
+
+impl Translator {
+    /// The kernel forgets. The root of a session was never counted.
+    fn forget(&self, nodeid: u64, count: u64) {
+        let (main, elsewhere) = (&self.0, &self.0.elsewhere);
+        let Some(session) = elsewhere.slots().other_session(nodeid) else {
+            return main.client.forget(main.fid(nodeid), count);
+        };
+        let fid = main.fid(nodeid);
+        if fid != Fid::root(session)
+            && let Some(tree) = elsewhere.tree(session)
+        {
+            tree.client.forget(fid, count);
+        }
+    }
+
+    /// Has a tree serve a request.
+    pub(super) fn serve(tree: &Arc<Tree>, request: Request<'_>, reply: Reply) {
+        let header = &request.header;
+        match request.operation {
+            Operation::Lookup { name } => tree.lookup(header, name, reply),
             Operation::Getattr { fh } => tree.getattr(header, fh.is_some(), reply),
             Operation::Statx(_) if tree.tells_birth => tree.statx(header, reply),
             Operation::Setattr(args) => tree.setattr(header, &args, reply),
@@ -348,10 +415,6 @@ impl Handler for Translator {
             Operation::Getlk(lk) => tree.test_lock(header, &lk, reply),
             Operation::Setlk(lk) => tree.set_lock(header, &lk, false, reply),
             Operation::Setlkw(lk) => tree.set_lock(header, &lk, true, reply),
-            Operation::Interrupt { unique } => {
-                drop(reply);
-                tree.interrupt(unique);
-            }
             Operation::Destroy => {
                 reply.ok();
             }

@@ -9,11 +9,12 @@
 //! be told so that they come true. Error numbers are chosen in `errno` and nowhere else.
 //!
 //! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `ranges`,
-//! `listing`, `snapshots`) and `notices`. `nodes` says what node ids mean, `convert` holds the pure
+//! `listing`, `snapshots`, `elsewhere`) and `notices`. `nodes` says what node ids mean, `convert` holds the pure
 //! translations, `mounted` puts it all together.
 
 mod callers;
 mod convert;
+mod elsewhere;
 mod errno;
 mod files;
 mod handler;
@@ -29,6 +30,7 @@ mod ranges;
 mod snapshots;
 mod unmount;
 
+pub use elsewhere::{OtherVolume, Place, Servers};
 pub use keeping::Keeping;
 pub use mounted::{Mount, MountError};
 pub use options::MountOptions;

@@ -18,8 +18,10 @@ use rustix::io::Errno;
 use tracing::{debug, error, info, warn};
 use wire::{Fid, limits};
 
+use super::elsewhere::{Elsewhere, OtherVolume};
 use super::handler::{Translator, Tree};
 use super::locks::{LockedFiles, Waiters};
+use super::nodes::Nodes;
 use super::notices::Notices;
 use super::options::MountOptions;
 use super::unmount::{self, Attempt};
@@ -30,7 +32,7 @@ use crate::mount::{self, Control, Hidden, MountId, Mounted, Prepared};
 use crate::session::{Session, SessionError};
 
 /// How long the server may take to open a session.
-const READY_TIME: Duration = Duration::from_secs(10);
+pub(super) const READY_TIME: Duration = Duration::from_secs(10);
 /// How long the end waits while not one changed block gets to the server.
 const PROGRESS_TIME: Duration = Duration::from_secs(10);
 /// How often the ages of changed blocks are looked at: by default (Nelson, section 3.5), and
@@ -89,7 +91,8 @@ pub enum MountError {
 /// A mount that works. Dropping it ends it, as [`Mount::end`] does.
 pub struct Mount {
     client: Arc<Client>,
-    notices: Arc<Notices>,
+    /// Volumes that other servers have.
+    elsewhere: Arc<Elsewhere>,
     session: Session,
     mount_point: PathBuf,
     connection: u32,
@@ -119,7 +122,7 @@ impl Mount {
         match mount_and_serve(&options, &client, &notices) {
             Ok(served) => Ok(Mount {
                 client,
-                notices,
+                elsewhere: served.elsewhere,
                 session: served.session,
                 mount_point: served.mount_point,
                 connection: served.connection,
@@ -152,7 +155,7 @@ impl Mount {
                 Ok(()) => return,
                 Err(LeaveError::Stuck { .. }) if self.ending.load(Ordering::Acquire) => return,
                 Err(LeaveError::Stuck { server, owed })
-                    if self.client.is_away() && !self.asked.load(Ordering::Acquire) =>
+                    if self.owes_in_vain().is_some() && !self.asked.load(Ordering::Acquire) =>
                 {
                     self.ending.store(true, Ordering::Release);
                     error!(%server, "{owed} are lost: unmounted while the server is away");
@@ -196,13 +199,12 @@ impl Mount {
     /// Programs use the mount, which goes on working then; or not everything could be written back,
     /// with the mount gone and the changes still in memory.
     pub fn unmount(&self) -> Result<(), MountError> {
-        let owed = self.client.owed();
         let mounted = self.is_mounted();
-        if mounted && self.client.is_away() && !owed.is_nothing() {
+        if mounted && let Some((server, owed)) = self.owes_in_vain() {
             // Nothing has changed: it goes on when the server is back.
             return Err(MountError::Away {
                 dir: self.mount_point.clone(),
-                server: self.client.server().to_string(),
+                server,
                 owed,
             });
         }
@@ -279,18 +281,24 @@ impl Mount {
                 let server = self.client.server().clone();
                 return Err(LeaveError::Stuck { server, owed });
             }
-            let ended = self.client.leave(PROGRESS_TIME);
+            let others = self.elsewhere.leave(PROGRESS_TIME);
+            let ended = others.and_then(|()| self.client.leave(PROGRESS_TIME));
             if let Err(LeaveError::Stuck { owed, .. }) = &ended
                 && self.ending.load(Ordering::Acquire)
             {
                 *self.lost.lock() = Some(*owed);
             }
             ended?;
-            self.client.stop();
+            self.stop();
             *left = true;
             info!(mount_point = %self.mount_point.display(), "everything is written back");
         }
         Ok(())
+    }
+
+    fn stop(&self) {
+        self.client.stop();
+        self.elsewhere.stop();
     }
 
     /// The client behind the mount.
@@ -299,10 +307,46 @@ impl Mount {
         &self.client
     }
 
-    /// The object of this inode number.
+    /// The object of this inode number, and the client that shows it; the mount's root, if there
+    /// is none.
     #[must_use]
-    pub fn fid(&self, inode: u64) -> Fid {
-        self.notices.fid(inode).unwrap_or(self.client.root())
+    pub fn object(&self, inode: u64) -> (Arc<Client>, Fid) {
+        let slots = self.elsewhere.slots();
+        let fid = slots.fid(inode);
+        match slots.other_session(inode) {
+            None => (Arc::clone(&self.client), fid),
+            Some(session) => match self.elsewhere.tree(session) {
+                Some(tree) => (Arc::clone(&tree.client), fid),
+                None => (Arc::clone(&self.client), self.client.root()),
+            },
+        }
+    }
+
+    /// The volumes of other servers that it shows.
+    #[must_use]
+    pub fn other_volumes(&self) -> Vec<OtherVolume> {
+        self.elsewhere.volumes()
+    }
+
+    /// The data and changes that servers have not got yet.
+    #[must_use]
+    pub fn owed(&self) -> Owed {
+        let others = self.elsewhere.volumes();
+        others
+            .iter()
+            .fold(self.client.owed(), |all, it| all + it.owed)
+    }
+
+    /// The server that has not got everything and does not answer, if there is one, and the changes
+    /// that it has not got.
+    fn owes_in_vain(&self) -> Option<(String, Owed)> {
+        let owed = self.client.owed();
+        if self.client.is_away() && !owed.is_nothing() {
+            return Some((self.client.server().to_string(), owed));
+        }
+        let others = self.elsewhere.volumes().into_iter();
+        let mut away = others.filter(|it| it.away && !it.owed.is_nothing());
+        away.next().map(|it| (it.server, it.owed))
     }
 
     /// Requests of the kernel so far, by kind.
@@ -361,16 +405,16 @@ impl Drop for Mount {
         }
         if *self.ending.get_mut() {
             // It was tried, and the caller that tried was told what is lost.
-            return self.client.stop();
+            return self.stop();
         }
         if let Err(error) = self.end() {
             error!(%error, "the mount did not end in order");
-            self.client.stop();
+            self.stop();
         }
     }
 }
 
-fn client_options(options: &MountOptions) -> ClientOptions {
+pub(super) fn client_options(options: &MountOptions) -> ClientOptions {
     let slots_per_mib = (1 << 20) / limits::BLOCK_BYTES;
     let first_mib = options.cache.first_mib();
     ClientOptions {
@@ -395,6 +439,7 @@ fn client_options(options: &MountOptions) -> ClientOptions {
 /// A mount that is served.
 struct Served {
     session: Session,
+    elsewhere: Arc<Elsewhere>,
     mount_point: PathBuf,
     connection: u32,
     control: Option<Control>,
@@ -439,17 +484,18 @@ fn mount_and_serve(
     let served = Session::new(fd, session_options)
         .and_then(|session| serve(session, options, client, notices))
         .map_err(MountError::from)
-        .and_then(|session| {
+        .and_then(|served| {
             hidden.map_or(Ok(()), Hidden::show)?;
-            Ok(session)
+            Ok(served)
         });
     match served {
-        Ok(session) => {
+        Ok((session, elsewhere)) => {
             if let Err(error) = mount::set_read_ahead(connection, read_ahead) {
                 debug!(%error, "the kernel reads ahead as far as it does by default");
             }
             Ok(Served {
                 session,
+                elsewhere,
                 mount_point,
                 connection,
                 control: control.ok(),
@@ -470,9 +516,11 @@ fn serve(
     options: &MountOptions,
     client: &Arc<Client>,
     notices: &Notices,
-) -> Result<Session, SessionError> {
-    let notifier = session.notifier();
-    let nodes = notices.connect(notifier.clone(), client, options.interruptible);
+) -> Result<(Session, Arc<Elsewhere>), SessionError> {
+    let (notifier, nodes) = (session.notifier(), Nodes::of(client.root()));
+    let here = (notifier.clone(), nodes.clone());
+    notices.connect(here, client, options.interruptible);
+    let elsewhere = Elsewhere::new(options, nodes.slots());
     let keeps_names = session.negotiated().inc_epoch;
     if !keeps_names || !options.keeping.takes_back() {
         client.keeps_no_names();
@@ -480,6 +528,7 @@ fn serve(
     let tree = Tree {
         client: Arc::clone(client),
         nodes,
+        elsewhere: Arc::clone(&elsewhere),
         shows_snapshots: !options.hides_snapshots,
         silent_opens: options.silent_opens,
         keeping: options.keeping,
@@ -494,5 +543,5 @@ fn serve(
         groups: Groups::default(),
     };
     session.serve(Arc::new(Translator(Arc::new(tree))))?;
-    Ok(session)
+    Ok((session, elsewhere))
 }

@@ -55,10 +55,11 @@ impl Tree {
         };
         self.operate(asker, op, move |completion| match completion.done {
             Done::Absent { lifetime } => tree.give_absent(&header, (&name, lifetime), reply),
-            // It leads into another volume.
+            Done::Elsewhere { volume } => tree.give_elsewhere(&header, volume, reply),
+            // It leads into another volume, which another session shows, or none can.
             Done::Entry { fid, .. } if !tree.nodes.admit(fid.volume) => {
                 tree.client.forget(fid, 1);
-                refuse(reply, Refusal::NotSupported);
+                tree.give_elsewhere(&header, fid.volume, reply);
             }
             Done::Entry { fid, .. } if tree.nodes.node(fid) == ROOT_ID => {
                 tree.client.forget(fid, 1);

@@ -39,7 +39,7 @@ struct Link {
     /// The client owns the notices.
     client: Weak<Client>,
     callers: Callers,
-    nodes: Arc<Nodes>,
+    nodes: Nodes,
 }
 
 impl Notices {
@@ -52,14 +52,13 @@ impl Notices {
         }
     }
 
-    /// From now on the kernel may cache something, under node ids that mean this.
+    /// From now on the kernel may cache something, under these node ids.
     pub(super) fn connect(
         &self,
-        notifier: Notifier,
+        (notifier, nodes): (Notifier, Nodes),
         client: &Arc<Client>,
         interruptible: bool,
-    ) -> Arc<Nodes> {
-        let nodes = Arc::new(Nodes::of(client.root()));
+    ) {
         let callers = Callers::new(Arc::downgrade(client), interruptible);
         let early = {
             let mut early = self.early.lock();
@@ -67,7 +66,7 @@ impl Notices {
                 notifier,
                 client: Arc::downgrade(client),
                 callers,
-                nodes: Arc::clone(&nodes),
+                nodes,
             };
             // Called once.
             let _ = self.link.set(Arc::new(link));
@@ -76,12 +75,6 @@ impl Notices {
         for id in early {
             client.invalidated(id);
         }
-        nodes
-    }
-
-    /// The object behind a node id, once the mount is served.
-    pub(super) fn fid(&self, nodeid: u64) -> Option<Fid> {
-        self.link.get().map(|link| link.nodes.fid(nodeid))
     }
 
     fn link(&self, id: u64) -> Option<Arc<Link>> {

@@ -4,7 +4,9 @@ use client::Server;
 use client::front::CacheSize;
 use client::front::Lends;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use super::elsewhere::Servers;
 use super::keeping::Keeping;
 use crate::feature::Without;
 use crate::init::Transport;
@@ -44,6 +46,8 @@ pub struct MountOptions {
     pub name_delay_ns: u64,
     /// The volume, or the snapshot, whose root is mounted; `None`: the first volume.
     pub volume: Option<String>,
+    /// Finds the servers of volumes that this one has not; `None`: nobody looks for them.
+    pub servers: Option<Arc<dyn Servers>>,
     /// The root shows no name for the snapshots of its volume.
     pub hides_snapshots: bool,
     /// When it lends cached blocks to other mounts, if the server says that mounts do so.

@@ -57,7 +57,12 @@ pub(super) fn request(bytes: &[u8], dialect: Dialect) -> Parsed<Request<'_>> {
         rest,
         dialect,
     })?;
-    Ok(Request { header, operation })
+    let whole = (bytes, dialect);
+    Ok(Request {
+        header,
+        operation,
+        whole,
+    })
 }
 
 impl<'a> Body<'a> {

@@ -321,6 +321,12 @@ pub enum Done {
         /// Of a `Make` with `open`: may the kernel cache through this descriptor?
         cached: bool,
     },
+    /// The name of a mount point, and the server has not the volume behind it: another server of the
+    /// cell has it. Nothing was given to the kernel, and no server was asked about that volume.
+    Elsewhere {
+        /// The number of the volume.
+        volume: u32,
+    },
     /// There is no such name.
     Absent {
         /// How long that may be believed.

@@ -501,6 +501,10 @@ fn op(world: &World, words: &[&str]) -> Op {
             let volume = Name::new(volume.as_bytes()).expect("a name");
             make(path, Make::Mount(volume), 0o755, None)
         }
+        ["mount-elsewhere", volume, path] => {
+            let volume = volume.parse().expect("a number");
+            make(path, Make::MountElsewhere(volume), 0o755, None)
+        }
         ["unmount", path] => {
             let (dir, name) = place(world, path);
             Op::Unmount { dir, name }

@@ -151,6 +151,15 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
             ..
         } => format!("{kind} {name} in {}, mount point of {volume}", of(dir)),
         Op::Make {
+            dir,
+            name,
+            make: wire::Make::MountElsewhere(volume),
+            ..
+        } => format!(
+            "{kind} {name} in {}, mount point of volume {volume} of another server",
+            of(dir)
+        ),
+        Op::Make {
             dir, name, open, ..
         } => {
             let open = open.map(|how| format!(", open {}", access(how)));
@@ -596,6 +605,7 @@ pub fn done(disk: &MemoryDisk, done: &Done, bytes: &[u8]) -> String {
             kept(*name_lifetime),
             kept(*attr_lifetime)
         ),
+        Done::Elsewhere { volume } => format!("volume {volume} of another server"),
         Done::Absent { lifetime } => format!("absent, {}", kept(*lifetime)),
         Done::Attr {
             attr: known,

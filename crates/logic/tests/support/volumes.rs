@@ -105,6 +105,7 @@ impl MemoryDisk {
                 let found = self.volumes.find(volume).ok_or(Refusal::NotFound)?;
                 (Kind::Mount, found.id)
             }
+            Make::MountElsewhere(volume) => (Kind::Mount, *volume),
         })
     }
 

@@ -92,6 +92,7 @@ pub(super) fn make(txn: &mut Txn<'_>, op: &Op) -> Applied {
             _ => return Err(Refusal::Invalid),
         },
         Make::Mount(volume) => (Kind::Mount, mounts::leads_to(txn, &parent, volume)?),
+        Make::MountElsewhere(volume) => (Kind::Mount, mounts::leads_elsewhere(txn, *volume)?),
     };
     if open.is_some() && kind != Kind::File {
         return Err(Refusal::Invalid);

@@ -6,7 +6,7 @@ use super::entries::{find, remove};
 use super::volumes;
 use crate::txn::Txn;
 use crate::value::Object;
-use wire::{Fid, Kind, Name, Refusal};
+use wire::{Fid, Kind, Name, Refusal, volume_numbers};
 
 /// The number of the volume that a new mount point in this directory leads to. The caller is a
 /// superuser, or owns both: the name in the tree, and what is to be seen under it.
@@ -16,6 +16,19 @@ pub(super) fn leads_to(txn: &Txn<'_>, parent: &Object, volume: &Name) -> Result<
     match is_owner(txn, parent) && is_owner(txn, &root) {
         true => Ok(id),
         false => Err(Refusal::NotPermitted),
+    }
+}
+
+/// The number of a volume that another server of the cell has, for a new mount point. Only a
+/// superuser may make it: nobody here knows who owns the volume's root.
+pub(super) fn leads_elsewhere(txn: &Txn<'_>, volume: u32) -> Result<u32, Refusal> {
+    let own = volume_numbers::server(txn.index.counters.volume);
+    if txn.context.caller.uid != 0 {
+        return Err(Refusal::NotPermitted);
+    }
+    match volume_numbers::server(volume) == own {
+        true => Err(Refusal::NotFound),
+        false => Ok(volume),
     }
 }
 

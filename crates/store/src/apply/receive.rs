@@ -73,13 +73,13 @@ fn hidden(txn: &Txn<'_>, (of, birth): (u32, u32), half: Half) -> Volume {
 }
 
 fn begin_whole(txn: &mut Txn<'_>, name: &Name, half: Half) -> Result<u32, Refusal> {
-    let of = txn.index.volumes.next();
+    let of = txn.index.volumes.number(0)?;
+    let id = txn.index.volumes.number(1)?;
     let volume = Volume {
         state: State::Receiving,
         ..Volume::new(name.clone(), txn.now())
     };
     let snapshot = hidden(txn, (of, FIRST_BIRTH), half);
-    let id = of.checked_add(1).ok_or(Refusal::NoSpace)?;
     txn.changes.volumes.push((of, Some(volume)));
     txn.changes.volumes.push((id, Some(snapshot)));
     Ok(id)
@@ -132,7 +132,7 @@ fn begin_changes(
     snapshot.bytes = base.bytes;
     snapshot.copied.ranges = volume.copied.ranges.clone();
     volume.copied.ahead = birth;
-    let id = volumes.next();
+    let id = volumes.number(0)?;
     txn.changes.volumes.push((of, Some(volume)));
     txn.changes.volumes.push((id, Some(snapshot)));
     Ok(id)

@@ -69,7 +69,7 @@ fn next(txn: &Txn<'_>, name: &Name) -> Result<u32, Refusal> {
     let volumes = &txn.index.volumes;
     volumes.is_free(name)?;
     match volumes.len() < VOLUMES_MAX {
-        true => Ok(volumes.next()),
+        true => volumes.number(0),
         false => Err(Refusal::NoSpace),
     }
 }

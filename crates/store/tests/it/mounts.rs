@@ -268,3 +268,62 @@ fn a_stream_names_the_volume_and_each_cell_has_its_own_number() {
     assert_eq!(entry.attr.unwrap().leads_to(), Some(Fid::root(home)));
     world.end();
 }
+
+#[test]
+fn a_volume_of_another_server_is_a_number_that_only_root_may_name() {
+    let mut world = World::new();
+    let far = volume_numbers::first(3).unwrap() + 4;
+    let op = |text: &str, volume| make_op(root(), text, Make::MountElsewhere(volume), 0o755);
+    let mount = entry(run(&mut world.store, &op("m", far)));
+    assert_eq!(mount.attr.leads_to(), Some(Fid::root(far)));
+    // Of its own volumes the server knows the names, and the owners.
+    let home = world.home;
+    refuses(&mut world.store, &op("n", home), Refusal::NotFound);
+    let open = Set {
+        mode: Some(0o777),
+        ..Set::default()
+    };
+    let set = Op::SetAttr {
+        fid: root(),
+        set: open,
+    };
+    run(&mut world.store, &set);
+    let refused = run_as(&mut world.store, &user(5), &op("u", far), &[]);
+    assert_eq!(refused, Outcome::Refused(Refusal::NotPermitted));
+    world.end();
+}
+
+#[test]
+fn a_store_numbers_its_volumes_from_its_first_one_on() {
+    let disk = MemoryDisk::new();
+    let first = volume_numbers::first(7).unwrap();
+    let options = ariel_store::Options {
+        volume: first,
+        ..small()
+    };
+    let mut store = Store::create_in_memory(&disk, &options).unwrap();
+    assert_eq!(store.root(), Fid::root(first));
+    assert_eq!(create(&mut store, "home"), first + 1);
+    let elsewhere = make_op(store.root(), "m", Make::MountElsewhere(1), 0o755);
+    assert_eq!(entry(run(&mut store, &elsewhere)).attr.rdev, 1);
+    let own = make_op(store.root(), "n", Make::MountElsewhere(first + 1), 0o755);
+    refuses(&mut store, &own, Refusal::NotFound);
+    store.close().unwrap();
+    let mut store = Store::open_in_memory(&disk, &options).unwrap();
+    assert_eq!(create(&mut store, "more"), first + 2);
+}
+
+#[test]
+fn a_server_that_has_given_all_its_numbers_refuses_one_more() {
+    let disk = MemoryDisk::new();
+    let last = volume_numbers::first(1).unwrap() - 2;
+    let options = ariel_store::Options {
+        volume: last - 1,
+        ..small()
+    };
+    let mut store = Store::create_in_memory(&disk, &options).unwrap();
+    assert_eq!(create(&mut store, "home"), last);
+    let (name, mode) = (name("more"), 0o755);
+    let more = Op::Volume(VolumeOp::Create { name, mode });
+    refuses(&mut store, &more, Refusal::NoSpace);
+}

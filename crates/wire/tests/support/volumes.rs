@@ -54,7 +54,8 @@ pub(super) fn volume_ops() -> Vec<Op> {
 pub(super) fn mount_ops() -> Vec<Op> {
     let (dir, name) = (super::fid(1), name("home"));
     let mount = super::make(Make::Mount(Name::new(b"home@monday").unwrap()), None);
-    vec![mount, Op::Unmount { dir, name }]
+    let elsewhere = super::make(Make::MountElsewhere(0x0100_0007), None);
+    vec![mount, elsewhere, Op::Unmount { dir, name }]
 }
 
 fn rules() -> Vec<ScheduleRule> {

@@ -10,13 +10,17 @@
 //! attributes by the root's own token, like those of any directory. So a mount point that is made,
 //! moved or removed elsewhere is dropped like any other name, and the end of a volume is a recall
 //! of its root.
+//!
+//! A volume of another server has a session of its own, and this machine knows nothing of it: the
+//! look-up ends with the volume's number (`Done::Elsewhere`). What the kernel is given for it then
+//! comes from two machines, so it keeps that name for no time, and nothing need be taken back here.
 
 use crate::Ticket;
 use crate::client::api::{Done, Lifetime, Output};
 use crate::client::notices::Event;
 use crate::client::{Client, Step};
 use alloc::collections::BTreeSet;
-use wire::{Attr, Fid, Kind, Name, Op, Outcome, Refusal, Right, Time};
+use wire::{Attr, Fid, Kind, Name, Op, Outcome, Refusal, Right, Time, volume_numbers};
 
 /// The mount points that this client has come by.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +61,16 @@ impl Client {
         true
     }
 
-    /// A look-up goes on to the root of another volume.
+    /// A look-up goes on to the root of another volume, or ends where another server has that one.
     pub(crate) fn cross(&mut self, step: &mut Step<'_>, ticket: Ticket, root: Fid) {
+        let volume = root.volume;
+        let server = volume_numbers::server;
+        if self
+            .root
+            .is_some_and(|own| server(own.volume) != server(volume))
+        {
+            return self.finish(step, ticket, Done::Elsewhere { volume });
+        }
         if let Some(running) = self.calls.get_mut(&ticket) {
             running.crosses = Some(root);
             let caller = running.caller.clone();

@@ -50,7 +50,7 @@ impl Reference {
             Make::Symlink(_) => Kind::Symlink,
             Make::Node { kind, .. } => *kind,
             // The worlds have one volume that changes.
-            Make::Mount(_) => return Err(Refusal::NotFound),
+            Make::Mount(_) | Make::MountElsewhere(_) => return Err(Refusal::NotFound),
         };
         let mut made = object(kind, mode, now);
         if let Make::Symlink(target) = make {

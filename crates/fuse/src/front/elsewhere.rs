@@ -1,0 +1,366 @@
+//! Volumes that other servers of the cell have: each has a session of its own with its server, and
+//! so a tree of its own within the mount.
+//!
+//! Guarantees: a session is begun when a program first asks for something behind a mount point, by
+//! a thread of its own; requests that come before it is ready are kept, and none of them holds a
+//! lock that a recall of another session waits for, as the look-up of a mount point is answered
+//! without waiting for the server behind it. A session lasts as long as the mount. What fails is
+//! logged with its cure, and tried again with the next request, a second later at the earliest.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use client::front::{Completion, Done, now_ns};
+use client::{Addresses, Client, LeaveError, Owed, Server};
+use parking_lot::{Mutex, RwLock};
+use rustix::io::Errno;
+use tracing::{info, warn};
+use wire::{Attr, Fid, Kind, Op, Refusal, SessionId};
+
+use super::convert;
+use super::errno;
+use super::handler::{Translator, Tree, refuse, refuse_done};
+use super::mounted::{READY_TIME, client_options};
+use super::nodes::{Nodes, Slots};
+use super::notices::Notices;
+use super::options::MountOptions;
+use crate::abi::{EntryOut, ROOT_ID};
+use crate::reply::Reply;
+use crate::request::{Header, Kept, Request};
+
+/// For so long what has failed is not tried again.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+/// The server that has a volume, and the volume's name.
+#[derive(Debug)]
+pub struct Place {
+    /// The server.
+    pub server: Server,
+    /// The name.
+    pub volume: String,
+}
+
+/// Finds the servers of a cell that have volumes.
+pub trait Servers: Debug + Send + Sync {
+    /// Where the volume of this number is; nothing: no server of the cell has it. It may take as
+    /// long as it takes to ask all servers.
+    ///
+    /// # Errors
+    /// In words, with a cure: some server that may have it cannot be asked.
+    fn of_volume(&self, volume: u32) -> Result<Option<Place>, String>;
+
+    /// The mount has a session with this server, too.
+    fn has_session(&self, server: &Addresses, session: SessionId);
+}
+
+/// A request that waits for its session, and the right to answer it.
+type Waiting = (Kept, Reply);
+
+enum Session {
+    Begins(Vec<Waiting>),
+    /// With the volume's name.
+    Ready(Arc<Tree>, String),
+    /// Everything is written back, and the mount ends.
+    Left,
+    Failed {
+        errno: Errno,
+        at_ns: u64,
+    },
+}
+
+/// A volume of another server, for people.
+#[derive(Debug)]
+pub struct OtherVolume {
+    /// Its name.
+    pub volume: String,
+    /// The server that has it.
+    pub server: String,
+    /// There is no connection, or the server is silent.
+    pub away: bool,
+    /// The changes that the server has not got.
+    pub owed: Owed,
+}
+
+/// The volumes of other servers that a mount has come by.
+pub(super) struct Elsewhere {
+    options: MountOptions,
+    slots: Arc<Slots>,
+    sessions: RwLock<BTreeMap<u32, Session>>,
+    /// The mount ends: no session begins any more.
+    ending: Mutex<bool>,
+}
+
+impl Elsewhere {
+    pub(super) fn new(options: &MountOptions, slots: &Arc<Slots>) -> Arc<Elsewhere> {
+        Arc::new(Elsewhere {
+            options: options.clone(),
+            slots: Arc::clone(slots),
+            sessions: RwLock::default(),
+            ending: Mutex::new(false),
+        })
+    }
+
+    pub(super) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// The tree of a session, once it is ready.
+    pub(super) fn tree(&self, session: u32) -> Option<Arc<Tree>> {
+        match self.sessions.read().get(&session) {
+            Some(Session::Ready(tree, _)) => Some(Arc::clone(tree)),
+            _ => None,
+        }
+    }
+
+    /// The trees of all sessions that are ready.
+    pub(super) fn trees(&self) -> Vec<Arc<Tree>> {
+        let sessions = self.sessions.read();
+        let ready = sessions.values().filter_map(|session| match session {
+            Session::Ready(tree, _) => Some(Arc::clone(tree)),
+            _ => None,
+        });
+        ready.collect()
+    }
+
+    /// Serves a request when its session is ready, and has it begin. `main` is the mount's own tree.
+    pub(super) fn serve_later(
+        self: &Arc<Self>,
+        (main, session): (&Arc<Tree>, u32),
+        request: &Request<'_>,
+        reply: Reply,
+    ) {
+        let mut sessions = self.sessions.write();
+        if let Some(Session::Failed { at_ns, .. }) = sessions.get(&session)
+            && now_ns().saturating_sub(*at_ns) >= PAUSE_NS
+        {
+            sessions.remove(&session);
+        }
+        match sessions.entry(session) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Session::Begins(vec![(request.keep(), reply)]));
+                drop(sessions);
+                self.begin(Arc::clone(main), session);
+            }
+            Entry::Occupied(mut there) => match there.get_mut() {
+                Session::Begins(waiting) => waiting.push((request.keep(), reply)),
+                Session::Failed { errno, .. } => {
+                    reply.error(*errno);
+                }
+                Session::Left => {
+                    reply.error(errno::UNREACHABLE);
+                }
+                Session::Ready(tree, _) => {
+                    let tree = Arc::clone(tree);
+                    drop(sessions);
+                    Translator::serve(&tree, request.clone(), reply);
+                }
+            },
+        }
+    }
+
+    /// Begins a session on a thread of its own.
+    fn begin(self: &Arc<Self>, main: Arc<Tree>, session: u32) {
+        let own = Arc::clone(self);
+        let run = move || own.end_of_beginning(session, own.connect(&main, session));
+        let started = thread::Builder::new().name("elsewhere".into()).spawn(run);
+        if let Err(error) = started {
+            warn!(%error, "no thread can be started for a volume of another server");
+            self.end_of_beginning(session, Err(errno::UNREACHABLE));
+        }
+    }
+
+    /// What waits is served, or refused.
+    fn end_of_beginning(&self, session: u32, begun: Result<(Arc<Tree>, String), Errno>) {
+        let ending = self.ending.lock();
+        let (next, served) = match begun {
+            Ok((tree, _)) if *ending => {
+                // Nothing has been changed: this only ends the session early.
+                drop(tree.client.leave(Duration::ZERO));
+                tree.client.stop();
+                (Session::Left, Err(errno::UNREACHABLE))
+            }
+            Ok((tree, name)) => (Session::Ready(Arc::clone(&tree), name), Ok(tree)),
+            Err(errno) => {
+                let at_ns = now_ns();
+                (Session::Failed { errno, at_ns }, Err(errno))
+            }
+        };
+        let before = self.sessions.write().insert(session, next);
+        drop(ending);
+        let Some(Session::Begins(waiting)) = before else {
+            return;
+        };
+        for (kept, reply) in waiting {
+            match (&served, kept.request()) {
+                (Ok(tree), Ok(request)) => Translator::serve(tree, request, reply),
+                (Err(errno), _) => {
+                    reply.error(*errno);
+                }
+                (Ok(_), Err(_)) => {
+                    reply.error(errno::NONSENSE);
+                }
+            }
+        }
+    }
+
+    /// Where a volume is; why it cannot be shown is logged.
+    fn place(&self, volume: u32) -> Result<Place, Errno> {
+        let servers = self.options.servers.as_ref();
+        match servers.map_or(Ok(None), |servers| servers.of_volume(volume)) {
+            Ok(Some(place)) => Ok(place),
+            Ok(None) => {
+                warn!(
+                    volume,
+                    "a mount point leads to a volume that no server of the cell has: `ariel volume \
+                     undelete` brings it back, `ariel volume unmount` removes the mount point"
+                );
+                Err(errno::of(Refusal::Stale))
+            }
+            Err(reason) => {
+                warn!(
+                    volume,
+                    reason, "the volume behind a mount point is not found"
+                );
+                Err(errno::UNREACHABLE)
+            }
+        }
+    }
+
+    /// A session with the server that has a volume, and the volume's name.
+    fn connect(&self, main: &Tree, volume: u32) -> Result<(Arc<Tree>, String), Errno> {
+        let Place {
+            server,
+            volume: name,
+        } = self.place(volume)?;
+        let mut options = client_options(&self.options);
+        options.machine.volume = name.clone().into();
+        options.server = server.clone();
+        let notices = Arc::new(Notices::new(self.options.keeping));
+        let front = Arc::clone(&notices) as Arc<dyn client::front::Front>;
+        let began = Client::start(options, front);
+        let ready = began.and_then(|client| {
+            client.wait_ready(READY_TIME)?;
+            Ok(Arc::new(client))
+        });
+        let client = match ready {
+            Ok(client) if client.root() == Fid::root(volume) => client,
+            Ok(client) => {
+                warn!(name, %server, "the volume was replaced by another one of its name meanwhile");
+                drop(client);
+                return Err(errno::of(Refusal::Stale));
+            }
+            Err(error) => {
+                warn!(name, %server, %error, "a volume of another server cannot be reached");
+                return Err(errno::UNREACHABLE);
+            }
+        };
+        let nodes = Nodes::of_other(&self.slots, volume);
+        notices.connect(
+            (main.notifier.clone(), nodes.clone()),
+            &client,
+            self.options.interruptible,
+        );
+        info!(name, %server, "a volume of another server is shown");
+        if let Some(servers) = &self.options.servers {
+            servers.has_session(client.server(), client.session());
+        }
+        Ok((Arc::new(main.beside(client, nodes)), name))
+    }
+
+    /// Has everything written back, and leaves the servers. May be called again after an error.
+    pub(super) fn leave(&self, limit: Duration) -> Result<(), LeaveError> {
+        *self.ending.lock() = true;
+        for tree in self.trees() {
+            tree.client.leave(limit)?;
+            tree.client.stop();
+            let volume = tree.client.root().volume;
+            self.sessions.write().insert(volume, Session::Left);
+        }
+        Ok(())
+    }
+
+    /// The mount has ended, in order or not.
+    pub(super) fn stop(&self) {
+        *self.ending.lock() = true;
+        for tree in self.trees() {
+            tree.client.stop();
+        }
+        self.sessions.write().clear();
+    }
+
+    /// The volumes, for people.
+    pub(super) fn volumes(&self) -> Vec<OtherVolume> {
+        let sessions = self.sessions.read();
+        let told = sessions.values().filter_map(|session| match session {
+            Session::Ready(tree, name) => Some(OtherVolume {
+                volume: name.clone(),
+                server: tree.client.server().to_string(),
+                away: tree.client.is_away(),
+                owed: tree.client.owed(),
+            }),
+            _ => None,
+        });
+        told.collect()
+    }
+}
+
+impl Tree {
+    /// Answers the look-up of a mount point whose volume another session shows, or will show. The
+    /// kernel keeps the name for no time, since another machine says what the directory is. It
+    /// may hold a lock of the directory around it, which others wait for: so the answer waits for
+    /// nobody. Attributes that are not known here are asked for by the kernel itself, which holds
+    /// no lock then.
+    pub(super) fn give_elsewhere(&self, header: &Header, volume: u32, reply: Reply) {
+        let (fid, slots) = (Fid::root(volume), self.elsewhere.slots());
+        let nodeid = slots.node(fid);
+        if nodeid == ROOT_ID {
+            reply.error(errno::LOOP);
+            return;
+        }
+        let Some(session) = slots.admit(volume, volume) else {
+            return refuse(reply, Refusal::NotSupported);
+        };
+        let unknown = move || {
+            let attr = convert::attr(nodeid, &Attr::new(Kind::Directory, UNKNOWN_MODE, 0));
+            EntryOut::new(
+                nodeid,
+                u64::from(fid.uniq),
+                attr,
+                Duration::ZERO,
+                Duration::ZERO,
+            )
+        };
+        let Some(tree) = self.elsewhere.tree(session) else {
+            reply.entry(&unknown());
+            return;
+        };
+        let waiting = Arc::new(Mutex::new(Some(reply)));
+        let (keeping, unanswered) = (self.keeping, Arc::clone(&waiting));
+        let done = move |completion: Completion| {
+            let Some(reply) = unanswered.lock().take() else {
+                return;
+            };
+            match completion.done {
+                Done::Attr { attr, lifetime } => {
+                    let attr = convert::attr(nodeid, &attr);
+                    let lifetime = keeping.lifetime(lifetime);
+                    let uniq = u64::from(fid.uniq);
+                    reply.entry(&EntryOut::new(nodeid, uniq, attr, Duration::ZERO, lifetime));
+                }
+                other => refuse_done(reply, &other),
+            }
+        };
+        tree.operate(convert::asker(header), Op::GetAttr { fid }, done);
+        let unanswered = waiting.lock().take();
+        if let Some(reply) = unanswered {
+            reply.entry(&unknown());
+        }
+    }
+}
+
+/// The mode of a directory of which nothing is known yet; it counts for no time.
+const UNKNOWN_MODE: u16 = 0o755;
