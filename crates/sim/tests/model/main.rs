@@ -11,8 +11,12 @@
 
 mod disk;
 mod host;
+mod hub;
 mod judge;
+mod link;
+mod memo;
 mod search;
+mod steps;
 mod world;
 
 use judge::Do::{self, *};
