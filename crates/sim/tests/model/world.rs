@@ -410,7 +410,7 @@ impl<'a> World<'a> {
     }
 
     /// No two rights conflict; the server believes at least what is held; changed blocks are under
-    /// Exclusive. What kernels keep, each host looks at.
+    /// Exclusive. Each host looks at what its kernel keeps.
     fn check(&mut self, state: &State) -> Result<(), Wrong> {
         let mut all = DefaultHasher::new();
         all.write_u64(state.hub.sight);
