@@ -78,6 +78,13 @@ const NAME: Scenario = Scenario {
     programs: &[&[Create], &[Lookup, Create]],
     ..NAMES
 };
+/// The first calls of sessions in which nothing was heard.
+const FIRST: Scenario = Scenario {
+    file: false,
+    before: &[],
+    programs: &[&[Create], &[Lookup, Create]],
+    ..PLAIN
+};
 const ALL_THREE: &[(usize, Do)] = &[(0, Lookup), (1, Lookup), (2, Lookup)];
 const THREE: Scenario = Scenario {
     before: ALL_THREE,
@@ -197,6 +204,12 @@ fn a_name_that_comes_and_goes() {
     assert!(sound("a name", &NAMES).whole);
     sound("a name, one repeated", &repeated);
     sound_within("a name", &NAMES, (24, 14));
+}
+
+#[test]
+fn first_calls_of_sessions() {
+    let lost = Scenario { lose: 1, ..FIRST };
+    assert!(sound("first calls, one lost", &lost).whole);
 }
 
 #[test]
