@@ -62,7 +62,7 @@ fn complaint(page: &Path, link: &str) -> Option<String> {
 #[test]
 fn links_lead_somewhere() {
     let mut complaints = Vec::new();
-    for page in files(&root(), ".md") {
+    for page in files(root(), ".md") {
         let text = std::fs::read_to_string(&page).unwrap();
         complaints.extend(
             links(&text)

@@ -1,8 +1,8 @@
 //! The uses that crates may make of each other. The list below is the architecture; the manifests
 //! and the sources must agree.
 
-use super::source::Source;
-use super::{files, no_complaints, root};
+use super::source::{Source, sources};
+use super::{no_complaints, root, shown};
 use std::collections::BTreeMap;
 
 const CRATES: [&str; 19] = [
@@ -119,14 +119,14 @@ fn logic_has_no_dependency_but_wire_and_no_std() {
         assert!(no_std, "crates/{name}/src/lib.rs is not no_std");
     }
     let mut complaints = Vec::new();
-    for path in files(&root().join("crates/logic/src"), ".rs") {
-        let source = Source::read(&path);
+    let src = root().join("crates/logic/src");
+    for source in sources().iter().filter(|s| s.path.starts_with(&src)) {
         if source.is_test_file() {
             continue;
         }
         for (at, line) in source.lines.iter().enumerate() {
             if !line.is_test && line.code.contains("std::") {
-                complaints.push(format!("{}:{}", super::shown(&path), at + 1));
+                complaints.push(format!("{}:{}", shown(&source.path), at + 1));
             }
         }
     }
@@ -136,13 +136,14 @@ fn logic_has_no_dependency_but_wire_and_no_std() {
 #[test]
 fn no_crate_shows_another_as_its_own() {
     let mut complaints = Vec::new();
-    for path in files(&root().join("crates"), ".rs") {
-        let source = Source::read(&path);
+    for source in sources() {
         for (at, line) in source.lines.iter().enumerate() {
             let code = line.code.trim();
-            let names = |name: &str| code.starts_with(&format!("pub use {name}::"));
-            if CRATES.into_iter().any(names) && !declares(&source, code) {
-                complaints.push(format!("{}:{}: {code}", super::shown(&path), at + 1));
+            let used = code.strip_prefix("pub use ");
+            let used = used.and_then(|used| used.split_once("::"));
+            let of_crate = used.is_some_and(|(name, _)| CRATES.contains(&name));
+            if of_crate && !declares(source, code) {
+                complaints.push(format!("{}:{}: {code}", shown(&source.path), at + 1));
             }
         }
     }

@@ -1,26 +1,20 @@
 //! Rules for each source file: sizes, how it begins, what it may name.
 
-use super::source::{Line, Source};
-use super::{files, no_complaints, root, shown};
+use super::source::{Line, Source, sources};
+use super::{no_complaints, shown};
+use std::collections::BTreeSet;
 
 const COLUMNS: usize = 100;
 const FILE_LINES: usize = 500;
 const FILE_LINES_WITH_TESTS: usize = 800;
 const FUNCTION_LINES: usize = 70;
 
-fn sources() -> Vec<Source> {
-    files(&root().join("crates"), ".rs")
-        .iter()
-        .map(|path| Source::read(path))
-        .collect()
-}
-
 /// Complains of each line of which the rule says so.
 fn lines(rule: &str, wrong: impl Fn(&Source, &Line) -> bool) {
     let mut complaints = Vec::new();
     for source in sources() {
         for (at, line) in source.lines.iter().enumerate() {
-            if wrong(&source, line) {
+            if wrong(source, line) {
                 let text = line.text.trim();
                 complaints.push(format!("{}:{}: {text}", shown(&source.path), at + 1));
             }
@@ -87,7 +81,7 @@ fn unsafe_is_for_the_kernel_boundary_only() {
     let mut complaints = Vec::new();
     for source in sources() {
         let (of, below) = (source.crate_name().unwrap(), source.below_crate().unwrap());
-        let of_kernel = KERNEL_BOUNDARY.contains(&of.as_str());
+        let of_kernel = KERNEL_BOUNDARY.contains(&of);
         let in_tests = below.starts_with("tests/") && below.matches('/').count() == 1;
         let entry = below == "src/lib.rs" || below == "src/main.rs" || in_tests;
         let entry = entry || (below.starts_with("tests/") && below.ends_with("/main.rs"));
@@ -122,7 +116,7 @@ fn is_pure(source: &Source) -> bool {
 }
 
 fn is(source: &Source, of: &str, below: &str) -> bool {
-    source.crate_name().as_deref() == Some(of) && source.below_crate().as_deref() == Some(below)
+    source.crate_name() == Some(of) && source.below_crate() == Some(below)
 }
 
 #[test]
@@ -143,7 +137,7 @@ fn one_file_reads_the_clock() {
             let below = source.below_crate().unwrap();
             let notify = below == "src/notify.rs" || below.starts_with("src/notify/");
             let table = below == "src/mount/table.rs";
-            let waits = source.crate_name().as_deref() == Some("fuse") && (notify || table);
+            let waits = source.crate_name() == Some("fuse") && (notify || table);
             // The times of files that the library gives to programs count from 1970 on; it still
             // may not read the clock.
             let times = is(source, "files", "src/attrs.rs") && !line.code.contains("now");
@@ -158,9 +152,9 @@ fn only_a_server_asks_for_the_time_of_day() {
         "the time of day is asked for by the server alone: clients go by what it says",
         |source, line| {
             let reads = line.code.contains("wall_ns");
-            let server = source.crate_name().as_deref() == Some("server");
+            let server = source.crate_name() == Some("server");
             // Until when certificates count is a time of day; no client's file goes by it.
-            let cell = source.crate_name().as_deref() == Some("cell");
+            let cell = source.crate_name() == Some("cell");
             let clock = is(source, "net", "src/clock.rs");
             reads && is_pure(source) && !server && !cell && !clock
         },
@@ -205,9 +199,7 @@ fn error_numbers_have_one_file_for_each_front() {
         |source, line| {
             let below = source.below_crate().unwrap();
             let pure = ["wire", "logic", "server", "client", "sim"];
-            let judged = source
-                .crate_name()
-                .is_some_and(|name| pure.contains(&name.as_str()));
+            let judged = source.crate_name().is_some_and(|name| pure.contains(&name));
             let named = line
                 .code
                 .split(|c| !is_word(c))
@@ -248,14 +240,32 @@ fn nothing_is_left_for_later() {
     });
 }
 
+/// The modules that a line declares, and those that it names by the path of their file.
+fn modules(line: &Line) -> Vec<&str> {
+    let declared = line.code.split("mod ").skip(1).filter_map(|rest| {
+        let end = rest.find(|c| !is_word(c))?;
+        let (name, after) = rest.split_at(end);
+        (after.trim_end() == ";" || after.starts_with(" {")).then_some(name)
+    });
+    let before = line.text.split(".rs\"");
+    let paths = before.map(|path| path.rsplit(['/', '"']).next().unwrap());
+    let paths = paths.take(line.text.matches(".rs\"").count());
+    declared.chain(paths).collect()
+}
+
 #[test]
 fn every_file_belongs_to_its_crate() {
     // A module that is in no `mod` is never compiled, and rots.
     let all = sources();
+    let of_crate = |source: &'static Source| {
+        let lines = source.lines.iter().flat_map(modules);
+        lines.map(|name| (source.crate_name(), name))
+    };
+    let known: BTreeSet<_> = all.iter().flat_map(of_crate).collect();
     let mut complaints = Vec::new();
-    for source in &all {
+    for source in all {
         let below = source.below_crate().unwrap();
-        let entry = ["src/lib.rs", "src/main.rs", "build.rs"].contains(&below.as_str());
+        let entry = ["src/lib.rs", "src/main.rs", "build.rs"].contains(&below);
         let direct = !below.starts_with("src/") && below.matches('/').count() == 1;
         let name = match below.strip_suffix("/mod.rs") {
             Some(folder) => folder.rsplit('/').next().unwrap(),
@@ -264,21 +274,18 @@ fn every_file_belongs_to_its_crate() {
         if entry || direct || name == "main" {
             continue;
         }
-        let declares = |line: &Line| {
-            let code = line.code.trim();
-            code.ends_with(&format!("mod {name};")) || code.contains(&format!("mod {name} {{"))
-        };
-        let same = |other: &&Source| other.crate_name() == source.crate_name();
-        let named_by_path = |line: &Line| line.text.contains(&format!("{name}.rs\""));
-        let known = all.iter().filter(same).any(|other| {
-            other
-                .lines
-                .iter()
-                .any(|line| declares(line) || named_by_path(line))
-        });
-        if !known {
+        if !known.contains(&(source.crate_name(), name)) {
             complaints.push(shown(&source.path));
         }
     }
     no_complaints("no `mod` names this file", complaints);
+}
+
+#[test]
+fn modules_of_a_line_are_found() {
+    let text =
+        "pub(crate) mod one;\nmod two {\n#[path = \"../x/three.rs\"]\nmod four\n// mod five;\n";
+    let source = Source::parse(std::path::Path::new("x.rs"), text);
+    let found: Vec<&str> = source.lines.iter().flat_map(modules).collect();
+    assert_eq!(found, ["one", "two", "three"]);
 }

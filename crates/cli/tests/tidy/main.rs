@@ -11,11 +11,15 @@ mod source;
 mod words;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-/// The root of the workspace.
-pub fn root() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.canonicalize().unwrap()
+/// The root of the workspace. Rules ask for it at each line: the kernel is asked once.
+pub fn root() -> &'static Path {
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        root.canonicalize().unwrap()
+    });
+    &ROOT
 }
 
 /// Directories that hold no sources of ours.
@@ -25,12 +29,13 @@ const SKIPPED: [&str; 5] = ["target", ".git", ".cell", ".demo", "vendor"];
 pub fn files(dir: &Path, ends: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_symlink() || SKIPPED.contains(&name.as_str()) {
+        let entry = entry.unwrap();
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if kind.is_symlink() || SKIPPED.contains(&name.as_str()) {
             continue;
         }
-        if path.is_dir() {
+        if kind.is_dir() {
             found.extend(files(&path, ends));
         } else if name.ends_with(ends) {
             found.push(path);

@@ -77,7 +77,7 @@ fn subjectless(paragraph: &str) -> Vec<&str> {
 #[test]
 fn sentences_have_a_noun_as_their_subject() {
     let sources = files(&root().join("crates"), ".rs").into_iter();
-    let pages = files(&root(), ".md").into_iter();
+    let pages = files(root(), ".md").into_iter();
     let mut complaints = Vec::new();
     for (path, is_page) in sources.map(|p| (p, false)).chain(pages.map(|p| (p, true))) {
         let text = std::fs::read_to_string(&path).unwrap();

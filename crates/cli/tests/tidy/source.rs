@@ -3,6 +3,7 @@
 //! characters, comments and braces, and that is all the rules need.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// One line.
 pub struct Line {
@@ -18,6 +19,8 @@ pub struct Line {
 pub struct Source {
     pub path: PathBuf,
     pub lines: Vec<Line>,
+    /// The crate's folder name, and the path below it.
+    place: Option<(String, String)>,
 }
 
 /// A function: its name, the line it begins on (from 1), and how many lines it has.
@@ -44,29 +47,20 @@ impl Source {
         let mut source = Self {
             path: path.to_owned(),
             lines: lines.map(line).collect(),
+            place: place(path),
         };
         source.mark_tests();
         source
     }
 
     /// The crate's folder name, when the file belongs to a crate.
-    pub fn crate_name(&self) -> Option<String> {
-        let inside = self.path.strip_prefix(super::root().join("crates")).ok()?;
-        Some(
-            inside
-                .components()
-                .next()?
-                .as_os_str()
-                .to_string_lossy()
-                .into_owned(),
-        )
+    pub fn crate_name(&self) -> Option<&str> {
+        self.place.as_ref().map(|(name, _)| name.as_str())
     }
 
     /// The path below its crate, such as `src/lib.rs`.
-    pub fn below_crate(&self) -> Option<String> {
-        let inside = self.path.strip_prefix(super::root().join("crates")).ok()?;
-        let rest: PathBuf = inside.components().skip(1).collect();
-        Some(rest.to_string_lossy().into_owned())
+    pub fn below_crate(&self) -> Option<&str> {
+        self.place.as_ref().map(|(_, below)| below.as_str())
     }
 
     /// Is the whole file for tests only?
@@ -163,6 +157,23 @@ fn function_name(code: &str) -> Option<String> {
     }
     let name = words.get(at + 1)?;
     Some(name.split(['(', '<']).next()?.to_owned())
+}
+
+/// The folder name of the crate that a file is in, and the path below it.
+fn place(path: &Path) -> Option<(String, String)> {
+    let inside = path.strip_prefix(super::root().join("crates")).ok()?;
+    let mut parts = inside.components();
+    let name = parts.next()?.as_os_str().to_string_lossy().into_owned();
+    Some((name, parts.as_path().to_string_lossy().into_owned()))
+}
+
+/// All Rust files of all crates, read once.
+pub fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let paths = super::files(&super::root().join("crates"), ".rs");
+        paths.iter().map(|path| Source::read(path)).collect()
+    });
+    &SOURCES
 }
 
 /// The text with comments, and what is inside strings and characters, replaced by spaces.

@@ -23,6 +23,8 @@ pub struct Kernel {
 /// One client's machine with its surroundings.
 #[derive(Clone, Debug)]
 pub struct Host {
+    /// Which one.
+    pub at: usize,
     pub client: Client,
     pub kernel: Kernel,
     pub slots: BTreeMap<u32, [u8; BYTES]>,
@@ -33,6 +35,7 @@ pub struct Host {
     /// How many calls of the program have begun.
     pub begun: usize,
     pub under_way: Option<(Ticket, Do)>,
+    pub last_ticket: Ticket,
     /// A call that was put back, and that begins again; once.
     pub again: Option<Do>,
     pub repeated: bool,
@@ -49,6 +52,22 @@ impl Kernel {
 }
 
 impl Host {
+    pub fn new(at: usize, client: Client) -> Self {
+        Self {
+            at,
+            client,
+            kernel: Kernel::default(),
+            slots: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            handle: None,
+            begun: 0,
+            under_way: None,
+            last_ticket: 0,
+            again: None,
+            repeated: false,
+        }
+    }
+
     /// A page that is being read is locked: the kernel cannot drop it yet.
     pub fn may_drop(&self, order: usize) -> bool {
         let reading = matches!(self.under_way, Some((_, Do::Read)))

@@ -3,10 +3,12 @@
 //! what it accepts is exactly what is linearizable, and its knowledge is a set that can be
 //! compared.
 
+use super::memo::{Machine, Wrong};
 use std::collections::BTreeSet;
+use wire::Time;
 
 /// A call of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Do {
     OpenRead,
     OpenWrite,
@@ -21,7 +23,7 @@ pub enum Do {
 }
 
 /// The program's sight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Seen {
     Done,
     Byte(u8),
@@ -71,6 +73,33 @@ pub struct Judge {
     under_way: Vec<Option<Do>>,
 }
 
+/// A call of a client begins; or it ends and shows this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    Begin(usize, Do),
+    End(usize, Seen),
+}
+
+impl Machine for Judge {
+    type Event = Event;
+    type Effect = ();
+
+    fn take(&mut self, _now: Time, event: &Event) -> Result<Vec<()>, Wrong> {
+        match *event {
+            Event::Begin(client, call) => self.begin(client, call),
+            Event::End(client, seen) => {
+                let call = self.under_way[client];
+                if !self.end(client, seen) {
+                    return Err(format!(
+                        "client {client}: {call:?} shows {seen:?}, which no order explains"
+                    ));
+                }
+            }
+        }
+        Ok(vec![])
+    }
+}
+
 impl Judge {
     /// Before the first call, with or without a file of one zero byte.
     pub fn new(clients: usize, file: bool) -> Self {
@@ -87,12 +116,12 @@ impl Judge {
     }
 
     /// A call begins.
-    pub fn begin(&mut self, client: usize, call: Do) {
+    fn begin(&mut self, client: usize, call: Do) {
         self.under_way[client] = Some(call);
     }
 
     /// A call ends and shows this: false if that cannot be.
-    pub fn end(&mut self, client: usize, seen: Seen) -> bool {
+    fn end(&mut self, client: usize, seen: Seen) -> bool {
         let mut reached = BTreeSet::new();
         let mut open: Vec<Order> = std::mem::take(&mut self.orders).into_iter().collect();
         while let Some(order) = open.pop() {

@@ -1,6 +1,7 @@
 //! Breadth first through all states: the first failure found is reached by a shortest way.
 
-use super::world::{Act, Scenario, State, Wrong};
+use super::memo::Wrong;
+use super::world::{Act, Scenario, World};
 use std::collections::HashMap;
 
 /// The result of an exploration.
@@ -23,6 +24,7 @@ type Ways = HashMap<u64, (u64, Act)>;
 
 /// Explores all states within the scenario's depth.
 pub fn explore(scenario: &Scenario) -> Explored {
+    let mut world = World::new(scenario);
     let mut ways = Ways::new();
     let mut explored = Explored {
         states: 1,
@@ -31,7 +33,7 @@ pub fn explore(scenario: &Scenario) -> Explored {
         finished: 0,
         wrong: None,
     };
-    let mut first = match State::new(scenario) {
+    let first = match world.first() {
         Ok(first) => first,
         Err(wrong) => {
             explored.wrong = Some((wrong, vec!["before the first step".into()]));
@@ -43,12 +45,12 @@ pub fn explore(scenario: &Scenario) -> Explored {
     while !level.is_empty() {
         let mut next = Vec::new();
         for (id, mut state) in level {
-            let acts = state.acts(scenario);
+            let acts = state.acts(scenario.programs);
             let cut = explored.depth == scenario.depth;
             explored.whole &= acts.is_empty() || !cut;
             if cut || acts.is_empty() {
                 explored.finished += 1;
-                if let Err(wrong) = state.finish(scenario) {
+                if let Err(wrong) = world.finish(&mut state) {
                     let way = retrace(scenario, &ways, (start, id), None);
                     explored.wrong = Some((wrong, way));
                     return explored;
@@ -57,7 +59,7 @@ pub fn explore(scenario: &Scenario) -> Explored {
             }
             for act in acts {
                 let mut after = state.clone();
-                if let Err(wrong) = after.step(scenario, act) {
+                if let Err(wrong) = world.step(&mut after, act) {
                     let way = retrace(scenario, &ways, (start, id), Some(act));
                     explored.wrong = Some((wrong, way));
                     return explored;
@@ -90,24 +92,20 @@ fn retrace(
         id = before;
     }
     acts.reverse();
-    let mut state = State::new(scenario).expect("it was made before");
-    state.told = Some(Vec::new());
+    let mut world = World::new(scenario);
+    let mut state = world.first().expect("it was made before");
+    let mut told = Vec::new();
     let mut right = Ok(());
     for act in acts {
-        let line = state.describe(scenario, act);
-        state
-            .told
-            .iter_mut()
-            .for_each(|told| told.push(line.clone()));
-        right = state.step(scenario, act);
+        told.push(state.describe(scenario, act));
+        right = world.step(&mut state, act);
     }
     if right.is_ok() {
-        state
-            .told
-            .iter_mut()
-            .for_each(|told| told.push("the rest in one fair order".into()));
+        told.push("the rest in one fair order".into());
+        world.told = Some(told);
         // The failure is known already; this is for the way to it.
-        let _ = state.finish(scenario);
+        let _ = world.finish(&mut state);
+        told = world.told.unwrap_or_default();
     }
-    state.told.unwrap_or_default()
+    told
 }

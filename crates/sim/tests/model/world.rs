@@ -1,25 +1,24 @@
 //! One state of the system that is explored: the machines themselves, what their kernels keep, what
-//! is on its way, what the judge knows. A state is cheap to copy: its parts are shared until one
-//! is changed, and each part's share of the identity is kept with it.
+//! is on its way, what the judge knows. A state is cheap to copy and to tell from others: its parts
+//! are shared, and numbered by their marks.
 
-use super::disk::{FILE, ROOT, TinyDisk};
-use super::host::{BYTES, Host, Kernel};
-use super::judge::{Do, Judge, Seen};
-use logic::Ticket;
-use logic::client::{self, Client, Done, Invalidate};
+use super::disk::{ROOT, TinyDisk};
+use super::host::Host;
+use super::hub::{self, Hub, NEXT_CONN};
+use super::judge::{self, Do, Judge};
+use super::link::{Load, Packet, Way};
+use super::memo::{Memo, Part, Wrong};
+use super::steps::{self, Effect};
+use logic::client::{self, Client};
 use logic::server::{self, Conn, Server};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::fmt::{Debug, Write};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
-use std::sync::Arc;
-use wire::{Caller, Fid, Refusal, Right, Time, ToClient, ToServer};
+use std::rc::Rc;
+use wire::Time;
 
 const MS: Time = 1_000_000;
 /// Without faults, everybody has an answer within this time.
 const PATIENCE_NS: Time = 2_000 * MS;
-/// For when only what has begun is to happen.
-static NO_PROGRAMS: [&[Do]; 3] = [&[]; 3];
 
 /// The scenario to explore.
 #[derive(Clone, Debug)]
@@ -66,132 +65,187 @@ pub enum Act {
     Tick,
 }
 
-/// Added to the number of a client's connection for the next one.
-const NEXT_CONN: Conn = 100;
-
-/// One direction of one client's connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Up(usize),
-    Down(usize),
-}
-
-/// A part of the state with its share of the identity.
-#[derive(Clone, Debug)]
-struct Part<T> {
-    value: Arc<T>,
-    mark: u64,
-}
-
-thread_local! {
-    /// The text of one part: hashed at once, since a hash of many small pieces takes longer.
-    static TEXT: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-fn mark(value: &impl Debug) -> u64 {
-    TEXT.with_borrow_mut(|text| {
-        text.clear();
-        write!(text, "{value:?}").expect("a string takes any text");
-        let mut hasher = DefaultHasher::new();
-        hasher.write(text.as_bytes());
-        hasher.finish()
-    })
-}
-
-impl<T: Clone + Debug> Part<T> {
-    fn new(value: T) -> Self {
-        let value = Arc::new(value);
-        Self { value, mark: 0 }
-    }
-
-    fn change(&mut self) -> &mut T {
-        self.mark = 0;
-        Arc::make_mut(&mut self.value)
-    }
-
-    fn mark(&mut self) -> u64 {
-        if self.mark == 0 {
-            self.mark = mark(&*self.value);
-        }
-        self.mark
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Core {
-    server: Server,
-    disk: TinyDisk,
-}
-
-#[derive(Clone, Debug)]
-enum Load {
-    Up(ToServer),
-    Down(ToClient),
-}
-
-#[derive(Clone, Debug)]
-struct Packet {
-    client: usize,
-    load: Load,
-    bytes: Vec<u8>,
-}
-
 /// One state.
 #[derive(Clone, Debug)]
 pub struct State {
     now: Time,
     hosts: Vec<Part<Host>>,
-    core: Part<Core>,
-    up: Vec<Vec<Part<Packet>>>,
-    down: Vec<Vec<Part<Packet>>>,
-    late: Vec<Part<Packet>>,
+    hub: Part<Hub>,
+    up: Vec<Vec<Rc<Packet>>>,
+    down: Vec<Vec<Rc<Packet>>>,
+    late: Vec<Rc<Packet>>,
     /// The connection of each client.
     conns: Vec<Conn>,
     judge: Part<Judge>,
     /// Losses, repetitions, delays, ticks left.
     left: [u8; 4],
-    last_ticket: Ticket,
+}
+
+impl State {
+    /// A number that tells states apart.
+    pub fn identity(&self) -> u64 {
+        let mut all = DefaultHasher::new();
+        for host in &self.hosts {
+            all.write_u64(host.mark);
+        }
+        for link in self.up.iter().chain(&self.down) {
+            all.write_usize(link.len());
+            for packet in link {
+                all.write_u64(packet.mark);
+            }
+        }
+        // Delayed messages have no order among themselves.
+        let mut late: Vec<u64> = self.late.iter().map(|packet| packet.mark).collect();
+        late.sort_unstable();
+        for mark in late {
+            all.write_u64(mark);
+        }
+        all.write_u64(self.hub.mark);
+        all.write_u64(self.judge.mark);
+        all.write_u64(self.now);
+        all.write(&self.left);
+        all.finish()
+    }
+
+    /// All that may happen next, without the programs' next calls.
+    fn happens(&self, acts: &mut Vec<Act>, at: usize) {
+        let host = &self.hosts[at];
+        for order in 0..host.kernel.orders.len() {
+            if host.may_drop(order) {
+                acts.push(Act::Dropped(at, order));
+            }
+        }
+        for way in [Way::Up(at), Way::Down(at)] {
+            if self.link(way).is_empty() {
+                continue;
+            }
+            acts.push(match way {
+                Way::Up(at) => Act::ToServer(at),
+                Way::Down(at) => Act::ToClient(at),
+            });
+            let faults = [Act::Lose(way), Act::Repeat(way), Act::Delay(way)];
+            let allowed = faults.iter().zip(self.left).filter(|(_, left)| *left > 0);
+            acts.extend(allowed.map(|(act, _)| *act));
+        }
+    }
+
+    /// All that may happen next while programs go on.
+    pub fn acts(&self, programs: &[&[Do]]) -> Vec<Act> {
+        let mut acts = Vec::new();
+        for (at, host) in self.hosts.iter().enumerate() {
+            let calls = programs.get(at).map_or(0, |program| program.len());
+            let begins = host.again.is_some() || host.begun < calls;
+            if host.under_way.is_none() && begins {
+                acts.push(Act::Call(at));
+            }
+            self.happens(&mut acts, at);
+        }
+        acts.extend((0..self.late.len()).map(Act::Late));
+        if self.left[3] > 0 {
+            acts.push(Act::Tick);
+        }
+        acts
+    }
+
+    fn link(&self, way: Way) -> &Vec<Rc<Packet>> {
+        match way {
+            Way::Up(at) => &self.up[at],
+            Way::Down(at) => &self.down[at],
+        }
+    }
+
+    fn pop(&mut self, way: Way) -> Rc<Packet> {
+        match way {
+            Way::Up(at) => self.up[at].remove(0),
+            Way::Down(at) => self.down[at].remove(0),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        let clients = self.hosts.iter();
+        let clients = clients.filter_map(|host| host.client.deadline());
+        clients.chain(self.hub.server.deadline()).min()
+    }
+
+    /// Does nobody wait, and is nothing on its way?
+    fn quiet(&self) -> bool {
+        let still = |host: &Part<Host>| {
+            host.under_way.is_none() && host.again.is_none() && host.kernel.idle()
+        };
+        self.hosts.iter().all(still)
+            && self.late.is_empty()
+            && self.up.iter().chain(&self.down).all(Vec::is_empty)
+            && self.hub.server.figures().waiting == 0
+    }
+
+    /// Describes a step, for people.
+    pub fn describe(&self, scenario: &Scenario, act: Act) -> String {
+        let first = |way| format!("{:?}", self.link(way)[0].load);
+        let about = match act {
+            Act::Call(at) => match self.hosts[at].again {
+                Some(call) => format!("{call:?} again"),
+                None => format!("{:?}", scenario.programs[at].get(self.hosts[at].begun)),
+            },
+            Act::ToServer(at) => first(Way::Up(at)),
+            Act::ToClient(at) => first(Way::Down(at)),
+            Act::Lose(way) | Act::Repeat(way) | Act::Delay(way) => first(way),
+            Act::Late(nth) => format!("{:?}", self.late[nth].load),
+            Act::Dropped(at, nth) => format!("{:?}", self.hosts[at].kernel.orders[nth].1),
+            Act::Tick => format!("at {} ms", self.now / MS),
+        };
+        format!("{act:?} {about}")
+    }
+}
+
+/// A scenario, and everything that was met of it so far.
+pub struct World<'a> {
+    scenario: &'a Scenario,
+    hosts: Memo<Host>,
+    hubs: Memo<Hub>,
+    judges: Memo<Judge>,
+    /// Rights of all together in which nothing conflicts.
+    sound: HashSet<u64>,
     /// For people: what happens while everything settles.
     pub told: Option<Vec<String>>,
 }
 
-/// The failure in a state.
-pub type Wrong = String;
+impl<'a> World<'a> {
+    pub fn new(scenario: &'a Scenario) -> Self {
+        Self {
+            scenario,
+            hosts: Memo::new(),
+            hubs: Memo::new(),
+            judges: Memo::new(),
+            sound: HashSet::new(),
+            told: None,
+        }
+    }
 
-impl State {
     /// Connected, and with what comes before done.
-    pub fn new(scenario: &Scenario) -> Result<Self, Wrong> {
+    pub fn first(&mut self) -> Result<State, Wrong> {
         let now = 1_000_000 * MS;
-        let options = server::Options {
-            resend_ns: 10 * MS,
-            lease_ns: 400 * MS,
-            recall_ns: 4_000 * MS,
-            mutant: scenario.server_mutant,
-            ..Default::default()
-        };
-        let server = Server::new(options, now, (100, ROOT), (vec![], 0));
+        let scenario = self.scenario;
         let clients = scenario.programs.len();
         let disk = TinyDisk::new(scenario.file);
-        let mut state = Self {
+        let server = self.server(now);
+        let mut state = State {
             now,
-            hosts: (0..clients).map(|at| Self::host(scenario, at)).collect(),
-            core: Part::new(Core { server, disk }),
+            hosts: (0..clients).map(|at| self.host(at)).collect(),
+            hub: self.hubs.part(Hub { server, disk }),
             up: vec![vec![]; clients],
             down: vec![vec![]; clients],
             late: vec![],
             conns: (0..clients).map(|at| at as u64 + 1).collect(),
-            judge: Part::new(Judge::new(clients, scenario.file)),
+            judge: self.judges.part(Judge::new(clients, scenario.file)),
             left: [0; 4],
-            last_ticket: 0,
-            told: None,
         };
         for at in 0..clients {
-            state.client(at, client::Input::Connected, &[])?;
-            state.settle()?;
+            self.client(&mut state, at, steps::Event::Connected)?;
+            self.settle(&mut state)?;
         }
         for (at, call) in scenario.before {
-            state.begin(*at, *call)?;
-            state.settle()?;
+            self.begin(&mut state, *at, *call, steps::Event::Looks)?;
+            self.settle(&mut state)?;
         }
         state.left = [
             scenario.lose,
@@ -202,7 +256,18 @@ impl State {
         Ok(state)
     }
 
-    fn host(scenario: &Scenario, at: usize) -> Part<Host> {
+    fn server(&self, now: Time) -> Server {
+        let options = server::Options {
+            resend_ns: 10 * MS,
+            lease_ns: 400 * MS,
+            recall_ns: 4_000 * MS,
+            mutant: self.scenario.server_mutant,
+            ..Default::default()
+        };
+        Server::new(options, now, (100, ROOT), (vec![], 0))
+    }
+
+    fn host(&mut self, at: usize) -> Part<Host> {
         let options = client::Options {
             slots: 16,
             later_ns: 10 * MS,
@@ -210,495 +275,173 @@ impl State {
             scan_ns: 20 * MS,
             walk_entries: 0,
             keep_ns: None,
-            mutant: scenario.client_mutant,
+            mutant: self.scenario.client_mutant,
             ..Default::default()
         };
-        Part::new(Host {
-            client: Client::new(options, at as u64 + 1, b"host"),
-            kernel: Kernel::default(),
-            slots: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            handle: None,
-            begun: 0,
-            under_way: None,
-            again: None,
-            repeated: false,
-        })
+        let client = Client::new(options, at as u64 + 1, b"host");
+        self.hosts.part(Host::new(at, client))
     }
 
-    /// A number that tells states apart.
-    pub fn identity(&mut self) -> u64 {
-        let mut all = DefaultHasher::new();
-        for host in &mut self.hosts {
-            all.write_u64(host.mark());
+    fn tell(&mut self, line: impl FnOnce() -> String) {
+        if let Some(told) = &mut self.told {
+            told.push(line());
         }
-        for link in self.up.iter_mut().chain(&mut self.down) {
-            all.write_usize(link.len());
-            for packet in link {
-                all.write_u64(packet.mark());
-            }
-        }
-        // Delayed messages have no order among themselves.
-        let mut late: Vec<u64> = self.late.iter_mut().map(Part::mark).collect();
-        late.sort_unstable();
-        for mark in late {
-            all.write_u64(mark);
-        }
-        all.write_u64(self.core.mark());
-        all.write_u64(self.judge.mark());
-        all.write_u64(self.now);
-        all.write(&self.left);
-        all.finish()
-    }
-
-    /// All that may happen next.
-    pub fn acts(&self, scenario: &Scenario) -> Vec<Act> {
-        let mut acts = Vec::new();
-        for (at, program) in scenario.programs.iter().enumerate() {
-            let host = &self.hosts[at].value;
-            let begins = host.again.is_some() || host.begun < program.len();
-            if host.under_way.is_none() && begins {
-                acts.push(Act::Call(at));
-            }
-            for order in 0..host.kernel.orders.len() {
-                if host.may_drop(order) {
-                    acts.push(Act::Dropped(at, order));
-                }
-            }
-            for way in [Way::Up(at), Way::Down(at)] {
-                if self.link(way).is_empty() {
-                    continue;
-                }
-                acts.push(match way {
-                    Way::Up(at) => Act::ToServer(at),
-                    Way::Down(at) => Act::ToClient(at),
-                });
-                let faults = [Act::Lose(way), Act::Repeat(way), Act::Delay(way)];
-                let allowed = faults.iter().zip(self.left).filter(|(_, left)| *left > 0);
-                acts.extend(allowed.map(|(act, _)| *act));
-            }
-        }
-        acts.extend((0..self.late.len()).map(Act::Late));
-        if self.left[3] > 0 {
-            acts.push(Act::Tick);
-        }
-        acts
-    }
-
-    fn link(&self, way: Way) -> &Vec<Part<Packet>> {
-        match way {
-            Way::Up(at) => &self.up[at],
-            Way::Down(at) => &self.down[at],
-        }
-    }
-
-    fn take(&mut self, way: Way) -> Part<Packet> {
-        match way {
-            Way::Up(at) => self.up[at].remove(0),
-            Way::Down(at) => self.down[at].remove(0),
-        }
-    }
-
-    fn tell(&mut self, scenario: &Scenario, act: Act) {
-        if self.told.is_some() {
-            let line = self.describe(scenario, act);
-            self.told
-                .iter_mut()
-                .for_each(|told| told.push(line.clone()));
-        }
-    }
-
-    /// Describes a step, for people.
-    pub fn describe(&self, scenario: &Scenario, act: Act) -> String {
-        let first = |way| format!("{:?}", self.link(way)[0].value.load);
-        let about = match act {
-            Act::Call(at) => match self.hosts[at].value.again {
-                Some(call) => format!("{call:?} again"),
-                None => format!(
-                    "{:?}",
-                    scenario.programs[at].get(self.hosts[at].value.begun)
-                ),
-            },
-            Act::ToServer(at) => first(Way::Up(at)),
-            Act::ToClient(at) => first(Way::Down(at)),
-            Act::Lose(way) | Act::Repeat(way) | Act::Delay(way) => first(way),
-            Act::Late(nth) => format!("{:?}", self.late[nth].value.load),
-            Act::Dropped(at, nth) => format!("{:?}", self.hosts[at].value.kernel.orders[nth].1),
-            Act::Tick => format!("at {} ms", self.now / MS),
-        };
-        format!("{act:?} {about}")
     }
 
     /// Takes one step and looks at the result.
-    pub fn step(&mut self, scenario: &Scenario, act: Act) -> Result<(), Wrong> {
+    pub fn step(&mut self, state: &mut State, act: Act) -> Result<(), Wrong> {
         match act {
-            Act::Call(at) if self.hosts[at].value.again.is_some() => self.begin_again(at)?,
+            Act::Call(at) if state.hosts[at].again.is_some() => {
+                self.client(state, at, steps::Event::Again)?;
+            }
             Act::Call(at) => {
-                let call = scenario.programs[at][self.hosts[at].value.begun];
-                self.hosts[at].change().begun += 1;
-                self.begin(at, call)?;
+                let call = self.scenario.programs[at][state.hosts[at].begun];
+                self.begin(state, at, call, steps::Event::Calls)?;
             }
             Act::ToServer(at) => {
-                let packet = self.take(Way::Up(at));
-                self.arrive(&packet)?;
+                let packet = state.pop(Way::Up(at));
+                self.arrive(state, packet)?;
             }
             Act::ToClient(at) => {
-                let packet = self.take(Way::Down(at));
-                self.arrive(&packet)?;
+                let packet = state.pop(Way::Down(at));
+                self.arrive(state, packet)?;
             }
             Act::Lose(way) => {
-                self.left[0] -= 1;
-                self.reconnect(way)?;
+                state.left[0] -= 1;
+                self.reconnect(state, way)?;
             }
             Act::Repeat(way) => {
-                self.left[1] -= 1;
-                let packet = self.take(way);
-                self.late.push(packet.clone());
-                self.arrive(&packet)?;
+                state.left[1] -= 1;
+                let packet = state.pop(way);
+                state.late.push(packet.clone());
+                self.arrive(state, packet)?;
             }
             Act::Delay(way) => {
-                self.left[2] -= 1;
-                let packet = self.take(way);
-                self.late.push(packet);
+                state.left[2] -= 1;
+                let packet = state.pop(way);
+                state.late.push(packet);
             }
             Act::Late(nth) => {
-                let packet = self.late.remove(nth);
-                self.arrive(&packet)?;
+                let packet = state.late.remove(nth);
+                self.arrive(state, packet)?;
             }
-            Act::Dropped(at, nth) => self.dropped(at, nth)?,
+            Act::Dropped(at, nth) => self.client(state, at, steps::Event::Dropped(nth))?,
             Act::Tick => {
-                self.left[3] -= 1;
-                self.tick()?;
+                state.left[3] -= 1;
+                self.tick(state)?;
             }
         }
-        self.check()
+        self.check(state)
     }
 
     /// The connection of a client ends, with all that is under way on it, and another is made.
-    fn reconnect(&mut self, (Way::Up(at) | Way::Down(at)): Way) -> Result<(), Wrong> {
-        self.up[at].clear();
-        self.down[at].clear();
-        self.late.retain(|packet| packet.value.client != at);
-        let conn = self.conns[at];
-        self.conns[at] += NEXT_CONN;
-        self.server(server::Input::Gone { conn })?;
-        self.client(at, client::Input::Gone, &[])?;
-        self.client(at, client::Input::Connected, &[])
-    }
-
-    fn arrive(&mut self, packet: &Part<Packet>) -> Result<(), Wrong> {
-        let at = packet.value.client;
-        let bytes = &packet.value.bytes;
-        let bulk_len = bytes.len() as u32;
-        match packet.value.load.clone() {
-            Load::Up(message) => {
-                let bulk = self.core.change().disk.hold(bytes.clone());
-                let from = self.conns[at];
-                self.server(server::Input::Message {
-                    from,
-                    message,
-                    bulk,
-                    bulk_len,
-                })
-            }
-            Load::Down(message) => {
-                let message = Box::new(message);
-                self.client(at, client::Input::Message { message, bulk_len }, bytes)
-            }
-        }
-    }
-
-    fn dropped(&mut self, at: usize, nth: usize) -> Result<(), Wrong> {
-        let kernel = &mut self.hosts[at].change().kernel;
-        let (id, what) = kernel.orders.remove(nth);
-        match what {
-            Invalidate::Inode { fid, ranges, .. } if fid == FILE => {
-                kernel.size = None;
-                if ranges.iter().any(|(from, to)| *from == 0 && *to > 0) {
-                    kernel.page = None;
-                }
-            }
-            Invalidate::Name { .. } | Invalidate::Names { .. } | Invalidate::Expire { .. } => {
-                kernel.name = None;
-            }
-            Invalidate::Sizes { fid } if fid == FILE => kernel.size = None,
-            Invalidate::Inode { .. }
-            | Invalidate::Sizes { .. }
-            | Invalidate::Listing { .. }
-            | Invalidate::Unused { .. }
-            | Invalidate::Turn { .. } => {}
-        }
-        self.client(at, client::Input::Invalidated { id }, &[])
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        let clients = self.hosts.iter();
-        let clients = clients.filter_map(|host| host.value.client.deadline());
-        clients.chain(self.core.value.server.deadline()).min()
-    }
-
-    fn tick(&mut self) -> Result<(), Wrong> {
-        self.now = self.deadline().unwrap_or(self.now + MS).max(self.now);
-        let now = self.now;
-        let due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
-        for at in 0..self.hosts.len() {
-            if due(self.hosts[at].value.client.deadline()) {
-                self.client(at, client::Input::Tick, &[])?;
-            }
-        }
-        if due(self.core.value.server.deadline()) {
-            self.server(server::Input::Tick)?;
-        }
-        Ok(())
-    }
-
-    fn client(&mut self, at: usize, input: client::Input, bulk: &[u8]) -> Result<(), Wrong> {
-        let mut outputs = Vec::new();
-        let now = self.now;
-        self.hosts[at]
-            .change()
-            .client
-            .handle(now, input, &mut outputs);
-        // This kernel takes its answers in at once, so that its locks are free.
-        let mut turns = Vec::new();
-        for output in outputs {
-            match output {
-                client::Output::Invalidate {
-                    id,
-                    what: Invalidate::Turn { .. },
-                } => turns.push(id),
-                output => self.client_output(at, output, bulk)?,
-            }
-        }
-        for id in turns {
-            self.client(at, client::Input::Invalidated { id }, &[])?;
-        }
-        Ok(())
-    }
-
-    fn client_output(
+    fn reconnect(
         &mut self,
-        at: usize,
-        output: client::Output,
-        bulk: &[u8],
+        state: &mut State,
+        (Way::Up(at) | Way::Down(at)): Way,
     ) -> Result<(), Wrong> {
-        use client::Output;
-        let host = self.hosts[at].change();
-        match output {
-            Output::Send {
-                message,
-                bulk: pieces,
-            } => {
-                let bytes = host.gather(&pieces, bulk);
-                let load = Load::Up(*message);
-                self.up[at].push(Part::new(Packet {
-                    client: at,
-                    load,
-                    bytes,
-                }));
+        state.up[at].clear();
+        state.down[at].clear();
+        state.late.retain(|packet| packet.client != at);
+        let conn = state.conns[at];
+        state.conns[at] += NEXT_CONN;
+        self.hub(state, hub::Event::Gone(conn))?;
+        self.client(state, at, steps::Event::Reconnected)
+    }
+
+    fn arrive(&mut self, state: &mut State, packet: Rc<Packet>) -> Result<(), Wrong> {
+        let at = packet.client;
+        match packet.load {
+            Load::Up(_) => self.hub(state, hub::Event::Arrives(state.conns[at], packet)),
+            Load::Down(_) => self.client(state, at, steps::Event::Arrives(packet)),
+        }
+    }
+
+    fn tick(&mut self, state: &mut State) -> Result<(), Wrong> {
+        state.now = state.deadline().unwrap_or(state.now + MS).max(state.now);
+        let now = state.now;
+        let due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
+        for at in 0..state.hosts.len() {
+            if due(state.hosts[at].client.deadline()) {
+                self.client(state, at, steps::Event::Tick)?;
             }
-            Output::Done { ticket, done } => return self.done(at, ticket, &done, bulk),
-            Output::Keep { request, bulk: of } => {
-                let bytes = host.gather(&of, bulk);
-                host.kept.insert(request, bytes);
-            }
-            Output::Forget { request } => {
-                if host.kept.remove(&request).is_none() {
-                    return Err(format!("client {at} keeps nothing for #{request}"));
-                }
-            }
-            // Nobody is killed here.
-            Output::Abandoned { .. } | Output::Spent { .. } | Output::Look { .. } => {}
-            Output::Fill { slot, from, len } => {
-                let to = (from + len) as usize;
-                host.put(slot, 0, &bulk[from as usize..to]);
-            }
-            Output::CopyIn { slot, at: to, .. } => {
-                let byte = host.written();
-                host.put(slot, to as usize, &[byte]);
-            }
-            Output::Zero { slot, at: from, .. } => {
-                let bytes = host.slots.entry(slot).or_default();
-                bytes[(from as usize).min(BYTES)..].fill(0);
-            }
-            Output::Invalidate { id, what } => host.kernel.orders.push((id, what)),
-            // This kernel takes its answers in at once, and keeps no attributes.
-            Output::Outdated { .. } => {}
-            Output::Watched { .. } => return Err(format!("client {at} watches nothing")),
-            Output::Peer(_) => return Err(format!("client {at} lends")),
-            Output::Hangup | Output::Redial => return Err(format!("client {at} hangs up")),
-            Output::Event(event) => return Err(format!("client {at}: {event:?}")),
+        }
+        if due(state.hub.server.deadline()) {
+            self.hub(state, hub::Event::Tick)?;
         }
         Ok(())
     }
 
-    fn server(&mut self, input: server::Input) -> Result<(), Wrong> {
-        use server::Output;
-        let mut outputs = Vec::new();
-        let core = self.core.change();
-        core.server
-            .handle(self.now, input, &mut core.disk, &mut outputs);
-        for output in outputs {
-            let disk = &mut self.core.change().disk;
-            match output {
-                Output::Send { to, message, bulk } => {
-                    let bytes = disk.bulks.remove(&bulk).unwrap_or_default();
-                    let Some(client) = self.conns.iter().position(|conn| *conn == to) else {
-                        continue;
-                    };
-                    let load = Load::Down(message);
-                    self.down[client].push(Part::new(Packet {
-                        client,
-                        load,
-                        bytes,
-                    }));
+    fn begin(
+        &mut self,
+        state: &mut State,
+        at: usize,
+        call: Do,
+        event: fn(Do) -> steps::Event,
+    ) -> Result<(), Wrong> {
+        self.tell(|| format!("client {at} begins {call:?}"));
+        self.judges
+            .step(&mut state.judge, 0, judge::Event::Begin(at, call))?;
+        self.client(state, at, event(call))
+    }
+
+    fn client(&mut self, state: &mut State, at: usize, event: steps::Event) -> Result<(), Wrong> {
+        let effects = self.hosts.step(&mut state.hosts[at], state.now, event)?;
+        for effect in effects.iter() {
+            match effect {
+                Effect::Sent(packet) => state.up[at].push(packet.clone()),
+                Effect::Saw(seen) => {
+                    let end = judge::Event::End(at, *seen);
+                    self.judges.step(&mut state.judge, 0, end)?;
                 }
-                Output::Discard { bulk } => {
-                    disk.bulks.remove(&bulk);
-                }
-                Output::Sync { .. } => return Err("nobody asked for a sync".into()),
-                Output::Close { conn, violation } => {
-                    return Err(format!("the server ends connection {conn}: {violation:?}"));
-                }
-                Output::Event(
-                    event @ (server::Event::Fenced { .. } | server::Event::Away { .. }),
-                ) => {
-                    return Err(format!("server: {event:?}"));
-                }
-                Output::Event(_) => {}
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, at: usize, call: Do) -> Result<(), Wrong> {
-        if let Some(told) = &mut self.told {
-            told.push(format!("client {at} begins {call:?}"));
-        }
-        self.judge.change().begin(at, call);
-        self.hosts[at].change().repeated = false;
-        self.ask(at, call)
-    }
-
-    /// The kernel asks, whatever it knows of the name, and is the same thread.
-    fn begin_again(&mut self, at: usize) -> Result<(), Wrong> {
-        let host = self.hosts[at].change();
-        let Some(call) = host.again.take() else {
-            return Ok(());
-        };
-        host.kernel.name = None;
-        host.repeated = true;
-        self.ask(at, call)
-    }
-
-    fn ask(&mut self, at: usize, call: Do) -> Result<(), Wrong> {
-        self.last_ticket += 1;
-        let ticket = self.last_ticket;
-        let host = self.hosts[at].change();
-        host.under_way = Some((ticket, call));
-        match host.ask(call) {
-            Ok(seen) => self.end(at, seen),
-            Err(call) => {
-                let caller = Caller::default();
-                let input = client::Input::Call {
-                    ticket,
-                    caller,
-                    thread: 1,
-                    waits: client::Waits::default(),
-                    call,
-                };
-                self.client(at, input, &[])
+    fn hub(&mut self, state: &mut State, event: hub::Event) -> Result<(), Wrong> {
+        let effects = self.hubs.step(&mut state.hub, state.now, event)?;
+        for (to, packet) in effects.iter() {
+            if state.conns[packet.client] == *to {
+                state.down[packet.client].push(packet.clone());
             }
         }
+        Ok(())
     }
 
-    fn end(&mut self, at: usize, seen: Seen) -> Result<(), Wrong> {
-        let call = self.hosts[at].change().under_way.take();
-        if self.judge.change().end(at, seen) {
+    /// No two rights conflict; the server believes at least what is held; changed blocks are under
+    /// Exclusive. Each host looks at what its kernel keeps.
+    fn check(&mut self, state: &State) -> Result<(), Wrong> {
+        let mut all = DefaultHasher::new();
+        all.write_u64(state.hub.sight);
+        for host in &state.hosts {
+            all.write_u64(host.sight);
+        }
+        if !self.sound.insert(all.finish()) {
             return Ok(());
         }
-        Err(format!(
-            "client {at}: {call:?} shows {seen:?}, which no order explains"
-        ))
-    }
-
-    fn done(&mut self, at: usize, ticket: Ticket, done: &Done, bulk: &[u8]) -> Result<(), Wrong> {
-        let host = self.hosts[at].change();
-        let Some((_, call)) = host.under_way.filter(|(current, _)| *current == ticket) else {
-            return Err(format!(
-                "client {at}: an answer to no call, {ticket}: {done:?}"
-            ));
-        };
-        if *done == Done::Refused(Refusal::Again) && !host.repeated {
-            host.under_way = None;
-            host.again = Some(call);
-            return Ok(());
-        }
-        match host.learn(call, done, bulk) {
-            Some(seen) => self.end(at, seen),
-            None => Err(format!("client {at}: {call:?} is answered {done:?}")),
-        }
-    }
-
-    /// No two rights conflict; the server believes at least what is held; kernels keep only what a
-    /// right covers; changed blocks are under Exclusive.
-    fn check(&self) -> Result<(), Wrong> {
-        let believed = self.core.value.server.tokens();
+        let believed = state.hub.server.tokens();
         let mut held: Vec<logic::check::Held> = Vec::new();
-        for (at, host) in self.hosts.iter().enumerate() {
-            let own = host.value.client.tokens();
-            let right = |fid: Fid| {
-                let line = own.iter().find(|line| line.fid == fid);
-                line.map_or(Right::None, |line| line.right)
-            };
-            let kernel = &host.value.kernel;
-            let uncovered = (kernel.page.is_some() && right(FILE) < Right::Transient)
-                || (kernel.size.is_some() && right(FILE) < Right::Shared)
-                || (kernel.name.is_some() && right(ROOT) < Right::Shared);
-            if uncovered {
-                return Err(format!("client {at} has no right to what {kernel:?} keeps"));
-            }
+        for (at, host) in state.hosts.iter().enumerate() {
+            let own = host.client.tokens();
             held.extend(own.iter().map(|line| (at as u64 + 1, *line)));
         }
         logic::check::check(&held, Some(&believed)).map_err(|broken| broken.to_string())
     }
 
-    /// Does nobody wait, and is nothing on its way?
-    fn quiet(&self) -> bool {
-        let still = |host: &Part<Host>| {
-            let host = &host.value;
-            host.under_way.is_none() && host.again.is_none() && host.kernel.idle()
-        };
-        self.hosts.iter().all(still)
-            && self.late.is_empty()
-            && self.up.iter().chain(&self.down).all(Vec::is_empty)
-            && self.core.value.server.figures().waiting == 0
-    }
-
     /// Everything happens, in one fair order, until nobody waits.
-    fn settle(&mut self) -> Result<(), Wrong> {
-        let nothing = Scenario {
-            file: false,
-            before: &[],
-            programs: &NO_PROGRAMS[..self.hosts.len()],
-            lose: 0,
-            repeat: 0,
-            delay: 0,
-            ticks: 0,
-            depth: 0,
-            client_mutant: None,
-            server_mutant: None,
-        };
-        self.left = [0; 4];
-        let until = self.now + PATIENCE_NS;
-        while !self.quiet() {
-            let act = self.acts(&nothing).first().copied();
-            self.tell(&nothing, act.unwrap_or(Act::Tick));
+    fn settle(&mut self, state: &mut State) -> Result<(), Wrong> {
+        state.left = [0; 4];
+        let until = state.now + PATIENCE_NS;
+        while !state.quiet() {
+            let act = state.acts(&[]).first().copied();
+            let scenario = self.scenario;
+            self.tell(|| state.describe(scenario, act.unwrap_or(Act::Tick)));
             match act {
-                Some(act) => self.step(&nothing, act)?,
-                None if self.now < until => {
-                    self.tick()?;
-                    self.check()?;
+                Some(act) => self.step(state, act)?,
+                None if state.now < until => {
+                    self.tick(state)?;
+                    self.check(state)?;
                 }
                 None => {
                     return Err("stuck: nothing is lost any more, and somebody still waits".into());
@@ -709,25 +452,24 @@ impl State {
     }
 
     /// The rest of the programs, without faults; then everybody looks once more.
-    pub fn finish(&mut self, scenario: &Scenario) -> Result<(), Wrong> {
-        self.settle()?;
+    pub fn finish(&mut self, state: &mut State) -> Result<(), Wrong> {
+        self.settle(state)?;
+        let scenario = self.scenario;
         for (at, program) in scenario.programs.iter().enumerate() {
-            while self.hosts[at].value.begun < program.len() {
-                let call = program[self.hosts[at].value.begun];
-                self.hosts[at].change().begun += 1;
-                self.begin(at, call)?;
-                self.settle()?;
+            while let Some(call) = program.get(state.hosts[at].begun) {
+                self.begin(state, at, *call, steps::Event::Calls)?;
+                self.settle(state)?;
             }
         }
-        for at in 0..self.hosts.len() {
-            let looks: &[Do] = match (scenario.file, self.hosts[at].value.handle) {
+        for at in 0..state.hosts.len() {
+            let looks: &[Do] = match (scenario.file, state.hosts[at].handle) {
                 (false, _) => &[Do::Lookup],
                 (true, None) => &[Do::Stat, Do::OpenRead, Do::Read, Do::Close],
                 (true, Some(_)) => &[Do::Stat, Do::Read, Do::Close],
             };
             for call in looks {
-                self.begin(at, *call)?;
-                self.settle()?;
+                self.begin(state, at, *call, steps::Event::Looks)?;
+                self.settle(state)?;
             }
         }
         Ok(())

@@ -61,6 +61,15 @@ impl Client {
         self.leased + self.lease_ns / 4 * 3
     }
 
+    /// A session in which nothing was heard holds nothing, and begins with this welcome as with the
+    /// one before, unless the server may have done a change in it and forgotten the session. It
+    /// forgets none before the lease of its greeting is over, and knows nothing of what never left.
+    pub(crate) fn is_fresh(&self, now: Time) -> bool {
+        let mut sent = self.requests.values().filter(|sent| sent.left.is_some());
+        let asked = sent.any(|sent| sent.request.op.changes());
+        !self.begun && (!asked || now < self.lease_end())
+    }
+
     pub(crate) fn suspend_if_due(&mut self, step: &mut Step<'_>) {
         if self.serves() && step.now >= self.lease_end() {
             self.suspend(step);

@@ -301,10 +301,8 @@ impl Client {
         let known = self.root.is_some();
         self.root = Some(welcome.root);
         self.node(welcome.root).directory = true;
+        let fresh = self.is_fresh(step.now); // by the lease of the welcome before
         (self.lease_ns, self.rights) = (welcome.lease_ns, welcome.rights.clone());
-        // A session in which nothing was heard holds nothing, and begins with this welcome as with
-        // the one before, unless a change was asked for that the server may have done.
-        let fresh = !self.begun && !self.requests.values().any(|sent| sent.request.op.changes());
         if known && !welcome.resumed && !fresh {
             // The greeting has opened a session that nobody will use.
             self.say(step, ToServer::Goodbye);
