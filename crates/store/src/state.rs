@@ -292,7 +292,8 @@ impl Core {
         if lost || self.place(fid)?.is_some() {
             dirs.push(dir(object.parent));
         }
-        if object.attr.nlink < 2 || object.attr.kind == wire::Kind::Directory {
+        let only = object.attr.nlink < 2 && !dirs.is_empty();
+        if only || object.attr.kind == wire::Kind::Directory {
             return Ok(dirs);
         }
         let (mut from, to) = crate::key::range(fid, crate::key::LINK);
@@ -302,7 +303,8 @@ impl Core {
             let Some((at, _)) = first.and_then(|parts| parts.spot()) else {
                 return Ok(dirs);
             };
-            if at.vnode != object.parent {
+            // That of the name that is noted is there already.
+            if dirs.first() != Some(&dir(at.vnode)) {
                 dirs.push(dir(at.vnode));
             }
             // The next directory.

@@ -1,7 +1,7 @@
 //! Generated histories: the store does what a simple model does, and goes on doing it after
 //! checkpoints, cleaning and crashes.
 
-use crate::model::Model;
+use crate::model::{Model, Node};
 use crate::world::*;
 use ariel_store::{Apply, Keep, MemoryDisk, Options, Store, fsck_memory};
 use proptest::prelude::*;

@@ -77,7 +77,6 @@ fn random_op(draw: &mut Draw, store: &Store, dirs: &[Fid]) -> Op {
             mode: 0o644,
             open: None,
         },
-        (_, Some(fid)) => Op::GetAttr { fid },
     }
 }
 
