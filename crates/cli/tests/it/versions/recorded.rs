@@ -69,8 +69,11 @@ impl Tape {
     }
 }
 
-/// The questions, each with how it begins to be answered.
-fn questions() -> Vec<(Op, fn(&Outcome) -> bool)> {
+/// Is it the right kind of answer?
+type Fits = fn(&Outcome) -> bool;
+
+/// The questions, each with the kind of its answer.
+fn questions() -> Vec<(Op, Fits)> {
     let (dir, name) = (Fid::root(1), |text: &str| {
         Name::new(text.as_bytes()).unwrap()
     });
