@@ -137,6 +137,10 @@ impl Disk for StoreDisk<'_> {
         self.store.place(fid)
     }
 
+    fn dirs(&self, fid: Fid) -> Result<Vec<Fid>, Refusal> {
+        self.store.dirs(fid)
+    }
+
     fn orphans(&self) -> Vec<Fid> {
         self.store.orphans()
     }

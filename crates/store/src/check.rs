@@ -280,6 +280,7 @@ impl<'a> Walk<'a> {
                 Some(len) => Some(self.went_on(len)?),
                 None => None,
             },
+            (_, key::LINK) => self.link(parts),
             (_, key::ORPHAN) => self.orphan(parts),
             (_, key::BORN) => key::told_born(parts.detail).map(|_| ()),
             _ => self.small(parts, &value),

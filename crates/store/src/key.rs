@@ -32,6 +32,8 @@ pub(crate) const XATTR: u8 = 5;
 pub(crate) const TARGET: u8 = 6;
 /// An object without a name (under vnode 0 of its volume, so that they lie together).
 pub(crate) const ORPHAN: u8 = 7;
+/// A name of an object beside the one that is noted with it, by directory and position.
+pub(crate) const LINK: u8 = 8;
 /// Numbers of the partition.
 pub(crate) const COUNTERS: u8 = 16;
 /// A session (the vnode is its id).
@@ -110,6 +112,12 @@ pub(crate) fn target(fid: Fid) -> Key {
 
 pub(crate) fn orphan(fid: Fid) -> Key {
     key(fid.volume, 0, ORPHAN, &fid.vnode.to_be_bytes())
+}
+
+/// The key of a further name: its directory, and its position there.
+pub(crate) fn link(fid: Fid, (dir, position): (Fid, u64)) -> Key {
+    let detail = [dir.vnode.to_be_bytes(), position.to_be_bytes()].concat();
+    key(fid.volume, fid.vnode, LINK, &detail)
 }
 
 pub(crate) fn counters() -> Key {
@@ -274,6 +282,16 @@ impl Parts<'_> {
     /// The detail as a number, where it is one.
     pub(crate) fn number(&self) -> Option<u64> {
         Some(u64::from_be_bytes(self.detail.try_into().ok()?))
+    }
+
+    /// Where the further name is that such a key tells of: its directory, and its position there.
+    pub(crate) fn spot(&self) -> Option<(Fid, u64)> {
+        let (dir, position) = self.detail.split_first_chunk::<8>()?;
+        let dir = Fid {
+            vnode: u64::from_be_bytes(*dir),
+            ..Fid::root(self.volume)
+        };
+        Some((dir, u64::from_be_bytes(position.try_into().ok()?)))
     }
 }
 

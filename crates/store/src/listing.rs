@@ -3,9 +3,18 @@
 
 use crate::key;
 use crate::store::{Apply, Store};
-use wire::{Caller, Fid, Op, Time, VolumeInfo, VolumeOp, VolumeState};
+use wire::{Caller, Fid, Op, Refusal, Time, VolumeInfo, VolumeOp, VolumeState};
 
 impl Store {
+    /// The directories in which an object has names, each once; of one that has lost its last name,
+    /// the one that had it. Refused if the disk cannot say.
+    pub fn dirs(&self, fid: Fid) -> Result<Vec<Fid>, Refusal> {
+        match self.core.dirs(fid) {
+            Err(Refusal::Stale) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
     /// Purges the volumes that were deleted so long ago. It is an operation like others: it must be
     /// written out. Was there any?
     pub fn purge_deleted(&mut self, now: Time, grace_ns: u64) -> bool {

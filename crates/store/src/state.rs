@@ -278,6 +278,41 @@ impl Core {
         Ok(placed.map(|placed| (dir, placed.name)))
     }
 
+    /// The directories in which an object has names; of one that has lost its last name, the one
+    /// that had it.
+    pub(crate) fn dirs(&self, fid: Fid) -> Result<Vec<Fid>, Refusal> {
+        let object = self.object(fid)?;
+        let dir = |vnode: u64| Fid {
+            vnode,
+            uniq: 1,
+            ..fid
+        };
+        let mut dirs = Vec::new();
+        let lost = object.attr.nlink == 0 && object.parent != 0;
+        if lost || self.place(fid)?.is_some() {
+            dirs.push(dir(object.parent));
+        }
+        let only = object.attr.nlink < 2 && !dirs.is_empty();
+        if only || object.attr.kind == wire::Kind::Directory {
+            return Ok(dirs);
+        }
+        let (mut from, to) = crate::key::range(fid, crate::key::LINK);
+        loop {
+            let found = self.index.scan(&from, &to, 1).map_err(trouble)?;
+            let first = found.first().and_then(|(key, _)| crate::key::parts(key));
+            let Some((at, _)) = first.and_then(|parts| parts.spot()) else {
+                return Ok(dirs);
+            };
+            // That of the name that is noted is there already.
+            if dirs.first() != Some(&dir(at.vnode)) {
+                dirs.push(dir(at.vnode));
+            }
+            // The next directory.
+            let next = (at.vnode + 1).to_be_bytes();
+            (from, _) = crate::key::range_from(fid, crate::key::LINK, &next);
+        }
+    }
+
     /// The path of an object, as far as it is known.
     pub(crate) fn path_of(&self, fid: Fid) -> Option<Vec<u8>> {
         let mut names: Vec<Vec<u8>> = Vec::new();

@@ -13,8 +13,9 @@ pub(crate) struct Object {
     pub(crate) attr: Attr,
     /// Tells two uses of the vnode number apart.
     pub(crate) uniq: u32,
-    /// Vnode of the directory that has its name. Of a file with several names: of one of them, for
-    /// messages only. 0: the root, or nothing is known.
+    /// Vnode of the directory that has its name. Of a file with several names: of one of them, the
+    /// others have keys of their own; of one that has lost its last name: of that. 0: the root, or
+    /// nothing is known.
     pub(crate) parent: u64,
     /// The position of that name.
     pub(crate) home: u64,

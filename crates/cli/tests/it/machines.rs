@@ -4,8 +4,8 @@
 use crate::exact::content;
 use crate::harness::cell::{CellOptions, INSECURE, first_line};
 use crate::harness::machines::Machines;
-use crate::harness::process::Proc;
-use crate::harness::{Cell, ariel, eventually, has_program, real_system, run, text};
+use crate::harness::process::{Proc, run_within};
+use crate::harness::{Cell, ariel, eventually, has_program, long, real_system, run, text};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -104,8 +104,66 @@ fn the_commands_of_the_page_make_a_cell_of_three_machines_that_is_exact() {
             "round {round}"
         );
     }
+    judge(&[&a, &b]);
     for (name, command) in &commands[setup.unwrap()..] {
         machines.must(name, command);
+    }
+}
+
+/// Has mounts judged from outside: they show what one machine would, and refuse nothing that it
+/// would not.
+fn judge(mounts: &[&Path]) {
+    let seconds = if long() { "60" } else { "6" };
+    let mut judge = ariel(&["torture", "--seconds", seconds]);
+    for dir in mounts {
+        judge.arg("--mount").arg(dir);
+    }
+    let output = run_within(&mut judge, Duration::from_secs(200));
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_machine_whose_root_is_nobody_is_refused_nothing_that_others_may_see() {
+    if !can_have_machines("machines-names") {
+        return;
+    }
+    let mut machines = Machines::new(&["server", "build-1", "build-2"]);
+    follow(&mut machines, "mkdir -m 1777");
+    machines.must("build-2", "ariel mount server:7070 /mnt");
+    // A file is come to by each of its names, whichever of them go.
+    machines.must(
+        "build-1",
+        "cd /mnt/shared && mkdir d && echo 1 > a && ln a d/b && ln a c && rm a",
+    );
+    for name in ["d/b", "c"] {
+        assert_eq!(
+            machines.must("build-2", &format!("cat /mnt/shared/{name}")),
+            "1\n"
+        );
+    }
+    // The way to one name is closed, the way to the other one is not: also where the closed one was
+    // the first.
+    machines.must(
+        "server",
+        "cd /mnt && mkdir -m 700 closed && echo 2 > closed/f && ln closed/f open && \
+         echo 3 > kept && ln kept closed/g && mv closed/g closed/h",
+    );
+    assert_eq!(
+        machines.must("build-1", "cat /mnt/open /mnt/kept"),
+        "2\n3\n"
+    );
+    machines.refused("build-1", "cat /mnt/closed/f", &["Permission denied"]);
+    machines.must("server", "rm /mnt/open");
+    machines.refused("build-1", "cat /mnt/open", &["No such file"]);
+    // A list names others: nobody is one of those whom it does not name.
+    let list = as_user(
+        1500,
+        "sh -c 'echo 4 > /mnt/shared/listed && \
+        setfacl -m u:1600:r,m::r /mnt/shared/listed'",
+    );
+    machines.must("build-1", &list);
+    for machine in ["build-1", "build-2"] {
+        assert_eq!(machines.must(machine, "cat /mnt/shared/listed"), "4\n");
     }
 }
 

@@ -7,7 +7,7 @@
 mod operations;
 
 use crate::harness::process::{run, text};
-use crate::harness::{Cell, Pair, ariel, has_program, real_system};
+use crate::harness::{Cell, Pair, ariel, eventually, has_program, real_system};
 use net::{Addresses, Bulk, CloseReason, Dialer, Events, Link, LinkId, Passage, Speaks};
 use operations::every;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use wire::{Caller, Fid, Hold, Op, Outcome, Refusal, Request, ToClient, ToServer,
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Hands on what a server says.
-struct Ear(Mutex<Sender<ToClient>>);
+struct Ear(Mutex<Option<Sender<ToClient>>>);
 
 impl Events for Ear {
     fn opened(&self, _: &Arc<Link>) {}
@@ -35,10 +35,15 @@ impl Events for Ear {
             let refused = matches!(reply.outcome, Outcome::Refused(_));
             assert!(!refused || (bulk.is_empty() && reply.grants.is_empty()));
         }
-        // The test may have ended.
-        let _ = self.0.lock().unwrap().send(message);
+        if let Some(said) = &*self.0.lock().unwrap() {
+            // The test may have ended.
+            let _ = said.send(message);
+        }
     }
-    fn closed(&self, _: LinkId, _: &CloseReason) {}
+    fn closed(&self, _: LinkId, _: &CloseReason) {
+        // Nothing more comes.
+        self.0.lock().unwrap().take();
+    }
 }
 
 /// A client made by hand, with the credential in a directory.
@@ -75,9 +80,18 @@ impl Hand {
         credential: &Path,
         (session, speaks): (u64, Speaks),
     ) -> Result<Self, String> {
-        let (said, heard) = channel();
         let passage = Passage::Tls(Arc::new(cell::Shown::of(credential)));
-        let ear = Arc::new(Ear(Mutex::new(said)));
+        Self::through(addr, passage, (session, speaks))
+    }
+
+    /// The same, protected in this way.
+    pub fn through(
+        addr: SocketAddr,
+        passage: Passage,
+        (session, speaks): (u64, Speaks),
+    ) -> Result<Self, String> {
+        let (said, heard) = channel();
+        let ear = Arc::new(Ear(Mutex::new(Some(said))));
         let dialer = Dialer::new(Addresses::from(addr), (passage, speaks), ear).unwrap();
         let link = dialer.wait_connected(LIMIT);
         let hand = Self {
@@ -94,8 +108,10 @@ impl Hand {
         });
         let welcome = hand.heard.recv_timeout(LIMIT);
         let welcome = welcome.map_err(|error| error.to_string())?;
-        assert!(matches!(welcome, ToClient::Welcome(_)), "{welcome:?}");
-        Ok(hand)
+        match welcome {
+            ToClient::Welcome(_) => Ok(hand),
+            other => Err(format!("{other:?}")),
+        }
     }
 
     /// Asks for an operation until it is to end, with so many questions open at a time; how many
@@ -120,7 +136,7 @@ impl Hand {
         answered
     }
 
-    fn say(&self, message: &ToServer) {
+    pub fn say(&self, message: &ToServer) {
         self.link.send(wire::encode(message), Bulk::empty());
         self.link.flush();
     }
@@ -253,6 +269,36 @@ fn a_client_made_by_hand_is_refused_every_operation_on_protected_files() {
         &nobody,
     );
     assert!(matches!(read, Outcome::Read { len: 6, .. }), "{read:?}");
+}
+
+#[test]
+fn a_session_is_its_machines_alone_whoever_knows_its_number() {
+    if !real_system("refused-session") {
+        return;
+    }
+    let Some(cell) = Cell::start("refused-session") else {
+        return;
+    };
+    if cell.is_insecure() {
+        return;
+    }
+    let (one, other) = (joins(&cell, "one"), joins(&cell, "other"));
+    let addr: SocketAddr = cell.addr().parse().unwrap();
+    let speaks = || Speaks {
+        oldest: VERSION,
+        newest: VERSION,
+        program: "by hand".into(),
+    };
+    let mut own = Hand::speaking(addr, &one, (79, speaks())).unwrap();
+    let before = cell.server_log().len();
+    assert!(Hand::speaking(addr, &other, (79, speaks())).is_err());
+    let said = || cell.server_log()[before..].contains("a session that another machine has begun");
+    assert!(eventually(LIMIT, said), "{}", cell.server_log());
+    // It goes on, and its machine may go on with it.
+    let answer = own.asks(Op::StatFs, &Caller::default());
+    assert!(matches!(answer, Outcome::Filesystem(_)), "{answer:?}");
+    drop(own);
+    Hand::speaking(addr, &one, (79, speaks())).unwrap();
 }
 
 /// Ways to look at what is somebody else's, or to change it: lines of a shell in a directory with

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::{Op, Outcome, VERSION};
 
+mod recorded;
+
 /// A command that is refused ends so soon.
 const SOON: Duration = Duration::from_secs(20);
 
@@ -24,7 +26,7 @@ impl Events for Deaf {
     fn closed(&self, _: LinkId, _: &CloseReason) {}
 }
 
-fn speaks(oldest: u32, newest: u32, program: &str) -> Speaks {
+pub fn speaks(oldest: u32, newest: u32, program: &str) -> Speaks {
     Speaks {
         oldest,
         newest,

@@ -225,6 +225,12 @@ pub trait Disk {
     /// names one of them; `None` if none is known, or it is the root. Refused if the disk cannot
     /// say.
     fn place(&self, fid: Fid) -> Result<Option<(Fid, Name)>, Refusal>;
+    /// The directories in which an object has names, each once; of one that has lost its last name,
+    /// the one that had it. On a disk where nothing has several names, its place says it.
+    fn dirs(&self, fid: Fid) -> Result<Vec<Fid>, Refusal> {
+        let place = self.place(fid)?;
+        Ok(place.into_iter().map(|(dir, _)| dir).collect())
+    }
     /// Objects without a name.
     fn orphans(&self) -> Vec<Fid>;
     /// The volumes, with snapshots and with those whose deletion can be undone. One that has only

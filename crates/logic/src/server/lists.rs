@@ -164,6 +164,7 @@ impl Server {
         // Two names of one object: nothing happens to either.
         if let Some(victim) = victim.filter(|_| victim != moved) {
             plan.change(disk, victim)?;
+            plan_left_list(disk, victim, plan)?;
         }
         Ok(())
     }
@@ -182,6 +183,18 @@ impl Server {
         let both = [moved, victim].into_iter().flatten();
         plan.gathers.extend(both.map(|fid| (fid, Right::None)));
     }
+}
+
+/// A file that loses a name, and has names in other directories: another list may decide then.
+pub(crate) fn plan_left_list(disk: &impl Disk, fid: Fid, plan: &mut Plan) -> Result<(), Refusal> {
+    let linked = disk
+        .attr(fid)?
+        .is_some_and(|attr| attr.nlink > 1 && attr.kind != Kind::Directory);
+    let dirs = if linked { disk.dirs(fid)? } else { Vec::new() };
+    if dirs.len() > 1 && dirs.iter().any(|dir| disk.governed(*dir)) {
+        plan.gathers.insert(fid, Right::None);
+    }
+    Ok(())
 }
 
 /// Is it in this directory, and no directory itself?

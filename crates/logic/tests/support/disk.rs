@@ -12,6 +12,8 @@
 mod limits;
 #[path = "volumes.rs"]
 pub mod volumes;
+#[path = "ways.rs"]
+mod ways;
 #[path = "xattrs.rs"]
 mod xattrs;
 
@@ -33,6 +35,8 @@ struct Object {
     names: BTreeMap<Name, (Fid, u64)>,
     /// The last position given.
     last: u64,
+    /// The directory of the name that it lost last.
+    lost_in: Option<Fid>,
 }
 
 impl Object {
@@ -130,6 +134,7 @@ impl MemoryDisk {
             target: vec![],
             names: BTreeMap::new(),
             last: 0,
+            lost_in: None,
         };
         self.objects.insert(fid, object);
     }
@@ -307,7 +312,8 @@ impl MemoryDisk {
         })
     }
 
-    fn lose_link(&mut self, now: Time, fid: Fid) -> Result<Attr> {
+    fn lose_link(&mut self, now: Time, fid: Fid, dir: Fid) -> Result<Attr> {
+        self.change(fid)?.lost_in = Some(dir);
         let attr = &mut self.change(fid)?.attr;
         attr.nlink = if attr.kind == Kind::Directory {
             0
@@ -323,11 +329,11 @@ impl MemoryDisk {
         if !self.get(fid)?.names.is_empty() {
             return Err(Refusal::NotEmpty);
         }
-        let dir = self.take_name(now, dir, name)?;
+        let dir_attr = self.take_name(now, dir, name)?;
         Ok(Outcome::Removed {
             fid,
-            attr: self.lose_link(now, fid)?,
-            dir,
+            attr: self.lose_link(now, fid, dir)?,
+            dir: dir_attr,
         })
     }
 
@@ -362,7 +368,7 @@ impl MemoryDisk {
         let to_attr = self.put_name(now, to.0, to.1, fid)?;
         let from_attr = self.get(from.0)?.attr.clone();
         let victim = match victim {
-            Some(victim) => Some((victim, self.lose_link(now, victim)?)),
+            Some(victim) => Some((victim, self.lose_link(now, victim, to.0)?)),
             None => None,
         };
         let attr = self.get(fid)?.attr.clone();
@@ -720,6 +726,10 @@ impl Disk for MemoryDisk {
         });
         let found = names.find(|(_, _, named)| *named == fid);
         Ok(found.map(|(dir, name, _)| (dir, name.clone())))
+    }
+
+    fn dirs(&self, fid: Fid) -> Result<Vec<Fid>> {
+        Ok(self.ways_to(fid))
     }
 
     fn orphans(&self) -> Vec<Fid> {

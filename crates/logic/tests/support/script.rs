@@ -265,6 +265,7 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
     );
     match words {
         ["cut"] => world.cut(name),
+        ["squashed"] => world.squash(name),
         ["connect"] => world.connect(name),
         ["slow"] => world.machines.get_mut(&name).expect("a machine").slow = true,
         ["thread", thread] => {

@@ -4,6 +4,7 @@
 
 mod outputs;
 mod peers;
+mod squash;
 
 use super::disk::MemoryDisk;
 use super::room::Machine;
@@ -71,6 +72,8 @@ pub struct World {
     questions: BTreeMap<u64, peers::Question>,
     /// Those whose next word to another client is a lie.
     pub liars: BTreeSet<char>,
+    /// Machines whose root is nobody.
+    pub squashed: BTreeSet<char>,
 }
 
 /// In how large parts a restarted server is told, how long a file may be whose bytes come with its
@@ -129,6 +132,7 @@ impl World {
             },
             questions: BTreeMap::new(),
             liars: BTreeSet::new(),
+            squashed: BTreeSet::new(),
         };
         for (at, name) in names.iter().enumerate() {
             world.start(*name, at as u64 + 1);
@@ -176,6 +180,7 @@ impl World {
             .get_mut(&name)
             .expect("a machine of this name");
         (machine.conn, machine.plugged) = (Some(conn), true);
+        self.come(name, conn);
         self.client(name, client::Input::Connected, &[]);
     }
 

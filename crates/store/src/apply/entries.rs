@@ -1,5 +1,6 @@
 //! Names in directories: looking up, making, linking, removing.
 
+use super::links::{self, Spot};
 use super::{Applied, mounts, xattrs};
 use crate::key;
 use crate::permission::{Want, may_be_member};
@@ -212,9 +213,7 @@ pub(super) fn add_entry(
             dir.attr.nlink += 1;
         }
     })?;
-    if object.parent == dir.vnode && object.home == 0 {
-        object.home = position;
-    }
+    links::add(txn, (fid, &mut object), (dir, position));
     txn.put_object(fid, object);
     let entry = Named {
         fid,
@@ -259,7 +258,7 @@ pub(super) fn link(txn: &mut Txn<'_>, fid: Fid, dir: Fid, name: &Name) -> Applie
 }
 
 /// Takes a name from an object; without any it becomes an orphan. A directory has only one.
-pub(super) fn drop_link(txn: &mut Txn<'_>, fid: Fid) -> Result<Attr, Refusal> {
+pub(super) fn drop_link(txn: &mut Txn<'_>, fid: Fid, at: Spot) -> Result<Attr, Refusal> {
     let mut object = txn.object(fid)?;
     object.attr.nlink = match object.attr.kind {
         Kind::Directory => 0,
@@ -270,6 +269,7 @@ pub(super) fn drop_link(txn: &mut Txn<'_>, fid: Fid) -> Result<Attr, Refusal> {
     if attr.nlink == 0 {
         txn.put(key::orphan(fid), fid.uniq.to_be_bytes().to_vec());
     }
+    links::drop(txn, (fid, &mut object), at)?;
     txn.put_object(fid, object);
     Ok(attr)
 }
@@ -311,7 +311,7 @@ pub(super) fn rmdir(txn: &mut Txn<'_>, dir: Fid, name: &Name) -> Applied {
 
 pub(super) fn remove(txn: &mut Txn<'_>, dir: Fid, name: &Name, entry: &Named) -> Applied {
     txn.remove_entry(dir, name, entry);
-    let attr = drop_link(txn, entry.fid)?;
+    let attr = drop_link(txn, entry.fid, (dir, entry.position))?;
     let dir = txn.touch_dir(dir, |dir| forget_entry(dir, name, entry.kind))?;
     Ok(Outcome::Removed {
         fid: entry.fid,

@@ -7,6 +7,7 @@
 mod attrs;
 mod bytes;
 mod entries;
+mod links;
 mod list;
 mod mounts;
 mod ranges;

@@ -5,6 +5,7 @@ use super::Applied;
 use super::entries::{
     add_entry, drop_link, forget_entry, may_make, may_remove, take_position, whiteout,
 };
+use super::links::{self, Spot};
 use crate::permission::Want;
 use crate::txn::{LINKS_MAX, Txn};
 use crate::value::{Named, Object};
@@ -183,14 +184,10 @@ fn check_counts(
     }
 }
 
-/// Notes where the name of an object is now, if it was the one noted.
-fn rehome(txn: &mut Txn<'_>, fid: Fid, old: (Fid, u64), new: (Fid, u64)) -> Result<Attr, Refusal> {
+/// Notes where the name of an object is now.
+fn rehome(txn: &mut Txn<'_>, fid: Fid, old: Spot, new: Spot) -> Result<Attr, Refusal> {
     let mut object = txn.object(fid)?;
-    let noted = object.parent == old.0.vnode && object.home == old.1;
-    if noted || object.attr.kind == Kind::Directory {
-        object.parent = new.0.vnode;
-        object.home = new.1;
-    }
+    links::shift(txn, (fid, &mut object), (old, new));
     object.attr.ctime = object.attr.ctime.max(txn.now());
     let attr = object.attr.clone();
     txn.put_object(fid, object);
@@ -203,7 +200,10 @@ fn shift(txn: &mut Txn<'_>, it: &Move<'_>) -> Applied {
     txn.remove_entry(it.from, it.name, &it.source);
     txn.touch_dir(it.from, |dir| forget_entry(dir, it.name, kind))?;
     let victim = match &it.target {
-        Some(target) => Some((target.fid, drop_link(txn, target.fid)?)),
+        Some(target) => Some((
+            target.fid,
+            drop_link(txn, target.fid, (it.to, target.position))?,
+        )),
         None => None,
     };
     // A name that stays keeps its place.

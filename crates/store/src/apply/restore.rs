@@ -4,6 +4,8 @@
 //! is asked of the index is asked of the changes first. Nothing of a stream is believed that the
 //! index depends on: what is counted is counted here, and what does not fit is refused.
 
+mod names;
+
 use super::Applied;
 use super::bytes::{extents_of, put_inline};
 use crate::acl;
@@ -224,7 +226,8 @@ impl Restore<'_, '_> {
             // The volumes of the sender have other numbers: a piece with the name follows.
             object.attr.rdev = 0;
         }
-        (object.uniq, object.parent, object.home) = (*uniq, parent, *home);
+        self.note_name((vnode, &mut object), (parent, *home))?;
+        object.uniq = *uniq;
         object.next_position = *next_position;
         if object.inline > *inline {
             // The bytes it had there before are gone, or come from elsewhere.
@@ -248,7 +251,7 @@ impl Restore<'_, '_> {
             self.txn.changes.bytes_more -= object.attr.size as i64;
             self.txn.remove(key::target(fid));
         }
-        for kind in [key::NAME, key::POSITION, key::XATTR] {
+        for kind in [key::NAME, key::POSITION, key::XATTR, key::LINK] {
             let (from, to) = key::range(fid, kind);
             for key in self.keys((from, to))? {
                 self.txn.remove(key);
@@ -282,6 +285,8 @@ impl Restore<'_, '_> {
         let at = key::position(fid, position);
         let old: Option<Placed> = self.decoded(&at)?;
         if let Some(old) = &old {
+            let of = self.fid(old.fid.vnode);
+            self.drop_key(key::link(of, (fid, position)))?;
             let name = key::name(fid, old.name.as_bytes());
             let named: Option<Named> = self.decoded(&name)?;
             // Its name may have come to another position before.
@@ -302,6 +307,7 @@ impl Restore<'_, '_> {
                     kind: child.kind,
                     position,
                 };
+                self.add_name(&named, (fid, position))?;
                 self.txn.put_entry(fid, &child.name, &named);
             }
         }

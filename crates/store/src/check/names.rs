@@ -1,7 +1,8 @@
 //! Objects and the names that lead to them, for the part of the objects that it is the turn of.
 
 use super::Walk;
-use crate::value::Object;
+use crate::key::{self, Parts};
+use crate::value::{Object, Placed};
 use std::collections::{HashMap, HashSet};
 use wire::{Fid, Kind};
 
@@ -56,6 +57,22 @@ impl Walk<'_> {
     /// Is it the turn of this object?
     pub(super) fn is_of_round(&self, vnode: u64) -> bool {
         vnode % self.rounds == self.round
+    }
+
+    /// A further name of an object.
+    pub(super) fn link(&mut self, parts: Parts<'_>) -> Option<()> {
+        let (dir, position) = parts.spot()?;
+        self.seen(parts.vnode);
+        if !self.is_first() {
+            return Some(());
+        }
+        let key = key::position(dir, position);
+        let placed: Option<Option<Placed>> = self.known(self.index().get_as(&key));
+        let is_it = |placed: Placed| placed.fid.vnode == parts.vnode;
+        if placed.is_some_and(|placed| !placed.is_some_and(is_it)) {
+            self.object_damage(parts.vnode, "one of its names is elsewhere than noted");
+        }
+        Some(())
     }
 
     /// Compares the objects of the round with their names.

@@ -1,7 +1,7 @@
 //! Generated histories: the store does what a simple model does, and goes on doing it after
 //! checkpoints, cleaning and crashes.
 
-use crate::model::Model;
+use crate::model::{Model, Node};
 use crate::world::*;
 use ariel_store::{Apply, Keep, MemoryDisk, Options, Store, fsck_memory};
 use proptest::prelude::*;
@@ -285,6 +285,13 @@ impl Both {
                 assert_eq!(seen.attr.mtime, node.mtime, "time of {}", seen.fid);
             }
             let fid = seen.fid;
+            let lists = |dir: &Node| dir.dir.iter().flatten().any(|(_, of)| *of == fid);
+            let dirs = model.nodes.iter().filter(|(_, dir)| lists(dir));
+            let dirs: Vec<Fid> = dirs.map(|(dir, _)| *dir).collect();
+            let mut known = self.store().dirs(fid).unwrap();
+            known.sort_unstable();
+            // One that has no name any more is known by where it had its last.
+            assert!(known == dirs || node.nlink == 0, "directories of {fid}");
             for (name, value) in &node.xattrs {
                 let op = Op::GetXattr {
                     fid,

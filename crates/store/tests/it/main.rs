@@ -10,6 +10,7 @@ mod faults;
 mod full;
 mod generated;
 mod governed;
+mod links;
 mod lists;
 mod lost;
 mod model;

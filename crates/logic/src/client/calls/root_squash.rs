@@ -26,31 +26,43 @@ impl Client {
         user.is_some_and(|user| user.expired)
     }
 
-    /// Is an object whose attributes are known under a token closed to this caller? Then why.
-    pub(crate) fn keeps_out(&self, fid: Fid, access: Access, caller: &Caller) -> Option<Refusal> {
+    /// May this caller open an object under a token that is here? `None`: the server alone can say.
+    pub(crate) fn may_open(
+        &self,
+        fid: Fid,
+        access: Access,
+        caller: &Caller,
+    ) -> Option<Result<(), Refusal>> {
         if self.has_lapsed(caller) {
-            return Some(Refusal::Expired);
+            return Some(Err(Refusal::Expired));
         }
         if !self.is_nobody(caller) {
-            return None;
+            return Some(Ok(()));
         }
         // A user who has not logged in may list and read, and change nothing.
-        let looks = self.rights.trusted || !access.write;
-        (!looks || self.is_closed(fid, access, caller)).then_some(Refusal::Denied)
+        if !self.rights.trusted && access.write {
+            return Some(Err(Refusal::Denied));
+        }
+        let allowed = self.allows(fid, access, caller)?;
+        Some(if allowed {
+            Ok(())
+        } else {
+            Err(Refusal::Denied)
+        })
     }
 
-    fn is_closed(&self, fid: Fid, access: Access, caller: &Caller) -> bool {
-        let node = self.nodes.get(&fid);
-        let Some((node, attr)) = node.and_then(|node| Some((node, node.attr.as_ref()?))) else {
-            return true;
+    /// Does the mode of an object allow it? `None`: its attributes are not here, though the token
+    /// is, since an own change has made the last ones wrong; or it may have a list.
+    fn allows(&self, fid: Fid, access: Access, caller: &Caller) -> Option<bool> {
+        let node = self.nodes.get(&fid)?;
+        let attr = node.attr.as_ref()?;
+        let class = match attr.uid == caller.uid {
+            true => 6,
+            false if !node.has_no_lists() => return None,
+            false if attr.gid == caller.gid => 3,
+            false => 0,
         };
-        // With a list, the group's bits are its mask: the most that anybody has.
-        let member = attr.gid == caller.gid && node.has_no_lists();
-        let bits = match (attr.uid == caller.uid, member) {
-            (true, _) => attr.mode >> 6,
-            (false, true) => attr.mode >> 3,
-            (false, false) => attr.mode,
-        };
-        (access.read && bits & 4 == 0) || (access.write && bits & 2 == 0)
+        let bits = attr.mode >> class;
+        Some((!access.read || bits & 4 != 0) && (!access.write || bits & 2 != 0))
     }
 }

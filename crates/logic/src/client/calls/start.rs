@@ -349,14 +349,17 @@ impl Client {
             Right::Shared
         };
         if node.right >= wanted {
-            if let Some(refusal) = self.keeps_out(fid, access, &caller) {
-                return self.finish(step, ticket, Done::Refused(refusal));
+            match self.may_open(fid, access, &caller) {
+                None => {}
+                Some(Err(refusal)) => return self.finish(step, ticket, Done::Refused(refusal)),
+                Some(Ok(())) => {
+                    let node = self.node(fid);
+                    node.opened(access);
+                    let cached = !access.write && !append;
+                    node.direct |= !cached;
+                    return self.answer_open(step, (ticket, fid, &caller), cached);
+                }
             }
-            let node = self.node(fid);
-            node.opened(access);
-            let cached = !access.write && !append;
-            node.direct |= !cached;
-            return self.answer_open(step, (ticket, fid, &caller), cached);
         }
         let op = Op::Open { fid, access };
         self.note_sent(&op);

@@ -5,6 +5,7 @@
 
 use crate::server::Server;
 use crate::server::api::{Disk, Mutant};
+use crate::server::lists::plan_left_list;
 use crate::server::table::{File, Holder, Unconfirmed, Waiting};
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -182,6 +183,7 @@ impl Server {
                 plan.name(*dir, name);
                 if let Some(child) = disk.lookup(*dir, name)? {
                     plan.change(disk, child)?;
+                    plan_left_list(disk, child, &mut plan)?;
                 }
             }
             Op::Rename { .. } => self.plan_rename(disk, &waiting.request.op, &mut plan)?,

@@ -274,6 +274,12 @@ impl Server {
         self.lingering.insert((until, fid));
     }
 
+    /// Has an object lost its last name so lately that a program may have it in hand?
+    pub(crate) fn lingers(&self, fid: Fid) -> bool {
+        let orphan = self.files.get(&fid).and_then(|file| file.orphan);
+        orphan.is_some_and(|until| self.lingering.contains(&(until, fid)))
+    }
+
     /// An object that had no name has one now.
     fn keep_named(&mut self, fid: Fid) {
         let file = self.files.get_mut(&fid);

@@ -256,10 +256,18 @@ impl Server {
             let object = (fid, &attr);
             let reached = |party: &Party<'_>| self.gets_at(disk, (id, party), object, (want, true));
             if !self.any_party(disk, (id, rights), reached)? {
-                return Err(Refusal::Denied);
+                // A kernel that has a name of it in hand still begins again, and finds it gone.
+                let gone = attr.nlink == 0 && !self.has(id, fid);
+                return Err([Refusal::Denied, Refusal::Stale][usize::from(gone)]);
             }
         }
         Ok(())
+    }
+
+    /// Does the session cache an object, or may it have it open?
+    fn has(&self, id: SessionId, fid: Fid) -> bool {
+        let holder = self.holder(id, fid);
+        holder.is_some_and(|held| held.right > Right::None || held.may_be_open())
     }
 
     /// Is it so for anybody of the session?
@@ -294,34 +302,59 @@ impl Server {
         if bits != 0 && !party.may(disk, (fid, attr), bits)? {
             return Ok(false);
         }
-        let limit = party.limit();
-        let holds = |fid: Fid| {
-            let holder = self.holder(id, fid).filter(|_| held && limit.is_none());
-            holder.is_some_and(|held| held.right > Right::None || held.may_be_open())
-        };
-        if attr.nlink == 0 {
-            // It is in nobody's way but its holders'.
-            return Ok(holds(fid));
+        // A program may have looked a name up that is gone since; later it is in nobody's way but
+        // its holders'.
+        if attr.nlink == 0 && !self.lingers(fid) && !self.has(id, fid) {
+            return Ok(false);
         }
+        let limit = party.limit();
         // On the way to what he is limited to he may come, and open nothing.
-        let mut inside = limit.is_none_or(|limit| bits == 0 && limit.way.contains(&fid));
-        let (root, mut at) = (self.root_at(id), fid);
+        let inside = limit.is_none_or(|limit| {
+            limit.top() == Some(fid) || (bits == 0 && limit.way.contains(&fid))
+        });
+        if self.opens_ways((id, party), fid, held) {
+            return Ok(inside);
+        }
+        for dir in disk.dirs(fid)? {
+            if self.comes_to(disk, (id, party), dir, (inside, held))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Need it not be asked by which way a session has come here? A volume can be had by its name,
+    /// too: so a mount point of it opens nothing more.
+    fn opens_ways(&self, (id, party): (SessionId, &Party<'_>), at: Fid, held: bool) -> bool {
+        let holds = held && party.limit().is_none() && self.has(id, at);
+        at == self.root_at(id) || at == Fid::root(at.volume) || holds
+    }
+
+    /// Can this one come to what is in a directory, by the way from the root to it? `inside`: it is
+    /// known that this does not leave what he is limited to.
+    fn comes_to(
+        &self,
+        disk: &impl Disk,
+        (id, party): (SessionId, &Party<'_>),
+        dir: Fid,
+        (mut inside, held): (bool, bool),
+    ) -> Result<bool, Refusal> {
+        let mut at = dir;
         loop {
-            inside |= limit.is_some_and(|limit| limit.top() == Some(at));
-            // A volume can be had by its name, too: so a mount point of it opens nothing more.
-            if at == root || at == Fid::root(at.volume) || holds(at) {
+            let Some(attr) = disk.attr(at)? else {
+                return Ok(false);
+            };
+            if !party.may(disk, (at, &attr), SEARCH)? {
+                return Ok(false);
+            }
+            inside |= party.limit().is_some_and(|limit| limit.top() == Some(at));
+            if self.opens_ways((id, party), at, held) {
                 return Ok(inside);
             }
-            let Some((dir, _)) = disk.place(at)? else {
-                return Ok(false);
-            };
-            let Some(attr) = disk.attr(dir)? else {
-                return Ok(false);
-            };
-            if !party.may(disk, (dir, &attr), SEARCH)? {
-                return Ok(false);
+            match disk.place(at)? {
+                Some((dir, _)) => at = dir,
+                None => return Ok(false),
             }
-            at = dir;
         }
     }
 
@@ -334,7 +367,8 @@ impl Server {
     ) -> bool {
         let want = if hold.write { Want::Write } else { Want::Open };
         // A disk that fails says nothing against it.
-        self.in_reach(disk, id, (fid, want)) != Err(Refusal::Denied)
+        let found = self.in_reach(disk, id, (fid, want));
+        !matches!(found, Err(Refusal::Denied | Refusal::Stale))
     }
 
     /// Does it say after a restart that it holds what it can never have got?
@@ -454,12 +488,19 @@ fn is_below(disk: &impl Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusa
     let Some(top) = top else {
         return Ok(false);
     };
-    let mut at = fid;
-    while at != top {
-        match disk.place(at)? {
-            Some((dir, _)) => at = dir,
-            None => return Ok(false),
+    if fid == top {
+        return Ok(true);
+    }
+    for mut at in disk.dirs(fid)? {
+        while at != top {
+            match disk.place(at)? {
+                Some((dir, _)) => at = dir,
+                None => break,
+            }
+        }
+        if at == top {
+            return Ok(true);
         }
     }
-    Ok(true)
+    Ok(false)
 }
