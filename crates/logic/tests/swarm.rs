@@ -92,3 +92,17 @@ fn a_snapshot_costs_each_file_that_somebody_has_alone_a_question() {
         assert!(cost.looked <= 12 * files + 100, "{cost:?}");
     }
 }
+
+/// A client that may have nameless files open comes to its end: those of others cost nothing.
+#[test]
+fn nameless_files_of_others_cost_nothing_when_one_that_was_away_ends() {
+    for (own, others) in [(10, 10), (10, 400), (40, 10)] {
+        let mut swarm = Swarm::new(2);
+        let cost = swarm.leaves_nameless(own, others);
+        told("an end", (own, 1), cost);
+        assert!(
+            cost.looked <= 4 * own + 20,
+            "{cost:?} for {own} of {others}"
+        );
+    }
+}

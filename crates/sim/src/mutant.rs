@@ -20,7 +20,7 @@ impl Mutant {
     /// All that worlds of a reasonable number show. One of the store is left to the store's own
     /// tests, which find all of its faults: that bytes of a file which rotted in the log behind the
     /// checkpoint are taken for sound.
-    pub const ALL: [Self; 74] = [
+    pub const ALL: [Self; 76] = [
         Self::Client(client::Mutant::IgnoresEpochs),
         Self::Client(client::Mutant::ReturnsBeforeInvalidating),
         Self::Client(client::Mutant::ReturnsBeforeWritingBack),
@@ -68,6 +68,8 @@ impl Mutant {
         Self::Client(client::Mutant::PutsBackTwice),
         Self::Client(client::Mutant::ForgetsDirtyBytes),
         Self::Client(client::Mutant::RenamesBeforeBytes),
+        Self::Client(client::Mutant::TellsSizeAhead),
+        Self::Client(client::Mutant::ResizesAheadOfBytes),
         Self::Client(client::Mutant::KeepsLocks),
         Self::Client(client::Mutant::DecidesEarly),
         Self::Server(server::Mutant::DelegatesLocked),

@@ -88,10 +88,10 @@ pub enum WriteMode {
     /// to the page cache. It holds locks of pages meanwhile, so it waits for nobody: it is applied
     /// first and taken from other caches afterwards.
     Lazy,
-    /// Write-back of dirty blocks by the holder of the Exclusive token. Carries the times and the
-    /// size that the file has for the holder.
+    /// Write-back of dirty blocks by the holder of the Exclusive token. Carries the times that the
+    /// file has for the holder, and its size as far as its bytes are at the server then.
     Back {
-        /// The file's size for the holder.
+        /// The file is at least so long: for the holder it may be longer, by bytes that come later.
         size: u64,
         /// Its time of modification for the holder.
         mtime: Time,

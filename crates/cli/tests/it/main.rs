@@ -78,6 +78,7 @@ mod torture;
 mod traces;
 mod transport;
 mod two_mounts_fsx;
+mod unwritten;
 mod users;
 mod versions;
 mod volumes;

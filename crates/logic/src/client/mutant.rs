@@ -49,6 +49,10 @@ pub enum Mutant {
     PutsBackTwice,
     /// Tells of a rename before the bytes of the file that it puts in the place of another.
     RenamesBeforeBytes,
+    /// Tells how long a file is with the first of its bytes.
+    TellsSizeAhead,
+    /// Has the server make a file longer than the bytes that it has of it.
+    ResizesAheadOfBytes,
     /// Does not count dirty bytes among those that a file occupies.
     ForgetsDirtyBytes,
     /// Gives its kernel pages of a file that is open for writing without having it alone.

@@ -79,6 +79,9 @@ pub struct Server {
     silent: BTreeSet<(Time, SessionId)>,
     /// Nameless objects, and until when they stay in any case.
     lingering: BTreeSet<(Time, Fid)>,
+    /// Nameless objects whose time is over, by a session that is away and may have them open;
+    /// nobody else has.
+    kept_away: BTreeMap<SessionId, BTreeSet<Fid>>,
     /// The clients that were told a size that they may not keep.
     sizes_told: SizesTold,
     /// Requests that are put off, and until when at most.
@@ -147,6 +150,7 @@ impl Server {
             recall_batches: BTreeSet::new(),
             silent: BTreeSet::new(),
             lingering: BTreeSet::new(),
+            kept_away: BTreeMap::new(),
             sizes_told: SizesTold::default(),
             patient: BTreeSet::new(),
             recalls: 0,

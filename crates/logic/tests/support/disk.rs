@@ -423,7 +423,8 @@ impl MemoryDisk {
         object.bytes[offset as usize..end].copy_from_slice(&bytes);
         touched(&mut object.attr, now);
         if let WriteMode::Back { size, mtime, .. } = mode {
-            object.bytes.resize(size as usize, 0);
+            let size = object.bytes.len().max(size as usize);
+            object.bytes.resize(size, 0);
             object.attr.mtime = mtime;
         }
         object.measured();

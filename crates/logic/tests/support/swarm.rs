@@ -3,8 +3,8 @@
 //! that the server has sent arrives, then everything that was answered, and so on.
 
 use super::disk::MemoryDisk;
-use logic::server::{Input, Options, Output, Server};
-use std::collections::{BTreeMap, VecDeque};
+use logic::server::{Disk, Input, Options, Output, Server};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 use wire::{
     Access, Caller, Fid, Hold, Make, Name, Op, Outcome, Refusal, Request, Returned, Right,
@@ -30,6 +30,9 @@ struct Session {
     request: u64,
     stamp: u64,
     held: BTreeMap<Fid, (Right, u64)>,
+    open: BTreeSet<Fid>,
+    /// It hears nothing.
+    silent: bool,
 }
 
 pub struct Swarm {
@@ -69,13 +72,7 @@ impl Swarm {
         };
         for session in 1..=clients {
             swarm.sessions.insert(session, Session::default());
-            let hello = ToServer::Hello {
-                version: VERSION,
-                session,
-                name: b"swarm".to_vec(),
-                volume: Vec::new(),
-            };
-            swarm.flying.push_back((session, hello));
+            swarm.greet(session);
             let (dir, name) = (root(), name("common"));
             swarm.ask(session, Op::Lookup { dir, name });
             swarm.ask(session, Op::GetAttr { fid: root() });
@@ -182,6 +179,64 @@ impl Swarm {
         self.since(from)
     }
 
+    /// The second client makes files, and is silent when the first one removes their names: it may
+    /// have them open. The first one has others open, without names as well. Then the second one
+    /// says goodbye: the cost of that, and of what goes with it.
+    pub fn leaves_nameless(&mut self, own: u64, others: u64) -> Cost {
+        let names = |by: u64, count: u64| (0..count).map(move |n| (by, format!("{by}-{n}")));
+        for (by, text) in names(1, others).chain(names(2, own)) {
+            self.makes_open(by, &text);
+        }
+        self.sessions.get_mut(&2).unwrap().silent = true;
+        for (_, text) in names(1, others).chain(names(2, own)) {
+            let (dir, name) = (root(), name(&text));
+            self.ask(1, Op::Unlink { dir, name });
+        }
+        self.pass(30);
+        assert_eq!(self.disk.orphans().len() as u64, own + others);
+        self.sessions.get_mut(&2).unwrap().silent = false;
+        let from = self.figures();
+        self.greet(2);
+        self.flying.push_back((2, ToServer::Goodbye));
+        self.settle();
+        assert_eq!(self.disk.orphans().len() as u64, others);
+        self.since(from)
+    }
+
+    fn makes_open(&mut self, session: SessionId, text: &str) {
+        let (read, write) = (true, true);
+        let op = Op::Make {
+            dir: root(),
+            name: name(text),
+            make: Make::File,
+            mode: 0o644,
+            open: Some(Access { read, write }),
+        };
+        self.ask(session, op);
+        self.settle();
+        let state = self.sessions.get_mut(&session).unwrap();
+        let Outcome::Entry(entry) = &self.answers[&(session, state.request)] else {
+            panic!("{text} is not made");
+        };
+        state.open.insert(entry.fid);
+    }
+
+    /// So many seconds, in which those that are not silent are heard.
+    fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += SECOND;
+            let sent = self.now;
+            let heard = self.sessions.iter().filter(|(_, state)| !state.silent);
+            let alive = heard.map(|(session, state)| {
+                let acked = state.request;
+                (*session, ToServer::KeepAlive { sent, acked })
+            });
+            self.flying.extend(alive);
+            self.input(Input::Tick);
+            self.settle();
+        }
+    }
+
     fn figures(&self) -> Cost {
         let figures = self.server.figures();
         Cost {
@@ -200,6 +255,16 @@ impl Swarm {
             recalls: to.recalls - from.recalls,
             took_us: to.took_us - from.took_us,
         }
+    }
+
+    fn greet(&mut self, session: SessionId) {
+        let hello = ToServer::Hello {
+            version: VERSION,
+            session,
+            name: b"swarm".to_vec(),
+            volume: Vec::new(),
+        };
+        self.flying.push_back((session, hello));
     }
 
     fn ask(&mut self, session: SessionId, op: Op) {
@@ -262,8 +327,9 @@ impl Swarm {
         for output in out {
             if let Output::Send { to, message, .. } = output {
                 self.hear(to, message);
-            } else {
-                assert!(!matches!(output, Output::Close { .. }), "{output:?}");
+            } else if let Output::Close { conn, .. } = output {
+                let state = self.sessions.get(&conn);
+                assert!(state.is_some_and(|state| !state.open.is_empty()), "{conn}");
             }
         }
     }
@@ -271,6 +337,9 @@ impl Swarm {
     /// A client hears the server, and answers at once.
     fn hear(&mut self, session: SessionId, message: ToClient) {
         let state = self.sessions.get_mut(&session).unwrap();
+        if state.silent {
+            return;
+        }
         match message {
             ToClient::Reply { id, reply, .. } => {
                 for grant in &reply.grants {
@@ -284,9 +353,11 @@ impl Swarm {
                 if let What::Keep(keep) = recall.what {
                     held.0 = held.0.min(keep);
                 }
+                let open = state.open.contains(&recall.fid);
                 let hold = Hold {
+                    open,
+                    write: open,
                     stamp: state.stamp,
-                    ..Hold::default()
                 };
                 let returned = Returned {
                     fid: recall.fid,

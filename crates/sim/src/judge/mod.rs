@@ -7,9 +7,11 @@
 //! names named one object at one moment, as a rename says that had nothing to do ([`twins`]). Times
 //! of objects must not go back ([`times`]), names keep their positions ([`positions`]), and files
 //! occupy what has been written to them ([`used`]). Bytes come before a name that replaces another
-//! ([`replaced`]). A machine that was only silent loses nothing without a word ([`kept`]).
+//! ([`replaced`]), and before the size that has them in a file ([`grown`]). A machine that was only
+//! silent loses nothing without a word ([`kept`]).
 
 mod explain;
+mod grown;
 mod kept;
 mod linear;
 mod logs;
@@ -122,6 +124,7 @@ pub(crate) fn judge(case: &Case<'_>) -> Result<Judged, Wrong> {
     positions::judge(case)?;
     used::judge(case)?;
     replaced::judge(case)?;
+    grown::judge(case)?;
     kept::judge(case)?;
     let mut values = Values::default();
     made(case, &mut values);

@@ -9,6 +9,7 @@ use crate::disk::{Applied, UNIT};
 use crate::history::{Change, Effect, Fate};
 use crate::wrong::{Wrong, wrong};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use wire::{Fid, Name, Op, Outcome, Refusal};
 
 /// Where a rename goes from and to.
@@ -49,7 +50,16 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
         }
         let own = changes.iter().filter(|change| change.host == way.0);
         for change in own.filter(|change| change.end < begin) {
-            complete(case, (applied, fid), (change, there))?;
+            if let Some(at) = lacks(case, (applied.moment, fid, 0..u64::MAX), (change, there)) {
+                return Err(wrong!(
+                    "h{} had written unit {at} of {fid} at {} .. {} and then renamed it over \
+                     another: the disk had the name at {} without it",
+                    change.host,
+                    change.begin,
+                    change.end,
+                    applied.moment
+                ));
+            }
         }
     }
     Ok(())
@@ -83,7 +93,7 @@ fn renamed<'a>(case: &Case<'_>, applied: &'a Applied) -> Option<(Way<'a>, Fid, O
 }
 
 /// The file whose bytes an operation changes.
-fn file_of(op: &Op) -> Option<Fid> {
+pub(super) fn file_of(op: &Op) -> Option<Fid> {
     match op {
         Op::Write { fid, .. } => Some(*fid),
         Op::SetAttr { fid, set } => set.size.map(|_| *fid),
@@ -91,29 +101,29 @@ fn file_of(op: &Op) -> Option<Fid> {
     }
 }
 
-/// Has the disk had all of this write before the rename?
-fn complete(
+/// The first of these units of a file that the disk has not had of a write before a moment.
+pub(super) fn lacks(
     case: &Case<'_>,
-    (rename, fid): (&Applied, Fid),
+    (moment, fid, units): (u64, Fid, Range<u64>),
     (change, there): (&Change, &[&Applied]),
-) -> Result<(), Wrong> {
+) -> Option<u64> {
     let Effect::Write {
         fid: of,
         unit,
         values,
     } = &change.effect
     else {
-        return Ok(());
+        return None;
     };
     if *of != fid || change.fate != Fate::Done {
-        return Ok(());
+        return None;
     }
-    let since = |moment: u64| moment > change.begin && moment < rename.moment;
+    let since = |at: u64| at > change.begin && at < moment;
     let lost = case.history.losses.borrow();
     let mut lost = lost.iter().map(|(_, moment)| *moment);
     let mut failed = case.restored.iter().map(|restored| restored.when.1);
     if lost.any(since) || failed.any(since) {
-        return Ok(());
+        return None;
     }
     let later = || there.iter().filter(|applied| since(applied.moment));
     let excused = |applied: &&&Applied| match (&applied.op, &applied.outcome) {
@@ -123,7 +133,7 @@ fn complete(
         (op, _) => !matches!(op, Op::Write { .. }),
     };
     if later().any(|applied| excused(&applied)) {
-        return Ok(());
+        return None;
     }
     let covers = |applied: &&&Applied, at: u64| match (&applied.op, &applied.outcome) {
         (Op::Write { len, .. }, Outcome::Written { offset, .. }) => {
@@ -131,17 +141,6 @@ fn complete(
         }
         _ => false,
     };
-    for at in *unit..unit + values.len() as u64 {
-        if !later().any(|applied| covers(&applied, at)) {
-            return Err(wrong!(
-                "h{} had written unit {at} of {fid} at {} .. {} and then renamed it over another: \
-                 the disk had the name at {} without it",
-                change.host,
-                change.begin,
-                change.end,
-                rename.moment
-            ));
-        }
-    }
-    Ok(())
+    let mut written = *unit..unit + values.len() as u64;
+    written.find(|at| units.contains(at) && !later().any(|applied| covers(&applied, *at)))
 }

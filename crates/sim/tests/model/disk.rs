@@ -131,7 +131,8 @@ impl TinyDisk {
         }
         object.bytes[offset as usize..end].copy_from_slice(&bytes);
         if let WriteMode::Back { size, .. } = mode {
-            object.bytes.resize(size as usize, 0);
+            let size = object.bytes.len().max(size as usize);
+            object.bytes.resize(size, 0);
         }
         object.attr.version += 1;
         object.attr.size = object.bytes.len() as u64;

@@ -95,6 +95,9 @@ impl Client {
                 if self.must_wait_to_set(&op) {
                     return self.node(fid).parked.push(ticket);
                 }
+                if self.must_bring_within(step, ticket, &op) {
+                    return;
+                }
             }
             Op::Allocate { .. } | Op::Copy { .. } | Op::Find { .. }
                 if self.must_bring(step, ticket, &op) =>

@@ -1,13 +1,15 @@
 //! Operations on ranges of files that the server does by itself: fallocate, copies, finding holes.
 //!
 //! This client's changes to a file that such an operation looks into are at the server before it; a
-//! file that it changes has no dirty blocks, or older bytes would be written over it later. While
-//! it is under way the cache of that file is not used, as during an own write at the server.
+//! file that it changes has no dirty blocks, or older bytes would be written over it later. Nor is
+//! a file made longer, by a change of its size, than bytes that are still on their way. While an
+//! operation is under way the cache of that file is not used, as during an own write at the server.
 
 use crate::Ticket;
 use crate::client::api::{Call, Done};
 use crate::client::mutant::Mutant;
 use crate::client::{Client, Step, is_dirty};
+use wire::limits::BLOCK_BYTES;
 use wire::{Attr, Fid, Op, Right, Time};
 
 impl Client {
@@ -36,6 +38,41 @@ impl Client {
         }
         let now = step.now;
         self.bring(step, (ticket, fid), now);
+        true
+    }
+
+    /// Must a change of the size wait for bytes that it would put inside the file before the server
+    /// has them? Others would read zeros in their place if this machine were lost.
+    pub(crate) fn must_bring_within(
+        &mut self,
+        step: &mut Step<'_>,
+        ticket: Ticket,
+        op: &Op,
+    ) -> bool {
+        let Op::SetAttr { fid, set } = op else {
+            return false;
+        };
+        let Some(node) = self.nodes.get(fid) else {
+            return false;
+        };
+        // A file that is no longer here than there has nothing behind its end there.
+        let there = node.stored.1;
+        let longer = node.attr.as_ref().is_none_or(|attr| attr.size > there);
+        let Some(size) = set.size.filter(|size| longer && *size > there) else {
+            return false;
+        };
+        let starts_within =
+            |(block, _, state)| is_dirty(state) && block * u64::from(BLOCK_BYTES) < size;
+        let within = self.cache.changed_blocks(*fid).any(starts_within);
+        let ahead = self.options.mutant == Some(Mutant::ResizesAheadOfBytes);
+        let running = self.calls.get_mut(&ticket);
+        let Some(running) = running.filter(|running| within && !ahead && !running.brought) else {
+            return false;
+        };
+        // Later writes have their turn behind the change.
+        running.brought = true;
+        let now = step.now;
+        self.bring(step, (ticket, *fid), now);
         true
     }
 

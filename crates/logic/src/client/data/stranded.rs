@@ -443,12 +443,15 @@ impl Client {
         let bytes = u64::from(self.cache.changed(fid).count) * BLOCK;
         self.cache.drop_filling(fid);
         self.cache.drop_clean(made, 0);
+        // It ends with the last bytes that there are, here or at the server.
+        let last = self.cache.blocks(fid, 0).last();
+        let reach = last.map_or(0, |(block, ..)| (block + 1) * BLOCK);
         self.cache.move_blocks(fid, made, step.now);
         let now = self.clock.shows(step.now);
         let node = self.node(made);
         node.asking = node.asking.saturating_sub(1);
         if let Some(attr) = node.attr.as_mut() {
-            attr.size = attr.size.max(stranded.attr.size);
+            attr.size = attr.size.max(reach.min(stranded.attr.size));
             (attr.mtime, attr.ctime) = (stranded.attr.mtime, now.max(attr.ctime));
         }
         self.count_used(made);

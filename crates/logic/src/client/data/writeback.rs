@@ -3,12 +3,16 @@
 //!
 //! Never two batches of one file are on their way, and never more than [`CLEANERS_MAX`] in all;
 //! over a slow network fewer, so that the blocks of a recalled file do not stand behind much. A
-//! block that is changed while it is on its way stays dirty. A refused batch is tried again: by the
+//! block that is changed while it is on its way stays dirty. The blocks of a file leave in their
+//! order, from the first dirty one on, and each batch makes the file at the server as long as its
+//! bytes reach, not as long as it is here: what a lost machine leaves of a file that grew ends
+//! where the bytes end, and has no zeros in their place. A refused batch is tried again: by the
 //! next sync, recall or scan, and after a pause that grows for calls that wait for a slot.
 
 use super::cache::{BlockState, There};
 use crate::Ticket;
 use crate::client::api::{Call, Done, How, Piece};
+use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
@@ -134,6 +138,10 @@ impl Client {
         node.sending = true;
         let of = |time: fn(&Attr) -> Time| node.attr.as_ref().map_or(0, time);
         let (mtime, ctime) = (of(|attr| attr.mtime), of(|attr| attr.ctime));
+        // The server learns of the size as far as it has the bytes: were this machine lost now,
+        // others would read zeros behind them.
+        let ahead = self.options.mutant == Some(Mutant::TellsSizeAhead);
+        let size = if ahead { size } else { end };
         let op = Op::Write {
             fid,
             offset,

@@ -234,7 +234,7 @@ impl Server {
         self.free_locks(step, id);
         self.end_in_grace(step, id);
         if session.away.is_some() {
-            self.reap_due(step);
+            self.reap_kept(step, id);
         }
     }
 
@@ -244,7 +244,7 @@ impl Server {
             return;
         };
         let due = file.orphan.is_some_and(|until| step.now >= until);
-        if !due || file.in_use() || self.is_open_away(fid) {
+        if !due || file.in_use() || self.is_kept_away(fid) {
             return;
         }
         if let Some(file) = self.files.get_mut(&fid) {

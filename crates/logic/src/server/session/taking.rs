@@ -236,14 +236,25 @@ impl Server {
         session.is_some_and(|session| session.away.is_some())
     }
 
-    /// May a session that is away have this open?
-    pub(crate) fn is_open_away(&self, fid: Fid) -> bool {
-        let away = self
-            .sessions
-            .values()
-            .filter_map(|session| session.away.as_ref());
-        let mut open = away.map(|away| &away.open);
-        open.any(|open| open.as_ref().is_none_or(|open| open.contains(&fid)))
+    /// A session that is away and may have this open.
+    fn opener_away(&self, fid: Fid) -> Option<SessionId> {
+        let opens = |away: &Away| {
+            let open = away.open.as_ref();
+            open.is_none_or(|open| open.contains(&fid))
+        };
+        let mut sessions = self.sessions.iter();
+        let found = sessions.find(|(_, session)| session.away.as_ref().is_some_and(opens));
+        found.map(|(id, _)| *id)
+    }
+
+    /// Does a session that is away keep a nameless object, which would go otherwise? The object is
+    /// looked at again when that session is away no more.
+    pub(crate) fn is_kept_away(&mut self, fid: Fid) -> bool {
+        let opener = self.opener_away(fid);
+        if let Some(id) = opener {
+            self.kept_away.entry(id).or_default().insert(fid);
+        }
+        opener.is_some()
     }
 
     /// The time after a restart is over: a session that has not come keeps no removed file any
@@ -255,6 +266,8 @@ impl Server {
                 away.open.get_or_insert_default();
             }
         }
+        // The caller looks at all nameless objects.
+        self.kept_away.clear();
     }
 
     /// The objects that a client claims to hold, in this part of its list, and does not hold.
@@ -322,7 +335,7 @@ impl Server {
         step.disk.note_away(id, false);
         // Else a power failure would let others' changes be made again without it.
         step.disk.make_firm();
-        self.reap_due(step);
+        self.reap_kept(step, id);
     }
 
     /// A client is asked for something: if it is away, the server takes that soon.
@@ -335,11 +348,11 @@ impl Server {
         }
     }
 
-    /// Looks again at nameless objects that a session kept alive.
-    pub(crate) fn reap_due(&mut self, step: &mut Step<'_, impl Disk>) {
-        let nameless = self.files.iter().filter(|(_, file)| file.orphan.is_some());
-        let nameless: Vec<Fid> = nameless.map(|(fid, _)| *fid).collect();
-        for fid in nameless {
+    /// Looks again at the nameless objects that this session kept while it was away, and at no
+    /// others: they go, unless somebody else has them open. Another one that is away may keep them.
+    pub(crate) fn reap_kept(&mut self, step: &mut Step<'_, impl Disk>, id: SessionId) {
+        for fid in self.kept_away.remove(&id).unwrap_or_default() {
+            self.cost.look();
             self.reap_if_unused(step, fid);
             self.forget_quiet(fid);
         }
