@@ -271,16 +271,22 @@ impl Elsewhere {
         Ok((Arc::new(main.beside(client, nodes)), name))
     }
 
-    /// Has everything written back, and leaves the servers. May be called again after an error.
+    /// Has everything written back, and leaves the servers; one that fails keeps no other one. May
+    /// be called again after an error.
     pub(super) fn leave(&self, limit: Duration) -> Result<(), LeaveError> {
         *self.ending.lock() = true;
+        let mut ended = Ok(());
         for tree in self.trees() {
-            tree.client.leave(limit)?;
-            tree.client.stop();
-            let volume = tree.client.root().volume;
-            self.sessions.write().insert(volume, Session::Left);
+            match tree.client.leave(limit) {
+                Ok(()) => {
+                    tree.client.stop();
+                    let volume = tree.client.root().volume;
+                    self.sessions.write().insert(volume, Session::Left);
+                }
+                failed => ended = ended.and(failed),
+            }
         }
-        Ok(())
+        ended
     }
 
     /// The mount has ended, in order or not.

@@ -88,6 +88,15 @@ pub enum MountError {
     Cut(PathBuf),
 }
 
+/// The servers that a mount has left.
+#[derive(Debug, Default)]
+struct Left {
+    /// Its own.
+    own: bool,
+    /// All of them, and nothing runs any more.
+    all: bool,
+}
+
 /// A mount that works. Dropping it ends it, as [`Mount::end`] does.
 pub struct Mount {
     client: Arc<Client>,
@@ -99,9 +108,8 @@ pub struct Mount {
     /// Ends the connection; `None`: it could not be opened.
     control: Option<Control>,
     id: MountId,
-    /// Everything is written back and the client has left the server. Locked by the thread that
-    /// sees to it.
-    left: Mutex<bool>,
+    /// Everything is written back and the servers are left. Locked by the thread that sees to it.
+    left: Mutex<Left>,
     /// The process is to end: changes that cannot be written back soon are given up.
     ending: AtomicBool,
     /// Somebody asked the daemon to unmount, and is told what is not written back.
@@ -128,7 +136,7 @@ impl Mount {
                 connection: served.connection,
                 control: served.control,
                 id: served.id,
-                left: Mutex::new(false),
+                left: Mutex::default(),
                 ending: AtomicBool::new(false),
                 asked: AtomicBool::new(false),
                 lost: Mutex::new(None),
@@ -276,13 +284,13 @@ impl Mount {
     /// Writes everything back and leaves the server, once.
     fn leave(&self) -> Result<(), LeaveError> {
         let mut left = self.left.lock();
-        if !*left {
+        if !left.all {
             if let Some(owed) = self.lost() {
                 let server = self.client.server().clone();
                 return Err(LeaveError::Stuck { server, owed });
             }
             let others = self.elsewhere.leave(PROGRESS_TIME);
-            let ended = others.and_then(|()| self.client.leave(PROGRESS_TIME));
+            let ended = self.leave_own(&mut left.own).and(others);
             if let Err(LeaveError::Stuck { owed, .. }) = &ended
                 && self.ending.load(Ordering::Acquire)
             {
@@ -290,8 +298,17 @@ impl Mount {
             }
             ended?;
             self.stop();
-            *left = true;
+            left.all = true;
             info!(mount_point = %self.mount_point.display(), "everything is written back");
+        }
+        Ok(())
+    }
+
+    /// Leaves the mount's own server, unless that is done.
+    fn leave_own(&self, left: &mut bool) -> Result<(), LeaveError> {
+        if !*left {
+            self.client.leave(PROGRESS_TIME)?;
+            *left = true;
         }
         Ok(())
     }
@@ -400,7 +417,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if *self.left.get_mut() {
+        if self.left.get_mut().all {
             return;
         }
         if *self.ending.get_mut() {

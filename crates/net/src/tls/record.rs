@@ -91,6 +91,7 @@ fn broken(error: rustls::Error) -> io::Error {
 /// The two halves of a connection whose handshake is done.
 pub(crate) fn halves(secrets: ExtractedSecrets, kernel: Kernel) -> io::Result<(Sealer, Opener)> {
     // Neither side offers an older version; the library may know one for other crates.
+    #[allow(irrefutable_let_patterns)] // unless another crate of the build turns TLS 1.2 on
     let SupportedCipherSuite::Tls13(suite) = kernel.suite() else {
         return Err(io::Error::other(
             "a version of TLS before 1.3 was agreed on",
