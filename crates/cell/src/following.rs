@@ -2,7 +2,8 @@
 //!
 //! Guarantees: an answer that a change is made says that every server that runs judges by it; one
 //! that cannot say so names the servers. A machine that joins, and a user who logs in, is known to
-//! every server that follows within some seconds when that is answered. A server follows the others in the order of their changes.
+//! every server that follows within some seconds when that is answered. A server follows the others
+//! in the order of their changes.
 
 use crate::door::{CHANGED, CellDoor, revoked};
 use crate::groups::GroupDeed;

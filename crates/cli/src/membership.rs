@@ -133,7 +133,7 @@ pub(crate) fn begin(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
     let first = volume_numbers::first(number).ok_or_else(|| {
         let most = volume_numbers::SERVER_MAX + 1;
         failed(&format!(
-            "the cell has had {most} servers, and has no number left for one more: make another cell"
+            "the cell has had {most} servers, and has no number for one more: make another cell"
         ))
     })?;
     // One that is there already has its number.

@@ -7,6 +7,7 @@ use crate::failure::{Failure, NOT_RUN};
 use crate::guard::{self, Again, Guard};
 use crate::login::{Logins, Of};
 use crate::place::Place;
+use crate::servers::OfMount;
 use crate::watch::relay;
 use crate::{daemon, end, log, metrics, paths, profile, runtime, servers, service, show, trust};
 use cell::Renewal;
@@ -74,19 +75,11 @@ pub(crate) fn mount(args: MountArgs, words: &[OsString]) -> Result<ExitCode, Fai
     let _renewal = credentials
         .as_deref()
         .map(|dir| keep_fresh(dir, &addresses));
-    let mut options = options(&args, (&point, server));
-    let servers = credentials.as_deref();
-    let servers = servers.map(|dir| Arc::new(servers::OfMount::new(&args.server, dir)));
-    options.servers = servers.clone().map(|servers| servers as Arc<dyn Servers>);
-    let mount = Mount::start(options);
-    let mount = Arc::new(mount.map_err(|error| Failure::of("mount", error))?);
+    let (mount, servers) = start(&args, (&point, server), credentials.as_deref())?;
     let again = again(&args, (&point, credentials.as_deref()), words)?;
     let logins = credentials.as_deref();
     let logins = logins.and_then(|dir| take_logins(&mount, dir, (&args, &point), words));
-    let guard = start_guard(&mount, (credentials, again));
-    if let (Some(servers), Some(guard)) = (servers, &guard) {
-        servers.guarded_by(guard);
-    }
+    let guard = start_guard((&mount, servers.as_deref()), (credentials, again));
     let control = listen(&mount, &args, &point, send.clone());
     serve_metrics(&mount, &args, &point)?;
     watch(&mount, send).map_err(|error| Failure::of("mount", error))?;
@@ -216,15 +209,32 @@ fn words_again(args: &MountArgs, credentials: Option<&Path>, words: &[OsString])
     words
 }
 
+/// Mounts; with the finder of other servers, if the cell may have some.
+fn start(
+    args: &MountArgs,
+    (point, server): (&Path, client::Server),
+    credentials: Option<&Path>,
+) -> Result<(Arc<Mount>, Option<Arc<OfMount>>), Failure> {
+    let servers = credentials.map(|dir| Arc::new(OfMount::new(&args.server, dir)));
+    let mut options = options(args, (point, server));
+    options.servers = servers.clone().map(|servers| servers as Arc<dyn Servers>);
+    let mount = Mount::start(options).map_err(|error| Failure::of("mount", error))?;
+    Ok((Arc::new(mount), servers))
+}
+
 /// Without a guard the mount works; only after a kill nobody would see to it.
 fn start_guard(
-    mount: &Mount,
+    (mount, servers): (&Mount, Option<&OfMount>),
     (credentials, again): (Option<PathBuf>, Option<Again>),
 ) -> Option<Arc<Guard>> {
-    Guard::start(mount, (credentials, again))
+    let guard = Guard::start(mount, (credentials, again))
         .inspect_err(|error| tracing::warn!(%error, "no guard: a kill would leave a dead mount"))
         .ok()
-        .map(Arc::new)
+        .map(Arc::new)?;
+    if let Some(servers) = servers {
+        servers.guarded_by(&guard);
+    }
+    Some(guard)
 }
 
 /// Takes logins of users. Without that the mount works all the same.

@@ -53,6 +53,8 @@ pub type Bounds = logic::memory::Bounds;
 /// A token as listed for people.
 pub type TokenLine = logic::client::TokenLine;
 
+/// The addresses of a server.
+pub type Addresses = net::Addresses;
 /// How often something happened, and how long it took.
 pub type Meter = net::Meter;
 /// The reading of a meter.

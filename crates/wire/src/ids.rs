@@ -53,8 +53,8 @@ pub type SessionId = u64;
 /// Numbers the requests of a session from 1 upwards, never reused within it.
 pub type RequestId = u64;
 
-/// The servers of a cell number their volumes apart: the upper 8 bits of a volume's number are those
-/// of the server on which it was made. The first server of a cell is number 0.
+/// The servers of a cell number their volumes apart: the upper 8 bits of a volume's number are the
+/// number of the server on which it was made. The first server of a cell is number 0.
 pub mod volume_numbers {
     /// So many bits of a number count the volumes and snapshots that a server has made.
     const COUNT_BITS: u32 = 24;

@@ -185,6 +185,40 @@ fn start_again(machines: &mut Machines, server: &str) {
     machines.must(server, &start);
 }
 
+/// A volume of the first server in one of the second, and in the first one's tree, too.
+fn volumes_within(m: &mut Machines) {
+    m.must(
+        "server-1",
+        "ariel volume create 127.0.0.1:7070 inner --mode 777",
+    );
+    let inner = "ariel volume mount server-2:7070 inner /in --volume data";
+    m.must("build-1", inner);
+    m.must("build-1", "echo deep > /mnt/1/data/in/f");
+    m.must("server-1", "ariel volume mount 127.0.0.1:7070 inner /inner");
+    assert_eq!(m.must("build-1", "cat /mnt/1/inner/f"), "deep\n");
+    m.must(
+        "build-1",
+        "echo more >> /mnt/1/inner/f; test $(wc -l < /mnt/1/data/in/f) = 2",
+    );
+    let told = m.must(
+        "build-1",
+        "stat -c %i /mnt/1/inner/f /mnt/1/data/in/f | uniq | wc -l",
+    );
+    assert_eq!(told, "1\n");
+}
+
+/// No other volume ever has the number that is kept in a mount point.
+fn numbers_differ(m: &mut Machines) {
+    let listed = m.must("server-1", "ariel volume list 127.0.0.1:7070 --all --json");
+    let mut ids: Vec<&str> = listed.split("\"id\":").skip(1).collect();
+    ids.iter_mut()
+        .for_each(|id| *id = id.split([',', '}']).next().unwrap_or_default());
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert!(all >= 5 && ids.len() == all, "{listed}");
+}
+
 #[test]
 fn the_tree_goes_on_at_the_other_server() {
     if !can_have_servers("servers-tree") {
@@ -221,26 +255,8 @@ fn the_tree_goes_on_at_the_other_server() {
         "build-1",
         "chmod 755 /mnt/1/data; test $(stat -c %a /mnt/data) = 755",
     );
-    // In it another volume of the first server, and that one in the first server's tree, too.
-    m.must(
-        "server-1",
-        "ariel volume create 127.0.0.1:7070 inner --mode 777",
-    );
-    let inner = "ariel volume mount server-2:7070 inner /in --volume data";
-    m.must("build-1", inner);
-    m.must("build-1", "echo deep > /mnt/1/data/in/f");
-    m.must("server-1", "ariel volume mount 127.0.0.1:7070 inner /inner");
-    assert_eq!(m.must("build-1", "cat /mnt/1/inner/f"), "deep\n");
-    m.must(
-        "build-1",
-        "echo more >> /mnt/1/inner/f; test $(wc -l < /mnt/1/data/in/f) = 2",
-    );
-    let told = m.must(
-        "build-1",
-        "stat -c %i /mnt/1/inner/f /mnt/1/data/in/f | uniq | wc -l",
-    );
-    assert_eq!(told, "1\n");
-    // The mount point comes and goes for all at once, and what is written is there.
+    volumes_within(m);
+    // The mount point comes and goes for all at once, and nothing that was written is lost.
     m.must("build-1", "mv /mnt/1/data /mnt/1/moved; cat /mnt/1/moved/g");
     m.must("server-1", "ariel volume unmount 127.0.0.1:7070 /moved");
     m.refused("build-1", "ls /mnt/1/moved", &["No such file"]);
@@ -257,15 +273,7 @@ fn the_tree_goes_on_at_the_other_server() {
         none,
         &["no server of the cell has a volume nowhere"],
     );
-    // No other volume ever has the number that is kept in a mount point.
-    let listed = m.must("server-1", "ariel volume list 127.0.0.1:7070 --all --json");
-    let mut ids: Vec<&str> = listed.split("\"id\":").skip(1).collect();
-    ids.iter_mut()
-        .for_each(|id| *id = id.split([',', '}']).next().unwrap_or_default());
-    let all = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    assert!(all >= 5 && ids.len() == all, "{listed}");
+    numbers_differ(m);
 }
 
 #[test]
@@ -280,7 +288,7 @@ fn a_server_that_is_away_takes_only_its_own_volumes_with_it() {
         "mkdir /mnt/fresh; ariel mount server-1:7070 /mnt/fresh",
     );
     m.signal("server-2", "ariel serve", Signal::KILL);
-    // What is of the first server goes on; what waits for the other one can be killed.
+    // The first server's volume goes on; programs that wait for the other one can be killed.
     m.must(
         "build-1",
         "echo on > /mnt/1/on; cat /mnt/1/on; ls /mnt/fresh",

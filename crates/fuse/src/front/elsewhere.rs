@@ -4,8 +4,8 @@
 //! Guarantees: a session is begun when a program first asks for something behind a mount point, by
 //! a thread of its own; requests that come before it is ready are kept, and none of them holds a
 //! lock that a recall of another session waits for, as the look-up of a mount point is answered
-//! without waiting for the server behind it. A session lasts as long as the mount. What fails is
-//! logged with its cure, and tried again with the next request, a second later at the earliest.
+//! without waiting for the server behind it. A session lasts as long as the mount. A failure
+//! is logged with its cure; the next request tries again, a second later at the earliest.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use client::front::{Completion, Done, now_ns};
-use client::{Addresses, Client, LeaveError, Owed, Server};
+use client::front::{Addresses, Completion, Done, now_ns};
+use client::{Client, LeaveError, Owed, Server};
 use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 use tracing::{info, warn};
@@ -24,10 +24,10 @@ use wire::{Attr, Fid, Kind, Op, Refusal, SessionId};
 use super::convert;
 use super::errno;
 use super::handler::{Translator, Tree, refuse, refuse_done};
-use super::mounted::{READY_TIME, client_options};
 use super::nodes::{Nodes, Slots};
 use super::notices::Notices;
 use super::options::MountOptions;
+use super::serving::{READY_TIME, client_options};
 use crate::abi::{EntryOut, ROOT_ID};
 use crate::reply::Reply;
 use crate::request::{Header, Kept, Request};
@@ -126,7 +126,8 @@ impl Elsewhere {
         ready.collect()
     }
 
-    /// Serves a request when its session is ready, and has it begin. `main` is the mount's own tree.
+    /// Serves a request when its session is ready, and has that begin. `main` is the mount's own
+    /// tree.
     pub(super) fn serve_later(
         self: &Arc<Self>,
         (main, session): (&Arc<Tree>, u32),
@@ -173,7 +174,7 @@ impl Elsewhere {
         }
     }
 
-    /// What waits is served, or refused.
+    /// Serves the requests that wait, or refuses them.
     fn end_of_beginning(&self, session: u32, begun: Result<(Arc<Tree>, String), Errno>) {
         let ending = self.ending.lock();
         let (next, served) = match begun {
@@ -249,7 +250,7 @@ impl Elsewhere {
         let client = match ready {
             Ok(client) if client.root() == Fid::root(volume) => client,
             Ok(client) => {
-                warn!(name, %server, "the volume was replaced by another one of its name meanwhile");
+                warn!(name, %server, "another volume has taken the name meanwhile: try again");
                 drop(client);
                 return Err(errno::of(Refusal::Stale));
             }

@@ -9,8 +9,8 @@
 //! be told so that they come true. Error numbers are chosen in `errno` and nowhere else.
 //!
 //! Two directions, one file each and its helpers: `handler` (with `names`, `files`, `ranges`,
-//! `listing`, `snapshots`, `elsewhere`) and `notices`. `nodes` says what node ids mean, `convert` holds the pure
-//! translations, `mounted` puts it all together.
+//! `listing`, `snapshots`, `elsewhere`) and `notices`. `nodes` says what node ids mean, `convert`
+//! holds the pure translations, `serving` and `mounted` put it all together.
 
 mod callers;
 mod convert;
@@ -27,6 +27,7 @@ mod nodes;
 mod notices;
 mod options;
 mod ranges;
+mod serving;
 mod snapshots;
 mod unmount;
 

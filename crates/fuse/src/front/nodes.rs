@@ -179,7 +179,7 @@ mod tests {
                 assert_eq!(nodes.fid(nodes.node(fid)), fid);
             }
         }
-        // What one session shows no other one does.
+        // No two sessions show one volume.
         let slots = nodes.slots();
         let far = volume_numbers::first(3).unwrap();
         assert_eq!(slots.admit(5, far), Some(4));

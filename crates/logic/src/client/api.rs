@@ -321,8 +321,7 @@ pub enum Done {
         /// Of a `Make` with `open`: may the kernel cache through this descriptor?
         cached: bool,
     },
-    /// The name of a mount point, and the server has not the volume behind it: another server of the
-    /// cell has it. Nothing was given to the kernel, and no server was asked about that volume.
+    /// A mount point of a volume of another server. The kernel was given nothing.
     Elsewhere {
         /// The number of the volume.
         volume: u32,

@@ -205,3 +205,25 @@ fn is_in(disk: &impl Disk, fid: Fid, dir: Fid) -> Result<bool, Refusal> {
     let is_file = |kind| kind != Kind::Directory;
     Ok(parent == dir && disk.attr(fid)?.is_some_and(|attr| is_file(attr.kind)))
 }
+
+/// Is an object at or below another one?
+pub(crate) fn is_below(disk: &impl Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusal> {
+    let Some(top) = top else {
+        return Ok(false);
+    };
+    if fid == top {
+        return Ok(true);
+    }
+    for mut at in disk.dirs(fid)? {
+        while at != top {
+            match disk.place(at)? {
+                Some((dir, _)) => at = dir,
+                None => break,
+            }
+        }
+        if at == top {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

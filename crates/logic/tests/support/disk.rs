@@ -312,18 +312,6 @@ impl MemoryDisk {
         })
     }
 
-    fn lose_link(&mut self, now: Time, fid: Fid, dir: Fid) -> Result<Attr> {
-        self.change(fid)?.lost_in = Some(dir);
-        let attr = &mut self.change(fid)?.attr;
-        attr.nlink = if attr.kind == Kind::Directory {
-            0
-        } else {
-            attr.nlink - 1
-        };
-        attr.ctime = attr.ctime.max(now);
-        Ok(attr.clone())
-    }
-
     fn remove(&mut self, now: Time, dir: Fid, name: &Name) -> Result<Outcome> {
         let fid = self.child(dir, name)?;
         if !self.get(fid)?.names.is_empty() {

@@ -136,6 +136,30 @@ pub fn volume_op(op: &VolumeOp) -> String {
     }
 }
 
+fn make(disk: &MemoryDisk, op: &Op) -> String {
+    let Op::Make {
+        dir,
+        name,
+        make,
+        open,
+        ..
+    } = op
+    else {
+        return format!("{op:?}");
+    };
+    let begin = format!("{} {name} in {}", op.kind(), self::name(disk, *dir));
+    match make {
+        wire::Make::Mount(volume) => format!("{begin}, mount point of {volume}"),
+        wire::Make::MountElsewhere(volume) => {
+            format!("{begin}, mount point of volume {volume} of another server")
+        }
+        _ => {
+            let open = open.map(|how| format!(", open {}", access(how)));
+            format!("{begin}{}", open.unwrap_or_default())
+        }
+    }
+}
+
 fn op(disk: &MemoryDisk, op: &Op) -> String {
     let of = |fid: &Fid| name(disk, *fid);
     let kind = op.kind();
@@ -144,27 +168,7 @@ fn op(disk: &MemoryDisk, op: &Op) -> String {
         | Op::Unlink { dir, name }
         | Op::Rmdir { dir, name }
         | Op::Unmount { dir, name } => format!("{kind} {} in {}", name, of(dir)),
-        Op::Make {
-            dir,
-            name,
-            make: wire::Make::Mount(volume),
-            ..
-        } => format!("{kind} {name} in {}, mount point of {volume}", of(dir)),
-        Op::Make {
-            dir,
-            name,
-            make: wire::Make::MountElsewhere(volume),
-            ..
-        } => format!(
-            "{kind} {name} in {}, mount point of volume {volume} of another server",
-            of(dir)
-        ),
-        Op::Make {
-            dir, name, open, ..
-        } => {
-            let open = open.map(|how| format!(", open {}", access(how)));
-            format!("{kind} {} in {}{}", name, of(dir), open.unwrap_or_default())
-        }
+        Op::Make { .. } => make(disk, op),
         Op::MakeNameless { dir, open, .. } => {
             format!("{kind} in {}, open {}", of(dir), access(*open))
         }

@@ -97,7 +97,7 @@ fn the_directories_of_a_file_are_those_that_list_it() {
                 linked += compare(&mut store);
             }
             if step % 100 == 99 {
-                // What has changed since the last snapshot goes to a copy, where it was, too.
+                // A copy gets the changes since the last snapshot, where there is one.
                 let at = format!("s{step}");
                 snapshot(&mut store, "root", &at);
                 let since: Option<String> = last.replace(format!("root@{at}"));

@@ -1,4 +1,4 @@
-//! What a client and a server of each protocol version said to each other, byte by byte, kept in
+//! A conversation of a client and a server of each protocol version, byte by byte, is kept in
 //! `protocol_N.txt`: this program serves that client, and understands that server. A file is never
 //! edited. For a new version `RECORD=1` writes one beside it, and the older one stays as long as
 //! programs that speak it are to be understood.
@@ -53,8 +53,9 @@ impl Tape {
 
     fn save(&self, version: u32) {
         let mut text = format!(
-            "# A client and a server of protocol version {version}, all that each of them said to the \
-             other one: bytes in\n# hexadecimal. Never edited: `recorded.rs` says what it shows.\n"
+            "# A client and a server of protocol version {version}, all that each of them said to \
+             the other one: bytes in\n# hexadecimal. Never edited: `recorded.rs` says what it \
+             shows.\n"
         );
         for (who, bytes) in [("client", &self.client), ("server", &self.server)] {
             for line in bytes.chunks(COLUMNS / 2) {

@@ -12,8 +12,9 @@
 //! of its root.
 //!
 //! A volume of another server has a session of its own, and this machine knows nothing of it: the
-//! look-up ends with the volume's number (`Done::Elsewhere`). What the kernel is given for it then
-//! comes from two machines, so it keeps that name for no time, and nothing need be taken back here.
+//! look-up ends with the volume's number (`Done::Elsewhere`). The kernel's
+//! answer then comes from two machines, so it keeps that name for no time, and this one need take
+//! nothing back.
 
 use crate::Ticket;
 use crate::client::api::{Done, Lifetime, Output};

@@ -9,6 +9,7 @@
 use super::machines::{changes, raised};
 use crate::server::Server;
 use crate::server::api::Disk;
+use crate::server::lists::is_below;
 use crate::server::rules::{Want, rule};
 use alloc::vec::Vec;
 use wire::{
@@ -481,26 +482,4 @@ pub(crate) fn is_answered(request: &Request) -> bool {
         }
     );
     back || request.delegated.is_some()
-}
-
-/// Is an object at or below another one?
-fn is_below(disk: &impl Disk, fid: Fid, top: Option<Fid>) -> Result<bool, Refusal> {
-    let Some(top) = top else {
-        return Ok(false);
-    };
-    if fid == top {
-        return Ok(true);
-    }
-    for mut at in disk.dirs(fid)? {
-        while at != top {
-            match disk.place(at)? {
-                Some((dir, _)) => at = dir,
-                None => break,
-            }
-        }
-        if at == top {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
