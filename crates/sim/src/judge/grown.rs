@@ -15,6 +15,26 @@ use wire::{Fid, Op, Outcome};
 /// A machine that sets a file's size, and how many units that is.
 type Cut = (u32, Fid, u64);
 
+/// How long a file is at the disk: after all changes of it, and after those alone that no failure
+/// of the power takes back. Which of both counts depends on when that failure is.
+#[derive(Clone, Copy, Default)]
+struct Sizes {
+    all: u64,
+    kept: u64,
+}
+
+impl Sizes {
+    /// A change makes it so long; the most that it may have been before.
+    fn next(&mut self, applied: &Applied, size: u64) -> u64 {
+        let before = self.all.max(self.kept);
+        self.all = size;
+        if !applied.lost && !applied.undone {
+            self.kept = size;
+        }
+        before
+    }
+}
+
 pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
     let changes = case.history.changes.borrow();
     let mut asked: BTreeMap<Cut, VecDeque<u64>> = BTreeMap::new();
@@ -25,12 +45,12 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
         }
     }
     let mut of: BTreeMap<Fid, Vec<&Applied>> = BTreeMap::new();
-    let mut sizes: BTreeMap<Fid, u64> = BTreeMap::new();
+    let mut sizes: BTreeMap<Fid, Sizes> = BTreeMap::new();
     for applied in case.applied {
         if let (Op::Make { .. } | Op::MakeNameless { .. }, Outcome::Entry(entry)) =
             (&applied.op, &applied.outcome)
         {
-            sizes.insert(entry.fid, 0);
+            sizes.insert(entry.fid, Sizes::default());
         }
         let Some(fid) = file_of(&applied.op) else {
             continue;
@@ -40,7 +60,7 @@ pub(super) fn judge(case: &Case<'_>) -> Result<(), Wrong> {
         let Some(size) = size_of(&applied.outcome) else {
             continue;
         };
-        let Some(before) = sizes.insert(fid, size) else {
+        let Some(before) = sizes.get_mut(&fid).map(|sizes| sizes.next(applied, size)) else {
             continue;
         };
         match &applied.op {
