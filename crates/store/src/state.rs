@@ -307,9 +307,10 @@ impl Core {
             if dirs.first() != Some(&dir(at.vnode)) {
                 dirs.push(dir(at.vnode));
             }
-            // The next directory.
-            let next = (at.vnode + 1).to_be_bytes();
-            (from, _) = crate::key::range_from(fid, crate::key::LINK, &next);
+            let Some(next) = at.vnode.checked_add(1) else {
+                return Ok(dirs);
+            };
+            (from, _) = crate::key::range_from(fid, crate::key::LINK, &next.to_be_bytes());
         }
     }
 
