@@ -51,18 +51,19 @@ impl CellDoor {
         if concern == Concern::None {
             return Ok(answer);
         }
-        // Nothing that others have changed meanwhile is left out of what they are waited for.
-        self.follow()?;
         let own = server.lock().name.clone();
-        let behind = self.cell.wait_followed(&own, FOLLOW_TIME)?;
-        match behind.is_empty() || concern == Concern::Gives {
-            true => Ok(answer),
-            false => Err(CellError::Refused(format!(
+        // Nothing that others have changed meanwhile is left out of what they are waited for.
+        let followed = self.follow();
+        let behind = followed.and_then(|()| self.cell.wait_followed(&own, FOLLOW_TIME));
+        match (concern, behind) {
+            (Concern::Takes, Err(error)) => Err(error),
+            (Concern::Takes, Ok(behind)) if !behind.is_empty() => Err(CellError::Refused(format!(
                 "it is done, and in force at {own}, but not yet known to be at {}: `ariel cell \
                  servers` shows when it is; a server that will never come back is forgotten with \
                  `ariel cell remove-server`",
                 behind.join(", ")
             ))),
+            _ => Ok(answer),
         }
     }
 

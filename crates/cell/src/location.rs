@@ -117,7 +117,6 @@ pub struct Location {
     /// How the cell calls this server.
     pub server: String,
     /// The number of this server; 0: it made the cell.
-    #[serde(default)]
     pub number: u32,
 }
 

@@ -50,7 +50,6 @@ pub struct ServerLine {
     /// It judges by all changes up to this one.
     pub revision: u64,
     /// Its number, which is in the numbers of its volumes; no other server ever has it.
-    #[serde(default)]
     pub number: u32,
 }
 

@@ -23,8 +23,8 @@ use wire::{Rights, volume_numbers};
 
 /// Most bytes of a line.
 const LINE_BYTES_MAX: u64 = 4096;
-/// The first volume of a cell's first server.
-const FIRST: u32 = 1;
+/// The number of a cell's first server.
+const FIRST: u32 = 0;
 
 pub(crate) fn cell(command: &CellCommand) -> Result<ExitCode, Failure> {
     match command {
@@ -70,7 +70,14 @@ fn init_cell(args: &CellInitArgs) -> Result<(), Failure> {
             let name = name.map_or_else(host_name, |name| Ok(name.to_owned()))?;
             let location = args.database_trust.location(url, &name);
             let location = location.map_err(|error| failed(&error))?;
-            make_store(&data, FIRST).map_err(|error| failed(&error))?;
+            if make_store("cell init", &data, FIRST)? != FIRST {
+                return Err(failed(&format!(
+                    "the store in {} was a further server's of another cell, and its volumes have \
+                     numbers that further servers of this one will give: begin with an empty \
+                     directory, and bring volumes there with `ariel volume send` and `receive`",
+                    data.display()
+                )));
+            }
             Cell::make_shared(&dir, &location, &name).map_err(|error| failed(&error))?;
             format!("\nFurther servers:   ariel serve --data DIR --listen ADDR --join {url}")
         }
@@ -93,7 +100,7 @@ pub(crate) fn init(data: &Path, name: Option<&str>) -> Result<(), Failure> {
         Some(name) => name.to_owned(),
         None => host_name()?,
     };
-    make_store(data, FIRST).map_err(|error| failed(&error))?;
+    make_store("cell init", data, FIRST)?;
     Cell::make(&trust::cell_dir(data), &name).map_err(|error| failed(&error))
 }
 
@@ -130,22 +137,22 @@ pub(crate) fn begin(args: &ServeArgs, data: &Path) -> Result<(), Failure> {
     let location = args.database_trust.location(url, &name);
     let location = location.map_err(|error| failed(&error))?;
     let number = Cell::number_server(&location).map_err(|error| failed(&error))?;
-    let first = volume_numbers::first(number).ok_or_else(|| {
+    // A store that is there already has its number.
+    let number = make_store("serve --join", data, number)?;
+    let location = Location { number, ..location };
+    Cell::join_shared(&dir, &location, &name).map_err(|error| failed(&error))
+}
+
+/// Makes the store of the server of this number, unless there is one; the number of the server that
+/// it was made for.
+fn make_store(what: &str, data: &Path, number: u32) -> Result<u32, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::of(what, error);
+    let volume = volume_numbers::first(number).ok_or_else(|| {
         let most = volume_numbers::SERVER_MAX + 1;
         failed(&format!(
             "the cell has had {most} servers, and has no number for one more: make another cell"
         ))
     })?;
-    // One that is there already has its number.
-    let first = make_store(data, first).map_err(|error| failed(&error))?;
-    let number = volume_numbers::server(first);
-    let location = Location { number, ..location };
-    Cell::join_shared(&dir, &location, &name).map_err(|error| failed(&error))
-}
-
-/// Makes a store that begins with the volume of this number, unless there is one; the number of
-/// its first volume.
-fn make_store(data: &Path, volume: u32) -> Result<u32, store::StoreError> {
     let options = store::Options {
         root_uid: geteuid().as_raw(),
         root_gid: getegid().as_raw(),
@@ -155,10 +162,10 @@ fn make_store(data: &Path, volume: u32) -> Result<u32, store::StoreError> {
         ..store::Options::default()
     };
     only_mine();
-    let store = store::Store::open_or_create(data, &options)?;
+    let store = store::Store::open_or_create(data, &options).map_err(|error| failed(&error))?;
     let first = store.root().volume;
-    store.close()?;
-    Ok(first)
+    store.close().map_err(|error| failed(&error))?;
+    Ok(volume_numbers::server(first))
 }
 
 fn servers_table(servers: &[ServerLine]) -> String {
