@@ -286,6 +286,12 @@ impl Client {
         self.core.tell(Input::DropsAtOnce);
     }
 
+    /// The front gave its kernel a reference to the root of a volume that this client shows, in an
+    /// answer that did not come from here.
+    pub fn handed(&self, root: Fid) {
+        self.core.tell(Input::Handed { root });
+    }
+
     /// The front gives back `count` of the references that answers gave it.
     pub fn forget(&self, fid: Fid, count: u64) {
         self.core.tell(Input::Forget { fid, count });

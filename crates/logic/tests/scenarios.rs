@@ -18,6 +18,8 @@
 //!     A mount-elsewhere 9 m       a mount point of volume 9 of another server
 //!     A lookup|create|mkdir|unlink|rmdir|rename|link|stat|truncate|chmod|list|sync|forget|leave
 //!     A enter d                   attributes, and a reference, without any name
+//!     A handed v:/                another machine's answer gives the kernel that reference
+//!     A forget d 1                one of the references; without a number all
 //!     A utime f 7                 sets the time of modification
 //!     A list d 1                  one entry of a listing; `A more d` goes on with it, `A more d
 //!                                 earlier` with the one before it

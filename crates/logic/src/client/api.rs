@@ -2,6 +2,7 @@
 
 use super::lending::{PeerInput, PeerOutput};
 use super::notices::{Event, Invalidate, Waiting, Waits};
+use super::piece::Piece;
 use crate::Ticket;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -189,6 +190,11 @@ pub enum Input {
     },
     /// The kernel keeps no names, so that to drop one takes no lock. For good.
     DropsAtOnce,
+    /// The kernel is given a reference to a volume's root, in an answer that is not this machine's.
+    Handed {
+        /// To which root.
+        root: Fid,
+    },
     /// The kernel gives back this many of the references that `Entry` answers gave it.
     Forget {
         /// To what.
@@ -237,52 +243,6 @@ pub enum Lifetime {
     None,
     /// Until it is told otherwise.
     Forever,
-}
-
-/// A piece of bytes: of a read's answer, or of a message to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
-    /// Bytes of a slot.
-    Slot {
-        /// Which.
-        slot: Slot,
-        /// From which byte of it.
-        at: u32,
-        /// How many.
-        len: u32,
-    },
-    /// This many zero bytes.
-    Zero {
-        /// How many.
-        len: u32,
-    },
-    /// Bytes beside the message that is being handled.
-    Bulk {
-        /// From which byte.
-        from: u32,
-        /// How many.
-        len: u32,
-    },
-    /// All bytes that the room holds under the ticket of a write.
-    Call {
-        /// Which call.
-        ticket: Ticket,
-    },
-    /// All bytes that the room keeps for a request.
-    Kept {
-        /// Which request.
-        request: RequestId,
-    },
-}
-
-impl Piece {
-    /// How many bytes; unknown for those that the room holds.
-    pub(crate) fn len(&self) -> u64 {
-        match *self {
-            Self::Slot { len, .. } | Self::Zero { len } | Self::Bulk { len, .. } => u64::from(len),
-            Self::Call { .. } | Self::Kept { .. } => 0,
-        }
-    }
 }
 
 /// An entry of a listing for the front.

@@ -14,8 +14,9 @@
 
 mod borrowing;
 
-use super::api::{Output, Piece};
+use super::api::Output;
 use super::data::cache::BlockState;
+use super::piece::Piece;
 use super::session::requests::Why;
 use super::{Client, Lends, Step};
 use alloc::collections::BTreeMap;

@@ -21,17 +21,19 @@ mod names;
 mod node;
 mod notices;
 mod options;
+mod piece;
 mod room;
 mod session;
 mod tokens;
 mod watches;
 
-pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Piece, Slot};
+pub use api::{Call, Done, How, Input, Lifetime, Listed, Output, Slot};
 pub use figures::{Figures, TokenLine};
 pub use lending::{LendingFigures, PeerInput, PeerOutput};
 pub use mutant::Mutant;
 pub use notices::{Event, Invalidate, Waiting, Waits};
 pub use options::{Lends, Options};
+pub use piece::Piece;
 
 use crate::Ticket;
 use alloc::boxed::Box;
@@ -311,6 +313,7 @@ impl Client {
             Input::Abandon { ticket } => self.abandon(step, ticket, wire::Refusal::Interrupted),
             Input::Signalled { number } => self.on_signalled(step, number),
             Input::DropsAtOnce => self.kernel.drops_at_once(),
+            Input::Handed { root } => self.on_handed(step, root),
             Input::Forget { fid, count } => self.on_forget(step, fid, count),
             Input::Invalidated { id } => self.on_invalidated(step, id),
             Input::Watch {

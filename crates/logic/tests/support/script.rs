@@ -290,16 +290,14 @@ fn machine_step(world: &mut World, machine: &str, words: &[&str]) {
         ["fast"] => world.machines.get_mut(&name).expect("a machine").slow = false,
         ["drops"] => world.finish_drop(name, 1),
         ["drops", nth] => world.finish_drop(name, number(nth)),
-        ["forget", what] => {
+        ["handed", what] => {
+            let root = fid(world, what);
+            world.client(name, Input::Handed { root }, &[]);
+        }
+        ["forget", what, count @ ..] => {
             let fid = fid(world, what);
-            world.client(
-                name,
-                Input::Forget {
-                    fid,
-                    count: u64::MAX,
-                },
-                &[],
-            );
+            let count = count.first().map_or(u64::MAX, |count| number(count));
+            world.client(name, Input::Forget { fid, count }, &[]);
         }
         _ => {
             let call = call(world, words);

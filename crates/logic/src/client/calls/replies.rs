@@ -5,11 +5,11 @@
 //! the server does.
 
 use crate::Ticket;
-use crate::client::api::{Call, Done, Lifetime, Piece};
+use crate::client::api::{Call, Done, Lifetime};
 use crate::client::mutant::Mutant;
 use crate::client::names::listing::ListingPart;
 use crate::client::session::requests::{Sent, Why};
-use crate::client::{Client, Step};
+use crate::client::{Client, Piece, Step};
 use crate::footprint::Footprint;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;

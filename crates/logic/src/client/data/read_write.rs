@@ -9,10 +9,11 @@
 use super::cache::BlockState;
 use super::runs::runs;
 use crate::Ticket;
-use crate::client::api::{Call, Done, How, Output, Piece, Slot};
+use crate::client::api::{Call, Done, How, Output, Slot};
 use crate::client::mutant::Mutant;
 use crate::client::node::{FillStart, Range};
 use crate::client::notices::Invalidate;
+use crate::client::piece::Piece;
 use crate::client::session::requests::Why;
 use crate::client::{After, Client, Running, Step};
 use alloc::vec::Vec;

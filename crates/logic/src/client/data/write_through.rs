@@ -2,7 +2,8 @@
 //! answer them here.
 
 use crate::Ticket;
-use crate::client::api::{Call, How, Piece};
+use crate::client::api::{Call, How};
+use crate::client::piece::Piece;
 use crate::client::room::Admitted;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};

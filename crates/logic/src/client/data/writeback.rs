@@ -11,9 +11,10 @@
 
 use super::cache::{BlockState, There};
 use crate::Ticket;
-use crate::client::api::{Call, Done, How, Piece};
+use crate::client::api::{Call, Done, How};
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
+use crate::client::piece::Piece;
 use crate::client::session::requests::Why;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;

@@ -11,7 +11,8 @@
 //! way.
 
 use crate::Ticket;
-use crate::client::api::{Done, Piece};
+use crate::client::api::Done;
+use crate::client::piece::Piece;
 use crate::client::{Client, Step};
 use alloc::vec::Vec;
 use wire::{Caller, Fid};

@@ -79,6 +79,14 @@ impl Client {
         }
     }
 
+    /// Another machine's answer hands the kernel the root of a volume that this one shows: it looks
+    /// up a mount point in a volume of its own server.
+    pub(crate) fn on_handed(&mut self, step: &Step<'_>, root: Fid) {
+        let node = self.node(root);
+        node.kernel.is_told(step.now);
+        node.directory = true;
+    }
+
     /// It has come there: the kernel is handed that directory under the name of the mount point.
     pub(crate) fn crossed(
         &mut self,

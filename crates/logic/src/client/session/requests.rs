@@ -6,9 +6,10 @@
 
 use super::LinkState;
 use crate::Ticket;
-use crate::client::api::{Output, Piece};
+use crate::client::api::Output;
 use crate::client::lending::is_offer;
 use crate::client::node::FillStart;
+use crate::client::piece::Piece;
 use crate::client::{Client, Step};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -9,9 +9,10 @@
 
 use super::LinkState;
 use super::requests::Why;
-use crate::client::api::{Output, Piece};
+use crate::client::api::Output;
 use crate::client::mutant::Mutant;
 use crate::client::notices::Event;
+use crate::client::piece::Piece;
 use crate::client::{Client, Step};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
